@@ -1,7 +1,9 @@
-"""The constants of biased-mf, by validation within training parts: ten ratings of each user are held out of it.
+"""The constants of biased-mf, by validation within training parts: ten ratings of each user are
+held out of it.
 
 python benchmarks/biased.py
-python benchmarks/biased.py --data ml-1m --factors 50 --rates 0.005 0.01 --regs 0.05 0.1 --epochs 20 40
+python benchmarks/biased.py --data ml-1m --factors 50 --rates 0.005 0.01 --regs 0.05 0.1 --epochs 20
+40
 
 What docs/designs.md says about them is from these two; each took under a minute.
 """
@@ -25,9 +27,15 @@ def main() -> None:
     whole = chosen.data != "ml-100k"
     train, _ = load_dataset(chosen.data).hold_out(10, rng=0) if whole else load_split(chosen.data)
     learning, validation = train.hold_out(10, rng=1)
-    for factors, rate, reg, epochs in itertools.product(chosen.factors, chosen.rates, chosen.regs, chosen.epochs):
+    for factors, rate, reg, epochs in itertools.product(
+        chosen.factors, chosen.rates, chosen.regs, chosen.epochs
+    ):
         model = BiasedMF(factors, rate, reg, epochs, rng=0).fit(learning)
-        print(f"K={factors} lr={rate:g} reg={reg:g} epochs={epochs}: {model.score(validation)['mse']:.4f}", flush=True)
+        print(
+            f"K={factors} lr={rate:g} reg={reg:g} epochs={epochs}: "
+            f"{model.score(validation)['mse']:.4f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """What cohorts cost in accuracy: python benchmarks/cohorts.py [--data ml-1m | --users N].
 
-A secure sum is over a cohort of bounded size. The recommender sees the sum of every cohort, so each of them carries the
-whole noise, and what they add up to carries it as many times as there are cohorts. Here users are dealt to 1, 2, 4, ...
-cohorts, each cohort's contribution is made by the shard's own code, and the recommender's own post-processing makes
-item facts from all of them. No masks: they change no sum.
+A secure sum is over a cohort of bounded size. The recommender sees the sum of every cohort, so each
+of them carries the whole noise, and what they add up to carries it as many times as there are
+cohorts. Here users are dealt to 1, 2, 4, ... cohorts, each cohort's contribution is made by the
+shard's own code, and the recommender's own post-processing makes item facts from all of them. No
+masks: they change no sum.
 """
 
 from __future__ import annotations
@@ -32,12 +33,18 @@ class Cohorts(HDPSum):
         self._n_cohorts = n_cohorts
         return self.fit(train, weights)
 
-    def _ask(self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None, prior: object):  # type: ignore[no-untyped-def]
+    def _ask(
+        self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None, prior: object
+    ):  # type: ignore[no-untyped-def]
         """Every cohort has a secure sum of its own."""
         survey = make_survey(
-            "A", self.epsilon, train.scale, n_items=train.n_items, catalogue=fingerprint(train.items, features),
+            "A",
+            self.epsilon,
+            train.scale,
+            n_items=train.n_items,
+            catalogue=fingerprint(train.items, features),
             contributors=train.n_users,
-        )  # fmt: skip
+        )
         answers = contributions(train, weights, survey, self._n_cohorts, int(self.rng))  # type: ignore[call-overload]
         return OneRoundRecommender(survey, features).facts(answers, n_sums=len(answers)), 0
 
@@ -70,7 +77,11 @@ def _with_contributors(survey: Survey, n: int) -> Survey:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="ml-1m", help="a data set, 10 test ratings per user")
-    parser.add_argument("--users", type=int, help="a synthetic world of so many users instead (about 100 ratings each)")
+    parser.add_argument(
+        "--users",
+        type=int,
+        help="a synthetic world of so many users instead (about 100 ratings each)",
+    )
     parser.add_argument("--items", type=int, default=20_000, help="items of the synthetic world")
     parser.add_argument("--cohorts", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--seeds", type=int, default=3)
@@ -84,10 +95,14 @@ def main() -> None:
             else:
                 train, test = load_dataset(given.data).hold_out(per_user=10, rng=seed)
             weights = PrivacySpec().draw(train, rng=seed)
-            model = Cohorts(epsilon=given.epsilon, rng=seed, n_threads=2).learn(train, weights, n_cohorts)
+            model = Cohorts(epsilon=given.epsilon, rng=seed, n_threads=2).learn(
+                train, weights, n_cohorts
+            )
             errors.append(float(model.score(test)["mse"]))
         found = {
-            "world": given.data if not given.users else f"{given.users} users x {given.items} items",
+            "world": given.data
+            if not given.users
+            else f"{given.users} users x {given.items} items",
             "cohorts": n_cohorts,
             "users_per_cohort": round(train.n_users / n_cohorts),
             "mse": round(float(np.mean(errors)), 4),

@@ -1,13 +1,14 @@
-"""Constants of the designs, chosen again on ratings held out within the training parts: no test rating is looked at.
+"""Constants of the designs, chosen again on ratings held out within the training parts: no test
+rating is looked at.
 
     python benchmarks/constants.py                     # all, on ML-100K and ML-1M, three seeds
     python benchmarks/constants.py --only ridge        # those whose name has this in it
     python benchmarks/constants.py --data ml-1m --users 2000 --seeds 3
 
-Training parts are those of docs/designs.md (ML-100K: ua.base; ML-1M: all but ten ratings per user). Five ratings per
-user of them validate; weights are the paper's, epsilon is 1 where nothing else is said. Of ML-1M a random part of the
-users is enough. A value is clearly better than the one in use where the paired difference is more than twice its
-standard error on every data set.
+Training parts are those of docs/designs.md (ML-100K: ua.base; ML-1M: all but ten ratings per user).
+Five ratings per user of them validate; weights are the paper's, epsilon is 1 where nothing else is
+said. Of ML-1M a random part of the users is enough. A value is clearly better than the one in use
+where the paired difference is more than twice its standard error on every data set.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ def spread(name: str) -> Setter:
 @contextmanager
 def own_ridges(times: float) -> Iterator[Options]:
     """All ridges of a device's own columns, so many times."""
-    with patch.dict(device_fit._OWN, {name: ridge * times for name, ridge in device_fit._OWN.items()}):
+    with patch.dict(
+        device_fit._OWN, {name: ridge * times for name, ridge in device_fit._OWN.items()}
+    ):
         yield {}
 
 
@@ -131,7 +134,9 @@ def prior_constant(name: str) -> Setter:
         with ExitStack() as stack:
             if name == "derived":
                 if not value:
-                    stack.enter_context(patch.object(prior_learning, "derived_names", lambda features: ()))
+                    stack.enter_context(
+                        patch.object(prior_learning, "derived_names", lambda features: ())
+                    )
             elif name == "draws":
                 for bound in ("FEWEST_DRAWS", "MOST_DRAWS"):
                     stack.enter_context(patch.object(prior_learning, bound, value))
@@ -144,12 +149,25 @@ def prior_constant(name: str) -> Setter:
 
 
 def _plain_prior() -> Any:
-    """The prior of ML-100K's training part, without the part about labels, which takes most of the time."""
+    """The prior of ML-100K's training part, without the part about labels, which takes most of
+    the time.
+    """
     n_users = load_split("ml-100k")[0].n_users
-    draws = int(np.clip(prior_learning.USERS_IN_ALL // n_users, prior_learning.FEWEST_DRAWS, prior_learning.MOST_DRAWS))
+    draws = int(
+        np.clip(
+            prior_learning.USERS_IN_ALL // n_users,
+            prior_learning.FEWEST_DRAWS,
+            prior_learning.MOST_DRAWS,
+        )
+    )
     derived = bool(prior_learning.derived_names(_features()))
-    worlds = [_world(draw, prior_learning.EPSILON, prior_learning.HELD_OUT, derived) for draw in range(draws)]
-    return prior_learning._gaussian("validation", {"users": n_users}, worlds, prior_learning._Steps(1, None))
+    worlds = [
+        _world(draw, prior_learning.EPSILON, prior_learning.HELD_OUT, derived)
+        for draw in range(draws)
+    ]
+    return prior_learning._gaussian(
+        "validation", {"users": n_users}, worlds, prior_learning._Steps(1, None)
+    )
 
 
 def _features() -> Any:
@@ -161,7 +179,9 @@ def _features() -> Any:
 def _world(draw: int, epsilon: float, held_out: int, derived: bool) -> Any:
     """One simulated survey; the last three are what it depends on, and are set already."""
     train, _ = load_split("ml-100k")
-    return prior_learning._whole(prior_learning._one_world(train, _features(), draw), 1, prior_learning._Steps(1, None))
+    return prior_learning._whole(
+        prior_learning._one_world(train, _features(), draw), 1, prior_learning._Steps(1, None)
+    )
 
 
 _TEST = "test errors"
@@ -172,43 +192,152 @@ def _coding(method: str, epsilon: float) -> Choice:
     usual = "threshold" if method == "hdp-bit" else "linear" if epsilon >= LINEAR_FROM else "soft"
     others = tuple(name for name in ("soft", "threshold", "linear") if name != usual)
     put, options = option("coding"), {"epsilon": epsilon}
-    return Choice(f"{method}: coding at epsilon {epsilon:g}", usual, others, method, put, options=options)
+    return Choice(
+        f"{method}: coding at epsilon {epsilon:g}", usual, others, method, put, options=options
+    )
 
 
 ONE_WAY = ("ml-1m",)
 CHOICES = (
     Choice("hdp-bit: patterns", 8, (0, 4, 12, 20), "hdp-bit", option("patterns"), chosen=_TEST),
-    Choice("hdp-bit: ridge of patterns", 40.0, (10.0, 20.0, 80.0), "hdp-bit",
-           constant(device_fit, "_PATTERN_RIDGE"), chosen=_TEST),
+    Choice(
+        "hdp-bit: ridge of patterns",
+        40.0,
+        (10.0, 20.0, 80.0),
+        "hdp-bit",
+        constant(device_fit, "_PATTERN_RIDGE"),
+        chosen=_TEST,
+    ),
     Choice("spread of item biases", 0.2, (0.1, 0.4), "hdp-sum", spread("start")),
-    Choice("its strength, in items", 30.0, (3.0, 10.0, 100.0), "hdp-sum", spread("strength"), chosen="guess"),
+    Choice(
+        "its strength, in items",
+        30.0,
+        (3.0, 10.0, 100.0),
+        "hdp-sum",
+        spread("strength"),
+        chosen="guess",
+    ),
     Choice("ridge of bias on features", 1.0, (0.3, 3.0, 10.0), "hdp-sum", spread("ridge")),
     Choice("ridges of a device's own columns, times", 1.0, (0.5, 2.0), "hdp-sum", own_ridges),
     Choice("ridge of genres", 12.0, (6.0, 24.0), "hdp-sum", constant(item_features, "GENRE_RIDGE")),
     Choice("variance of a rating", 0.8, (0.6, 1.0), "hdp-sum", constant(device_fit, "NOISE")),
-    *(_coding(method, epsilon) for method in ("hdp-sum", "hdp-bit") for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0)),
-    Choice("prior: epsilon", 2.0, (1.0, 4.0), "hdp-sum", prior_constant("EPSILON"), chosen=_TEST, data=ONE_WAY),
-    Choice("prior: ratings left out", 10, (2, 5), "hdp-sum", prior_constant("HELD_OUT"), chosen=_TEST, data=ONE_WAY),
-    Choice("prior: derived columns", True, (False,), "hdp-sum", prior_constant("derived"), chosen=_TEST, data=ONE_WAY),
-    Choice("prior: draws", 12, (3, 6), "hdp-sum", prior_constant("draws"), chosen=_TEST, data=ONE_WAY),
-    Choice("prior: covariance kept, users", 100, (0, 30, 300), "hdp-sum", prior_constant("STEADY_USERS"),
-           chosen="within ML-100K, form after a test row", data=ONE_WAY),
-    Choice("prior: ridge of means", 10.0, (3.0, 30.0), "hdp-sum", prior_constant("MEAN_RIDGE"),
-           chosen=_WITHIN, data=ONE_WAY),
-    Choice("lists: a star of the predicted rating, mf", 0.25, (0.0, 0.5, 1.0), "mf",
-           constant(ranking, "LIKE"), by="ndcg", chosen=_WITHIN),
-    Choice("lists: a star of the predicted rating, hdp-sum", 0.25, (0.0, 0.5, 1.0), "hdp-sum",
-           constant(ranking, "LIKE"), by="ndcg", chosen=_WITHIN),
-    Choice("lists: regularisation of EASE", 40.0, (20.0, 80.0), "ease",
-           list_option("strength"), by="ndcg", chosen=_WITHIN),
-    Choice("lists: neighbours of item-knn", simple.NEIGHBOURS, (50, 500), "item-knn",
-           list_option("neighbours"), by="ndcg", chosen=_WITHIN),
-    Choice("lists: damping of item-knn", 20.0, (5.0, 80.0), "item-knn",
-           constant(simple, "_DAMPING"), by="ndcg", chosen="guess"),
-    Choice("lists: weight of unrated items in iALS", 1.0, (0.3, 0.6), "ials",
-           list_option("unrated"), by="ndcg", chosen=_WITHIN),
-    Choice("lists: rank of iALS", 128, (64, 256), "ials", list_option("rank"), by="ndcg", chosen=_WITHIN),
-)  # fmt: skip
+    *(
+        _coding(method, epsilon)
+        for method in ("hdp-sum", "hdp-bit")
+        for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0)
+    ),
+    Choice(
+        "prior: epsilon",
+        2.0,
+        (1.0, 4.0),
+        "hdp-sum",
+        prior_constant("EPSILON"),
+        chosen=_TEST,
+        data=ONE_WAY,
+    ),
+    Choice(
+        "prior: ratings left out",
+        10,
+        (2, 5),
+        "hdp-sum",
+        prior_constant("HELD_OUT"),
+        chosen=_TEST,
+        data=ONE_WAY,
+    ),
+    Choice(
+        "prior: derived columns",
+        True,
+        (False,),
+        "hdp-sum",
+        prior_constant("derived"),
+        chosen=_TEST,
+        data=ONE_WAY,
+    ),
+    Choice(
+        "prior: draws", 12, (3, 6), "hdp-sum", prior_constant("draws"), chosen=_TEST, data=ONE_WAY
+    ),
+    Choice(
+        "prior: covariance kept, users",
+        100,
+        (0, 30, 300),
+        "hdp-sum",
+        prior_constant("STEADY_USERS"),
+        chosen="within ML-100K, form after a test row",
+        data=ONE_WAY,
+    ),
+    Choice(
+        "prior: ridge of means",
+        10.0,
+        (3.0, 30.0),
+        "hdp-sum",
+        prior_constant("MEAN_RIDGE"),
+        chosen=_WITHIN,
+        data=ONE_WAY,
+    ),
+    Choice(
+        "lists: a star of the predicted rating, mf",
+        0.25,
+        (0.0, 0.5, 1.0),
+        "mf",
+        constant(ranking, "LIKE"),
+        by="ndcg",
+        chosen=_WITHIN,
+    ),
+    Choice(
+        "lists: a star of the predicted rating, hdp-sum",
+        0.25,
+        (0.0, 0.5, 1.0),
+        "hdp-sum",
+        constant(ranking, "LIKE"),
+        by="ndcg",
+        chosen=_WITHIN,
+    ),
+    Choice(
+        "lists: regularisation of EASE",
+        40.0,
+        (20.0, 80.0),
+        "ease",
+        list_option("strength"),
+        by="ndcg",
+        chosen=_WITHIN,
+    ),
+    Choice(
+        "lists: neighbours of item-knn",
+        simple.NEIGHBOURS,
+        (50, 500),
+        "item-knn",
+        list_option("neighbours"),
+        by="ndcg",
+        chosen=_WITHIN,
+    ),
+    Choice(
+        "lists: damping of item-knn",
+        20.0,
+        (5.0, 80.0),
+        "item-knn",
+        constant(simple, "_DAMPING"),
+        by="ndcg",
+        chosen="guess",
+    ),
+    Choice(
+        "lists: weight of unrated items in iALS",
+        1.0,
+        (0.3, 0.6),
+        "ials",
+        list_option("unrated"),
+        by="ndcg",
+        chosen=_WITHIN,
+    ),
+    Choice(
+        "lists: rank of iALS",
+        128,
+        (64, 256),
+        "ials",
+        list_option("rank"),
+        by="ndcg",
+        chosen=_WITHIN,
+    ),
+)
 
 
 def training_part(data: str, users: int) -> Ratings:
@@ -229,29 +358,43 @@ def measured(choice: Choice, value: Any, train: Ratings, seeds: int) -> list[flo
             model = make_model(choice.method, **choice.options, **options, rng=seed, n_threads=1)
             model.fit(fitted, PrivacySpec().draw(fitted, rng=seed))
             found.append(
-                float(model.score(validation)["mse"] if choice.by == "mse" else model.rank(validation)["ndcg"])
+                float(
+                    model.score(validation)["mse"]
+                    if choice.by == "mse"
+                    else model.rank(validation)["ndcg"]
+                )
             )
     return found
 
 
 def judged(choice: Choice, values: Mapping[Any, Sequence[float]]) -> dict[str, Any]:
-    """The best value, and how much better than the one in use it is: means and paired standard errors."""
+    """The best value, and how much better than the one in use it is: means and paired standard
+    errors.
+    """
     sign = -1.0 if choice.by == "mse" else 1.0
     best = max(values, key=lambda value: sign * statistics.mean(values[value]))
-    gains = [sign * (new - old) for new, old in zip(values[best], values[choice.in_use], strict=True)]
+    gains = [
+        sign * (new - old) for new, old in zip(values[best], values[choice.in_use], strict=True)
+    ]
     error = statistics.stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else float("nan")
     return {
         "best": best,
         "gain": statistics.mean(gains),
         "error": error,
         "in_use": statistics.mean(values[choice.in_use]),
-        "values": {str(value): round(statistics.mean(numbers), 5) for value, numbers in values.items()},
+        "values": {
+            str(value): round(statistics.mean(numbers), 5) for value, numbers in values.items()
+        },
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="*", default=["ml-100k", "ml-1m"], choices=("ml-100k", "ml-1m"))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", nargs="*", default=["ml-100k", "ml-1m"], choices=("ml-100k", "ml-1m")
+    )
     parser.add_argument("--users", type=int, default=2000, help="of ML-1M")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="")
@@ -260,19 +403,32 @@ def main() -> None:
     parts = {data: training_part(data, given.users) for data in given.data}
     rows = []
     if not given.json:
-        print("| constant | chosen by | in use | data | measure in use | best | gain (standard error) | all |")
+        print(
+            "| constant | chosen by | in use | data | measure in use | best | gain "
+            "(standard error) | all |"
+        )
         print("|---|---|---|---|---|---|---|---|")
     for choice in (choice for choice in CHOICES if given.only in choice.name):
         for data in (data for data in given.data if data in choice.data):
             values = {
-                value: measured(choice, value, parts[data], given.seeds) for value in (choice.in_use, *choice.others)
+                value: measured(choice, value, parts[data], given.seeds)
+                for value in (choice.in_use, *choice.others)
             }
             row = judged(choice, values)
-            rows.append({"constant": choice.name, "chosen": choice.chosen, "by": choice.by, "data": data, **row})
+            rows.append(
+                {
+                    "constant": choice.name,
+                    "chosen": choice.chosen,
+                    "by": choice.by,
+                    "data": data,
+                    **row,
+                }
+            )
             if not given.json:
                 shown = ", ".join(f"{value}: {mean:.4f}" for value, mean in row["values"].items())
                 print(
-                    f"| {choice.name} | {choice.chosen} | {choice.in_use} | {data} | {choice.by} {row['in_use']:.4f} | "
+                    f"| {choice.name} | {choice.chosen} | {choice.in_use} | {data} | {choice.by} "
+                    f"{row['in_use']:.4f} | "
                     f"{row['best']} | {row['gain']:.4f} ({row['error']:.4f}) | {shown} |",
                     flush=True,
                 )

@@ -1,8 +1,9 @@
-"""The accuracy of the one-round designs, as in the tables of docs/designs.md: ``python benchmarks/designs.py``.
+"""The accuracy of the one-round designs, as in the tables of docs/designs.md: ``python
+benchmarks/designs.py``.
 
-Needs the data sets in ``HDPMF_DATA``. ``--epsilons`` prints the table over epsilon instead; ``--rows TEXT`` only rows
-whose command has TEXT in it; ``--max-ratings`` the table over how many ratings a person sends, and what all of a
-person's ratings cost together.
+Needs the data sets in ``HDPMF_DATA``. ``--epsilons`` prints the table over epsilon instead;
+``--rows TEXT`` only rows whose command has TEXT in it; ``--max-ratings`` the table over how many
+ratings a person sends, and what all of a person's ratings cost together.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ ROWS = {
     "hdp-sum --design S --no-features": (HDPSum, {"design": "S", "features": False}),
     "hdp-sum --design S": (HDPSum, {"design": "S"}),
     "hdp-sum --no-features": (HDPSum, {"features": False}),
-    "hdp-sum --no-features --coding threshold": (HDPSum, {"features": False, "coding": "threshold"}),
+    "hdp-sum --no-features --coding threshold": (
+        HDPSum,
+        {"features": False, "coding": "threshold"},
+    ),
     "hdp-sum": (HDPSum, {}),
     "hdp-sum --prior": (HDPSum, {"prior": True}),
     "hdp-sum --prior --labels": (HDPSum, {"prior": True, "labels": True}),
@@ -41,11 +45,18 @@ OVER_EPSILON = ("hdp-sum", "hdp-sum --prior", "hdp-sum --prior --labels", "hdp-b
 
 def split(name: str) -> tuple[Ratings, Ratings]:
     """The splits of tests/paper/test_designs.py."""
-    return load_split(name) if name == "ml-100k" else load_dataset(name).hold_out(per_user=10, rng=1)
+    return (
+        load_split(name) if name == "ml-100k" else load_dataset(name).hold_out(per_user=10, rng=1)
+    )
 
 
 def errors(
-    data: str, parts: tuple[Ratings, Ratings], row: str, epsilon: float = 1.0, seeds: int = SEEDS, **more: Any
+    data: str,
+    parts: tuple[Ratings, Ratings],
+    row: str,
+    epsilon: float = 1.0,
+    seeds: int = SEEDS,
+    **more: Any,
 ) -> list[float] | None:
     """Test MSE of each seed, or None where the data set has no features for the row."""
     kind, params = ROWS[row]
@@ -56,15 +67,21 @@ def errors(
         params = params | {"prior": PRIORS[data]}
     found = []
     for seed in range(seeds):
-        model = kind(epsilon, rng=seed, **params, **more).fit(train, PrivacySpec().draw(train, rng=seed))
+        model = kind(epsilon, rng=seed, **params, **more).fit(
+            train, PrivacySpec().draw(train, rng=seed)
+        )
         found.append(float(model.score(test)["mse"]))
     return found
 
 
 def whole_persons(parts: tuple[Ratings, Ratings], most: int | None) -> str:
-    """What all ratings of the median and of the heaviest person cost in one run of hdp-sum at epsilon 1."""
+    """What all ratings of the median and of the heaviest person cost in one run of hdp-sum at
+    epsilon 1.
+    """
     train = parts[0]
-    found = person_costs(Setting("hdp-sum", max_ratings=most), "sums", train, PrivacySpec().draw(train, rng=0))
+    found = person_costs(
+        Setting("hdp-sum", max_ratings=most), "sums", train, PrivacySpec().draw(train, rng=0)
+    )
     return f"{found.median.cost.in_numbers()} | {found.heaviest.cost.in_numbers()}"
 
 
@@ -74,12 +91,23 @@ def bounded(rows: str) -> None:
     print("| at most |", " | ".join("all" if most is None else str(most) for most in MOST), "|")
     for name, parts in splits.items():
         for row in (row for row in BOUNDED if rows in row):
-            means = [np.mean(errors(name, parts, row, seeds=3, max_ratings=most) or [np.nan]) for most in MOST]
-            print(f"| {name} `{row}` |", " | ".join(f"{mean:.4f}"[1:] for mean in means), "|", flush=True)
+            means = [
+                np.mean(errors(name, parts, row, seeds=3, max_ratings=most) or [np.nan])
+                for most in MOST
+            ]
+            print(
+                f"| {name} `{row}` |",
+                " | ".join(f"{mean:.4f}"[1:] for mean in means),
+                "|",
+                flush=True,
+            )
     print("| | at most | median person | heaviest person |")
     for name, parts in splits.items():
         for most in MOST:
-            print(f"| {name} | {'all' if most is None else most} | {whole_persons(parts, most)} |", flush=True)
+            print(
+                f"| {name} | {'all' if most is None else most} | {whole_persons(parts, most)} |",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -97,8 +125,15 @@ def main() -> None:
         print("| epsilon |", " | ".join(f"{one:g}" for one in EPSILONS), "|")
         for name, parts in splits.items():
             for row in (row for row in OVER_EPSILON if given.rows in row):
-                means = [np.mean(errors(name, parts, row, epsilon) or [np.nan]) for epsilon in EPSILONS]
-                print(f"| {name} `{row}` |", " | ".join(f"{mean:.4f}"[1:] for mean in means), "|", flush=True)
+                means = [
+                    np.mean(errors(name, parts, row, epsilon) or [np.nan]) for epsilon in EPSILONS
+                ]
+                print(
+                    f"| {name} `{row}` |",
+                    " | ".join(f"{mean:.4f}"[1:] for mean in means),
+                    "|",
+                    flush=True,
+                )
         return
     print("| |", " | ".join(splits), "|")
     for row in (row for row in ROWS if given.rows in row):

@@ -1,7 +1,9 @@
-"""What fitting its own vector costs one device with 500 ratings: ``python benchmarks/device_fit.py``.
+"""What fitting its own vector costs one device with 500 ratings: ``python
+benchmarks/device_fit.py``.
 
-Processor time, best of ten, on one thread, of the device's whole part of ``hdp-bit`` on a synthetic world of as many
-items as ML-1M has: columns from item facts (once per model), and the vector (whenever a rating is new).
+Processor time, best of ten, on one thread, of the device's whole part of ``hdp-bit`` on a synthetic
+world of as many items as ML-1M has: columns from item facts (once per model), and the vector
+(whenever a rating is new).
 """
 
 from __future__ import annotations
@@ -41,7 +43,14 @@ def main() -> None:
     rng = np.random.default_rng(0)
     rated = np.sort(rng.permutation(ITEMS)[:RATINGS]).astype(np.int32)
     stars = rng.integers(1, 6, RATINGS).astype(np.float32)
-    person = Ratings(IdIndex(np.array([1])), world.items, np.zeros(RATINGS, np.int32), rated, stars, scale=world.scale)
+    person = Ratings(
+        IdIndex(np.array([1])),
+        world.items,
+        np.zeros(RATINGS, np.int32),
+        rated,
+        stars,
+        scale=world.scale,
+    )
     by_user = ratings_by_user(person)
     print(f"item facts: {len(encode(facts)) / 1e6:.2f} MB for {ITEMS} items")
     for name in (None, "films"):

@@ -20,7 +20,9 @@ THREADS = 2
 K = 10
 
 
-def seconds_per_epoch(train: Ratings, solver: str, epochs: int, threads: int = THREADS, n_factors: int = K) -> float:
+def seconds_per_epoch(
+    train: Ratings, solver: str, epochs: int, threads: int = THREADS, n_factors: int = K
+) -> float:
     """Median time between two epochs of a real fit: messages, noise and all."""
     weights = PrivacySpec().draw(train, rng=0)
     times: list[float] = []
@@ -38,11 +40,12 @@ def stream_bandwidth(size: int = 64_000_000) -> float:
 
 
 def gather_only(train: Ratings, n_factors: int) -> float:
-    """Seconds of both passes with one rating per row's worth of arithmetic left out: the sum of the gathered rows.
+    """Seconds of both passes with one rating per row's worth of arithmetic left out: the sum of the
+    gathered rows.
 
-    A pass has to read each rating's partner, target and the partner's row; this is the same walk through the same
-    memory with a target of zero and a zero vector, on the same kernel, so it differs from an epoch by noise, messages
-    and steps only.
+    A pass has to read each rating's partner, target and the partner's row; this is the same walk
+    through the same memory with a target of zero and a zero vector, on the same kernel, so it
+    differs from an epoch by noise, messages and steps only.
     """
     by_item = group(train.item_codes, train.user_codes, train.values, None, train.n_items)
     by_user = group(train.user_codes, train.item_codes, train.values, None, train.n_users)

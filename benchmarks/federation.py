@@ -2,9 +2,9 @@
 
     HDPMF_DATA=... python benchmarks/federation.py [--devices 10,100,943,6040] [--processes 2]
 
-Up to 943 devices are users of ML-100K, more are users of ML-1M; each device holds one user. Seconds per round are
-what the clock says, so run it on a machine that is doing nothing else. Bytes are of the whole run divided by its
-rounds: the item table, which a device gets once, is in them.
+Up to 943 devices are users of ML-100K, more are users of ML-1M; each device holds one user. Seconds
+per round are what the clock says, so run it on a machine that is doing nothing else. Bytes are of
+the whole run divided by its rounds: the item table, which a device gets once, is in them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ from hdpmf.lab.simulate.simulate import simulate
 from hdpmf.untrusted.service.settings import RunSettings
 
 MOST_NUMBERS = 4_000_000
-"""Devices times items, above which the gradients that wait for a secure sum on all devices at once take several GB."""
+"""Devices times items, above which the gradients that wait for a secure sum on all devices at
+once take several GB.
+"""
 
 
 class Memory:
-    """The most that this process and its children held together, looked at twice a second; shared pages count once."""
+    """The most that this process and its children held together, looked at twice a second;
+    shared pages count once.
+    """
 
     def __enter__(self) -> Memory:
         self.peak = 0
@@ -71,7 +75,10 @@ def main() -> None:
     parser.add_argument("--devices", default="10,100,943,6040")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
-    print("| devices | items | method | sees | s per round | ms per device | KB up | KB down | CPU s, all | GB, peak |")
+    print(
+        "| devices | items | method | sees | s per round | ms per device | KB up | KB "
+        "down | CPU s, all | GB, peak |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for n in map(int, options.devices.split(",")):
         train = users_of(n)
@@ -88,9 +95,11 @@ def main() -> None:
             with Memory() as memory:
                 result = simulate(train, settings, weights, processes=options.processes).result
             print(
-                f"| {n:,} | {train.n_items:,} | {settings.method} | {settings.view} | {result.seconds_per_round:.2f} | "
+                f"| {n:,} | {train.n_items:,} | {settings.method} | {settings.view} | "
+                f"{result.seconds_per_round:.2f} | "
                 f"{1000 * result.seconds_per_round / n:.2f} | {result.bytes_up / 1000:,.0f} | "
-                f"{result.bytes_down / 1000:,.0f} | {processor_seconds() - begin:.0f} | {memory.peak / 1e9:.2f} |",
+                f"{result.bytes_down / 1000:,.0f} | {processor_seconds() - begin:.0f} | "
+                f"{memory.peak / 1e9:.2f} |",
                 flush=True,
             )
 

@@ -1,7 +1,8 @@
 """Tests and benchmark of the GPU backend, on a machine with a GPU: ``python benchmarks/gpu.py``.
 
-Needs PyTorch, Triton and NumPy; what needs more (pytest, a Parquet reader, hdpmf's dependencies and ML-1M) is left out
-where that is missing, with a line that says so. Prints Markdown, as it stands in ``docs/benchmarks.md``.
+Needs PyTorch, Triton and NumPy; what needs more (pytest, a Parquet reader, hdpmf's dependencies and
+ML-1M) is left out where that is missing, with a line that says so. Prints Markdown, as it stands in
+``docs/benchmarks.md``.
 """
 
 from __future__ import annotations
@@ -34,13 +35,26 @@ SIZES = {"100M": (100_000_000, 480_000, 17_770), "400M": (400_000_000, 4_000_000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "parts", nargs="*", default=["tests", "batch", "plain", "accuracy", "parquet", "stream", "table3"]
+        "parts",
+        nargs="*",
+        default=["tests", "batch", "plain", "accuracy", "parquet", "stream", "table3"],
     )
     parts = parser.parse_args().parts
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {time.strftime('%d %B %Y')}\n", flush=True)
+    print(
+        f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, "
+        f"{time.strftime('%d %B %Y')}\n",
+        flush=True,
+    )
     for part in parts:
-        {"tests": tests, "batch": batch, "plain": plain, "accuracy": accuracy, "parquet": parquet, "stream": stream,
-         "table3": table3}[part]()  # fmt: skip
+        {
+            "tests": tests,
+            "batch": batch,
+            "plain": plain,
+            "accuracy": accuracy,
+            "parquet": parquet,
+            "stream": stream,
+            "table3": table3,
+        }[part]()
         gc.collect()
         torch.cuda.empty_cache()
 
@@ -54,15 +68,32 @@ def tests() -> None:
         config = Path(folder) / "pytest.ini"
         config.write_text("[pytest]\nmarkers =\n    gpu: needs a GPU\n")
         command = [
-            sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(config), "--rootdir", folder,
-            "--import-mode=importlib", "--confcutdir", str(ROOT / "tests" / "unit" / "gpu"),
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            str(config),
+            "--rootdir",
+            folder,
+            "--import-mode=importlib",
+            "--confcutdir",
             str(ROOT / "tests" / "unit" / "gpu"),
-        ]  # fmt: skip
+            str(ROOT / "tests" / "unit" / "gpu"),
+        ]
         paths = os.pathsep.join(
-            [str(ROOT / "src"), str(ROOT / "tests" / "unit" / "gpu"), os.environ.get("PYTHONPATH", "")]
+            [
+                str(ROOT / "src"),
+                str(ROOT / "tests" / "unit" / "gpu"),
+                os.environ.get("PYTHONPATH", ""),
+            ]
         )
         environment = {**os.environ, "HDPMF_TEST_DEVICE": "cuda", "PYTHONPATH": paths}
-        ended = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+        ended = subprocess.run(
+            command, env=environment, check=False, capture_output=True, text=True
+        )
     print("tests:", *ended.stdout.strip().splitlines()[-12:], sep="\n    ", end="\n\n", flush=True)
 
 
@@ -70,7 +101,10 @@ def batch() -> None:
     """Epochs of HDPMF, and how far they are from what the memory allows."""
     bandwidth = copy_bandwidth()
     print(f"Copy on the device: {bandwidth / 1e12:.2f} TB/s, read and written.\n")
-    print("| ratings | K | 100 epochs, s | ms per epoch | bytes per epoch | floor, ms | times the floor | sorting, s |")
+    print(
+        "| ratings | K | 100 epochs, s | ms per epoch | bytes per epoch | floor, ms | "
+        "times the floor | sorting, s |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for name, (n, n_users, n_items) in SIZES.items():
         users, items, values = world(n, n_users, n_items)
@@ -88,8 +122,10 @@ def batch() -> None:
             moved = must_move(n, n_users, n_items, K)
             floor = moved / bandwidth
             print(
-                f"| {name} x {n_users:,} x {n_items:,} | {K} | {seconds:.3f} | {seconds / EPOCHS * 1e3:.2f} | "
-                f"{moved / 1e9:.2f} GB | {floor * 1e3:.2f} | {seconds / EPOCHS / floor:.1f} | {sorting:.2f} |",
+                f"| {name} x {n_users:,} x {n_items:,} | {K} | {seconds:.3f} | "
+                f"{seconds / EPOCHS * 1e3:.2f} | "
+                f"{moved / 1e9:.2f} GB | {floor * 1e3:.2f} | {seconds / EPOCHS / floor:.1f} | "
+                f"{sorting:.2f} |",
                 flush=True,
             )
             if not bool(torch.isfinite(training.V).all()):
@@ -101,7 +137,9 @@ def batch() -> None:
 
 
 def must_move(n: int, n_users: int, n_items: int, K: int) -> int:
-    """Bytes that an epoch must move: every rating (partner and target) twice, U and V read twice and written once."""
+    """Bytes that an epoch must move: every rating (partner and target) twice, U and V read twice
+    and written once.
+    """
     return 2 * n * 8 + 3 * (n_users + n_items) * K * 4
 
 
@@ -152,18 +190,26 @@ def plain() -> None:
 
     theirs = timed(epoch, 3)
     print(
-        f"| embedding lookups and index_add | {theirs * 1e3:.1f} | hdpmf is {theirs / ours:.0f} times faster |\n",
+        f"| embedding lookups and index_add | {theirs * 1e3:.1f} | hdpmf is "
+        f"{theirs / ours:.0f} times faster |\n",
         flush=True,
     )
 
 
 def accuracy() -> None:
-    """Float32 on the GPU against float64, 20 epochs without noise; beside it, float32 in plain PyTorch."""
+    """Float32 on the GPU against float64, 20 epochs without noise; beside it, float32 in plain
+    PyTorch.
+    """
     n, n_users, n_items, K = 5_000_000, 50_000, 5_000, 10
     users, items, values = world(n, n_users, n_items)
     first = factors(n_users, K, 1), factors(n_items, K, 2)
-    weights = 0.1 + 0.9 * torch.rand(n_users, device=GPU, generator=torch.Generator(GPU).manual_seed(3))
-    print("| 20 epochs of 5M ratings, no noise: distance from float64 | U | V | U, plain PyTorch | V, plain PyTorch |")
+    weights = 0.1 + 0.9 * torch.rand(
+        n_users, device=GPU, generator=torch.Generator(GPU).manual_seed(3)
+    )
+    print(
+        "| 20 epochs of 5M ratings, no noise: distance from float64 | U | V | U, plain "
+        "PyTorch | V, plain PyTorch |"
+    )
     print("|---|---|---|---|---|")
     for words, target in (
         ("HDPMF's targets (ratings times weights)", values * weights[users.long()]),
@@ -172,10 +218,15 @@ def accuracy() -> None:
         table = Table(users, items, target[None].contiguous(), n_users, n_items)
         training = GpuTraining(table, Recipe("batch", K), [GpuRun((0.01,) * 20, 0.01, 1)], *first)
         training.finish()
-        exact, single = (plain_epochs(users, items, target, first, kind) for kind in (torch.float64, torch.float32))
+        exact, single = (
+            plain_epochs(users, items, target, first, kind)
+            for kind in (torch.float64, torch.float32)
+        )
         far = [
             float(torch.linalg.vector_norm(one.double() - right) / torch.linalg.vector_norm(right))
-            for one, right in zip((training.U[:, 0, :K], training.V[:, 0, :K], *single), (*exact, *exact), strict=True)
+            for one, right in zip(
+                (training.U[:, 0, :K], training.V[:, 0, :K], *single), (*exact, *exact), strict=True
+            )
         ]
         print(f"| {words} | {' | '.join(f'{one:.1e}' for one in far)} |")
     print(flush=True)
@@ -189,9 +240,13 @@ def plain_epochs(users, items, values, first, kind):
     user_steps = torch.rsqrt(torch.bincount(users, minlength=len(U)).clamp(min=1).to(kind))[:, None]
     for _ in range(20):
         residual = (U[who] * V[what]).sum(1) - target
-        V = V - 0.01 * item_steps * 2 * (torch.zeros_like(V).index_add_(0, what, residual[:, None] * U[who]) + 0.01 * V)
+        V = V - 0.01 * item_steps * 2 * (
+            torch.zeros_like(V).index_add_(0, what, residual[:, None] * U[who]) + 0.01 * V
+        )
         residual = (U[who] * V[what]).sum(1) - target
-        U = U - 0.01 * user_steps * 2 * (torch.zeros_like(U).index_add_(0, who, residual[:, None] * V[what]) + 0.01 * U)
+        U = U - 0.01 * user_steps * 2 * (
+            torch.zeros_like(U).index_add_(0, who, residual[:, None] * V[what]) + 0.01 * U
+        )
         U = U / torch.linalg.vector_norm(U, dim=1, keepdim=True).clamp(min=1.0)
     return U, V
 
@@ -214,20 +269,27 @@ def parquet() -> None:
         times["read, copy to the GPU, find ids"] = -begin + (begin := clock())
         users, items, target = (torch.cat(columns) for columns in zip(*blocks, strict=True))
         del blocks
-        users, items = (torch.searchsorted(ids, of.long()).int() for ids, of in ((user_ids, users), (item_ids, items)))
+        users, items = (
+            torch.searchsorted(ids, of.long()).int()
+            for ids, of in ((user_ids, users), (item_ids, items))
+        )
         n_users, n_items = len(user_ids), len(item_ids)
         times["positions for ids"] = -begin + (begin := clock())
         table = Table(users, items, target[None], n_users, n_items)
         training = hdpmf(table, 10)
         times["sort both ways"] = -begin + (begin := clock())
         training.finish()
-        times["train 100 epochs (with compilation, if this process has not trained before)"] = -begin + (
-            begin := clock()
+        times["train 100 epochs (with compilation, if this process has not trained before)"] = (
+            -begin + (begin := clock())
         )
-        np.savez(Path(file.name) / "V.npz", items=item_ids.cpu().numpy(), factors=training.factors())
+        np.savez(
+            Path(file.name) / "V.npz", items=item_ids.cpu().numpy(), factors=training.factors()
+        )
         times["write V"] = -begin + (begin := clock())
         total = begin - start
-    print(f"| from a Parquet file ({megabytes:,.0f} MB, {writer}) of 100M ratings to V, K = 10 | s |")
+    print(
+        f"| from a Parquet file ({megabytes:,.0f} MB, {writer}) of 100M ratings to V, K = 10 | s |"
+    )
     print("|---|---|")
     for what, seconds in times.items():
         print(f"| {what} | {seconds:.2f} |")
@@ -239,7 +301,10 @@ def _parquet_file() -> tuple[tempfile.TemporaryDirectory[str], str]:
     columns = {
         name: column.cpu().numpy().astype(kind)
         for name, column, kind in zip(
-            ("user", "item", "rating"), world(n, n_users, n_items), (np.int32, np.int32, np.float32), strict=True
+            ("user", "item", "rating"),
+            world(n, n_users, n_items),
+            (np.int32, np.int32, np.float32),
+            strict=True,
         )
     }
     folder = tempfile.TemporaryDirectory()
@@ -247,13 +312,17 @@ def _parquet_file() -> tuple[tempfile.TemporaryDirectory[str], str]:
     try:
         import polars as pl
 
-        pl.DataFrame(columns).write_parquet(path, compression="zstd", compression_level=1, row_group_size=1 << 22)
+        pl.DataFrame(columns).write_parquet(
+            path, compression="zstd", compression_level=1, row_group_size=1 << 22
+        )
         return folder, "written by Polars"
     except ImportError:
         import pyarrow
         import pyarrow.parquet
 
-        pyarrow.parquet.write_table(pyarrow.table(columns), path, compression="zstd", row_group_size=1 << 22)
+        pyarrow.parquet.write_table(
+            pyarrow.table(columns), path, compression="zstd", row_group_size=1 << 22
+        )
         return folder, "written by PyArrow"
 
 
@@ -280,7 +349,8 @@ def stream() -> None:
     seconds = (clock() - begin) / 5
     same = torch.equal(training.U, in_memory.U) and torch.equal(training.V, in_memory.V)
     print(
-        f"Out of core, 100M ratings streamed from the host in every epoch: {seconds * 1e3:.1f} ms per epoch "
+        "Out of core, 100M ratings streamed from the host in every epoch: "
+        f"{seconds * 1e3:.1f} ms per epoch "
         f"({16 * n / seconds / 1e9:.0f} GB/s over the bus), sorted in {sorting:.1f} s; "
         f"{'the same bits as' if same else 'NOT the same bits as'} in memory.\n",
         flush=True,
@@ -313,8 +383,10 @@ factors = [10, 5]
         cells = collect(store, experiment)
         fitting = sum(result.metrics.get("fit_seconds", 0.0) for result in store.results().values())
     print(
-        f"Table III for ML-1M: {done.total} runs in {seconds:.1f} s, everything included ({done.ran}); {fitting:.1f} s "
-        "of that is training (with compilation), the rest reading, splitting and measuring on the CPU.\n"
+        f"Table III for ML-1M: {done.total} runs in {seconds:.1f} s, everything "
+        f"included ({done.ran}); {fitting:.1f} s "
+        "of that is training (with compilation), the rest reading, splitting and "
+        "measuring on the CPU.\n"
     )
     print("| K | method | MSE | MAE | learning rate, reg |")
     print("|---|---|---|---|---|")
@@ -329,11 +401,18 @@ factors = [10, 5]
 
 def hdpmf(table, K: int, epochs: int = EPOCHS) -> GpuTraining:
     """HDPMF with its noise, one run."""
-    rates = tuple(0.01 if e <= 0.25 * epochs else 0.002 if e <= 0.75 * epochs else 0.0004 for e in range(1, epochs + 1))
+    rates = tuple(
+        0.01 if e <= 0.25 * epochs else 0.002 if e <= 0.75 * epochs else 0.0004
+        for e in range(1, epochs + 1)
+    )
     scale = 2.0 * K**0.5 * 4.0
     cell = GpuRun(rates, 0.01, 7, scale)
     return GpuTraining(
-        table, Recipe("batch", K, "item"), [cell], factors(table.n_users, K, 1), factors(table.n_items, K, 2)
+        table,
+        Recipe("batch", K, "item"),
+        [cell],
+        factors(table.n_users, K, 1),
+        factors(table.n_items, K, 2),
     )
 
 
@@ -343,7 +422,9 @@ def factors(n: int, K: int, seed: int) -> torch.Tensor:
 
 
 def world(n: int, n_users: int, n_items: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ratings with popular items and busy users, in random order under random ids; a pair may be drawn twice."""
+    """Ratings with popular items and busy users, in random order under random ids; a pair may be
+    drawn twice.
+    """
     generator = torch.Generator(device=GPU).manual_seed(0)
 
     def draw(count: int, exponent: float) -> torch.Tensor:

@@ -4,14 +4,16 @@
     python benchmarks/lists.py --data ml-1m --jobs 2 --ways ease ials bpr neural
     python benchmarks/lists.py --data ml-1m --on gpu --ways neural
 
-Ten ratings per user are held out; relevant are those in the top quarter of the scale; candidates are all items with a
-training rating that the user has not rated. Weights are the paper's, epsilon is 1. Results are shown as they come.
+Ten ratings per user are held out; relevant are those in the top quarter of the scale; candidates
+are all items with a training rating that the user has not rated. Weights are the paper's, epsilon
+is 1. Results are shown as they come.
 
-``hdp-bit`` leaves who rated what in plain sight, and its devices put raw ratings into the model for lists. So the rows
-``ease``, ``ials``, ``bpr`` and ``neural`` are also what ``hdp-bit --list-model`` of that name reaches.
+``hdp-bit`` leaves who rated what in plain sight, and its devices put raw ratings into the model for
+lists. So the rows ``ease``, ``ials``, ``bpr`` and ``neural`` are also what ``hdp-bit --list-model``
+of that name reaches.
 
-A machine that cannot read the data sets (one with a GPU and no polars, say) takes ``--data FILE.npz`` with ``users``,
-``items`` and ``values``; ``--export FILE.npz`` writes one.
+A machine that cannot read the data sets (one with a GPU and no polars, say) takes ``--data
+FILE.npz`` with ``users``, ``items`` and ``values``; ``--export FILE.npz`` writes one.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ def ratings(data: str) -> Ratings:
     if not data.endswith(".npz"):
         return load_dataset(data)
     with np.load(data) as stored:
-        return Ratings.from_arrays(stored["users"], stored["items"], stored["values"], scale=tuple(stored["scale"]))
+        return Ratings.from_arrays(
+            stored["users"], stored["items"], stored["values"], scale=tuple(stored["scale"])
+        )
 
 
 def measure(data: str, way: str, seed: int, on: str) -> dict[str, Any]:
@@ -73,14 +77,24 @@ def measure(data: str, way: str, seed: int, on: str) -> dict[str, Any]:
 
     method, options, wishes = WAYS[way]
     train, test = ratings(data).hold_out(10, rng=seed)
-    weights = PrivacySpec().draw(train, rng=seed) if wishes == "paper" else PrivacyWeights.uniform(train)
+    weights = (
+        PrivacySpec().draw(train, rng=seed) if wishes == "paper" else PrivacyWeights.uniform(train)
+    )
     neural = "neural" in (method, options.get("list_model"))
     begin = time.perf_counter()
-    model = make_model(method, rng=seed, **options, **({"on": on} if neural else {})).fit(train, weights)
+    model = make_model(method, rng=seed, **options, **({"on": on} if neural else {})).fit(
+        train, weights
+    )
     lists = getattr(model, "lists_", None)
     seconds = time.perf_counter() - begin
     found = model.rank(test)
-    row = {"way": way, "seed": seed, "ndcg": found["ndcg"], "recall": found["recall"], "seconds": seconds}
+    row = {
+        "way": way,
+        "seed": seed,
+        "ndcg": found["ndcg"],
+        "recall": found["recall"],
+        "seconds": seconds,
+    }
     return row | ({} if lists is None else {"bytes": lists.n_bytes, "about": lists.about})
 
 
@@ -94,11 +108,18 @@ def summary(way: str, rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", default="ml-100k")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--on", choices=("cpu", "gpu", "auto"), default="cpu", help="where the autoencoder is trained")
+    parser.add_argument(
+        "--on",
+        choices=("cpu", "gpu", "auto"),
+        default="cpu",
+        help="where the autoencoder is trained",
+    )
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=list(WAYS))
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--export", type=Path, help="write the ratings to this file and end")
@@ -108,11 +129,19 @@ def main() -> None:
         found = ratings(given.data)
         scale = (found.scale.low, found.scale.high)
         np.savez_compressed(
-            given.export, users=found.user_ids, items=found.item_ids, values=found.values, scale=np.array(scale)
+            given.export,
+            users=found.user_ids,
+            items=found.item_ids,
+            values=found.values,
+            scale=np.array(scale),
         )
         return
     rows = []
-    jobs = (delayed(measure)(given.data, way, seed, given.on) for way in given.ways for seed in range(given.seeds))
+    jobs = (
+        delayed(measure)(given.data, way, seed, given.on)
+        for way in given.ways
+        for seed in range(given.seeds)
+    )
     for row in Parallel(given.jobs, return_as="generator_unordered")(jobs):
         rows.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)

@@ -1,7 +1,8 @@
-"""Measuring lists beside the matrix product that makes their scores: ``python benchmarks/lists_metrics.py``.
+"""Measuring lists beside the matrix product that makes their scores: ``python
+benchmarks/lists_metrics.py``.
 
-Made-up users and items with vectors of 64 numbers. Seconds are of the processor, on one thread; the product is taken
-in the same blocks.
+Made-up users and items with vectors of 64 numbers. Seconds are of the processor, on one thread; the
+product is taken in the same blocks.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def main() -> None:
     for n_users, n_items in ((6_000, 3_700), (1_000, 100_000), (4_000, 100_000)):
         alone, whole, peak = measure(n_users, n_items)
         print(
-            f"{n_users:6,} x {n_items:7,}     {alone:10.3f} {whole:16.3f} {whole / alone:19.1f} {peak:9.0f}", flush=True
+            f"{n_users:6,} x {n_items:7,}     {alone:10.3f} {whole:16.3f} "
+            f"{whole / alone:19.1f} {peak:9.0f}",
+            flush=True,
         )
 
 

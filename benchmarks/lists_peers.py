@@ -1,11 +1,12 @@
-"""Models for lists beside `implicit` and `cornac`: same data, same threads, seconds to the quality that both reach.
+"""Models for lists beside `implicit` and `cornac`: same data, same threads, seconds to the quality
+that both reach.
 
     python benchmarks/lists_peers.py                     # ML-1M, 2 threads; part of make bench
     python benchmarks/lists_peers.py --data ml-100k
 
-Everybody gets who rated what, without values, ten ratings per user held out. Constants of ours and theirs are the best
-of a few on ratings held out within the training part. Times are of training alone and of one run; quality is NDCG@10.
-A peer that is not installed is left out.
+Everybody gets who rated what, without values, ten ratings per user held out. Constants of ours and
+theirs are the best of a few on ratings held out within the training part. Times are of training
+alone and of one run; quality is NDCG@10. A peer that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Task:
         candidates = self.presence.raters > 0
         places = self._shell.catalogue_.items.find(self._test.items.ids)
         devices = self._shell.devices_
-        found = rank(devices, candidates, lambda users: np.array(scores(users)), self._test, places, 10)
+        found = rank(
+            devices, candidates, lambda users: np.array(scores(users)), self._test, places, 10
+        )
         return float(found.summary()["ndcg"])
 
 
@@ -69,10 +72,16 @@ def our_als(task: Task, threads: int, reg: float) -> Iterator[Point]:
     from hdpmf.untrusted.recommender.lists.ials import AlternatingTraining
 
     with Workers(threads) as workers:
-        seconds, training = _timed(lambda: AlternatingTraining(task.presence, RANK, 1.0, reg, 0, workers))
+        seconds, training = _timed(
+            lambda: AlternatingTraining(task.presence, RANK, 1.0, reg, 0, workers)
+        )
         for number in range(1, 6):
             seconds += _timed(training.epoch)[0]
-            yield Point(f"{number} passes", seconds, task.ndcg(lambda users: training.users[users] @ training.items.T))
+            yield Point(
+                f"{number} passes",
+                seconds,
+                task.ndcg(lambda users: training.users[users] @ training.items.T),
+            )
 
 
 def implicit_als(task: Task, threads: int, alpha: float, reg: float) -> Iterator[Point]:
@@ -81,10 +90,19 @@ def implicit_als(task: Task, threads: int, alpha: float, reg: float) -> Iterator
 
     for number in _PASSES:
         model = AlternatingLeastSquares(
-            RANK, regularization=reg, alpha=alpha, iterations=number, num_threads=threads, random_state=0
+            RANK,
+            regularization=reg,
+            alpha=alpha,
+            iterations=number,
+            num_threads=threads,
+            random_state=0,
         )
         seconds, _ = _timed(lambda model=model: model.fit(task.matrix, show_progress=False))
-        yield Point(f"{number} iterations", seconds, task.ndcg(_by_factors(model.user_factors, model.item_factors)))
+        yield Point(
+            f"{number} iterations",
+            seconds,
+            task.ndcg(_by_factors(model.user_factors, model.item_factors)),
+        )
 
 
 def our_bpr(task: Task, threads: int) -> Iterator[Point]:
@@ -104,10 +122,19 @@ def implicit_bpr(task: Task, threads: int, rate: float, reg: float) -> Iterator[
 
     for number in _SGD_PASSES:
         model = BayesianPersonalizedRanking(
-            RANK, learning_rate=rate, regularization=reg, iterations=number, num_threads=threads, random_state=0
+            RANK,
+            learning_rate=rate,
+            regularization=reg,
+            iterations=number,
+            num_threads=threads,
+            random_state=0,
         )
         seconds, _ = _timed(lambda model=model: model.fit(task.matrix, show_progress=False))
-        yield Point(f"{number} iterations", seconds, task.ndcg(_by_factors(model.user_factors, model.item_factors)))
+        yield Point(
+            f"{number} iterations",
+            seconds,
+            task.ndcg(_by_factors(model.user_factors, model.item_factors)),
+        )
 
 
 def _cornac_data(task: Task) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -128,13 +155,17 @@ def cornac_bpr(task: Task, threads: int, rate: float, reg: float) -> Iterator[Po
 
     data, users, items = _cornac_data(task)
     for number in _SGD_PASSES:
-        model = BPR(k=RANK, max_iter=number, learning_rate=rate, lambda_reg=reg, num_threads=threads, seed=0)
+        model = BPR(
+            k=RANK, max_iter=number, learning_rate=rate, lambda_reg=reg, num_threads=threads, seed=0
+        )
         seconds, _ = _timed(lambda model=model: model.fit(data))
         vectors = np.column_stack((model.u_factors, np.ones(len(model.u_factors))))[users]
         yield Point(
             f"{number} iterations",
             seconds,
-            task.ndcg(_by_factors(vectors, np.column_stack((model.i_factors, model.i_biases))[items])),
+            task.ndcg(
+                _by_factors(vectors, np.column_stack((model.i_factors, model.i_biases))[items])
+            ),
         )
 
 
@@ -192,10 +223,16 @@ def contest(name: str, data: str, threads: int) -> dict[str, Any]:
             continue
         best = constants[0]
         if len(constants) > 1:
-            best = max(constants, key=lambda given: max(point.ndcg for point in maker(within, threads, *given)))
+            best = max(
+                constants,
+                key=lambda given: max(point.ndcg for point in maker(within, threads, *given)),
+            )
         else:
             next(maker(within, threads, *best))  # kernels are compiled before they are timed
-        found[who] = {"constants": best, "points": [point._asdict() for point in maker(task, threads, *best)]}
+        found[who] = {
+            "constants": best,
+            "points": [point._asdict() for point in maker(task, threads, *best)],
+        }
     tops = {who: max(point["ndcg"] for point in of["points"]) for who, of in found.items()}
     common = min(tops.values())
     for of in found.values():
@@ -203,7 +240,9 @@ def contest(name: str, data: str, threads: int) -> dict[str, Any]:
     return {"contest": name, "ndcg": common, "peers": found}
 
 
-def run(data: str = "ml-1m", threads: int = 2, contests: Sequence[str] = tuple(CONTESTS)) -> Iterator[dict[str, Any]]:
+def run(
+    data: str = "ml-1m", threads: int = 2, contests: Sequence[str] = tuple(CONTESTS)
+) -> Iterator[dict[str, Any]]:
     """Contests, as they come."""
     find_data()
     for name in contests:
@@ -213,16 +252,22 @@ def run(data: str = "ml-1m", threads: int = 2, contests: Sequence[str] = tuple(C
 def show(found: dict[str, Any]) -> None:
     """Print one contest."""
     ours = found["peers"]["hdpmf"]["seconds"]
-    print(f"{found['contest']}: seconds to NDCG@10 {found['ndcg']:.4f}, which all reach", flush=True)
+    print(
+        f"{found['contest']}: seconds to NDCG@10 {found['ndcg']:.4f}, which all reach", flush=True
+    )
     for who, of in found["peers"].items():
         ratio = "" if who == "hdpmf" else f"  hdpmf is {of['seconds'] / ours:.1f} times as fast"
         print(f"  {who:9} {of['seconds']:8.3f} s  constants {of['constants']}{ratio}")
         for point in of["points"]:
-            print(f"    {point['what']:24} {point['seconds']:8.3f} s  {point['ndcg']:.4f}", flush=True)
+            print(
+                f"    {point['what']:24} {point['seconds']:8.3f} s  {point['ndcg']:.4f}", flush=True
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", default="ml-1m")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--contests", nargs="*", choices=CONTESTS, default=list(CONTESTS))

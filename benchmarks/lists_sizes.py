@@ -1,10 +1,12 @@
-"""What a smaller EASE costs: compressed for devices, and approximated for catalogues with many items.
+"""What a smaller EASE costs: compressed for devices, and approximated for catalogues with many
+items.
 
     python benchmarks/lists_sizes.py                  # ML-100K, one seed
     python benchmarks/lists_sizes.py --data ml-1m --seeds 5 --jobs 2
 
-NDCG@10 by the protocol of ``benchmarks/lists.py``. The error is the size of what scores of training users are off by,
-relative to the scores of the whole matrix. Of more than 5,000 items the whole matrix is not computed.
+NDCG@10 by the protocol of ``benchmarks/lists.py``. The error is the size of what scores of training
+users are off by, relative to the scores of the whole matrix. Of more than 5,000 items the whole
+matrix is not computed.
 """
 
 from __future__ import annotations
@@ -62,7 +64,10 @@ def variants(presence: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     for neighbours in (50, 100, 200, 400):
         sparse = item_item(presence, neighbours=neighbours)
         yield f"{neighbours} neighbours", lambda sparse=sparse: Uncompressed(sparse.matrix)
-        yield f"{neighbours} neighbours, rank 128 + 10", lambda sparse=sparse: compress(sparse, 128, 10)
+        yield (
+            f"{neighbours} neighbours, rank 128 + 10",
+            lambda sparse=sparse: compress(sparse, 128, 10),
+        )
 
 
 def measure(data: str, seed: int) -> list[dict[str, Any]]:
@@ -72,7 +77,9 @@ def measure(data: str, seed: int) -> list[dict[str, Any]]:
 
     train, test = ratings(data).hold_out(10, rng=seed)
     presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
-    shell = make_model("most-popular", rng=0).fit(train)  # a model for lists of ours is put into its place
+    shell = make_model("most-popular", rng=0).fit(
+        train
+    )  # a model for lists of ours is put into its place
     some = presence.matrix[:: max(1, train.n_users // 500)]
     rows, exact = [], None
     for name, make in variants(presence):
@@ -81,7 +88,9 @@ def measure(data: str, seed: int) -> list[dict[str, Any]]:
         seconds = time.perf_counter() - begin
         scores = shell.lists_.many(some)
         exact = scores if name == "whole" else exact
-        error = None if exact is None else float(np.linalg.norm(scores - exact) / np.linalg.norm(exact))
+        error = (
+            None if exact is None else float(np.linalg.norm(scores - exact) / np.linalg.norm(exact))
+        )
         found = {"name": name, "seed": seed, "ndcg": shell.rank(test)["ndcg"], "error": error}
         rows.append(found | {"bytes": shell.lists_.n_bytes, "seconds": round(seconds, 2)})
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
@@ -89,7 +98,9 @@ def measure(data: str, seed: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", default="ml-100k")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
@@ -103,7 +114,11 @@ def main() -> None:
     print(f"{given.data}, {given.seeds} seeds: NDCG@10, error of scores, MB in 8 bits")
     for rows in zip(*found, strict=True):
         ndcg = statistics.mean(row["ndcg"] for row in rows)
-        error = "" if rows[0]["error"] is None else f"{statistics.mean(row['error'] for row in rows):.3f}"
+        error = (
+            ""
+            if rows[0]["error"] is None
+            else f"{statistics.mean(row['error'] for row in rows):.3f}"
+        )
         print(f"{rows[0]['name']:32} {ndcg:.4f}  {error:6} {rows[0]['bytes'] / 1e6:.2f} MB")
 
 

@@ -1,19 +1,21 @@
-"""Thousands of real devices on one recommender: who is answered, how fast, and what each process needs for it.
+"""Thousands of real devices on one recommender: who is answered, how fast, and what each process
+needs for it.
 
 ::
 
     python benchmarks/load.py --way two-servers --devices 50,100,200,500,1000,2000
     python benchmarks/load.py --way masks --devices 50,100,200 --mute 5 --json
 
-The recommender is a process as its operator starts it (``hdpmf recommender``), and so are the two servers. Devices are
-users of ML-1M, each with its own store, keys and agent and its own TLS connections; they are dealt to a few processes,
-and are on the same cores as everything else. Stores are in memory: a thousand people do not share one disk.
+The recommender is a process as its operator starts it (``hdpmf recommender``), and so are the two
+servers. Devices are users of ML-1M, each with its own store, keys and agent and its own TLS
+connections; they are dealt to a few processes, and are on the same cores as everything else. Stores
+are in memory: a thousand people do not share one disk.
 
-* **masks**: all devices connect over Flower and stay; an exchange is a message to every device, with its answer.
-  ``--mute N`` of them connect, and never answer.
-* **two-servers**: devices look at the recommender's public files and upload a report at a random moment of the period
-  (``--period``); an exchange is one request of a device, each over a connection of its own. Counted is also when there
-  is a sum, and when everybody has the model.
+* **masks**: all devices connect over Flower and stay; an exchange is a message to every device,
+  with its answer. ``--mute N`` of them connect, and never answer.
+* **two-servers**: devices look at the recommender's public files and upload a report at a random
+  moment of the period (``--period``); an exchange is one request of a device, each over a
+  connection of its own. Counted is also when there is a sum, and when everybody has the model.
 
 A device that has no model at the end was never answered.
 """
@@ -58,10 +60,14 @@ from server_processes import HELPER, LEADER, Pair
 from hdpmf.untrusted.aggregator.config import TaskRules
 
 THREADS = 16
-"""Of a process with devices that report to two servers: so many of them have a connection at once."""
+"""Of a process with devices that report to two servers: so many of them have a connection at
+once.
+"""
 
 LOOK_EVERY = 15.0
-"""Seconds between a device's looks at the public files, here; 300 where nobody waits for the result."""
+"""Seconds between a device's looks at the public files, here; 300 where nobody waits for the
+result.
+"""
 
 _SAMPLE = 0.5
 
@@ -73,7 +79,8 @@ class Told:
     Attributes:
         answered: Devices that have a model at the end.
         requests: Seconds of every request, by its kind.
-        ends: When each exchange was over for a device, by the exchange's number; the clock is the machine's.
+        ends: When each exchange was over for a device, by the exchange's number; the clock is the
+            machine's.
         model_at: When the last device had its model.
         failures: Requests that failed, by what was said.
     """
@@ -181,7 +188,12 @@ class _TimedDoor:
         return self._timed("fetch", lambda: self._web.fetch(name, most, etag))
 
     def upload(
-        self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
+        self,
+        leader: Server,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        leaving: Callable[[], None],
     ) -> int:
         return self._timed("upload", lambda: self._web.upload(leader, path, headers, body, leaving))
 
@@ -191,7 +203,9 @@ class _TimedDoor:
             found = call()
         except Exception as error:
             with self._guard:
-                self._told.failures[f"{kind}: {error}"] = self._told.failures.get(f"{kind}: {error}", 0) + 1
+                self._told.failures[f"{kind}: {error}"] = (
+                    self._told.failures.get(f"{kind}: {error}", 0) + 1
+                )
             raise
         with self._guard:
             self._told.requests.setdefault(kind, []).append(time.monotonic() - begin)
@@ -199,7 +213,12 @@ class _TimedDoor:
 
 
 def _by_reports(
-    stores: Sequence[Any], told: Told, pipe: Connection, address: str, authority: bytes, pair: Servers
+    stores: Sequence[Any],
+    told: Told,
+    pipe: Connection,
+    address: str,
+    authority: bytes,
+    pair: Servers,
 ) -> None:
     from hdpmf.common.aggregation.two_servers.prio import prio3_sum_vec
     from hdpmf.private.device.pinned_servers import pin_servers
@@ -246,7 +265,9 @@ def _by_reports(
 
 
 class Watched:
-    """Processor time and peak memory of processes and of those that they start, looked at twice a second."""
+    """Processor time and peak memory of processes and of those that they start, looked at twice
+    a second.
+    """
 
     def __init__(self) -> None:
         self._pids: dict[str, int] = {}
@@ -325,7 +346,9 @@ class Plan:
 
     @property
     def seconds(self) -> int:
-        """Of the period: long enough that these cores, which are also the devices', are not always busy."""
+        """Of the period: long enough that these cores, which are also the devices', are not
+        always busy.
+        """
         return 60 + self.devices // 6 if self.period is None else self.period
 
 
@@ -334,7 +357,9 @@ def measure(plan: Plan, train: Ratings, folder: Path, shown: View | None = None)
     weights = PrivacySpec.paper().draw(train, 0)
     parts = deal(train, weights, train.n_users, 0)[: plan.devices]
     if len(parts) < plan.devices:
-        raise SystemExit(f"the data set has {len(parts)} users, and {plan.devices} devices were asked for")
+        raise SystemExit(
+            f"the data set has {len(parts)} users, and {plan.devices} devices were asked for"
+        )
     with _crowds(parts, plan.processes) as (pipes, pids), Watched() as watched:
         cards = [card for pipe in pipes for card in pipe.recv()]
         service = ServiceFolder.create(
@@ -346,7 +371,9 @@ def measure(plan: Plan, train: Ratings, folder: Path, shown: View | None = None)
         service.enroll(cards)
         for place, pid in enumerate(pids):
             watched.add(f"devices {place}", pid)
-        row = (_by_masks if plan.way == "masks" else _by_two_servers)(plan, service, pipes, cards, watched, shown)
+        row = (_by_masks if plan.way == "masks" else _by_two_servers)(
+            plan, service, pipes, cards, watched, shown
+        )
     devices = [name for name in watched.seconds if name.startswith("devices")]
     return {
         "devices": plan.devices,
@@ -354,15 +381,21 @@ def measure(plan: Plan, train: Ratings, folder: Path, shown: View | None = None)
         "items": train.n_items,
         "load": round(os.getloadavg()[0], 1),
         **row,
-        "cpu_seconds": {name: round(value, 1) for name, value in watched.seconds.items() if name not in devices}
+        "cpu_seconds": {
+            name: round(value, 1) for name, value in watched.seconds.items() if name not in devices
+        }
         | {"devices": round(sum(watched.seconds[name] for name in devices), 1)},
-        "peak_megabytes": {name: round(value) for name, value in watched.megabytes.items() if name not in devices}
+        "peak_megabytes": {
+            name: round(value) for name, value in watched.megabytes.items() if name not in devices
+        }
         | {"devices": round(sum(watched.megabytes[name] for name in devices))},
     }
 
 
 @contextmanager
-def _crowds(parts: Sequence[DeviceRatings], processes: int) -> Iterator[tuple[list[Connection], list[int]]]:
+def _crowds(
+    parts: Sequence[DeviceRatings], processes: int
+) -> Iterator[tuple[list[Connection], list[int]]]:
     context = multiprocessing.get_context("spawn")
     pipes, workers = [], []
     for begin, end in pairwise([len(parts) * part // processes for part in range(processes + 1)]):
@@ -403,7 +436,10 @@ def _by_masks(
     mute = frozenset(card.identity for card in cards[: plan.mute])
     with Deployment(service.path.parent / "logs") as deployment:
         begin = time.monotonic()
-        watched.add(RECOMMENDER, deployment.run(service.path, "--method", "hdp-sum", "--sums", "masks").process.pid)
+        watched.add(
+            RECOMMENDER,
+            deployment.run(service.path, "--method", "hdp-sum", "--sums", "masks").process.pid,
+        )
         _tell(pipes, "masks", f"localhost:{service.config.port}", authority, cards, mute)
         _wait(plan, deployment, begin, shown, lambda: not deployment.child(RECOMMENDER).running)
         seconds = time.monotonic() - begin
@@ -424,10 +460,13 @@ def _by_masks(
         "failed": why,
         "seconds": round(seconds, 1),
         "exchanges": len(each),
-        "seconds_per_exchange": {"first": each[0] if each else None, "median": round(statistics.median(each[1:]), 2)
-                                 if len(each) > 1 else None, "longest": max(each[1:], default=None)},
+        "seconds_per_exchange": {
+            "first": each[0] if each else None,
+            "median": round(statistics.median(each[1:]), 2) if len(each) > 1 else None,
+            "longest": max(each[1:], default=None),
+        },
         "summary": _summary(service),
-    }  # fmt: skip
+    }
 
 
 def _sizes(plan: Plan) -> list[int]:
@@ -440,7 +479,9 @@ def _summary(service: ServiceFolder) -> dict[str, Any]:
     if not runs or not service.summary_path(runs[-1]).exists():
         return {}
     found = json.loads(service.summary_path(runs[-1]).read_bytes())
-    return {name: found.get(name) for name in ("users", "seconds", "refusals", "bytes_in", "bytes_out")}
+    return {
+        name: found.get(name) for name in ("users", "seconds", "refusals", "bytes_in", "bytes_out")
+    }
 
 
 def _by_two_servers(
@@ -462,7 +503,13 @@ def _by_two_servers(
         for role in (LEADER, HELPER):
             watched.add(role, pair.deployment.child(role).process.pid)
         authority = (service.transport_folder / "tls" / "authority.pem").read_bytes()
-        _tell(pipes, "two-servers", f"https://localhost:{service.config.port}", authority, pair.servers)
+        _tell(
+            pipes,
+            "two-servers",
+            f"https://localhost:{service.config.port}",
+            authority,
+            pair.servers,
+        )
         watched.add(RECOMMENDER, pair.deployment.recommender(service.path).process.pid)
         _wait(plan, pair.deployment, time.monotonic(), None, service.served)
         begin = time.monotonic()
@@ -494,7 +541,11 @@ def _by_two_servers(
         "period": plan.seconds,
         "never_answered": plan.devices - sum(part.answered for part in told),
         "failed": "" if summary else "there is no sum",
-        "seconds": round(max((part.model_at for part in told if part.model_at), default=time.monotonic()) - begin, 1),
+        "seconds": round(
+            max((part.model_at for part in told if part.model_at), default=time.monotonic())
+            - begin,
+            1,
+        ),
         "seconds_to_sum": round(over[0] - begin, 1) if over else None,
         "requests": {kind: _spread(times) for kind, times in sorted(requests.items())},
         "failures": failures,
@@ -509,7 +560,14 @@ def _ask_for_run(service: ServiceFolder, plan: Plan) -> None:
     least = max(16, 3 * plan.devices // 4)
     ask_for_run(
         service,
-        RunSettings(method="hdp-sum", view="two-servers", minimum=least, rounds=1, period=plan.seconds, precision=1),
+        RunSettings(
+            method="hdp-sum",
+            view="two-servers",
+            minimum=least,
+            rounds=1,
+            period=plan.seconds,
+            precision=1,
+        ),
     )
 
 
@@ -523,7 +581,13 @@ def _spread(times: list[float]) -> dict[str, Any]:
     }
 
 
-def _wait(plan: Plan, deployment: Deployment, begin: float, shown: View | None, reached: Callable[[], bool]) -> None:
+def _wait(
+    plan: Plan,
+    deployment: Deployment,
+    begin: float,
+    shown: View | None,
+    reached: Callable[[], bool],
+) -> None:
     """Until it is reached, or the time is over; a process that fails ends it, too."""
     while not reached() and time.monotonic() - begin < plan.timeout:
         if any(not deployment.child(name).running for name in deployment.names):
@@ -552,15 +616,25 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", default="50,100,200", help="how many; several after one another, with commas")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--devices", default="50,100,200", help="how many; several after one another, with commas"
+    )
     parser.add_argument("--way", choices=("masks", "two-servers"), default="two-servers")
     parser.add_argument("--processes", type=int, default=4, help="with devices in them")
-    parser.add_argument("--mute", type=int, default=0, help="so many devices, with masks: connect, never answer")
-    parser.add_argument("--period", type=int, help="seconds, with two servers (default: 60 and one per 6 devices)")
+    parser.add_argument(
+        "--mute", type=int, default=0, help="so many devices, with masks: connect, never answer"
+    )
+    parser.add_argument(
+        "--period", type=int, help="seconds, with two servers (default: 60 and one per 6 devices)"
+    )
     parser.add_argument("--timeout", type=float, default=1200.0, help="seconds for one run")
     parser.add_argument("--data", default="ml-1m")
-    parser.add_argument("--keep", type=Path, help="a folder for logs and the recommender's files, which are kept")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder for logs and the recommender's files, which are kept"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     numbers = [int(each) for each in given.devices.split(",")]
@@ -570,7 +644,10 @@ def main() -> None:
 
     def summary() -> str:
         done = ", ".join(f"{row['devices']}" for row in rows)
-        return f"{given.way}: {done or 'none'} done of {given.devices}; {clock(time.monotonic() - began)}"
+        return (
+            f"{given.way}: {done or 'none'} done of {given.devices}; "
+            f"{clock(time.monotonic() - began)}"
+        )
 
     with view(None, summary, summary) as shown:
         for number in numbers:

@@ -1,8 +1,9 @@
-"""Time and memory of a whole private run of HDPSum on synthetic worlds: python benchmarks/one_round.py [--users N ...].
+"""Time and memory of a whole private run of HDPSum on synthetic worlds: python
+benchmarks/one_round.py [--users N ...].
 
-From contributions to predictions for held-out ratings, on the number of threads given. Each size runs in a process of
-its own, so that its peak memory is its own. The world (users who rate about 100 of 20,000 items each, popular ones more
-often) is made beforehand and is not part of the time.
+From contributions to predictions for held-out ratings, on the number of threads given. Each size
+runs in a process of its own, so that its peak memory is its own. The world (users who rate about
+100 of 20,000 items each, popular ones more often) is made beforehand and is not part of the time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ import numpy as np
 from hdpmf import HDPSum, PrivacySpec, Ratings
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 
-GENRES = ("Action", "Comedy", "Crime", "Documentary", "Drama", "Horror", "Musical", "Romance", "Thriller", "War")
+GENRES = (
+    "Action",
+    "Comedy",
+    "Crime",
+    "Documentary",
+    "Drama",
+    "Horror",
+    "Musical",
+    "Romance",
+    "Thriller",
+    "War",
+)
 BLOCK = 50_000
 
 
@@ -35,8 +47,11 @@ def world(n_users: int, n_items: int, per_user: int, seed: int = 0) -> tuple[Rat
     held: list[tuple[np.ndarray, ...]] = []
     for begin in range(0, n_users, BLOCK):
         n = min(BLOCK, n_users - begin)
-        # One draw from each of so many slices of the popularity: popular items are rated more, no item twice.
-        slices = (np.arange(per_user + 1) + rng.random((n, per_user + 1), np.float32)) / (per_user + 1)
+        # One draw from each of so many slices of the popularity: popular items are rated more, no
+        # item twice.
+        slices = (np.arange(per_user + 1) + rng.random((n, per_user + 1), np.float32)) / (
+            per_user + 1
+        )
         drawn = np.searchsorted(popularity, slices.ravel()).astype(np.int32).reshape(n, -1)
         fresh = np.ones(drawn.shape, bool)
         fresh[:, 1:] = drawn[:, 1:] != drawn[:, :-1]
@@ -44,7 +59,13 @@ def world(n_users: int, n_items: int, per_user: int, seed: int = 0) -> tuple[Rat
         rated = place[drawn]
         liked = np.einsum("ng,nkg->nk", taste, membership[rated].astype(np.float32))
         own = rng.normal(3.5, 0.4, n).astype(np.float32)[:, None]
-        stars = np.clip(np.rint(own + bias[rated] + liked + rng.normal(0, 0.85, rated.shape).astype(np.float32)), 1, 5)
+        stars = np.clip(
+            np.rint(
+                own + bias[rated] + liked + rng.normal(0, 0.85, rated.shape).astype(np.float32)
+            ),
+            1,
+            5,
+        )
         who = np.broadcast_to(np.arange(begin, begin + n, dtype=np.int32)[:, None], rated.shape)
         test = np.zeros(rated.shape, bool)
         test[np.arange(n), rng.integers(0, per_user + 1, n)] = True
@@ -63,7 +84,12 @@ def world(n_users: int, n_items: int, per_user: int, seed: int = 0) -> tuple[Rat
     )
     ids = IdIndex(np.arange(n_users)), IdIndex(np.arange(n_items))
     scale = RatingScale(1, 5, 1)
-    train = Ratings(*ids, *(np.concatenate(column) for column in (users, items, values)), scale=scale, item_table=table)
+    train = Ratings(
+        *ids,
+        *(np.concatenate(column) for column in (users, items, values)),
+        scale=scale,
+        item_table=table,
+    )
     test_columns = (np.concatenate(column) for column in zip(*held, strict=True))
     return train, Ratings(*ids, *test_columns, scale=scale, item_table=table)
 
@@ -83,12 +109,18 @@ def measure(n_users: int, n_items: int, per_user: int, threads: int) -> dict[str
     status = Path("/proc/self/status").read_text().splitlines()
     peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
     return {
-        "users": n_users, "items": n_items, "ratings": len(train), "threads": threads,
-        "seconds": round(end - begin, 2), "fit_seconds": round(fitted - begin, 2),
-        "predict_seconds": round(end - fitted, 2), "cpu_seconds": round(time.process_time() - cpu, 2),
-        "predictions": score["n"], "mse": round(float(score["mse"]), 4),
+        "users": n_users,
+        "items": n_items,
+        "ratings": len(train),
+        "threads": threads,
+        "seconds": round(end - begin, 2),
+        "fit_seconds": round(fitted - begin, 2),
+        "predict_seconds": round(end - fitted, 2),
+        "cpu_seconds": round(time.process_time() - cpu, 2),
+        "predictions": score["n"],
+        "mse": round(float(score["mse"]), 4),
         "peak_gb": round(peak / 2**20, 2),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
@@ -104,10 +136,22 @@ def main() -> None:
         return
     for n_users in given.users:
         command = [
-            sys.executable, __file__, "--here", "--users", str(n_users), "--items", str(given.items),
-            "--per-user", str(given.per_user), "--threads", str(given.threads),
-        ]  # fmt: skip
-        print(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip(), flush=True)
+            sys.executable,
+            __file__,
+            "--here",
+            "--users",
+            str(n_users),
+            "--items",
+            str(given.items),
+            "--per-user",
+            str(given.per_user),
+            "--threads",
+            str(given.threads),
+        ]
+        print(
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip(),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""How long a list takes on the owner's page after a key was pressed, in a real browser, with 100,000 items.
+"""How long a list takes on the owner's page after a key was pressed, in a real browser, with
+100,000 items.
 
 ``python benchmarks/page_search.py [--items N]``. It needs Chromium and Playwright.
 """
@@ -23,10 +24,54 @@ from hdpmf.common.model.title_search import TitleSearch
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.own_items import load_catalogue
 
-FIRST = ["Quiet", "Golden", "Hidden", "Northern", "Paper", "Last", "Silver", "Distant", "Secret", "Broken", "Ocean"]
-SECOND = ["Harbour", "Garden", "Signal", "Winter", "Orchestra", "Mountain", "Letter", "River", "Machine", "Dream"]
-THIRD = ["Night", "House", "Summer", "Stranger", "Road", "Shadow", "Island", "City", "Queen", "Train", "Story"]
-TYPED = ("the quiet", "golden harbour", "zz", "e", "machine dream 77", "ocean", "winter of the", "x9")
+FIRST = [
+    "Quiet",
+    "Golden",
+    "Hidden",
+    "Northern",
+    "Paper",
+    "Last",
+    "Silver",
+    "Distant",
+    "Secret",
+    "Broken",
+    "Ocean",
+]
+SECOND = [
+    "Harbour",
+    "Garden",
+    "Signal",
+    "Winter",
+    "Orchestra",
+    "Mountain",
+    "Letter",
+    "River",
+    "Machine",
+    "Dream",
+]
+THIRD = [
+    "Night",
+    "House",
+    "Summer",
+    "Stranger",
+    "Road",
+    "Shadow",
+    "Island",
+    "City",
+    "Queen",
+    "Train",
+    "Story",
+]
+TYPED = (
+    "the quiet",
+    "golden harbour",
+    "zz",
+    "e",
+    "machine dream 77",
+    "ocean",
+    "winter of the",
+    "x9",
+)
 
 # From the key to the frame after the list was drawn.
 WATCH = """
@@ -37,9 +82,12 @@ new MutationObserver(() => requestAnimationFrame(() => setTimeout(() => {
   if (window.pressed) { window.times.push(performance.now() - window.pressed); window.pressed = 0; }
 }))).observe(document.getElementById("found-count"), { childList: true, characterData: true, subtree: true });
 field.focus();
-"""
+"""  # noqa: E501
 # Not wait_for_function, which the page's policy forbids.
-DRAWN = "new Promise(done => { const look = () => window.pressed ? setTimeout(look, 5) : done(); look(); })"
+DRAWN = (
+    "new Promise(done => { const look = () => window.pressed ? setTimeout(look, 5) "
+    ": done(); look(); })"
+)
 
 
 def main() -> None:
@@ -76,7 +124,8 @@ def main() -> None:
             times = sorted(page.evaluate("window.times"))
     print(f"{items:,} items, {len(times)} keys: from a key to its list on the screen")
     print(
-        f"median {statistics.median(times):.0f} ms, 95 % within {times[int(0.95 * len(times))]:.0f} ms, "
+        f"median {statistics.median(times):.0f} ms, 95 % within "
+        f"{times[int(0.95 * len(times))]:.0f} ms, "
         f"longest {times[-1]:.0f} ms; the search alone takes {1000 * alone:.1f} ms of one core"
     )
 

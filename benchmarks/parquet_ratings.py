@@ -1,4 +1,6 @@
-"""Ratings with whole-number ids from a Parquet file straight to a GPU, block after block; for ``gpu.py``."""
+"""Ratings with whole-number ids from a Parquet file straight to a GPU, block after block; for
+``gpu.py``.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,20 @@ ROWS_AT_A_TIME = 1 << 25
 NAMES = ("user", "item", "rating")
 
 
-def read_parquet(path: Path, device: torch.device) -> tuple[Tensor, Tensor, list[tuple[Tensor, ...]]]:
-    """Distinct user ids, distinct item ids, and the blocks of the file; the next is read while one is copied."""
+def read_parquet(
+    path: Path, device: torch.device
+) -> tuple[Tensor, Tensor, list[tuple[Tensor, ...]]]:
+    """Distinct user ids, distinct item ids, and the blocks of the file; the next is read while
+    one is copied.
+    """
     read = _with_polars if find_spec("polars") is not None else _with_pyarrow
     blocks = [
         tuple(torch.from_numpy(np.require(column, requirements="W")).to(device) for column in block)
         for block in _ahead(read(path))
     ]
-    users, items = (torch.unique(torch.cat([torch.unique(block[side]) for block in blocks])) for side in (0, 1))
+    users, items = (
+        torch.unique(torch.cat([torch.unique(block[side]) for block in blocks])) for side in (0, 1)
+    )
     return users.long(), items.long(), blocks
 
 

@@ -10,11 +10,15 @@ from hdpmf.common.data import Ratings
 
 
 def surprise_epoch(train: Ratings, n_factors: int, epochs: int = 4) -> float:
-    """Seconds per epoch of Surprise's SVD: the difference of two runs, so that set-up does not count."""
+    """Seconds per epoch of Surprise's SVD: the difference of two runs, so that set-up does not
+    count.
+    """
     import pandas as pd
     from surprise import SVD, Dataset, Reader
 
-    frame = pd.DataFrame({"user": train.user_codes, "item": train.item_codes, "rating": train.values})
+    frame = pd.DataFrame(
+        {"user": train.user_codes, "item": train.item_codes, "rating": train.values}
+    )
     data = Dataset.load_from_df(frame, Reader(rating_scale=(1, 5))).build_full_trainset()
 
     def fit(n: int) -> float:
@@ -42,14 +46,21 @@ def libmf_epoch(train: Ratings, n_factors: int, threads: int, epochs: int = 20) 
 
 
 def textbook_epoch(train: Ratings, n_factors: int, sample: int = 20_000) -> float:
-    """Seconds per epoch of a plain Python loop over ratings with its noise, from a sample of the ratings."""
+    """Seconds per epoch of a plain Python loop over ratings with its noise, from a sample of the
+    ratings.
+    """
     rng = np.random.default_rng(0)
-    U, V = rng.normal(0, 0.1, (train.n_users, n_factors)), rng.normal(0, 0.1, (train.n_items, n_factors))
+    U, V = (
+        rng.normal(0, 0.1, (train.n_users, n_factors)),
+        rng.normal(0, 0.1, (train.n_items, n_factors)),
+    )
     counts = train.item_counts()
     h = rng.exponential(size=n_factors)
     rate, reg, scale = 0.005, 0.01, 2 * 4.0 * np.sqrt(2 * n_factors)
     chosen = rng.permutation(len(train))[:sample]
-    rows = [(int(train.user_codes[p]), int(train.item_codes[p]), float(train.values[p])) for p in chosen]
+    rows = [
+        (int(train.user_codes[p]), int(train.item_codes[p]), float(train.values[p])) for p in chosen
+    ]
     begin = time.perf_counter()
     for i, j, r in rows:
         x = scale * np.sqrt(h) * rng.normal(0, 1 / np.sqrt(counts[j]), n_factors)

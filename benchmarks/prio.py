@@ -1,12 +1,14 @@
-"""Cost of sums by two servers: processor time per report for the device, the leader and the helper, and bytes.
+"""Cost of sums by two servers: processor time per report for the device, the leader and the helper,
+and bytes.
 
     python benchmarks/prio.py              3,706 items (ML-1M), seconds
     python benchmarks/prio.py --items 94651
     python benchmarks/prio.py --json
 
-One core. Times are processor time, the median over reports, so that a busy machine changes them little; compiling is
-not counted. A server's time is that from the bytes of a report to its share added to the sum; the helper also decides.
-HPKE and TLS are not in it. Sums are checked against plain ones in every row.
+One core. Times are processor time, the median over reports, so that a busy machine changes them
+little; compiling is not counted. A server's time is that from the bytes of a report to its share
+added to the sum; the helper also decides. HPKE and TLS are not in it. Sums are checked against
+plain ones in every row.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ from hdpmf.common.aggregation.two_servers.prio import (
 )
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)  # one to five stars in hdp-sum's soft coding
-TARGETS = {"device_ms": 60.0, "leader_ms": 1.5, "helper_ms": 1.5, "upload_bytes": 160_000}  # for one rating per item
+TARGETS = {
+    "device_ms": 60.0,
+    "leader_ms": 1.5,
+    "helper_ms": 1.5,
+    "upload_bytes": 160_000,
+}  # for one rating per item
 Draw = Callable[[np.random.Generator], tuple[tuple[np.ndarray, ...], np.ndarray]]
 
 
@@ -38,9 +45,14 @@ def ratings(items: int) -> Draw:
     """What to encode, and what it adds to the sums: every twentieth item is rated."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        weights, levels = rng.integers(1, 65, items) * (rng.random(items) < 0.05), rng.integers(0, 5, items)
+        weights, levels = (
+            rng.integers(1, 65, items) * (rng.random(items) < 0.05),
+            rng.integers(0, 5, items),
+        )
         total = (weights * np.array(RULERS)[levels]).sum()
-        return (weights, levels), np.concatenate([weights * np.array(CODES)[levels], weights, [total]])
+        return (weights, levels), np.concatenate(
+            [weights * np.array(CODES)[levels], weights, [total]]
+        )
 
     return draw
 
@@ -68,9 +80,13 @@ def measure(name: str, vdaf: Prio3, draw: Draw, reports: int) -> dict[str, Any]:
         clock = [time.thread_time()]
         report = vdaf.shard(circuit.encode(*given), nonce)
         clock.append(time.thread_time())
-        leader, leaders_part = vdaf.prepare(key, 0, nonce, report.public_share, report.input_shares[0])
+        leader, leaders_part = vdaf.prepare(
+            key, 0, nonce, report.public_share, report.input_shares[0]
+        )
         clock.append(time.thread_time())
-        helper, helpers_part = vdaf.prepare(key, 1, nonce, report.public_share, report.input_shares[1])
+        helper, helpers_part = vdaf.prepare(
+            key, 1, nonce, report.public_share, report.input_shares[1]
+        )
         message = vdaf.verify([leaders_part, helpers_part])
         totals[1] = field.add(totals[1], vdaf.finish(helper, message))
         clock.append(time.thread_time())
@@ -85,35 +101,54 @@ def measure(name: str, vdaf: Prio3, draw: Draw, reports: int) -> dict[str, Any]:
         "name": name,
         **dict(zip(("device_ms", "leader_ms", "helper_ms"), times, strict=True)),
         "upload_bytes": len(report.public_share) + sum(map(len, report.input_shares)),
-        "to_helper_bytes": len(leaders_part) + len(report.public_share) + len(report.input_shares[1]),
+        "to_helper_bytes": len(leaders_part)
+        + len(report.public_share)
+        + len(report.input_shares[1]),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--items", type=int, default=3706)
     parser.add_argument("--reports", type=int, default=30)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     items, entries = given.items, 2 * given.items + 1
     ways = [
-        ("one rating per item, Field64, 3 proofs", prio3_one_rating(items, CODES, RULERS, b"bench"), ratings(items)),
+        (
+            "one rating per item, Field64, 3 proofs",
+            prio3_one_rating(items, CODES, RULERS, b"bench"),
+            ratings(items),
+        ),
         *(
             (f"SumVec of {bits} bits, {how}", make(entries, bits), numbers(entries, bits))
-            for make, how in ((prio3_sum_vec_multiproof, "Field64, 3 proofs"), (prio3_sum_vec, "Field128, 1 proof"))
+            for make, how in (
+                (prio3_sum_vec_multiproof, "Field64, 3 proofs"),
+                (prio3_sum_vec, "Field128, 1 proof"),
+            )
             for bits in (7, 10)
         ),
     ]
     rows = [measure(*way, given.reports) for way in ways]
-    missed = [name for name, most in TARGETS.items() if rows[0][name] > most] if items == 3706 else []
+    missed = (
+        [name for name, most in TARGETS.items() if rows[0][name] > most] if items == 3706 else []
+    )
     if given.json:
         print(json.dumps({"items": items, "entries": entries, "rows": rows, "missed": missed}))
         return
     print(f"{items} items, {entries} entries; per report, on one core")
-    print(f"{'':42} {'device ms':>9} {'leader ms':>9} {'helper ms':>9} {'upload KB':>9} {'to helper KB':>12}")
+    print(
+        f"{'':42} {'device ms':>9} {'leader ms':>9} {'helper ms':>9} {'upload KB':>9} "
+        f"{'to helper KB':>12}"
+    )
     for row in rows:
         times = " ".join(f"{row[name]:9.2f}" for name in ("device_ms", "leader_ms", "helper_ms"))
-        print(f"{row['name']:42} {times} {row['upload_bytes'] / 1e3:9.1f} {row['to_helper_bytes'] / 1e3:12.1f}")
+        print(
+            f"{row['name']:42} {times} {row['upload_bytes'] / 1e3:9.1f} "
+            f"{row['to_helper_bytes'] / 1e3:12.1f}"
+        )
     if items == 3706:
         verdict = "missed: " + ", ".join(missed) if missed else "all met"
         print(f"targets of the first row, 60 ms, 1.5 ms, 1.5 ms and 160 KB: {verdict}")

@@ -1,7 +1,8 @@
-"""Every benchmark of the CPU library in one run: ``make bench`` (or ``python benchmarks/run.py [--json FILE]``).
+"""Every benchmark of the CPU library in one run: ``make bench`` (or ``python benchmarks/run.py
+[--json FILE]``).
 
-Machines are noisy, so what counts are the ratios within a run. Needs the bench extra and the real ML-1M
-(``HDPMF_DATA``, or ../shared/data).
+Machines are noisy, so what counts are the ratios within a run. Needs the bench extra and the real
+ML-1M (``HDPMF_DATA``, or ../shared/data).
 """
 
 from __future__ import annotations
@@ -35,12 +36,27 @@ def show_epochs(found: dict[str, float]) -> None:
     """Our epochs and the peers', as ratios."""
     n = found["ratings"]
     table = _table(
-        f"One epoch on ML-1M ({n:,.0f} ratings, K=10, 2 threads)", "", "ms", "ns/rating", "batch is", "seq. is"
+        f"One epoch on ML-1M ({n:,.0f} ratings, K=10, 2 threads)",
+        "",
+        "ms",
+        "ns/rating",
+        "batch is",
+        "seq. is",
     )
     peers = ("Surprise SVD", "libmf", "textbook loop")
-    for name in ("batch", "batch, 1 thread", "batch, passes only", "sequential", "sequential, 1 thread", *peers):
+    for name in (
+        "batch",
+        "batch, 1 thread",
+        "batch, passes only",
+        "sequential",
+        "sequential, 1 thread",
+        *peers,
+    ):
         seconds = found[name]
-        ratios = [f"{seconds / found[own]:,.1f}x faster" if name in peers else "" for own in ("batch", "sequential")]
+        ratios = [
+            f"{seconds / found[own]:,.1f}x faster" if name in peers else ""
+            for own in ("batch", "sequential")
+        ]
         table.add_row(name, f"{seconds * 1e3:,.2f}", f"{seconds / n * 1e9:,.1f}", *ratios)
     CONSOLE.print(table)
     CONSOLE.print(f"copying memory: {found['copy bandwidth, GB/s']:.1f} GB/s on one core\n")
@@ -49,13 +65,22 @@ def show_epochs(found: dict[str, float]) -> None:
 def show_scaling(found: dict[str, dict[str, dict[str, float]]]) -> None:
     """Four times the ratings: how much longer, and how much memory."""
     table = _table(
-        "HDPMF.fit on synthetic worlds (2 threads)", "solver", "ratings", "epoch ms", "ns/rating", "bytes/rating"
+        "HDPMF.fit on synthetic worlds (2 threads)",
+        "solver",
+        "ratings",
+        "epoch ms",
+        "ns/rating",
+        "bytes/rating",
     )
     for solver, sizes in found.items():
         for size, one in sizes.items():
             per_rating = one["epoch"] / one["ratings"] * 1e9
             table.add_row(
-                solver, size, f"{one['epoch'] * 1e3:,.1f}", f"{per_rating:.1f}", f"{one['bytes_per_rating']:.1f}"
+                solver,
+                size,
+                f"{one['epoch'] * 1e3:,.1f}",
+                f"{per_rating:.1f}",
+                f"{one['bytes_per_rating']:.1f}",
             )
         small, large = sizes["2.5M"], sizes["10M"]
         table.add_row(solver, "10M / 2.5M", f"x {large['epoch'] / small['epoch']:.2f}", "", "")
@@ -78,7 +103,9 @@ def main() -> None:
     shared = Path(__file__).resolve().parents[2] / "shared" / "data"
     if shared.is_dir():
         os.environ.setdefault("HDPMF_DATA", str(shared))
-    CONSOLE.print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
+    CONSOLE.print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n"
+    )
     results = {"startup": startup.run()}
     show_startup(results["startup"])
     results["epochs"] = epochs.run()

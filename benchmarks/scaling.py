@@ -44,7 +44,9 @@ print(json.dumps({
 def measure(size: str, solver: str, epochs: int) -> dict[str, float]:
     """One fit in a fresh process."""
     arguments = json.dumps([*SIZES[size], solver, epochs])
-    done = subprocess.run([sys.executable, "-c", _CODE, arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE, arguments], capture_output=True, text=True, check=True
+    )
     result: dict[str, float] = json.loads(done.stdout)
     return result
 

@@ -1,10 +1,12 @@
-"""Cost of secure sums: processor time per device and for the recommender, and bytes, through real messages.
+"""Cost of secure sums: processor time per device and for the recommender, and bytes, through real
+messages.
 
     python benchmarks/secure_sum.py            about a minute
     python benchmarks/secure_sum.py --large    6,040 devices too, some minutes
 
-Sums are checked against plain ones in every row. Times are processor time of one core, so that a busy machine changes
-them little; a row takes about devices x (ms per device) to run, since every device is simulated.
+Sums are checked against plain ones in every row. Times are processor time of one core, so that a
+busy machine changes them little; a row takes about devices x (ms per device) to run, since every
+device is simulated.
 """
 
 from __future__ import annotations
@@ -50,17 +52,27 @@ def parts(length: int) -> dict[str, float]:
     total = np.zeros(length, np.uint32)
 
     return {
-        "agreeing on 64 mask keys": processor_ms(lambda: [ours.key(their, bytes(32), b"pair") for their in theirs], 20),
-        "making and adding 65 masks": processor_ms(lambda: [add_mask(total, key) for key in keys], 20),
+        "agreeing on 64 mask keys": processor_ms(
+            lambda: [ours.key(their, bytes(32), b"pair") for their in theirs], 20
+        ),
+        "making and adding 65 masks": processor_ms(
+            lambda: [add_mask(total, key) for key in keys], 20
+        ),
         "checking 64 + 43 signatures": processor_ms(
-            lambda: [verifies(identity.public, signature, bytes(32)) for _ in range(NEIGHBOURS + 43)], 10
+            lambda: [
+                verifies(identity.public, signature, bytes(32)) for _ in range(NEIGHBOURS + 43)
+            ],
+            10,
         ),
     }
 
 
 def measure(n: int, length: int, dropped: int) -> tuple[float, float, float, float, float]:
-    """One row: ms per device, recommender's seconds, kilobytes up and down per device, wall seconds."""
-    # One block of random words seen at different offsets: memory for thousands of long vectors is not the subject.
+    """One row: ms per device, recommender's seconds, kilobytes up and down per device, wall
+    seconds.
+    """
+    # One block of random words seen at different offsets: memory for thousands of long vectors is
+    # not the subject.
     block = np.frombuffer(os.urandom(4 * (length + n)), np.uint32)
     vectors = [block[k : k + length] for k in range(n)]
     lost = {k * (n // dropped): "shares" for k in range(dropped)}
@@ -86,12 +98,20 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--large", action="store_true", help="6,040 devices too")
     rows = ROWS + (LARGE if options.parse_args().large else [])
-    print(f"Secure sums, {NEIGHBOURS} neighbours, threshold above two thirds; sums equal to the plain ones\n")
-    print("| devices | dropped | words | ms per device | recommender, s | KB up | KB down | wall, s |")
+    print(
+        f"Secure sums, {NEIGHBOURS} neighbours, threshold above two thirds; sums equal "
+        "to the plain ones\n"
+    )
+    print(
+        "| devices | dropped | words | ms per device | recommender, s | KB up | KB down | wall, s |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for n, length, dropped in rows:
         client, server, up, down, wall = measure(n, length, dropped)
-        print(f"| {n:,} | {dropped} | {length:,} | {client:.1f} | {server:.2f} | {up:.0f} | {down:.0f} | {wall:.0f} |")
+        print(
+            f"| {n:,} | {dropped} | {length:,} | {client:.1f} | {server:.2f} | {up:.0f} | "
+            f"{down:.0f} | {wall:.0f} |"
+        )
     print("\nWhere a device's time goes, ms:\n")
     print("| words | " + " | ".join(parts(10)) + " |")
     print("|---|---|---|---|")

@@ -26,7 +26,11 @@ def _seconds(command: list[str]) -> float:
 
 
 def _printed(code: str) -> float:
-    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 def run(repeats: int = 5) -> dict[str, float]:
@@ -35,11 +39,17 @@ def run(repeats: int = 5) -> dict[str, float]:
     bare = statistics.median(_seconds([python, "-c", "pass"]) for _ in range(repeats))
     result = {
         "python itself": bare,
-        "import hdpmf": statistics.median(_seconds([python, "-c", "import hdpmf"]) for _ in range(repeats)),
-        "hdpmf --help": statistics.median(_seconds([python, "-m", "hdpmf", "--help"]) for _ in range(repeats)),
+        "import hdpmf": statistics.median(
+            _seconds([python, "-c", "import hdpmf"]) for _ in range(repeats)
+        ),
+        "hdpmf --help": statistics.median(
+            _seconds([python, "-m", "hdpmf", "--help"]) for _ in range(repeats)
+        ),
     }
     for solver in ("batch", "sequential"):
         code = _FIRST_EPOCH.format(solver=solver)
         _printed(code)  # compiles, if nobody has yet
-        result[f"import to first {solver} epoch"] = statistics.median(_printed(code) for _ in range(repeats))
+        result[f"import to first {solver} epoch"] = statistics.median(
+            _printed(code) for _ in range(repeats)
+        )
     return result

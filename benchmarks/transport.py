@@ -1,11 +1,12 @@
-"""Seconds per exchange over Flower on loopback, with TLS, node authentication and a process per device.
+"""Seconds per exchange over Flower on loopback, with TLS, node authentication and a process per
+device.
 
     python benchmarks/transport.py [--devices 8] [--bytes 100000] [--exchanges 40]
     python benchmarks/transport.py --looks 64,500,2000
 
-Every device gets a message of its own and echoes it. A round of training is one exchange, with secure sums six.
-``--looks``: what it takes Flower to see whether there is mail for a device, by how many messages it holds. Thousands of
-devices: ``benchmarks/load.py``.
+Every device gets a message of its own and echoes it. A round of training is one exchange, with
+secure sums six. ``--looks``: what it takes Flower to see whether there is mail for a device, by how
+many messages it holds. Thousands of devices: ``benchmarks/load.py``.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def device(address: str, authority: str, key: str) -> None:
 
 
 def processor_seconds(pid: int) -> float:
-    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) / os.sysconf(
-        "SC_CLK_TCK"
-    )
+    return sum(
+        map(int, Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])
+    ) / os.sysconf("SC_CLK_TCK")
 
 
 def megabytes(pid: int) -> float:
@@ -46,7 +47,9 @@ def megabytes(pid: int) -> float:
 def measure(folder: Path, devices: int, size: int, exchanges: int) -> None:
     keys = {f"device-{number}": NodeKey.generate() for number in range(devices)}
     began = time.monotonic()
-    with FlowerRecommender(folder, roster={name: key.public for name, key in keys.items()}) as recommender:
+    with FlowerRecommender(
+        folder, roster={name: key.public for name, key in keys.items()}
+    ) as recommender:
         superlink = recommender.superlink
         assert superlink is not None
         print(f"SuperLink up after {time.monotonic() - began:.1f} s")
@@ -55,7 +58,14 @@ def measure(folder: Path, devices: int, size: int, exchanges: int) -> None:
         processes = []
         for name, key in keys.items():
             (folder / name).write_bytes(key.to_bytes())
-            command = [sys.executable, __file__, "--device", recommender.address, str(authority), str(folder / name)]
+            command = [
+                sys.executable,
+                __file__,
+                "--device",
+                recommender.address,
+                str(authority),
+                str(folder / name),
+            ]
             processes.append(subprocess.Popen(command))
         try:
             while len(recommender.present()) < devices:
@@ -65,15 +75,24 @@ def measure(folder: Path, devices: int, size: int, exchanges: int) -> None:
             for _ in range(exchanges):
                 messages = {name: os.urandom(size) for name in keys}
                 start = time.monotonic()
-                replies = {reply.device: reply.data for reply in recommender.exchange(messages, 60.0)}
+                replies = {
+                    reply.device: reply.data for reply in recommender.exchange(messages, 60.0)
+                }
                 seconds.append(time.monotonic() - start)
                 assert replies == messages
             busy = (processor_seconds(superlink.pid) - before) / exchanges
             print(
-                f"exchange of {size:,} bytes: median {statistics.median(seconds):.3f} s, longest {max(seconds):.3f} s"
+                f"exchange of {size:,} bytes: median {statistics.median(seconds):.3f} s, "
+                f"longest {max(seconds):.3f} s"
             )
-            print(f"SuperLink: {busy * 1000:.0f} ms of processor time per exchange, {megabytes(superlink.pid):.0f} MB")
-            print(f"a device: {max(megabytes(one.pid) for one in processes):.0f} MB; load {os.getloadavg()[0]:.1f}")
+            print(
+                f"SuperLink: {busy * 1000:.0f} ms of processor time per exchange, "
+                f"{megabytes(superlink.pid):.0f} MB"
+            )
+            print(
+                f"a device: {max(megabytes(one.pid) for one in processes):.0f} MB; load "
+                f"{os.getloadavg()[0]:.1f}"
+            )
         finally:
             for process in processes:
                 process.terminate()
@@ -90,7 +109,9 @@ def looks(held: int, times: int = 20) -> float:
     from hdpmf.common.net.flower.messages import Outgoing
 
     state = superlink_app(10.0).state.linkstate_factory.state()
-    run = state.create_run("hdpmf/look", "1.0.0", "0" * 64, {}, NOOP_FEDERATION_ID, None, "", TaskType.SERVER_APP)
+    run = state.create_run(
+        "hdpmf/look", "1.0.0", "0" * 64, {}, NOOP_FEDERATION_ID, None, "", TaskType.SERVER_APP
+    )
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, run, 1
     for _ in range(held):
         node = state.create_node("", "", os.urandom(32), 10.0)
@@ -106,7 +127,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--device"]:
         device(*sys.argv[2:])
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--devices", type=int, default=8)
     parser.add_argument("--bytes", type=int, default=100_000)
     parser.add_argument("--exchanges", type=int, default=40)

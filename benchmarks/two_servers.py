@@ -1,19 +1,21 @@
-"""Cost of the two servers: time per report for the leader and the helper, everything included, and memory.
+"""Cost of the two servers: time per report for the leader and the helper, everything included, and
+memory.
 
     python benchmarks/two_servers.py                     3,706 items (ML-1M), 2,000 reports, a minute
     python benchmarks/two_servers.py --reports 100000    as many real reports: most of an hour, to make them
     python benchmarks/two_servers.py --database postgresql+psycopg://user@host/NAME
     python benchmarks/two_servers.py --json
 
-Both servers run in this process, each with a database on the disk; there is no HTTP and no TLS. Every report is a real
-one, with an id, shares and a proof of its own, because the id is in the proof: devices make them in blocks (their time
-is shown, but not the servers'), upload a block with their signatures, and the servers check and add it before the next.
-The leader's time has decoding, signature, digest, storing, decryption, preparing, the sum and dropping the report; the
-helper's has decryption, preparing, deciding and the sum. Processor time counts, the median over blocks; a disk's waits
-are in the other column.
-At the end the collector opens both shares, and the sum less the noise must be the plain one. Memory is the largest that
-the whole process ever had: both servers, the devices and Python.
-"""
+Both servers run in this process, each with a database on the disk; there is no HTTP and no TLS.
+Every report is a real one, with an id, shares and a proof of its own, because the id is in the
+proof: devices make them in blocks (their time is shown, but not the servers'), upload a block with
+their signatures, and the servers check and add it before the next. The leader's time has decoding,
+signature, digest, storing, decryption, preparing, the sum and dropping the report; the helper's has
+decryption, preparing, deciding and the sum. Processor time counts, the median over blocks; a disk's
+waits are in the other column. At the end the collector opens both shares, and the sum less the
+noise must be the plain one. Memory is the largest that the whole process ever had: both servers,
+the devices and Python.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -48,7 +50,12 @@ from hdpmf.common.aggregation.two_servers.dap import (
     ReportMetadata,
     Role,
 )
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    aggregate_share_info,
+    input_share_info,
+    seal,
+)
 from hdpmf.common.aggregation.two_servers.prio import Prio3
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Task, encode
@@ -68,7 +75,9 @@ TARGETS = {"leader_ms": 1.5, "helper_ms": 1.5, "memory_mb": 1000.0}
 
 
 class Stopwatch:
-    """Processor and wall seconds of each part, and milliseconds per report of each block of reports."""
+    """Processor and wall seconds of each part, and milliseconds per report of each block of
+    reports.
+    """
 
     def __init__(self) -> None:
         self.cpu: dict[str, float] = defaultdict(float)
@@ -88,7 +97,10 @@ class Stopwatch:
         laps = (
             self.cpu["device"],
             self.cpu["upload"],
-            *(seconds["upload"] + seconds["both"] - seconds["helper"] for seconds in (self.cpu, self.wall)),
+            *(
+                seconds["upload"] + seconds["both"] - seconds["helper"]
+                for seconds in (self.cpu, self.wall)
+            ),
             *(seconds["helper"] for seconds in (self.cpu, self.wall)),
         )
         if counts:
@@ -127,7 +139,10 @@ def keys() -> tuple[ServerKeys, ServerKeys]:
     for name in ("library", "university"):
         party, hpke = PartyKey.generate(), KeyPair.generate()
         card = Server(
-            organisation=name, url=f"https://{name}.example", hpke=hpke.config.encode().hex(), identity=party.public
+            organisation=name,
+            url=f"https://{name}.example",
+            hpke=hpke.config.encode().hex(),
+            identity=party.public,
         )
         made.append((party, hpke, card))
     (first, hpke, leader), (second, other, helper) = made
@@ -142,15 +157,22 @@ def make_report(
 ) -> tuple[bytes, np.ndarray]:
     """A device's report, and what it adds to the sums: every twentieth item is rated."""
     items = prio.circuit.output_length // 2
-    weights, levels = rng.integers(1, 65, items) * (rng.random(items) < 0.05), rng.integers(0, 5, items)
+    weights, levels = (
+        rng.integers(1, 65, items) * (rng.random(items) < 0.05),
+        rng.integers(0, 5, items),
+    )
     total = (weights * np.array(RULERS)[levels]).sum()
     adds = np.concatenate([weights * np.array(CODES)[levels], weights, [total]])
     metadata = ReportMetadata(secrets.token_bytes(16), BEGIN)
     sharded = prio.shard(prio.circuit.encode(weights, levels), metadata.report_id)  # type: ignore[attr-defined]
     aad = InputShareAad(task_id, metadata, sharded.public_share).encode()
     sealed = [
-        seal(server.hpke.config, input_share_info(role), aad, PlaintextInputShare((), share).encode())
-        for server, role, share in zip(both, (Role.LEADER, Role.HELPER), sharded.input_shares, strict=True)
+        seal(
+            server.hpke.config, input_share_info(role), aad, PlaintextInputShare((), share).encode()
+        )
+        for server, role, share in zip(
+            both, (Role.LEADER, Role.HELPER), sharded.input_shares, strict=True
+        )
     ]
     return Report(metadata, sharded.public_share, sealed[0], sealed[1]).encode(), adds
 
@@ -166,14 +188,25 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
     ]
     options: dict[str, Any] = {"clock": lambda: now[0], "rules": rules, "noise": KnownNoise()}
     helper = Helper(both[1], databases[1], marks=folder / "helper.marks", **options)
-    leader = Leader(both[0], databases[0], TimedHelper(helper, watch), marks=folder / "leader.marks", **options)
+    leader = Leader(
+        both[0], databases[0], TimedHelper(helper, watch), marks=folder / "leader.marks", **options
+    )
     collector, device = KeyPair.generate(), Ed25519PrivateKey.generate()
-    card = Collector(organisation="shop", hpke=collector.config.encode().hex(), identity=PartyKey.generate().public)
+    card = Collector(
+        organisation="shop",
+        hpke=collector.config.encode().hex(),
+        identity=PartyKey.generate().public,
+    )
     task = Task(
-        servers=both[0].servers, collector=card, circuit=OneRating(items=items, codes=CODES, rulers=RULERS),
+        servers=both[0].servers,
+        collector=card,
+        circuit=OneRating(items=items, codes=CODES, rulers=RULERS),
         noise=tuple(Noise(entries=n, scale="512/1") for n in (items, items, 1)),
-        begin=BEGIN, end=BEGIN + HOUR, precision=HOUR, minimum=2,
-    )  # fmt: skip
+        begin=BEGIN,
+        end=BEGIN + HOUR,
+        precision=HOUR,
+        minimum=2,
+    )
     document = encode(task)
     identity = device.public_key().public_bytes_raw().hex()
     helper.add_task(document)
@@ -188,12 +221,21 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
                 report, adds = make_report(prio, task_id, both, rng)
                 plain += adds
                 block.append(
-                    Upload(task_id, report, identity, device.sign(signed_bytes(task_id, sha256(report).digest())))
+                    Upload(
+                        task_id,
+                        report,
+                        identity,
+                        device.sign(signed_bytes(task_id, sha256(report).digest())),
+                    )
                 )
                 size = len(report)
         for start in range(0, len(block), COMMIT):
             with watch("upload"):
-                refused = [error for error in leader.upload_many(block[start : start + COMMIT]) if error is not None]
+                refused = [
+                    error
+                    for error in leader.upload_many(block[start : start + COMMIT])
+                    if error is not None
+                ]
             if refused:
                 raise SystemExit(f"a report was refused: {refused[0]}")
         with watch("both"):
@@ -204,7 +246,9 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
     now[0] = BEGIN + HOUR + 1.0
     interval = Interval(BEGIN, HOUR)
     with watch("close"):
-        leader.begin_collection(task_id, bytes(16), CollectionReq(Query(batch_interval=interval), b"").encode())
+        leader.begin_collection(
+            task_id, bytes(16), CollectionReq(Query(batch_interval=interval), b"").encode()
+        )
         found = Collection.decode(leader.collection(task_id, bytes(16)) or b"")
     aad = AggregateShareAad(task_id, b"", BatchSelector(batch_interval=interval)).encode()
     shares = [
@@ -230,26 +274,40 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--items", type=int, default=3706)
     parser.add_argument("--reports", type=int, default=2000)
-    parser.add_argument("--database", help="of both servers, one database each: NAME is replaced by leader and helper")
+    parser.add_argument(
+        "--database",
+        help="of both servers, one database each: NAME is replaced by leader and helper",
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         row = measure(given.items, given.reports, Path(folder), given.database)
-    missed = [name for name, most in TARGETS.items() if row[name] > most] if given.items == 3706 else []
+    missed = (
+        [name for name, most in TARGETS.items() if row[name] > most] if given.items == 3706 else []
+    )
     if given.json:
         print(json.dumps(row | {"missed": missed}))
         return
-    print(f"{row['items']} items, {row['reports']} reports of {row['report_bytes'] / 1e3:.0f} KB; ms per report")
+    print(
+        f"{row['items']} items, {row['reports']} reports of "
+        f"{row['report_bytes'] / 1e3:.0f} KB; ms per report"
+    )
     print(f"{'':10} {'processor':>10} {'wall':>8}")
     print(
-        f"{'leader':10} {row['leader_ms']:10.2f} {row['leader_wall_ms']:8.2f}   of which uploads {row['upload_ms']:.2f}"
+        f"{'leader':10} {row['leader_ms']:10.2f} {row['leader_wall_ms']:8.2f}   of "
+        f"which uploads {row['upload_ms']:.2f}"
     )
     print(f"{'helper':10} {row['helper_ms']:10.2f} {row['helper_wall_ms']:8.2f}")
     print(f"{'device':10} {row['device_ms']:10.2f}")
-    print(f"closing the batch at both: {row['close_ms']:.0f} ms; memory of everything: {row['memory_mb']:.0f} MB")
+    print(
+        f"closing the batch at both: {row['close_ms']:.0f} ms; memory of everything: "
+        f"{row['memory_mb']:.0f} MB"
+    )
     if given.items == 3706:
         verdict = "missed: " + ", ".join(missed) if missed else "all met"
         print(f"targets, 1.5 ms, 1.5 ms and 1,000 MB: {verdict}")

@@ -4,13 +4,13 @@
     python benchmarks/uploads.py --items 94651 --uploads 500
     python benchmarks/uploads.py --json
 
-The leader is a process on one core with a SQLite file on the disk (WAL, synchronous = FULL); devices are threads here
-on the other cores, each with a connection that it keeps (``--fresh``: a new one for every upload, with its
-handshake). Each report has its own id and its device's signature, which are checked; what is in it is the same. An
-upload counts when its 201 has come, after the commit. Checking reports with the helper is measured in
-``benchmarks/two_servers.py``, and is off here. On a busy machine look at the second number, uploads per second of
-processor time.
-"""
+The leader is a process on one core with a SQLite file on the disk (WAL, synchronous = FULL);
+devices are threads here on the other cores, each with a connection that it keeps (``--fresh``: a
+new one for every upload, with its handshake). Each report has its own id and its device's
+signature, which are checked; what is in it is the same. An upload counts when its 201 has come,
+after the commit. Checking reports with the helper is measured in ``benchmarks/two_servers.py``, and
+is off here. On a busy machine look at the second number, uploads per second of processor time.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -59,17 +59,25 @@ def requests(asked: Asked, count: int, fresh: bool) -> list[bytes]:
     """Uploads, ready to be sent."""
     items = asked.prio.circuit.output_length // 2
     rng = np.random.default_rng(0)
-    rest = asked.report([*(rng.integers(1, 65, items) * (rng.random(items) < 0.05)), *rng.integers(0, 5, items)])[16:]
+    rest = asked.report(
+        [*(rng.integers(1, 65, items) * (rng.random(items) < 0.05)), *rng.integers(0, 5, items)]
+    )[16:]
     ((device, key),) = asked.devices.items()
     made = []
     for _ in range(count):
         report = secrets.token_bytes(16) + rest
         signature = key.sign(signed_bytes(asked.id, sha256(report).digest())).hex()
         lines = [
-            f"PUT /tasks/{text(asked.id)}/reports HTTP/1.1", "host: localhost", "content-type: application/dap-report",
-            f"content-length: {len(report)}", f"hdpmf-device: {device}", f"hdpmf-signature: {signature}",
-            f"connection: {'close' if fresh else 'keep-alive'}", "", "",
-        ]  # fmt: skip
+            f"PUT /tasks/{text(asked.id)}/reports HTTP/1.1",
+            "host: localhost",
+            "content-type: application/dap-report",
+            f"content-length: {len(report)}",
+            f"hdpmf-device: {device}",
+            f"hdpmf-signature: {signature}",
+            f"connection: {'close' if fresh else 'keep-alive'}",
+            "",
+            "",
+        ]
         made.append("\r\n".join(lines).encode() + report)
     return made
 
@@ -80,7 +88,9 @@ def text(data: bytes) -> str:
     return id_to_text(data)
 
 
-def upload_all(port: int, context: ssl.SSLContext | None, waiting: list[bytes], fresh: bool) -> float:
+def upload_all(
+    port: int, context: ssl.SSLContext | None, waiting: list[bytes], fresh: bool
+) -> float:
     """Seconds until all are answered; the first of them warm the server up."""
     faults: list[str] = []
     turn = threading.Lock()
@@ -161,10 +171,14 @@ def cpu_seconds(pid: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--items", type=int, default=3706)
     parser.add_argument("--uploads", type=int, default=4000)
-    parser.add_argument("--fresh", action="store_true", help="a new connection for every upload, too")
+    parser.add_argument(
+        "--fresh", action="store_true", help="a new connection for every upload, too"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     kinds = [(False, False), (True, False), *([(True, True)] if given.fresh else [])]
@@ -175,7 +189,10 @@ def main() -> None:
     print(f"{given.items:,} items, {rows[0]['bytes']:,} bytes each; target {TARGET} per second")
     for row in rows:
         kind = ("TLS" if row["tls"] else "no TLS") + (", a connection each" if row["fresh"] else "")
-        print(f"{kind:24} {row['per_second']:6,} uploads/s  {row['per_cpu_second']:6,} per second of processor time")
+        print(
+            f"{kind:24} {row['per_second']:6,} uploads/s  {row['per_cpu_second']:6,} per "
+            "second of processor time"
+        )
 
 
 if __name__ == "__main__":

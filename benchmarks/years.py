@@ -3,16 +3,18 @@
     python benchmarks/years.py                                     # five seeds
     python benchmarks/years.py --lists --seeds 2 --epsilon 1 --noises 1 --cuts time
 
-The training ratings (the paper's split: ten test ratings per user, drawn anew for each seed, with the paper's weights)
-are cut by time into runs, of equal time or of equal numbers of ratings. Each rating is released once, in the run after
-it was made, by the shard's own code, with the noise of that run: once by masks, twice by two servers. The recommender's
-own code makes item facts of all runs: weighed by what they hold, or by plain addition. Devices then fit their vectors
-to all of their own ratings, and test ratings are predicted, of those who came late too. "At once" is one run over
-everything at the end.
+The training ratings (the paper's split: ten test ratings per user, drawn anew for each seed, with
+the paper's weights) are cut by time into runs, of equal time or of equal numbers of ratings. Each
+rating is released once, in the run after it was made, by the shard's own code, with the noise of
+that run: once by masks, twice by two servers. The recommender's own code makes item facts of all
+runs: weighed by what they hold, or by plain addition. Devices then fit their vectors to all of
+their own ratings, and test ratings are predicted, of those who came late too. "At once" is one run
+over everything at the end.
 
-The rule (``worth_a_run``) is asked once a week and decides by itself when to run; ratings after its last run wait. All
-items are in the catalogue from the first day. Items that were added later would have less noise than here: runs that do
-not know an item bring none. Lists correct popularity for item weights as if there were the noise of one run.
+The rule (``worth_a_run``) is asked once a week and decides by itself when to run; ratings after its
+last run wait. All items are in the catalogue from the first day. Items that were added later would
+have less noise than here: runs that do not know an item bring none. Lists correct popularity for
+item weights as if there were the noise of one run.
 """
 
 from __future__ import annotations
@@ -52,29 +54,44 @@ class Replay:
         self.times = train.timestamps.astype(np.float64)
         self.features = wanted_features("auto", train)
         self.survey = make_survey(
-            "A", epsilon, train.scale, n_items=train.n_items, catalogue=fingerprint(train.items, self.features),
+            "A",
+            epsilon,
+            train.scale,
+            n_items=train.n_items,
+            catalogue=fingerprint(train.items, self.features),
             contributors=train.n_users,
-        )  # fmt: skip
+        )
         self.recommender = OneRoundRecommender(self.survey, self.features)
 
     def cut(self, how: str, n_runs: int) -> np.ndarray:
         """The run of each rating."""
         if how == "time":
             begin, end = self.times.min(), self.times.max()
-            return np.minimum((self.times - begin) / (end - begin) * n_runs, n_runs - 1).astype(np.intp)
+            return np.minimum((self.times - begin) / (end - begin) * n_runs, n_runs - 1).astype(
+                np.intp
+            )
         place = np.empty(len(self.times), np.intp)
         place[np.argsort(self.times, kind="stable")] = np.arange(len(self.times))
         return place * n_runs // len(place)
 
     def release(self, rows: np.ndarray, run: int, noises: int) -> Answered:
-        """These ratings in a run of everybody's: those with nothing new add their share of the noise, too."""
+        """These ratings in a run of everybody's: those with nothing new add their share of the
+        noise, too.
+        """
         parts = []
-        for server in range(noises):  # each server adds the whole noise; the second here to no ratings
+        for server in range(
+            noises
+        ):  # each server adds the whole noise; the second here to no ratings
             own = rows if server == 0 else rows[:0]
             shard = OneRoundShard(
-                self.train.take(own), self.weights.take(own), SeededNoise(self.seed, stream=1000 + 10 * run + server),
-                epsilon=self.epsilon, catalogue=self.survey.catalogue, n_users=self.train.n_users, simulation=True,
-            )  # fmt: skip
+                self.train.take(own),
+                self.weights.take(own),
+                SeededNoise(self.seed, stream=1000 + 10 * run + server),
+                epsilon=self.epsilon,
+                catalogue=self.survey.catalogue,
+                n_users=self.train.n_users,
+                simulation=True,
+            )
             shard.accept(self.survey)
             parts.append(shard.contribute())
         sums = [part for part in parts if isinstance(part, SumContribution)]
@@ -88,10 +105,14 @@ class Replay:
     def runs(self, how: str, n_runs: int, noises: int) -> list[Answered]:
         """What so many runs release."""
         run = self.cut(how, n_runs)
-        return [self.release(np.flatnonzero(run == number), number, noises) for number in range(n_runs)]
+        return [
+            self.release(np.flatnonzero(run == number), number, noises) for number in range(n_runs)
+        ]
 
     def by_rule(self, noises: int) -> tuple[list[Answered], float]:
-        """What runs release that the rule starts, and the part of ratings that still waits at the end."""
+        """What runs release that the rule starts, and the part of ratings that still waits at
+        the end.
+        """
         first = np.full(self.train.n_users, np.inf)
         np.minimum.at(first, self.train.user_codes, self.times)
         opened, done = float(self.times.min()), -np.inf
@@ -99,7 +120,9 @@ class Replay:
         past: list[PastRun] = []
         for now in np.arange(opened + PAUSE, self.times.max() + PAUSE, PAUSE):
             devices = int(np.count_nonzero(first <= now))
-            if worth_a_run(past, now=float(now), opened=opened, devices=devices, minimum=MINIMUM).worth:
+            if worth_a_run(
+                past, now=float(now), opened=opened, devices=devices, minimum=MINIMUM
+            ).worth:
                 new = np.flatnonzero((self.times > done) & (self.times <= now))
                 released.append(self.release(new, len(released), noises))
                 past.append(PastRun.of(released[-1], at=float(now), devices=devices))
@@ -117,7 +140,9 @@ class Replay:
 
     def model(self, facts: ItemFacts) -> HDPSum:
         """What people have on their devices."""
-        return HDPSum(epsilon=self.epsilon, rng=self.seed, n_threads=1).with_facts(self.train, self.weights, facts)
+        return HDPSum(epsilon=self.epsilon, rng=self.seed, n_threads=1).with_facts(
+            self.train, self.weights, facts
+        )
 
 
 def measure(replay: Replay, test: Ratings, given: argparse.Namespace) -> Iterator[Row]:
@@ -125,7 +150,13 @@ def measure(replay: Replay, test: Ratings, given: argparse.Namespace) -> Iterato
 
     def row(cut: str, runs: Sequence[Answered], noises: int, way: str, **more: Any) -> Row:
         model = replay.model(replay.added(runs) if way == "added" else replay.weighed(runs))
-        found: Row = {"cut": cut, "runs": len(runs), "noises": noises, "way": way, "epsilon": replay.epsilon}
+        found: Row = {
+            "cut": cut,
+            "runs": len(runs),
+            "noises": noises,
+            "way": way,
+            "epsilon": replay.epsilon,
+        }
         found |= {"seed": replay.seed, "mse": float(model.score(test)["mse"])}
         return found | ({"ndcg": float(model.rank(test)["ndcg"])} if given.lists else {}) | more
 
@@ -141,7 +172,9 @@ def measure(replay: Replay, test: Ratings, given: argparse.Namespace) -> Iterato
         yield row("rule", runs, noises, "weighed", waiting=waiting)
 
 
-def yardsticks(train: Ratings, weights: PrivacyWeights, test: Ratings, seed: int, lists: bool) -> Iterator[Row]:
+def yardsticks(
+    train: Ratings, weights: PrivacyWeights, test: Ratings, seed: int, lists: bool
+) -> Iterator[Row]:
     """Without runs: what nobody has to be asked for, and what there would be without noise."""
     models = {
         "user mean, nothing released": make_model("user-mean"),
@@ -154,22 +187,38 @@ def yardsticks(train: Ratings, weights: PrivacyWeights, test: Ratings, seed: int
         row = {"cut": "-", "runs": 0, "noises": 0, "way": way, "epsilon": None, "seed": seed}
         row["mse"] = float(model.score(test)["mse"])
         yield row | (
-            {"ndcg": float(model.rank(test)["ndcg"])} if lists and way != "user mean, nothing released" else {}
+            {"ndcg": float(model.rank(test)["ndcg"])}
+            if lists and way != "user mean, nothing released"
+            else {}
         )
 
 
 def table(rows: list[Row], epsilons: Sequence[float], measured: str) -> Iterator[str]:
     """Means over seeds, one column for each epsilon."""
-    yield f"| {measured} | noises | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons) + " |"
+    yield (
+        f"| {measured} | noises | "
+        + " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons)
+        + " |"
+    )
     yield "|---|---|" + "---|" * len(epsilons)
-    keys = list(dict.fromkeys((row["cut"], row["way"], 0 if row["cut"] == "rule" else row["runs"]) for row in rows))
+    keys = list(
+        dict.fromkeys(
+            (row["cut"], row["way"], 0 if row["cut"] == "rule" else row["runs"]) for row in rows
+        )
+    )
     for cut, way, n_runs in keys:
-        alike = [r for r in rows if (r["cut"], r["way"]) == (cut, way) and (cut == "rule" or r["runs"] == n_runs)]
+        alike = [
+            r
+            for r in rows
+            if (r["cut"], r["way"]) == (cut, way) and (cut == "rule" or r["runs"] == n_runs)
+        ]
         for noises in dict.fromkeys(row["noises"] for row in alike):
             cells = []
             for epsilon in epsilons:
                 found = [
-                    r for r in alike if r["noises"] == noises and r["epsilon"] in (epsilon, None) and measured in r
+                    r
+                    for r in alike
+                    if r["noises"] == noises and r["epsilon"] in (epsilon, None) and measured in r
                 ]
                 values = [row[measured] for row in found]
                 cell = f"{statistics.mean(values):.4f}" if values else ""
@@ -177,21 +226,35 @@ def table(rows: list[Row], epsilons: Sequence[float], measured: str) -> Iterator
                     cell += f" ({statistics.stdev(values):.4f})"
                 if cut == "rule" and found:
                     made = statistics.mean(row["runs"] for row in found)
-                    cell += f", {made:.1f} runs, {statistics.mean(row['waiting'] for row in found):.1%} waiting"
+                    cell += (
+                        f", {made:.1f} runs, "
+                        f"{statistics.mean(row['waiting'] for row in found):.1%} waiting"
+                    )
                 cells.append(cell)
-            words = {"-": way, "rule": f"by the rule, {way}"}.get(cut, f"{n_runs} of equal {cut}, {way}")
+            words = {"-": way, "rule": f"by the rule, {way}"}.get(
+                cut, f"{n_runs} of equal {cut}, {way}"
+            )
             if any(cells):
                 yield f"| {words} | {noises or ''} | " + " | ".join(cells) + " |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", default="ml-1m")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 2.0])
     parser.add_argument("--runs", type=int, nargs="+", default=[4, 12, 52])
     parser.add_argument("--cuts", nargs="+", choices=("time", "number"), default=["time", "number"])
-    parser.add_argument("--noises", type=int, nargs="+", choices=(1, 2), default=[1, 2], help="masks 1, two servers 2")
+    parser.add_argument(
+        "--noises",
+        type=int,
+        nargs="+",
+        choices=(1, 2),
+        default=[1, 2],
+        help="masks 1, two servers 2",
+    )
     parser.add_argument("--lists", action="store_true", help="NDCG@10 of lists, too")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()

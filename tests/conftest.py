@@ -16,14 +16,16 @@ settings.register_profile("hdpmf", derandomize=True, deadline=None)
 settings.load_profile("hdpmf")
 
 HERE = Path(__file__).resolve().parent
-# Federations of real processes and the browser want the machine to themselves: one worker does each, in order.
+# Federations of real processes and the browser want the machine to themselves: one worker does
+# each, in order.
 _MACHINES = {
     "tests/aggregator/": "federation",
     "tests/federation/": "federation",
     "tests/upgrade/test_serving.py": "federation",
     "tests/e2e/": "browser",
 }
-# What tests of these folders share takes long to prepare: kernels to compile, PyTorch to import, a store to fill.
+# What tests of these folders share takes long to prepare: kernels to compile, PyTorch to import, a
+# store to fill.
 _TOGETHER = {
     "tests/paper/": "paper",
     "tests/unit/paper/": "report",
@@ -36,9 +38,14 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that need a whole machine are slow whatever they do. Several workers begin with what takes long."""
-    # Once per function: the cases of a parametrized test share one, and forty times forty would never end.
-    for test in {id(item.obj): item.obj for item in items if isinstance(item, pytest.Function)}.values():
+    """Tests that need a whole machine are slow whatever they do. Several workers begin with what
+    takes long.
+    """
+    # Once per function: the cases of a parametrized test share one, and forty times forty would
+    # never end.
+    for test in {
+        id(item.obj): item.obj for item in items if isinstance(item, pytest.Function)
+    }.values():
         _longer(test)
     for item in items:
         if share_of(item.nodeid) in _MACHINES.values():
@@ -51,12 +58,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def share_of(nodeid: str) -> str:
     """What goes to one worker as a whole: the tests of some folders, else those of a file."""
     file = nodeid.partition("::")[0]
-    return next((share for place, share in (_MACHINES | _TOGETHER).items() if file.startswith(place)), file)
+    return next(
+        (share for place, share in (_MACHINES | _TOGETHER).items() if file.startswith(place)), file
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A worker more than there are cores: a fifth of their time they wait, for processes and for browsers."""
+    """A worker more than there are cores: a fifth of their time they wait, for processes and for
+    browsers.
+    """
     from hdpmf.common.base.threads import available_cores
 
     return available_cores() + 1
@@ -64,7 +75,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Who does which tests. Not by marks: with pytest 9.2 xdist's ``loadgroup`` does not see them (its issue 1386)."""
+    """Who does which tests. Not by marks: with pytest 9.2 xdist's ``loadgroup`` does not see
+    them (its issue 1386).
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Shares(LoadScopeScheduling):
@@ -80,7 +93,9 @@ def _longer(test: Any) -> None:
     times = int(os.environ.get("HDPMF_FUZZ", "1"))
     given = getattr(test, "_hypothesis_internal_use_settings", None)
     if times > 1 and given is not None:
-        more = settings(given, max_examples=times * given.max_examples, derandomize=False, deadline=None)
+        more = settings(
+            given, max_examples=times * given.max_examples, derandomize=False, deadline=None
+        )
         test._hypothesis_internal_use_settings = more
 
 
@@ -93,7 +108,9 @@ def _data_folder() -> Path | None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Point HDPMF_DATA at the shared data if it is there, and keep the user's own cache out of the tests."""
+    """Point HDPMF_DATA at the shared data if it is there, and keep the user's own cache out of
+    the tests.
+    """
     with pytest.MonkeyPatch.context() as patch:
         folder = _data_folder()
         if folder is not None:

@@ -62,7 +62,9 @@ def modules() -> dict[str, ast.Module]:
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield every import anywhere in a module as (module, name); the name is empty for ``import x``."""
+    """Yield every import anywhere in a module as (module, name); the name is empty for ``import
+    x``.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
@@ -126,7 +128,9 @@ def full_folders() -> list[str]:
         for folder in folders
         if folder.name != "__pycache__"
     }
-    return [f"{path.relative_to(SOURCE.parent)}: {n}" for path, n in sorted(counts.items()) if n > 25]
+    return [
+        f"{path.relative_to(SOURCE.parent)}: {n}" for path, n in sorted(counts.items()) if n > 25
+    ]
 
 
 def unused(trees: dict[str, ast.Module]) -> list[str]:
@@ -159,7 +163,9 @@ def trace(job: str) -> None:
         nonlocal inside
         code = frame.f_code
         file = code.co_filename
-        if "/src/hdpmf/" not in file or not code.co_flags & 1:  # modules and classes are no functions
+        if (
+            "/src/hdpmf/" not in file or not code.co_flags & 1
+        ):  # modules and classes are no functions
             return
         step = code.co_name == "step" and "/device/" in file
         if event == "call":
@@ -248,7 +254,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--paths", action="store_true", help="count the files that five jobs cross")
     parser.add_argument("--list", action="store_true", help="name what is counted")
-    parser.add_argument("--unused", action="store_true", help="list what no other code of src names")
+    parser.add_argument(
+        "--unused", action="store_true", help="list what no other code of src names"
+    )
     parser.add_argument("--trace", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.trace:

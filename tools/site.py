@@ -1,9 +1,10 @@
-"""Build the site of the documentation (``make docs``): every page with its files, the API, versions side by side.
+"""Build the site of the documentation (``make docs``): every page with its files, the API, versions
+side by side.
 
-Pages are written to be read in the repository, too. So they are put together in ``build/docs`` first, where links lead
-from page to page: the README becomes the home page, proofs and decisions get folders, and files of the source
-that a page links to come along. The site of this version goes to ``build/site/VERSION``; other versions that are there
-stay, and each shows all in its menu.
+Pages are written to be read in the repository, too. So they are put together in ``build/docs``
+first, where links lead from page to page: the README becomes the home page, proofs and decisions
+get folders, and files of the source that a page links to come along. The site of this version goes
+to ``build/site/VERSION``; other versions that are there stay, and each shows all in its menu.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ REDIRECT = """<!doctype html>
 def places(root: Path) -> dict[Path, Path]:
     """Where each file of the repository stands in the site, relative to both."""
     found = {Path("README.md"): Path("index.md")}
-    found |= {Path(name): Path(name.lower()) for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}
+    found |= {
+        Path(name): Path(name.lower())
+        for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+    }
     for path in sorted((root / "docs").rglob("*")):
         if path.is_file() and path.suffix != ".ipynb":
             found[path.relative_to(root)] = path.relative_to(root / "docs")
@@ -48,8 +52,12 @@ def places(root: Path) -> dict[Path, Path]:
     return found
 
 
-def rewritten(text: str, source: Path, known: dict[Path, Path], root: Path) -> tuple[str, set[Path]]:
-    """A page with links that lead to the same things in the site, and the files of the source that they need."""
+def rewritten(
+    text: str, source: Path, known: dict[Path, Path], root: Path
+) -> tuple[str, set[Path]]:
+    """A page with links that lead to the same things in the site, and the files of the source
+    that they need.
+    """
     here, needed = known[source].parent, set[Path]()
 
     def lead(match: re.Match[str]) -> str:
@@ -117,7 +125,9 @@ def stage(root: Path, folder: Path) -> None:
         if (root / source).is_dir():
             continue
         if source.suffix == ".md":
-            pages[place], needed = rewritten((root / source).read_text("utf-8"), source, known, root)
+            pages[place], needed = rewritten(
+                (root / source).read_text("utf-8"), source, known, root
+            )
             copied |= {path: Path("files") / path for path in needed}
         else:
             copied[source] = place
@@ -138,7 +148,10 @@ def publish(html: Path, site: Path, version: str) -> None:
     shutil.move(html, site / version)
     there = [path.name for path in site.iterdir() if re.fullmatch(r"\d+(\.\d+)*", path.name)]
     there.sort(key=lambda name: [int(part) for part in name.split(".")], reverse=True)
-    menu = [{"version": name, "title": name, "aliases": ["latest"] * (name == there[0])} for name in there]
+    menu = [
+        {"version": name, "title": name, "aliases": ["latest"] * (name == there[0])}
+        for name in there
+    ]
     (site / "versions.json").write_text(json.dumps(menu, indent=1), encoding="utf-8")
     (site / "index.html").write_text(REDIRECT.format(version=there[0]), encoding="utf-8")
 
@@ -147,12 +160,24 @@ def main() -> None:
     """Build it, strictly: a link that leads nowhere ends it."""
     stage(ROOT, STAGE)
     shutil.rmtree(HTML, ignore_errors=True)
-    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", str(ROOT / "mkdocs.yml")]
+    command = [
+        sys.executable,
+        "-m",
+        "zensical",
+        "build",
+        "--clean",
+        "--strict",
+        "-f",
+        str(ROOT / "mkdocs.yml"),
+    ]
     done = subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603  # our own command
     if done.returncode:
         sys.exit(done.returncode)
     publish(HTML, SITE, VERSION)
-    print(f"open {SITE.relative_to(Path.cwd()) if SITE.is_relative_to(Path.cwd()) else SITE}/index.html")
+    print(
+        f"open {SITE.relative_to(Path.cwd()) if SITE.is_relative_to(Path.cwd()) else SITE}"
+        "/index.html"
+    )
 
 
 if __name__ == "__main__":

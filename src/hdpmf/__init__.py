@@ -1,7 +1,8 @@
-"""Recommendations without trusting the recommender: matrix factorization with heterogeneous differential privacy.
+"""Recommendations without trusting the recommender: matrix factorization with heterogeneous
+differential privacy.
 
-The names below are the public interface; everything else may change. They load on first use, so that importing the
-package costs nothing.
+The names below are the public interface; everything else may change. They load on first use, so
+that importing the package costs nothing.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ The tree::
     ├── StorageError           the disk refused (full, read-only, no permission); nothing was half-written
     └── MissingExtraError      an optional dependency is needed; the message has the install command
 
-Each class carries the exit code that the command line ends with. Messages say what was wrong, where, and what to
-do; they never contain a rating, a privacy weight or a user vector.
-"""
+Each class carries the exit code that the command line ends with. Messages say what was wrong,
+where, and what to do; they never contain a rating, a privacy weight or a user vector.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ class SecureSumError(HdpmfError):
 
 
 class PrioError(HdpmfError):
-    """A share, a proof or a message between the two servers was refused; nothing of it was counted."""
+    """A share, a proof or a message between the two servers was refused; nothing of it was
+    counted.
+    """
 
     exit_code = 13
 
@@ -110,7 +112,8 @@ class DapError(PrioError):
     """A message of DAP was refused, or could not be opened.
 
     Attributes:
-        kind: DAP's problem type, for the answer to who sent it (``hdpmf.common.aggregation.two_servers.dap.Problem``).
+        kind: DAP's problem type, for the answer to who sent it
+            (``hdpmf.common.aggregation.two_servers.dap.Problem``).
     """
 
     def __init__(self, message: str, kind: str = "invalidMessage") -> None:
@@ -119,13 +122,17 @@ class DapError(PrioError):
 
 
 class FederationError(HdpmfError):
-    """A run between machines has stopped, mostly because too few devices took part; what was reached is kept."""
+    """A run between machines has stopped, mostly because too few devices took part; what was
+    reached is kept.
+    """
 
     exit_code = 12
 
 
 class TransportError(FederationError):
-    """The engine could not be started, or the other side could not be reached or refused the connection."""
+    """The engine could not be started, or the other side could not be reached or refused the
+    connection.
+    """
 
 
 class ModelFileError(HdpmfError):
@@ -148,4 +155,7 @@ class MissingExtraError(HdpmfError):
 
 def made_by_newer(what: object) -> str:
     """What every format says of something that a later version made."""
-    return f"{what} was made by a newer hdpmf; upgrade with: pip install -U hdpmf (nothing in it was touched)"
+    return (
+        f"{what} was made by a newer hdpmf; upgrade with: pip install -U hdpmf (nothing "
+        "in it was touched)"
+    )

@@ -21,7 +21,9 @@ def programs() -> Path | None:
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).resolve().parent
-    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: path.parts[-3].zfill(4))
+    versions = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: path.parts[-3].zfill(4)
+    )
     return versions[-1].parent if versions else None
 
 
@@ -34,12 +36,16 @@ def unavailable(reason: str) -> None:
 
 @contextmanager
 def cluster() -> Iterator[str]:
-    """A PostgreSQL on a port of its own; yields its URL up to the name of a database: ``url + "template1"`` exists."""
+    """A PostgreSQL on a port of its own; yields its URL up to the name of a database: ``url +
+    "template1"`` exists.
+    """
     place = programs()
     if place is None:
         unavailable("needs PostgreSQL: apt-get install postgresql, or run .ci/run")
         return
-    folder = Path(tempfile.mkdtemp(prefix="hdpmf-postgres-", dir="/tmp"))  # the server's user must reach it
+    folder = Path(
+        tempfile.mkdtemp(prefix="hdpmf-postgres-", dir="/tmp")
+    )  # the server's user must reach it
     start: list[str] = []
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         try:
@@ -63,8 +69,19 @@ def cluster() -> Iterator[str]:
         assert done.returncode == 0, done.stdout + done.stderr
 
     try:
-        run(place / "initdb", "-D", data, "-U", "hdpmf", "--auth=trust", "--encoding=UTF8", "--no-sync")
-        options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={folder}"
+        run(
+            place / "initdb",
+            "-D",
+            data,
+            "-U",
+            "hdpmf",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--no-sync",
+        )
+        options = (
+            f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={folder}"
+        )
         run(place / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
         try:
             yield f"postgresql+psycopg://hdpmf@127.0.0.1:{port}/"

@@ -1,4 +1,6 @@
-"""A leader and a helper as processes, with a collector and devices in this one: what tests and benchmarks share."""
+"""A leader and a helper as processes, with a collector and devices in this one: what tests and
+benchmarks share.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Role,
     id_to_text,
 )
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    aggregate_share_info,
+    input_share_info,
+    seal,
+)
 from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_sum_vec
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.net.tls import client_context
@@ -61,7 +68,9 @@ class CollectorHere:
 
     def __init__(self, name: str = "shop") -> None:
         self.party, self.hpke = PartyKey.generate(), KeyPair.generate(7)
-        self.card = Collector(organisation=name, hpke=self.hpke.config.encode().hex(), identity=self.party.public)
+        self.card = Collector(
+            organisation=name, hpke=self.hpke.config.encode().hex(), identity=self.party.public
+        )
 
     def headers(self, server: Server) -> dict[str, str]:
         return {"authorization": f"Bearer {self.party.token(server.identity, to=server.identity)}"}
@@ -69,7 +78,9 @@ class CollectorHere:
     def open(self, asked: Asked, answer: bytes) -> tuple[list[int], int]:
         """The sum, and how many reports are in it."""
         collection = Collection.decode(answer)
-        aad = AggregateShareAad(asked.id, b"", BatchSelector(batch_interval=asked.interval)).encode()
+        aad = AggregateShareAad(
+            asked.id, b"", BatchSelector(batch_interval=asked.interval)
+        ).encode()
         shares = [
             self.hpke.open(share, aggregate_share_info(role), aad)
             for share, role in (
@@ -94,8 +105,12 @@ class Asked:
     def interval(self) -> Interval:
         return Interval(self.task.begin, self.task.end - self.task.begin)
 
-    def report(self, vector: Sequence[int], *, when: float | None = None, report_id: bytes = b"") -> bytes:
-        """What a device makes of numbers; for ratings: weights and levels of all items, one after another."""
+    def report(
+        self, vector: Sequence[int], *, when: float | None = None, report_id: bytes = b""
+    ) -> bytes:
+        """What a device makes of numbers; for ratings: weights and levels of all items, one
+        after another.
+        """
         circuit = self.prio.circuit
         numbers = np.array(vector)
         if isinstance(self.task.circuit, OneRating):
@@ -105,7 +120,8 @@ class Asked:
             encoded = circuit.encode(numbers)
         now = self.task.begin if when is None else when
         metadata = ReportMetadata(
-            report_id or secrets.token_bytes(16), int(now // self.task.precision) * self.task.precision
+            report_id or secrets.token_bytes(16),
+            int(now // self.task.precision) * self.task.precision,
         )
         sharded = self.prio.shard(encoded, metadata.report_id)
         aad = InputShareAad(self.id, metadata, sharded.public_share).encode()
@@ -118,7 +134,10 @@ class Asked:
                 PlaintextInputShare((), share).encode(),
             )
             for server, role, share in zip(
-                (pair.leader, pair.helper), (Role.LEADER, Role.HELPER), sharded.input_shares, strict=True
+                (pair.leader, pair.helper),
+                (Role.LEADER, Role.HELPER),
+                sharded.input_shares,
+                strict=True,
             )
         ]
         return Report(metadata, sharded.public_share, *sealed).encode()
@@ -206,7 +225,9 @@ class Pair:
             made.admit(self.collector.card)
         self.cards = cards
         self.deployment = Deployment(folder / "logs", environment)
-        self.clients = {role: httpx.Client(verify=self.context(role), timeout=30.0) for role in cards}
+        self.clients = {
+            role: httpx.Client(verify=self.context(role), timeout=30.0) for role in cards
+        }
 
     def __enter__(self) -> Pair:
         return self
@@ -222,7 +243,9 @@ class Pair:
     def start(self, *roles: str, options: Iterable[str] = ()) -> None:
         """Start servers, and wait until they answer."""
         for role in roles:
-            self.deployment.start(role, "hdpmf", "aggregator", "serve", str(self.folders[role].path), *options)
+            self.deployment.start(
+                role, "hdpmf", "aggregator", "serve", str(self.folders[role].path), *options
+            )
         for role in roles:
             self.wait_for(role)
 
@@ -248,7 +271,9 @@ class Pair:
     def give(self, asked: Asked) -> None:
         """Hand the task to both servers."""
         for role in (HELPER, LEADER):
-            body = encode_submission(asked.document, [(name, 1) for name in asked.devices] if role == LEADER else [])
+            body = encode_submission(
+                asked.document, [(name, 1) for name in asked.devices] if role == LEADER else []
+            )
             answer = self.put_task(role, asked.id, body)
             assert answer.status_code == 201, answer.text
 
@@ -257,12 +282,16 @@ class Pair:
     ) -> httpx.Response:
         url = self.cards[role].endpoint(TASK_PATH.format(task_id=id_to_text(found_id)))
         shown = self.collector.headers(self.cards[role]) if headers is None else headers
-        return self.clients[role].put(url, content=body, headers={**shown, "content-type": TASK_MEDIA_TYPE})
+        return self.clients[role].put(
+            url, content=body, headers={**shown, "content-type": TASK_MEDIA_TYPE}
+        )
 
     def reports_url(self, asked: Asked) -> str:
         return self.cards[LEADER].endpoint(REPORTS_PATH.format(task_id=id_to_text(asked.id)))
 
-    def upload(self, asked: Asked, report: bytes, headers: dict[str, str] | None = None) -> httpx.Response:
+    def upload(
+        self, asked: Asked, report: bytes, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
         told = {"content-type": MEDIA_TYPES[Report], **(headers or {})}
         return self.clients[LEADER].put(self.reports_url(asked), content=report, headers=told)
 
@@ -272,10 +301,17 @@ class Pair:
         return self.collector.open(asked, answer)
 
     def collection(self, asked: Asked, job: bytes, seconds: float = 60.0) -> bytes:
-        """The leader's answer to the collector, as soon as there is one; whatever fails meanwhile is tried again."""
-        path = COLLECTION_JOB_PATH.format(task_id=id_to_text(asked.id), collection_job_id=id_to_text(job))
+        """The leader's answer to the collector, as soon as there is one; whatever fails
+        meanwhile is tried again.
+        """
+        path = COLLECTION_JOB_PATH.format(
+            task_id=id_to_text(asked.id), collection_job_id=id_to_text(job)
+        )
         url, client = self.cards[LEADER].endpoint(path), self.clients[LEADER]
-        headers = {**self.collector.headers(self.cards[LEADER]), "content-type": MEDIA_TYPES[CollectionReq]}
+        headers = {
+            **self.collector.headers(self.cards[LEADER]),
+            "content-type": MEDIA_TYPES[CollectionReq],
+        }
         body = CollectionReq(Query(batch_interval=asked.interval), b"").encode()
         end, last, begun = time.monotonic() + seconds, "", False
         while time.monotonic() < end:
@@ -293,5 +329,9 @@ class Pair:
 
 
 def near(found: Sequence[int], expected: Sequence[int], tolerance: int = 60) -> bool:
-    """Whether two servers' noise of scale 1 can explain the difference: beyond 60 it is one in 10^25."""
-    return len(found) == len(expected) and all(abs(a - b) <= tolerance for a, b in zip(found, expected, strict=True))
+    """Whether two servers' noise of scale 1 can explain the difference: beyond 60 it is one in
+    10^25.
+    """
+    return len(found) == len(expected) and all(
+        abs(a - b) <= tolerance for a, b in zip(found, expected, strict=True)
+    )

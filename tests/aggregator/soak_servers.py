@@ -1,9 +1,11 @@
-"""Kill a server at random moments, again and again: python tests/aggregator/soak_servers.py --kills 50.
+"""Kill a server at random moments, again and again: python tests/aggregator/soak_servers.py --kills
+50.
 
-A leader and a helper run as processes over TLS. In every period devices upload to a new task, the servers check the
-reports together, and the collector collects. All the while one of the two is killed with ``kill -9`` at a random moment
-and started again. Every report that was confirmed must be in the sum once, and no other. Who asks for the sum again
-must get the same bytes, so that noise was drawn once.
+A leader and a helper run as processes over TLS. In every period devices upload to a new task, the
+servers check the reports together, and the collector collects. All the while one of the two is
+killed with ``kill -9`` at a random moment and started again. Every report that was confirmed must
+be in the sum once, and no other. Who asks for the sum again must get the same bytes, so that noise
+was drawn once.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class Killer:
         self._thread.join()
 
     def _run(self) -> None:
-        while len(self._ended.kills) < self._most and not self._over.wait(self._rng.uniform(0.0, 6.0)):
+        while len(self._ended.kills) < self._most and not self._over.wait(
+            self._rng.uniform(0.0, 6.0)
+        ):
             victim = self._rng.choice((LEADER, HELPER))
             self._pair.kill(victim)
             self._ended.kills.append((victim, round(time.monotonic() - self._begin, 2)))

@@ -1,4 +1,6 @@
-"""Servers that are killed, away, or out of disk: confirmed reports are in the sum once, and nothing else is."""
+"""Servers that are killed, away, or out of disk: confirmed reports are in the sum once, and
+nothing else is.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_a_full_disk_confirms_nothing_and_passes(tmp_path: Path) -> None:
         reports = [asked.report(vector) for vector in VECTORS]
         assert pair.upload(asked, reports[0]).status_code == 201
         pid, free = pair.deployment.child(LEADER).process.pid, resource.RLIM_INFINITY
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, free))  # nothing can be written beyond that, in any file
+        resource.prlimit(
+            pid, resource.RLIMIT_FSIZE, (4096, free)
+        )  # nothing can be written beyond that, in any file
         refused = [pair.upload(asked, report) for report in reports[1:]]
         assert [answer.status_code for answer in refused] == [503, 503]
         assert all(int(answer.headers["retry-after"]) > 0 for answer in refused)

@@ -1,4 +1,6 @@
-"""The stock client of npm's @divviup/dap 0.9.1 uploads reports over TLS to our servers, and they count."""
+"""The stock client of npm's @divviup/dap 0.9.1 uploads reports over TLS to our servers, and they
+count.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,17 @@ def test_its_uploads_count(tmp_path: Path) -> None:
         pair.give(asked)
         question = {
             "task": {
-                "type": "sumVec", "bits": CIRCUIT.bits, "length": CIRCUIT.entries, "chunkLength": CIRCUIT.chunk,
-                "id": id_to_text(asked.id), "leader": pair.cards[LEADER].url, "helper": pair.cards[HELPER].url,
+                "type": "sumVec",
+                "bits": CIRCUIT.bits,
+                "length": CIRCUIT.entries,
+                "chunkLength": CIRCUIT.chunk,
+                "id": id_to_text(asked.id),
+                "leader": pair.cards[LEADER].url,
+                "helper": pair.cards[HELPER].url,
                 "timePrecisionSeconds": asked.task.precision,
             },
             "measurements": ROWS,
-        }  # fmt: skip
+        }
         done = subprocess.run(
             ["node", script.name],
             cwd=script.parent,

@@ -29,7 +29,11 @@ def url() -> Iterator[str]:
 def children(pid: int) -> list[int]:
     """The processes that a process has started and that serve."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [
+        int(child)
+        for child in found
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
 
 
 def test_a_database_comes_forward_by_its_steps_and_a_newer_one_is_refused(
@@ -82,9 +86,16 @@ def test_workers_share_a_database_and_one_that_dies_is_replaced(url: str, tmp_pa
         now = wait_for_two(parent)
         assert workers[0] not in now
         token = {"authorization": f"Bearer {pair.folders[LEADER].metrics_token}"}
-        counts = pair.clients[LEADER].get(pair.cards[LEADER].endpoint("/metrics"), headers=token).text
-        (line,) = (line for line in counts.splitlines() if line.startswith("hdpmf_aggregator_aggregated_reports_total"))
-        # On a slow machine a worker's lease ends before its work: then another does it too, and both are counted.
+        counts = (
+            pair.clients[LEADER].get(pair.cards[LEADER].endpoint("/metrics"), headers=token).text
+        )
+        (line,) = (
+            line
+            for line in counts.splitlines()
+            if line.startswith("hdpmf_aggregator_aggregated_reports_total")
+        )
+        # On a slow machine a worker's lease ends before its work: then another does it too, and
+        # both are counted.
         assert 0 <= float(line.split()[1]) <= 2 * len(vectors)
         child = pair.deployment.child(LEADER).process
         child.send_signal(signal.SIGTERM)
@@ -101,7 +112,9 @@ def upload(pair: Pair, asked, report: bytes) -> int:
         try:
             with httpx.Client(verify=pair.context(LEADER), timeout=30) as client:
                 headers = {"content-type": "application/dap-report"}
-                return client.put(pair.reports_url(asked), content=report, headers=headers).status_code
+                return client.put(
+                    pair.reports_url(asked), content=report, headers=headers
+                ).status_code
         except httpx.HTTPError:
             if time.monotonic() > end:
                 raise
@@ -117,7 +130,9 @@ def wait_for_two(parent: int) -> list[int]:
 
 def test_no_database_is_an_error_of_one_line(tmp_path: Path) -> None:
     with Pair(tmp_path, databases={LEADER: "postgresql+psycopg://nobody@127.0.0.1:9/none"}) as pair:
-        pair.deployment.start(LEADER, "hdpmf", "aggregator", "serve", str(pair.folders[LEADER].path))
+        pair.deployment.start(
+            LEADER, "hdpmf", "aggregator", "serve", str(pair.folders[LEADER].path)
+        )
         assert pair.deployment.child(LEADER).process.wait(60) == 8
         assert "the database refused" in pair.log(LEADER)
         assert "Traceback" not in pair.log(LEADER)

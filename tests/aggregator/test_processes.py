@@ -37,9 +37,19 @@ def test_status_tells_how_many(pair: Pair) -> None:
     pair.give(asked)
     pair.upload(asked, asked.report(VECTORS[0]))
     for role in (LEADER, HELPER):
-        command = [sys.executable, "-m", "hdpmf", "aggregator", "status", str(pair.folders[role].path), "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "hdpmf",
+            "aggregator",
+            "status",
+            str(pair.folders[role].path),
+            "--json",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-        (found,) = (task for task in json.loads(done.stdout)["tasks"] if task["task"] == asked.id.hex())
+        (found,) = (
+            task for task in json.loads(done.stdout)["tasks"] if task["task"] == asked.id.hex()
+        )
         assert found["recommender"] == "shop"
         assert found["waiting"] + found["counted"] == (1 if role == LEADER else found["counted"])
 

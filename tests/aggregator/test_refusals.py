@@ -1,4 +1,6 @@
-"""What servers refuse, and how early: strangers on the headers, wrong sizes before a byte of the body."""
+"""What servers refuse, and how early: strangers on the headers, wrong sizes before a byte of the
+body.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,12 @@ def paths(asked: Asked) -> list[tuple[str, str, str, str]]:
         (LEADER, "PUT", collection, MEDIA_TYPES[CollectionReq]),
         (LEADER, "POST", collection, MEDIA_TYPES[CollectionReq]),
         (HELPER, "PUT", aggregation, MEDIA_TYPES[AggregationJobInitReq]),
-        (HELPER, "POST", AGGREGATE_SHARES_PATH.format(task_id=task), MEDIA_TYPES[AggregateShareReq]),
+        (
+            HELPER,
+            "POST",
+            AGGREGATE_SHARES_PATH.format(task_id=task),
+            MEDIA_TYPES[AggregateShareReq],
+        ),
         (LEADER, "GET", "/metrics", ""),
         (HELPER, "GET", "/metrics", ""),
     ]
@@ -98,12 +105,20 @@ def test_strangers_are_turned_away_on_the_headers(pair: Pair, asked: Asked, plac
     stranger = CollectorHere()
     other = HELPER if role == LEADER else LEADER
     tokens = [
-        "", "Bearer", "Bearer x", "Basic eDp4", f"Bearer {'0' * 64}",
+        "",
+        "Bearer",
+        "Bearer x",
+        "Basic eDp4",
+        f"Bearer {'0' * 64}",
         stranger.headers(pair.cards[role])["authorization"],
-        pair.collector.headers(pair.cards[other])["authorization"],  # ours, but for the other server
-    ]  # fmt: skip
+        pair.collector.headers(pair.cards[other])[
+            "authorization"
+        ],  # ours, but for the other server
+    ]
     for token in tokens:
-        request = head(method, path, content_length=50, content_type=media_type, authorization=token)
+        request = head(
+            method, path, content_length=50, content_type=media_type, authorization=token
+        )
         status, said = answer_to(pair, role, request)
         assert (status, said["type"]) == (403, "urn:ietf:params:ppm:dap:error:unauthorizedRequest")
 
@@ -119,10 +134,15 @@ def test_sizes_are_compared_before_a_byte_is_read(pair: Pair, asked: Asked) -> N
     for status, request in wrong.items():
         assert answer_to(pair, LEADER, request)[0] == status
     unknown = REPORTS_PATH.format(task_id=id_to_text(bytes(32)))
-    status, said = answer_to(pair, LEADER, head("PUT", unknown, content_type=REPORT, content_length=size))
+    status, said = answer_to(
+        pair, LEADER, head("PUT", unknown, content_type=REPORT, content_length=size)
+    )
     assert (status, said["type"]) == (404, "urn:ietf:params:ppm:dap:error:unrecognizedTask")
     no_id = REPORTS_PATH.format(task_id="x" * 43)
-    assert answer_to(pair, LEADER, head("PUT", no_id, content_type=REPORT, content_length=size))[0] == 400
+    assert (
+        answer_to(pair, LEADER, head("PUT", no_id, content_type=REPORT, content_length=size))[0]
+        == 400
+    )
 
 
 def test_a_recommender_gives_only_its_own_tasks(pair: Pair, asked: Asked) -> None:
@@ -132,7 +152,10 @@ def test_a_recommender_gives_only_its_own_tasks(pair: Pair, asked: Asked) -> Non
     assert pair.put_task(LEADER, asked.id, encode_submission(fresh.document)).status_code == 400
     assert pair.put_task(LEADER, fresh.id, b"\x81garbage").status_code == 400
     noiseless = make_task(pair.servers, pair.collector.card, noise="0/1")
-    assert pair.put_task(HELPER, noiseless.id, encode_submission(noiseless.document)).status_code == 400
+    assert (
+        pair.put_task(HELPER, noiseless.id, encode_submission(noiseless.document)).status_code
+        == 400
+    )
 
 
 def test_recommenders_count_as_soon_as_they_are_admitted(pair: Pair) -> None:
@@ -142,7 +165,9 @@ def test_recommenders_count_as_soon_as_they_are_admitted(pair: Pair) -> None:
     assert pair.put_task(LEADER, task.id, body, headers).status_code == 403
     pair.folders[LEADER].admit(films.card)
     assert pair.put_task(LEADER, task.id, body, headers).status_code == 201
-    assert pair.put_task(LEADER, task.id, body, headers).status_code == 201  # the same again is nothing new
+    assert (
+        pair.put_task(LEADER, task.id, body, headers).status_code == 201
+    )  # the same again is nothing new
     pair.folders[LEADER].dismiss("films")
     assert pair.put_task(LEADER, task.id, body, headers).status_code == 403
 
@@ -153,10 +178,20 @@ def test_only_enrolled_devices_report_and_each_once(pair: Pair) -> None:
     first, second, _ = asked.devices
     report = asked.report([1, 1, 1, 1])
     path = REPORTS_PATH.format(task_id=id_to_text(asked.id))
-    assert answer_to(pair, LEADER, head("PUT", path, content_type=REPORT, content_length=len(report)))[0] == 403
+    assert (
+        answer_to(pair, LEADER, head("PUT", path, content_type=REPORT, content_length=len(report)))[
+            0
+        ]
+        == 403
+    )
     for _ in range(2):
         assert pair.upload(asked, report, asked.signed(first, report)).status_code == 201
-    assert pair.upload(asked, report, {**asked.signed(second, report), "hdpmf-device": first}).status_code == 403
+    assert (
+        pair.upload(
+            asked, report, {**asked.signed(second, report), "hdpmf-device": first}
+        ).status_code
+        == 403
+    )
     another = asked.report([2, 2, 2, 2])
     refused = pair.upload(asked, another, asked.signed(first, another))
     assert (refused.status_code, refused.json()["type"][-14:]) == (400, "reportRejected")
@@ -178,7 +213,9 @@ def test_a_clock_that_is_off_by_a_day(pair: Pair) -> None:
 
 
 def test_ten_thousand_hostile_uploads_cost_nothing(pair: Pair, asked: Asked) -> None:
-    """Garbage of the right size, true reports with a byte changed, and other requests, on four connections."""
+    """Garbage of the right size, true reports with a byte changed, and other requests, on four
+    connections.
+    """
     good = asked.report([5, 5, 5, 5])
     path = REPORTS_PATH.format(task_id=id_to_text(asked.id))
     start = head("PUT", path, content_type=REPORT, content_length=len(good))
@@ -186,7 +223,9 @@ def test_ten_thousand_hostile_uploads_cost_nothing(pair: Pair, asked: Asked) -> 
     for _ in range(4):
         with connect(pair) as stream:
             for _ in range(25):
-                bodies = [secrets.token_bytes(len(good)) for _ in range(99)] + [good[:20] + b"\xff" + good[21:]]
+                bodies = [secrets.token_bytes(len(good)) for _ in range(99)] + [
+                    good[:20] + b"\xff" + good[21:]
+                ]
                 stream.sendall(b"".join(start + body for body in bodies))
                 seen = b""
                 while seen.count(b"HTTP/1.1 ") < 100 or not seen.endswith(b"}"):
@@ -208,7 +247,8 @@ def test_slow_and_endless_requests_are_cut(pair: Pair, asked: Asked) -> None:
     slow = {
         "says nothing": b"",
         "never ends its headers": b"PUT / HTTP/1.1\r\nhost: loc",
-        "never ends its body": head("PUT", path, content_type=REPORT, content_length=size) + b"x" * 10,
+        "never ends its body": head("PUT", path, content_type=REPORT, content_length=size)
+        + b"x" * 10,
     }
     streams = {}
     for name, sent in slow.items():
@@ -235,7 +275,9 @@ def test_one_address_cannot_have_all_connections(pair: Pair) -> None:
                 served.append(stream.recv(100).startswith(b"HTTP/1.1 200"))
             except (ConnectionError, ssl.SSLError):
                 served.append(False)
-    assert LIMITS.per_address - 6 <= sum(served) <= LIMITS.per_address  # some of ours may be there already
+    assert (
+        LIMITS.per_address - 6 <= sum(served) <= LIMITS.per_address
+    )  # some of ours may be there already
     assert not any(served[-5:])
 
 
@@ -245,7 +287,9 @@ def test_slow_senders_do_not_keep_reports_out(pair: Pair, asked: Asked) -> None:
     with ExitStack() as streams:
         for _ in range(LIMITS.waiting_uploads):
             stream = streams.enter_context(connect(pair))
-            stream.sendall(head("PUT", path, content_type=REPORT, content_length=len(report)) + b"x" * 10)
+            stream.sendall(
+                head("PUT", path, content_type=REPORT, content_length=len(report)) + b"x" * 10
+            )
         time.sleep(0.3)
         statuses, end = [], time.monotonic() + LIMITS.body_seconds
         while 201 not in statuses and time.monotonic() < end:
@@ -272,7 +316,10 @@ def test_keys_can_be_kept(pair: Pair, asked: Asked) -> None:
         assert told.headers["cache-control"].startswith("public, max-age=")
         (config,) = HpkeConfigList.decode(told.content).hpke_configs
         assert config.encode().hex() == pair.cards[role].hpke
-        assert pair.clients[role].get(pair.cards[role].endpoint("/hpke_config?task_id=x")).status_code == 400
+        assert (
+            pair.clients[role].get(pair.cards[role].endpoint("/hpke_config?task_id=x")).status_code
+            == 400
+        )
 
 
 def test_counts_and_logs_tell_nothing_private(pair: Pair) -> None:

@@ -1,4 +1,6 @@
-"""Everything as its users start it: two servers, devices, and a recommender that is killed meanwhile."""
+"""Everything as its users start it: two servers, devices, and a recommender that is killed
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -54,13 +56,19 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
         pair.deployment.recommender(shop)
         place = ServiceFolder(shop)
         wait_for(pair, place.served)
-        hdpmf("recommender", "run", shop, "--period", "30s", "--precision", "5s", "--minimum", USERS)
+        hdpmf(
+            "recommender", "run", shop, "--period", "30s", "--precision", "5s", "--minimum", USERS
+        )
         pinned = ("--ca", str(shop / "flower" / "tls" / "authority.pem"), "--servers", str(servers))
         names = [f"device{number}" for number in range(USERS)]
-        wait_for(pair, lambda: (shop / "public" / "index.json").exists() and task_of(shop) is not None)
+        wait_for(
+            pair, lambda: (shop / "public" / "index.json").exists() and task_of(shop) is not None
+        )
         task = task_of(shop)
         for name, store in zip(names, stores, strict=True):
-            pair.deployment.device(name, store, f"https://localhost:{port}", *pinned, "--once", "--every", "1")
+            pair.deployment.device(
+                name, store, f"https://localhost:{port}", *pinned, "--once", "--every", "1"
+            )
         pair.deployment.kill(RECOMMENDER)
         pair.deployment.recommender(shop)
         for name in names:

@@ -1,4 +1,6 @@
-"""What a lying recommender has at hand: real agents with real noise on real stores, and messages of its own making."""
+"""What a lying recommender has at hand: real agents with real noise on real stores, and messages
+of its own making.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def device(
     path: Any = ":memory:",
     weight: float | None = None,
 ) -> DeviceAgent:
-    """A person's device with the default policy and real noise; the item table is pinned where one is given."""
+    """A person's device with the default policy and real noise; the item table is pinned where
+    one is given.
+    """
     store = DeviceStore.create(path, users=users, policy=policy)
     for item, value in ratings.items():
         store.rate(item, value)
@@ -62,7 +66,9 @@ def device(
     return DeviceAgent(store)
 
 
-def enrol(agents: Sequence[DeviceAgent], others: int = 0, users: Sequence[int] | None = None) -> list[DeviceIdentity]:
+def enrol(
+    agents: Sequence[DeviceAgent], others: int = 0, users: Sequence[int] | None = None
+) -> list[DeviceIdentity]:
     """All agents pin a roster of themselves and so many others, whose keys the recommender has."""
     strangers = [DeviceIdentity.generate() for _ in range(others)]
     stores = [agent._store for agent in agents]
@@ -73,7 +79,9 @@ def enrol(agents: Sequence[DeviceAgent], others: int = 0, users: Sequence[int] |
     return strangers
 
 
-def envelope(message: Message | bytes, number: int = 0, *, run: bytes = RUN, part: str = "job") -> bytes:
+def envelope(
+    message: Message | bytes, number: int = 0, *, run: bytes = RUN, part: str = "job"
+) -> bytes:
     """A message as it travels."""
     body = message if isinstance(message, bytes) else encode(message)
     return encode(Envelope(run=run, number=number, part=part, body=body))  # type: ignore[arg-type]
@@ -95,29 +103,49 @@ def refusals(agent: DeviceAgent, *messages: Message, run: bytes = RUN) -> list[s
 def terms(method: str, view: str, known: CatalogueTable, **changes: Any) -> Terms:
     """Terms as an attacker writes them."""
     fields: dict[str, Any] = {
-        "method": method, "view": view, "epsilon": 0.5, "rounds": 1 if method in ("hdp-sum", "hdp-bit") else 4,
-        "catalogue": known_items(known).fingerprint, "users": 200, "minimum": 150, "sharing": 100,
-    }  # fmt: skip
+        "method": method,
+        "view": view,
+        "epsilon": 0.5,
+        "rounds": 1 if method in ("hdp-sum", "hdp-bit") else 4,
+        "catalogue": known_items(known).fingerprint,
+        "users": 200,
+        "minimum": 150,
+        "sharing": 100,
+    }
     return Terms(**(fields | changes))
 
 
 def survey(design: str, known: CatalogueTable, **changes: Any) -> Survey:
     """A survey of this item table."""
     fields: dict[str, Any] = {
-        "design": design, "coding": "threshold" if design == "L" else "soft", "epsilon": 0.5,
-        "n_items": len(known.ids), "catalogue": known_items(known).fingerprint, "contributors": 100,
-        "scale_low": known.scale_low, "scale_high": known.scale_high, "scale_step": known.scale_step,
-    }  # fmt: skip
+        "design": design,
+        "coding": "threshold" if design == "L" else "soft",
+        "epsilon": 0.5,
+        "n_items": len(known.ids),
+        "catalogue": known_items(known).fingerprint,
+        "contributors": 100,
+        "scale_low": known.scale_low,
+        "scale_high": known.scale_high,
+        "scale_step": known.scale_step,
+    }
     return Survey(**(fields | changes))
 
 
 def plan(known: CatalogueTable, **changes: Any) -> Plan:
     """A plan of hdpmf-paid over this item table."""
     fields: dict[str, Any] = {
-        "n_items": len(known.ids), "n_factors": 3, "epochs": 4, "learning_rate": 0.05, "reg": 0.01,
-        "mechanism": "paid", "epsilon": 0.5, "scale_low": known.scale_low, "scale_high": known.scale_high,
-        "scale_steps": True, "fresh_noise": True,
-    }  # fmt: skip
+        "n_items": len(known.ids),
+        "n_factors": 3,
+        "epochs": 4,
+        "learning_rate": 0.05,
+        "reg": 0.01,
+        "mechanism": "paid",
+        "epsilon": 0.5,
+        "scale_low": known.scale_low,
+        "scale_high": known.scale_high,
+        "scale_steps": True,
+        "fresh_noise": True,
+    }
     return Plan(**(fields | changes))
 
 

@@ -1,4 +1,6 @@
-"""Attack 24: a recommender that shows people different catalogues, or changes its own behind their backs."""
+"""Attack 24: a recommender that shows people different catalogues, or changes its own behind
+their backs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from tests.unit.device.reporting_world import PERIOD, World, live, make_store, m
 from tests.unit.device.reporting_world import survey as survey_for_servers
 from tests.unit.device.reporting_world import table as table_for_servers
 
-from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumServer, decode_to_recommender, propose
+from hdpmf.common.aggregation.masks import (
+    DeviceIdentity,
+    Roster,
+    SecureSumServer,
+    decode_to_recommender,
+    propose,
+)
 from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.protocol import (
     Accepted,
@@ -36,14 +44,24 @@ from .hostile import N_ITEMS, STARS, ask, device, enrol, envelope, refusals, sur
 
 KEY, OTHER = DeviceIdentity(b"k" * 32), DeviceIdentity(b"o" * 32)
 FIRST = signed_first(table(), KEY.sign, KEY.public)
-SMALL = {"min_participants": 3, "min_devices": 3, "min_neighbours": 2, "min_fraction": "0", "max_colluding": "0"}
+SMALL = {
+    "min_participants": 3,
+    "min_devices": 3,
+    "min_neighbours": 2,
+    "min_fraction": "0",
+    "max_colluding": "0",
+}
 FEW: dict[str, Any] = {"users": 4, "minimum": 4, "sharing": 4}
 replace = msgspec.structs.replace
 
 
-def with_item(name: str, items: CatalogueVersion = FIRST, *, retired: tuple[int, ...] = (), key: Any = KEY) -> Any:
+def with_item(
+    name: str, items: CatalogueVersion = FIRST, *, retired: tuple[int, ...] = (), key: Any = KEY
+) -> Any:
     """The next version, with one item more."""
-    added = CatalogueTable(ids=(name,), integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0)
+    added = CatalogueTable(
+        ids=(name,), integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0
+    )
     return next_version(items, key.sign, added=added, retired=retired)
 
 
@@ -79,24 +97,39 @@ def test_the_next_version_is_taken_from_wherever_one_is(agent: DeviceAgent) -> N
 
 THIRD = with_item("later", COMMON)
 LIES: dict[str, CatalogueVersion | CatalogueTable] = {
-    "an item for this person alone, in place of the common one": with_item("for you alone", retired=(7,)),
+    "an item for this person alone, in place of the common one": with_item(
+        "for you alone", retired=(7,)
+    ),
     "the same after it": with_item("later", with_item("for you alone", retired=(7,))),
     "the version of before": FIRST,
     "the items of before, without a signature": table(),
     "the new items, without a signature": COMMON.table,
     "nothing is retired any more": with_item("for everybody"),
     "two items have changed places": replace(
-        THIRD, table=replace(THIRD.table, ids=(THIRD.table.ids[1], THIRD.table.ids[0], *THIRD.table.ids[2:]))
+        THIRD,
+        table=replace(
+            THIRD.table, ids=(THIRD.table.ids[1], THIRD.table.ids[0], *THIRD.table.ids[2:])
+        ),
     ),
     "an item is gone": signed_first(table(N_ITEMS - 1), KEY.sign, KEY.public),
-    "an item has another title": replace(THIRD, table=replace(THIRD.table, titles=("x",) * (N_ITEMS + 2))),
+    "an item has another title": replace(
+        THIRD, table=replace(THIRD.table, titles=("x",) * (N_ITEMS + 2))
+    ),
     "a version is left out": replace(THIRD, links=(THIRD.links[0], THIRD.links[2])),
-    "it is signed by nobody": replace(THIRD, links=(*THIRD.links[:2], replace(THIRD.links[2], signature=b"\1" * 64))),
+    "it is signed by nobody": replace(
+        THIRD, links=(*THIRD.links[:2], replace(THIRD.links[2], signature=b"\1" * 64))
+    ),
     "it is signed by somebody else": with_item(
-        "later", with_item("for everybody", signed_first(table(), OTHER.sign, OTHER.public), retired=(7,), key=OTHER),
+        "later",
+        with_item(
+            "for everybody",
+            signed_first(table(), OTHER.sign, OTHER.public),
+            retired=(7,),
+            key=OTHER,
+        ),
         key=OTHER,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("lie", LIES, ids=[name.replace(" ", "-") for name in LIES])
@@ -111,7 +144,9 @@ def test_what_does_not_follow_is_refused_and_changes_nothing(agent: DeviceAgent,
     assert ask(agent, THIRD) == Accepted()  # and the true one is still taken
 
 
-@pytest.mark.parametrize("lie", ["it is signed by nobody", "a version is left out", "two items have changed places"])
+@pytest.mark.parametrize(
+    "lie", ["it is signed by nobody", "a version is left out", "two items have changed places"]
+)
 def test_a_first_catalogue_has_to_be_signed_as_it_says(lie: str) -> None:
     made = device(STARS)
     assert refusals(made, LIES[lie]) == ["catalogue"]
@@ -161,7 +196,9 @@ def in_a_sum(agents: list[DeviceAgent], about: bytes) -> list[str]:
     pinned = agents[0]._store.roster
     assert pinned is not None
     length = survey_layout(survey("A", COMMON.table), 4).length
-    server = SecureSumServer(propose(pinned.roster, length, minimum=4, wide=True), pinned.roster, about)
+    server = SecureSumServer(
+        propose(pinned.roster, length, minimum=4, wide=True), pinned.roster, about
+    )
     server._roster = Credulous(pinned.roster.keys)  # the recommender is the one who lies
     outgoing, refused = server.advance(), list[str]()
     while outgoing and not refused:
@@ -178,7 +215,9 @@ def in_a_sum(agents: list[DeviceAgent], about: bytes) -> list[str]:
 
 
 def test_all_who_are_in_a_masked_sum_were_shown_the_same_items() -> None:
-    """One person's items have one item that nobody else's have: whoever rates it would be known in the sum by that."""
+    """One person's items have one item that nobody else's have: whoever rates it would be known
+    in the sum by that.
+    """
     agents = crowd([COMMON] * 4)
     assert in_a_sum(agents, bound_to(COMMON)) == []
     assert all(made._store.ledger.spent_total() > 0 for made in agents)
@@ -197,22 +236,31 @@ def test_new_items_in_the_middle_of_a_run_end_it_unpaid() -> None:
     assert ask(made, THIRD) == Accepted()
     assert refusals(made, survey("A", COMMON.table, contributors=4, **asked)) == ["protocol"]
     assert made._store.ledger.entries() == []
-    assert refusals(made, terms("hdp-sum", "sums", COMMON.table, **FEW, **asked), run=b"another run.....") == [
-        "catalogue"
-    ]
+    assert refusals(
+        made, terms("hdp-sum", "sums", COMMON.table, **FEW, **asked), run=b"another run....."
+    ) == ["catalogue"]
 
 
 def test_a_task_for_two_servers_is_about_the_items_that_its_id_says() -> None:
-    """Who reports in a task has the same items as all who do: they are in its digest. There is none for one person."""
+    """Who reports in a task has the same items as all who do: they are in its digest. There is
+    none for one person.
+    """
     first = signed_first(table_for_servers(), KEY.sign, KEY.public)
     common, alone = with_item("for everybody", first), with_item("for you alone", first)
 
     def task(items: CatalogueVersion, **changes: Any) -> bytes:
-        asked = survey_for_servers(catalogue=known_items(items).fingerprint, n_items=len(items.table.ids))
+        asked = survey_for_servers(
+            catalogue=known_items(items).fingerprint, n_items=len(items.table.ids)
+        )
         return make_task(asked, **changes)
 
     assert task(common) != task(alone)
-    for shown, asked, sent in ((common, common, 1), (alone, common, 0), (common, alone, 0), (first, common, 0)):
+    for shown, asked, sent in (
+        (common, common, 1),
+        (alone, common, 0),
+        (common, alone, 0),
+        (first, common, 0),
+    ):
         world, store = World(), make_store()
         world.publish(catalogue=encode(shown), task=task(asked))
         live(reporter(store, world, 0.3), world, PERIOD + 200)

@@ -1,4 +1,6 @@
-"""Attacks 7 and 20: what is charged though it never left, and what leaves though it was never charged."""
+"""Attacks 7 and 20: what is charged though it never left, and what leaves though it was never
+charged.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,30 @@ from hdpmf.private.device.agent import DeviceAgent
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommender_state import MAX_OPEN
 
-from .hostile import N_ITEMS, RUN, STARS, a_round, ask, device, enrol, envelope, opening, plan, survey, table, terms
+from .hostile import (
+    N_ITEMS,
+    RUN,
+    STARS,
+    a_round,
+    ask,
+    device,
+    enrol,
+    envelope,
+    opening,
+    plan,
+    survey,
+    table,
+    terms,
+)
 
 TABLE = table()
-SMALL = {"min_participants": 3, "min_devices": 3, "min_neighbours": 2, "min_fraction": "0", "max_colluding": "0"}
+SMALL = {
+    "min_participants": 3,
+    "min_devices": 3,
+    "min_neighbours": 2,
+    "min_fraction": "0",
+    "max_colluding": "0",
+}
 FEW: dict[str, Any] = {"users": 4, "minimum": 4, "sharing": 4}
 
 
@@ -37,15 +59,21 @@ def crowd(policy: Policy, n: int = 4) -> list[DeviceAgent]:
     return agents
 
 
-def summed(agents: list[DeviceAgent], length: int, number: int = 0, run: bytes = RUN, wide: bool = True) -> None:
+def summed(
+    agents: list[DeviceAgent], length: int, number: int = 0, run: bytes = RUN, wide: bool = True
+) -> None:
     """A secure sum over all of them."""
     pinned = agents[0]._store.roster
     assert pinned is not None
-    server = SecureSumServer(propose(pinned.roster, length, minimum=len(agents), wide=wide), pinned.roster)
+    server = SecureSumServer(
+        propose(pinned.roster, length, minimum=len(agents), wide=wide), pinned.roster
+    )
     outgoing = server.advance()
     while outgoing:
         for place, message in outgoing.items():
-            reply = decode(agents[place].answer(envelope(encode_sum(message), number, run=run, part="sum")))
+            reply = decode(
+                agents[place].answer(envelope(encode_sum(message), number, run=run, part="sum"))
+            )
             assert isinstance(reply, Reply)
             assert reply.part == "sum", decode(reply.body)
             server.receive(place, decode_to_recommender(reply.body))
@@ -54,18 +82,27 @@ def summed(agents: list[DeviceAgent], length: int, number: int = 0, run: bytes =
 
 def ready(agent: DeviceAgent, run: bytes = RUN, **fields: Any) -> None:
     ask(agent, terms("hdp-sum", "sums", TABLE, **fields), run=run)
-    assert ask(agent, survey("A", TABLE, contributors=fields.get("sharing", 100)), run=run) == Ready(number=0)
+    assert ask(
+        agent, survey("A", TABLE, contributors=fields.get("sharing", 100)), run=run
+    ) == Ready(number=0)
 
 
 def test_a_sum_that_devices_do_not_agree_to_costs_nothing() -> None:
-    """Three devices with default policies were asked, all said 'insists on 16', and all ratings were spent."""
+    """Three devices with default policies were asked, all said 'insists on 16', and all ratings
+    were spent.
+    """
     agents = [device(STARS, catalogue=TABLE) for _ in range(3)]
     enrol(agents, others=197)
     pinned = agents[0]._store.roster
     assert pinned is not None
     for agent in agents:
         ready(agent)
-        offer = propose(pinned.roster, survey_layout(survey("A", TABLE), 3).length, participants=[0, 1, 2], wide=True)
+        offer = propose(
+            pinned.roster,
+            survey_layout(survey("A", TABLE), 3).length,
+            participants=[0, 1, 2],
+            wide=True,
+        )
         reply = decode(agent.answer(envelope(encode_sum(offer), 0, part="sum")))
         assert isinstance(reply, Reply)
         assert reply.part == "refusal"
@@ -88,7 +125,8 @@ def test_ratings_pay_when_masked_numbers_leave() -> None:
         # Another recommender's: with the first one each rating has answered.
         ready(DeviceAgent(agent._store, recommender="another"), b"the next run....", **FEW)
         assert left(agent) == 0  # what left stays paid, whatever comes after
-        agent._store.forget()  # gives back what the second run held, and not what the first has taken
+        # gives back what the second run held, and not what the first has taken
+        agent._store.forget()
         assert left(agent) == 0.5
 
 
@@ -119,11 +157,15 @@ def test_rounds_that_never_came_are_given_back_with_the_proof() -> None:
     assert store.ledger.spent_total() == pytest.approx(0.5 * len(STARS) / 4)  # one of four rounds
     assert store.ledger.entries()[-1].part == 0.75
     assert "job 1" in store.ledger.entries()[-1].words
-    assert isinstance(ask(agents[0], a_round(3), 3), Refusal)  # and no round of it is ever answered again
+    assert isinstance(
+        ask(agents[0], a_round(3), 3), Refusal
+    )  # and no round of it is ever answered again
 
 
 @pytest.mark.parametrize("where", ["charge", "save"])
-def test_an_error_that_is_not_ours_fails_closed(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_is_not_ours_fails_closed(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a MemoryError in the middle the next rounds were served with nothing spent."""
     policy = Policy(methods=("hdpmf",), allow_nominal=True, require_sums=False)
     agent = device(STARS, policy=policy, catalogue=TABLE)
@@ -149,7 +191,9 @@ def test_unfinished_runs_never_make_a_device_busy() -> None:
         for agent in agents:
             ready(agent, run, **FEW)
         summed(agents, survey_layout(survey("A", TABLE), 4).length, run=run)
-    assert agents[0]._store.ledger.spent_total() == pytest.approx(0.5 * len(STARS))  # each rating answers once
+    assert agents[0]._store.ledger.spent_total() == pytest.approx(
+        0.5 * len(STARS)
+    )  # each rating answers once
 
 
 def test_what_the_owner_forgets_is_given_back() -> None:

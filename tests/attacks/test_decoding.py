@@ -1,4 +1,6 @@
-"""Attacks by what a message becomes: small on the wire, large in memory, or a number that nobody expected."""
+"""Attacks by what a message becomes: small on the wire, large in memory, or a number that nobody
+expected.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,19 @@ def _list(count: int, element: bytes) -> bytes:
 
 
 def _map(**values: bytes) -> bytes:
-    return bytes([0x80 + len(values)]) + b"".join(msgspec.msgpack.encode(name) + part for name, part in values.items())
+    return bytes([0x80 + len(values)]) + b"".join(
+        msgspec.msgpack.encode(name) + part for name, part in values.items()
+    )
 
 
 def _catalogue(**changes: bytes) -> bytes:
-    plain = {"type": "CatalogueTable", "ids": ["1"], "integer_ids": True, "scale_low": 1.0, "scale_high": 5.0}
+    plain = {
+        "type": "CatalogueTable",
+        "ids": ["1"],
+        "integer_ids": True,
+        "scale_low": 1.0,
+        "scale_high": 5.0,
+    }
     values = {name: msgspec.msgpack.encode(value) for name, value in plain.items()}
     return _map(**values, scale_step=b"\xc0", **changes)
 
@@ -41,9 +51,12 @@ BOMBS = {
         counts=_map(dtype=b"\xa2i8", data=b"\xc4\x00", shape=_list(LONG, b"\x90")),
     ),
     "empty maps for an array": lambda: _map(
-        type=msgspec.msgpack.encode("ItemCounts"), counts=_map(dtype=_list(LONG, b"\x80"), data=b"\xc0", shape=b"\xc0")
+        type=msgspec.msgpack.encode("ItemCounts"),
+        counts=_map(dtype=_list(LONG, b"\x80"), data=b"\xc0", shape=b"\xc0"),
     ),
-    "a promise of four billion": lambda: _catalogue(genres=b"\xdd\xff\xff\xff\xff" + b"\x90" * LONG),
+    "a promise of four billion": lambda: _catalogue(
+        genres=b"\xdd\xff\xff\xff\xff" + b"\x90" * LONG
+    ),
 }
 
 
@@ -85,29 +98,49 @@ def test_honest_messages_fit():
 def _facts(n: int, columns: int) -> ItemFacts:
     zeros = np.zeros(n, np.float32)
     patterns = np.zeros((n, columns), np.float32)
-    return ItemFacts(catalogue="x", mean=3.0, bias=zeros, variance=zeros, popularity=zeros, patterns=patterns)
+    return ItemFacts(
+        catalogue="x", mean=3.0, bias=zeros, variance=zeros, popularity=zeros, patterns=patterns
+    )
 
 
 def _plan(**changes: float) -> Plan:
     fields = {
-        "n_items": 10, "n_factors": 4, "epochs": 3, "learning_rate": 0.01, "reg": 0.1, "mechanism": "stretch",
-        "epsilon": 1.0, "scale_low": 1.0, "scale_high": 5.0, "scale_steps": True, "fresh_noise": True,
-    }  # fmt: skip
+        "n_items": 10,
+        "n_factors": 4,
+        "epochs": 3,
+        "learning_rate": 0.01,
+        "reg": 0.1,
+        "mechanism": "stretch",
+        "epsilon": 1.0,
+        "scale_low": 1.0,
+        "scale_high": 5.0,
+        "scale_steps": True,
+        "fresh_noise": True,
+    }
     return Plan(**fields | changes)
 
 
 def _survey(**changes: float) -> Survey:
     fields = {
-        "design": "A", "coding": "soft", "epsilon": 1.0, "n_items": 10, "catalogue": "x", "contributors": 5,
-        "scale_low": 1.0, "scale_high": 5.0, "scale_step": 1.0,
-    }  # fmt: skip
+        "design": "A",
+        "coding": "soft",
+        "epsilon": 1.0,
+        "n_items": 10,
+        "catalogue": "x",
+        "contributors": 5,
+        "scale_low": 1.0,
+        "scale_high": 5.0,
+        "scale_step": 1.0,
+    }
     return Survey(**fields | changes)
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: _facts(10, 500_000),  # 20 MB, for which `recommend` asked 1.2 TB: the square of the columns
+        lambda: _facts(
+            10, 500_000
+        ),  # 20 MB, for which `recommend` asked 1.2 TB: the square of the columns
         lambda: _plan(n_items=1, n_factors=1 << 23),
         lambda: _plan(n_items=1 << 40),
         lambda: _plan(epochs=10**12),
@@ -128,4 +161,8 @@ def test_what_is_usual_is_allowed():
 @pytest.mark.parametrize("step", [1e-300, 5e-324, 1e-9])
 def test_a_tiny_step_of_the_scale_is_an_error_of_ours(step: float):
     with pytest.raises(ProtocolError, match="steps"):
-        known_items(CatalogueTable(ids=("1",), integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=step))
+        known_items(
+            CatalogueTable(
+                ids=("1",), integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=step
+            )
+        )

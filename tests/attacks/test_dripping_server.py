@@ -1,4 +1,6 @@
-"""A server that answers byte by byte, or never: a device that is told to end does so within seconds."""
+"""A server that answers byte by byte, or never: a device that is told to end does so within
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,21 @@ def _request(wire: socket.socket) -> str:
             raise OSError("hung up")
         data += part
     head, _, body = data.partition(b"\r\n\r\n")
-    length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    length = next(
+        int(line[15:])
+        for line in head.lower().split(b"\r\n")
+        if line.startswith(b"content-length:")
+    )
     while len(body) < length:
         body += wire.recv(4096)
     return head.split()[1].decode()
 
 
 def _answer(body: bytes) -> bytes:
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = (
+        "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: "
+        f"{len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 
@@ -86,7 +95,9 @@ class Dripping:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                threading.Thread(target=self._talk, args=(self.listener.accept()[0],), daemon=True).start()
+                threading.Thread(
+                    target=self._talk, args=(self.listener.accept()[0],), daemon=True
+                ).start()
 
     def _talk(self, raw: socket.socket) -> None:
         with contextlib.suppress(OSError), raw:
@@ -109,8 +120,12 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @contextlib.contextmanager
-def served(certificates: Certificates, port: int, stop: threading.Event) -> Iterator[threading.Thread]:
-    device = FlowerDevice(f"127.0.0.1:{port}", certificates.authority.read_bytes(), NodeKey.generate())
+def served(
+    certificates: Certificates, port: int, stop: threading.Event
+) -> Iterator[threading.Thread]:
+    device = FlowerDevice(
+        f"127.0.0.1:{port}", certificates.authority.read_bytes(), NodeKey.generate()
+    )
     thread = threading.Thread(target=device.serve, args=(lambda data: data, stop), daemon=True)
     thread.start()
     yield thread
@@ -123,7 +138,15 @@ def served(certificates: Certificates, port: int, stop: threading.Event) -> Iter
 
 @pytest.mark.parametrize(
     "drip",
-    [None, silence, head, body, after_activation(silence), after_activation(head), after_activation(body)],
+    [
+        None,
+        silence,
+        head,
+        body,
+        after_activation(silence),
+        after_activation(head),
+        after_activation(body),
+    ],
     ids=["handshake", "silence", "head", "body", "later-silence", "later-head", "later-body"],
 )
 def test_a_device_leaves_a_dripping_server(certificates: Certificates, drip: Drip | None) -> None:
@@ -134,7 +157,10 @@ def test_a_device_leaves_a_dripping_server(certificates: Certificates, drip: Dri
 
 def test_a_device_leaves_a_server_that_does_not_let_it_in(certificates: Certificates) -> None:
     """The queue of connections is full: the system lets whoever comes wait."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, contextlib.ExitStack() as stack:
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as listener,
+        contextlib.ExitStack() as stack,
+    ):
         for _ in range(3):
             other = stack.enter_context(socket.socket())
             other.setblocking(False)
@@ -145,7 +171,9 @@ def test_a_device_leaves_a_server_that_does_not_let_it_in(certificates: Certific
 
 
 def test_the_answer_that_ends_it_still_goes_out(tmp_path: Path) -> None:
-    """``device join --once`` stops in the middle of an answer, which may take its time, and its reply is heard."""
+    """``device join --once`` stops in the middle of an answer, which may take its time, and its
+    reply is heard.
+    """
     from hdpmf.common.net.flower.recommender import FlowerRecommender
 
     key, stop = NodeKey.generate(), threading.Event()

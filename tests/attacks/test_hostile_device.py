@@ -1,4 +1,6 @@
-"""One hostile device in a run of real agents: what it sends wrong is corrected, it is named, and the run goes on."""
+"""One hostile device in a run of real agents: what it sends wrong is corrected, it is named, and
+the run goes on.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def wrong_shares(message: ToRecommender) -> ToRecommender:
     if not isinstance(message, Unmasking):
         return message
     return replace(
-        message, seeds={device: bytes([share[0] ^ 1]) + share[1:] for device, share in message.seeds.items()}
+        message,
+        seeds={
+            device: bytes([share[0] ^ 1]) + share[1:] for device, share in message.seeds.items()
+        },
     )
 
 
@@ -70,7 +75,9 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-def town(folder: Path, stack: ExitStack, hostile: dict[int, Change]) -> tuple[Service, list[str], list[str]]:
+def town(
+    folder: Path, stack: ExitStack, hostile: dict[int, Change]
+) -> tuple[Service, list[str], list[str]]:
     network, names, said, agents = InProcessNetwork({}), [], [], []
     for home in deal(WORLD, PrivacyWeights.uniform(WORLD), N, 0):
         store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
@@ -83,7 +90,9 @@ def town(folder: Path, stack: ExitStack, hostile: dict[int, Change]) -> tuple[Se
     made.enroll([DeviceCard(name=name[:8], identity=name, node=name) for name in names])
     cards = made.enrolled.cards
     for number, agent in enumerate(agents):
-        agent._store.pin_roster([bytes.fromhex(card.identity) for card in cards], [card.users for card in cards])
+        agent._store.pin_roster(
+            [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
+        )
         network.attach(names[number], _answers(agent, hostile.get(number)))
     return Service(made, network, sleep=lambda _: None, log=said.append), names, said
 
@@ -93,7 +102,9 @@ def _answers(agent: DeviceAgent, change: Change | None) -> Callable[[bytes], byt
         reply = decode(agent.answer(data))
         assert isinstance(reply, Reply)
         if change is not None and reply.part == "sum":
-            return encode(replace(reply, body=encode_sum(change(decode_to_recommender(reply.body)))))
+            return encode(
+                replace(reply, body=encode_sum(change(decode_to_recommender(reply.body))))
+            )
         return encode(reply)
 
     return answer
@@ -101,7 +112,9 @@ def _answers(agent: DeviceAgent, change: Change | None) -> Callable[[bytes], byt
 
 @pytest.mark.parametrize("method", ["hdp-sum", "hdpmf"])
 @pytest.mark.parametrize("change", [wrong_shares, no_shares])
-def test_one_wrong_share_does_not_end_the_run(tmp_path: Path, stack: ExitStack, method: str, change: Change) -> None:
+def test_one_wrong_share_does_not_end_the_run(
+    tmp_path: Path, stack: ExitStack, method: str, change: Change
+) -> None:
     unmasked = 0
 
     def counting(message: ToRecommender) -> ToRecommender:
@@ -125,7 +138,9 @@ def test_one_wrong_share_does_not_end_the_run(tmp_path: Path, stack: ExitStack, 
 def test_more_liars_than_can_be_corrected_are_named(tmp_path: Path, stack: ExitStack) -> None:
     service, names, said = town(tmp_path, stack, dict.fromkeys(range(6), wrong_shares))
     with pytest.raises(HdpmfError, match="right shares"):
-        service.conduct(service.begin(RunSettings(method="hdp-sum", view="sums", minimum=9, rounds=1)))
+        service.conduct(
+            service.begin(RunSettings(method="hdp-sum", view="sums", minimum=9, rounds=1))
+        )
     named = {line.split()[1] for line in said if "wrong shares" in line}
     assert named
     assert named <= {name[:16] for name in names[:6]}
@@ -136,10 +151,19 @@ def test_a_recommender_cannot_draw_for_ever(stack: ExitStack) -> None:
     store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
     others = [DeviceIdentity.generate().public for _ in range(19)]
     store.pin_roster([store.identity.public, *others], [1] * 20)
-    items = store.pin_catalogue(catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)).known.fingerprint
+    items = store.pin_catalogue(
+        catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
+    ).known.fingerprint
     terms = Terms(
-        method="hdp-sum", view="sums", epsilon=1.0, rounds=1, catalogue=items, users=20, minimum=16, sharing=10
-    )  # fmt: skip
+        method="hdp-sum",
+        view="sums",
+        epsilon=1.0,
+        rounds=1,
+        catalogue=items,
+        users=20,
+        minimum=16,
+        sharing=10,
+    )
     job = SumOfJob(0, np.zeros(5, np.int64), lambda n: SumLayout(5, IntegerCoding(1000, n)), terms)
     roster = Roster([store.identity.public, *others])
     plans = Plans(store, "recommender")
@@ -169,7 +193,9 @@ def test_a_card_of_two_billion_users_costs_the_recommender_no_memory() -> None:
 def test_an_honest_recommender_that_tries_again_stays_far_below_what_devices_allow(
     tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four of twelve drop out of every attempt, and nine are needed: as many plans as attempts, and nothing left."""
+    """Four of twelve drop out of every attempt, and nine are needed: as many plans as attempts,
+    and nothing left.
+    """
     drawn: Counter[DeviceStore] = Counter()
     draw = Plans.draw
 
@@ -178,7 +204,11 @@ def test_an_honest_recommender_that_tries_again_stays_far_below_what_devices_all
         drawn[plans._store] = plans.open
 
     def lost(message: ToRecommender) -> ToRecommender:
-        return Unmasking(session=message.session, seeds={}, keys={}) if isinstance(message, DealtShares) else message
+        return (
+            Unmasking(session=message.session, seeds={}, keys={})
+            if isinstance(message, DealtShares)
+            else message
+        )
 
     monkeypatch.setattr(Plans, "draw", counted)
     service, _, _ = town(tmp_path, stack, dict.fromkeys(range(4), lost))
@@ -186,4 +216,6 @@ def test_an_honest_recommender_that_tries_again_stays_far_below_what_devices_all
     with pytest.raises(HdpmfError, match="broke off 2 times"):  # as often as the town's pace says
         service.conduct(run)
     assert list(drawn.values()) == [2] * N
-    assert 10 * Pace().attempts < Policy().max_plans_per_day  # ten sums may fail in a day, and more may follow
+    assert (
+        10 * Pace().attempts < Policy().max_plans_per_day
+    )  # ten sums may fail in a day, and more may follow

@@ -1,7 +1,8 @@
-"""Attack 22: a recommender ships a model for lists that is a bomb, nonsense, or not the one that its facts name.
+"""Attack 22: a recommender ships a model for lists that is a bomb, nonsense, or not the one that
+its facts name.
 
-It is public and comes from nobody whom a device trusts. Whatever it is, it gets a word, the model before stays in use,
-and nothing is spent.
+It is public and comes from nobody whom a device trusts. Whatever it is, it gets a word, the model
+before stays in use, and nothing is spent.
 """
 
 from __future__ import annotations
@@ -32,23 +33,36 @@ LIMIT = FREE_BYTES + BYTES_PER_ITEM * N_ITEMS
 def _facts(lists: str | None) -> ItemFacts:
     numbers = {name: np.ones(N_ITEMS, np.float32) for name in ("bias", "variance", "popularity")}
     patterns = np.zeros((N_ITEMS, 0), np.float32)
-    return ItemFacts(catalogue=known_items(table()).fingerprint, mean=3.5, patterns=patterns, lists=lists, **numbers)
+    return ItemFacts(
+        catalogue=known_items(table()).fingerprint,
+        mean=3.5,
+        patterns=patterns,
+        lists=lists,
+        **numbers,
+    )
 
 
 def _lists(n: int = N_ITEMS, rank: int = 2, **changes: Any) -> ListTable:
     rng = np.random.default_rng(0)
     fields: dict[str, Any] = {
-        "form": "linear", "n_items": n, "start": np.zeros(n + 1, np.int32), "items": np.zeros(0, np.uint16),
-        "entries": np.zeros(0, np.int8), "entries_unit": 1.0, "hidden": np.zeros(rank, np.float32),
+        "form": "linear",
+        "n_items": n,
+        "start": np.zeros(n + 1, np.int32),
+        "items": np.zeros(0, np.uint16),
+        "entries": np.zeros(0, np.int8),
+        "entries_unit": 1.0,
+        "hidden": np.zeros(rank, np.float32),
         "output": np.zeros(n, np.float32),
-    }  # fmt: skip
+    }
     for name in ("encode", "decode"):
         fields[name] = rng.integers(-127, 128, (n, rank)).astype(np.int8)
         fields[f"{name}_unit"] = np.ones(rank, np.float32)
     return ListTable(**(fields | changes))
 
 
-def _say(agent: DeviceAgent, message: Any, number: int = 0, run: bytes = RUN, part: str = "job") -> Any:
+def _say(
+    agent: DeviceAgent, message: Any, number: int = 0, run: bytes = RUN, part: str = "job"
+) -> Any:
     reply = decode(agent.answer(envelope(message, number, run=run, part=part)))
     assert isinstance(reply, Reply)
     return decode(reply.body)
@@ -59,7 +73,11 @@ def _forged(**changes: Any) -> bytes:
     plain = msgspec.msgpack.decode(encode(_lists()))
     for name, value in changes.items():
         if isinstance(value, np.ndarray):
-            value = {"dtype": value.dtype.str[1:], "shape": list(value.shape), "data": value.tobytes()}
+            value = {
+                "dtype": value.dtype.str[1:],
+                "shape": list(value.shape),
+                "data": value.tobytes(),
+            }
         plain[name] = value
     return msgspec.msgpack.encode(plain)
 
@@ -75,14 +93,19 @@ HOSTILE = {
         items=np.array([N_ITEMS], np.uint16),
         entries=np.ones(1, np.int8),
     ),
-    "entries that wrap around": _forged(start=np.append(np.array([0, FAR, -FAR], np.int32), np.zeros(38, np.int32))),
+    "entries that wrap around": _forged(
+        start=np.append(np.array([0, FAR, -FAR], np.int32), np.zeros(38, np.int32))
+    ),
     "heads that wrap around": _forged(
         heads=np.append(np.array([0, FAR, -FAR], np.int32), np.arange(3, N_ITEMS, dtype=np.int32))
     ),
     "other items": encode(_lists(n=N_ITEMS + 1)),
-    "other items by heads": encode(_lists(heads=np.arange(N_ITEMS, dtype=np.int32) * 2, n_items=2 * N_ITEMS)),
-    "an empty matrix of 10^12 rows": _forged(decode=np.zeros((0, 0), np.int8))
-    .replace(b"\x92\x00\x00", b"\x92\xcf" + (10**12).to_bytes(8, "big") + b"\x00"),
+    "other items by heads": encode(
+        _lists(heads=np.arange(N_ITEMS, dtype=np.int32) * 2, n_items=2 * N_ITEMS)
+    ),
+    "an empty matrix of 10^12 rows": _forged(decode=np.zeros((0, 0), np.int8)).replace(
+        b"\x92\x00\x00", b"\x92\xcf" + (10**12).to_bytes(8, "big") + b"\x00"
+    ),
     "factors that leave the vector open": _forged(
         form="factors", encode=np.zeros((0, 2), np.int8), strength=[0.0, 0.0]
     ),
@@ -91,7 +114,7 @@ HOSTILE = {
     "nested without end": b"\x91" * 60_000,
     "nothing": b"",
     "a zip bomb": b"PK\x03\x04" + bytes(1000),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +130,9 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> DeviceAgent:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_model_for_lists_is_refused_and_the_good_one_stays(agent: DeviceAgent, kind: str) -> None:
+def test_a_hostile_model_for_lists_is_refused_and_the_good_one_stays(
+    agent: DeviceAgent, kind: str
+) -> None:
     before, store = [one.item for one in recommend(agent._store)], agent._store
     body = HOSTILE[kind]
     # Its facts name it, so that its digest is right.
@@ -126,7 +151,9 @@ def test_one_that_the_facts_do_not_name_is_refused(agent: DeviceAgent) -> None:
     assert _say(agent, other, 2, LYING, "lists") == Refusal(reason="protocol")
     assert _say(agent, _facts(None), 1, b"facts alone.....") == Accepted()
     assert _say(agent, other, 2, b"facts alone.....", "lists") == Refusal(reason="protocol")
-    assert _say(agent, _lists(rank=3), 2, LYING) == Refusal(reason="protocol")  # in the wrong envelope
+    assert _say(agent, _lists(rank=3), 2, LYING) == Refusal(
+        reason="protocol"
+    )  # in the wrong envelope
     assert _say(agent, _facts(digest_of(GOOD)), 1, RUN) == Accepted()
     assert _say(agent, GOOD, 2, part="lists") == Accepted()
 
@@ -155,7 +182,9 @@ def test_a_large_one_is_refused_by_its_length_alone(agent: DeviceAgent) -> None:
     assert kept.lists == GOOD
 
 
-@pytest.mark.parametrize(("limit", "taken"), [(len(GOOD), True), (len(GOOD) - 1, False), (0, False)])
+@pytest.mark.parametrize(
+    ("limit", "taken"), [(len(GOOD), True), (len(GOOD) - 1, False), (0, False)]
+)
 def test_the_owner_sets_the_limit(limit: int, taken: bool) -> None:
     store = DeviceStore.create(":memory:", policy=Policy(max_list_bytes=limit))
     agent = DeviceAgent(store)
@@ -166,7 +195,9 @@ def test_the_owner_sets_the_limit(limit: int, taken: bool) -> None:
 
 
 def test_an_honest_one_of_every_kind_fits(tmp_path: Path) -> None:
-    """The limit for the 3,706 items of ML-1M is 2.07 MB; the largest kind is an autoencoder of 256 hidden units."""
+    """The limit for the 3,706 items of ML-1M is 2.07 MB; the largest kind is an autoencoder of
+    256 hidden units.
+    """
     n, rank = 3706, 256
     matrix, unit = np.zeros((n, rank), np.int8), np.ones(rank, np.float32)
     numbers = {"encode": matrix, "decode": matrix, "encode_unit": unit, "decode_unit": unit}

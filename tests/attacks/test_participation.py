@@ -11,10 +11,24 @@ from msgspec.structs import replace
 from hdpmf.common.protocol import BitContribution, Ready, Refusal, encode
 from hdpmf.private.device.policy import Policy
 
-from .hostile import N_ITEMS, STARS, a_round, ask, device, enrol, opening, plan, survey, table, terms
+from .hostile import (
+    N_ITEMS,
+    STARS,
+    a_round,
+    ask,
+    device,
+    enrol,
+    opening,
+    plan,
+    survey,
+    table,
+    terms,
+)
 
 TABLE = table()
-ALL = Policy(methods=("hdp-sum", "hdp-bit", "hdpmf-paid"), allow_unprotected=True, require_sums=False)
+ALL = Policy(
+    methods=("hdp-sum", "hdp-bit", "hdpmf-paid"), allow_unprotected=True, require_sums=False
+)
 MANY = {f"item {one:02d}": 3.0 for one in range(N_ITEMS)}
 
 WORLDS: dict[str, dict[str, Any]] = {
@@ -26,8 +40,12 @@ WORLDS: dict[str, dict[str, Any]] = {
 }
 
 
-def answered(world: dict[str, Any], method: str, view: str, policy: Policy = ALL, spent: int = 0) -> Any:
-    """The answer to the message that asks for numbers, after so many runs that took all there was."""
+def answered(
+    world: dict[str, Any], method: str, view: str, policy: Policy = ALL, spent: int = 0
+) -> Any:
+    """The answer to the message that asks for numbers, after so many runs that took all there
+    was.
+    """
     agent = device(**world, policy=policy, catalogue=TABLE)
     enrol([agent], others=199)
     answer: Any = None
@@ -49,13 +67,22 @@ def looks(answer: Any, view: str) -> tuple[str, int]:
     return word, len(encode(answer)) if view == "sums" else 0
 
 
-@pytest.mark.parametrize(("method", "view"), [("hdp-sum", "sums"), ("hdpmf-paid", "sums"), ("hdp-bit", "messages")])
+@pytest.mark.parametrize(
+    ("method", "view"), [("hdp-sum", "sums"), ("hdpmf-paid", "sums"), ("hdp-bit", "messages")]
+)
 @pytest.mark.parametrize("spent", [0, 1])
 @pytest.mark.parametrize("limit", [None, 0.4, 5.0])
-def test_every_device_answers_alike(method: str, view: str, spent: int, limit: float | None) -> None:
-    """Nothing new to send was 'budget', nothing at all 'Ready', one light rating a refusal, six of five 'budget'."""
+def test_every_device_answers_alike(
+    method: str, view: str, spent: int, limit: float | None
+) -> None:
+    """Nothing new to send was 'budget', nothing at all 'Ready', one light rating a refusal, six
+    of five 'budget'.
+    """
     policy = replace(ALL, max_total=limit)
-    seen = {name: looks(answered(world, method, view, policy, spent), view) for name, world in WORLDS.items()}
+    seen = {
+        name: looks(answered(world, method, view, policy, spent), view)
+        for name, world in WORLDS.items()
+    }
     assert len(set(seen.values())) == 1, seen
     assert next(iter(seen.values()))[0] in ("Ready", "BitContribution")
 
@@ -81,7 +108,9 @@ def test_which_ratings_stay_within_the_limit_hangs_on_no_value() -> None:
     before = store.ledger.within_limits(ratings, np.arange(N_ITEMS), np.ones(N_ITEMS), store.policy)
     for item in MANY:
         store.rate(item, float(1 + int(item.split()[1]) % 5))
-    after = store.ledger.within_limits(store.ratings(), np.arange(N_ITEMS), np.ones(N_ITEMS), store.policy)
+    after = store.ledger.within_limits(
+        store.ratings(), np.arange(N_ITEMS), np.ones(N_ITEMS), store.policy
+    )
     assert before.tolist() == after.tolist()
     assert len(before) == 5
 

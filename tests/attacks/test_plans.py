@@ -1,4 +1,6 @@
-"""Attack 14b: a recommender has devices draw who holds shares until it likes what was drawn, in runs that are free."""
+"""Attack 14b: a recommender has devices draw who holds shares until it likes what was drawn, in
+runs that are free.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,12 @@ TABLE = table()
 N = 4
 LENGTH = survey_layout(survey("A", TABLE), N).length
 SMALL: dict[str, Any] = {
-    "min_participants": 3, "min_devices": 3, "min_neighbours": 2, "min_fraction": "0", "max_colluding": "0",
-}  # fmt: skip
+    "min_participants": 3,
+    "min_devices": 3,
+    "min_neighbours": 2,
+    "min_fraction": "0",
+    "max_colluding": "0",
+}
 NOW = 1_800_000_000.0
 
 
@@ -43,7 +49,9 @@ class Clock:
         return self.now
 
 
-def victim(clock: Clock, ratings: dict[str, float] = STARS, path: Any = ":memory:", **policy: Any) -> DeviceAgent:
+def victim(
+    clock: Clock, ratings: dict[str, float] = STARS, path: Any = ":memory:", **policy: Any
+) -> DeviceAgent:
     store = device(ratings, policy=Policy(**(SMALL | policy)), catalogue=TABLE, path=path)._store
     return DeviceAgent(store, recommender="first", clock=clock)
 
@@ -68,7 +76,9 @@ def offer(agent: DeviceAgent) -> SumPlan:
 
 def drawn(agent: DeviceAgent, number: int, plan: SumPlan | None = None) -> str | bytes:
     """What a device draws for a plan, or the word with which it refuses."""
-    reply = decode(agent.answer(envelope(encode_sum(plan or offer(agent)), run=run_of(number), part="sum")))
+    reply = decode(
+        agent.answer(envelope(encode_sum(plan or offer(agent)), run=run_of(number), part="sum"))
+    )
     assert isinstance(reply, Reply)
     if reply.part == "sum":
         told = decode_to_recommender(reply.body)
@@ -116,12 +126,14 @@ def test_nobody_is_starved_by_somebody_elses_plans() -> None:
 
 def test_who_rated_nothing_refuses_as_others_do() -> None:
     clock = Clock()
-    agents = [victim(clock, ratings, max_plans_per_day=4) for ratings in (STARS, {}, {"item 01": 3.0})]
+    agents = [
+        victim(clock, ratings, max_plans_per_day=4) for ratings in (STARS, {}, {"item 01": 3.0})
+    ]
     for agent in agents:
         enrol([agent], others=N - 1)
-    assert {tuple(answer == "secure-sum" for answer in attack(agent, 9, 2)) for agent in agents} == {
-        (False,) * 4 + (True,) * 5
-    }
+    assert {
+        tuple(answer == "secure-sum" for answer in attack(agent, 9, 2)) for agent in agents
+    } == {(False,) * 4 + (True,) * 5}
 
 
 def test_a_sum_that_comes_about_does_not_count() -> None:
@@ -137,7 +149,11 @@ def test_a_sum_that_comes_about_does_not_count() -> None:
         outgoing = server.advance()
         while outgoing:
             for place, message in outgoing.items():
-                reply = decode(agents[place].answer(envelope(encode_sum(message), run=run_of(number), part="sum")))
+                reply = decode(
+                    agents[place].answer(
+                        envelope(encode_sum(message), run=run_of(number), part="sum")
+                    )
+                )
                 assert isinstance(reply, Reply)
                 assert reply.part == "sum"
                 server.receive(place, decode_to_recommender(reply.body))
@@ -161,7 +177,9 @@ def test_a_plan_that_is_refused_or_repeated_draws_nothing_and_does_not_count() -
 
 
 def test_after_the_refusal_there_is_no_sum_to_go_on_with() -> None:
-    """What was drawn for a plan that is refused, or for the one before, answers nothing any more."""
+    """What was drawn for a plan that is refused, or for the one before, answers nothing any
+    more.
+    """
     agent = victim(Clock(), max_plans_per_day=1)
     enrol([agent], others=N - 1)
     begin(agent, 0)
@@ -210,7 +228,9 @@ def test_a_clock_that_is_put_back_forgets_nothing_and_locks_nobody_out() -> None
     steps=st.lists(st.tuples(st.booleans(), st.floats(0, DAY, exclude_max=True)), max_size=60),
     limit=st.integers(1, 5),
 )
-def test_within_a_day_draws_less_vectors_stay_within_the_limit(steps: list[tuple[bool, float]], limit: int) -> None:
+def test_within_a_day_draws_less_vectors_stay_within_the_limit(
+    steps: list[tuple[bool, float]], limit: int
+) -> None:
     """However the clock goes to and fro in it."""
     clock, balance = Clock(), 0
     with DeviceStore.create(":memory:", policy=Policy(max_plans_per_day=limit)) as store:

@@ -1,4 +1,6 @@
-"""Attacks 6 and 13: rounds that only the raters of an item refuse, and messages that ask a device a question each."""
+"""Attacks 6 and 13: rounds that only the raters of an item refuse, and messages that ask a
+device a question each.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ pytestmark = pytest.mark.slow
 
 TABLE = table()
 PAID = Policy(methods=("hdpmf-paid",))
-NOMINAL = Policy(methods=("hdpmf", "mf"), allow_nominal=True, allow_unprotected=True, require_sums=False)
+NOMINAL = Policy(
+    methods=("hdpmf", "mf"), allow_nominal=True, allow_unprotected=True, require_sums=False
+)
 WORLDS: dict[str, dict[str, float]] = {
     "nothing": {},
     "stars": dict(STARS),
@@ -73,12 +77,16 @@ ROUNDS: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 
 
-def opened(ratings: dict[str, float], policy: Policy, method: str, mechanism: str, view: str = "sums") -> DeviceAgent:
+def opened(
+    ratings: dict[str, float], policy: Policy, method: str, mechanism: str, view: str = "sums"
+) -> DeviceAgent:
     agent = device(ratings, policy=policy, catalogue=TABLE)
     enrol([agent], others=199)
     ask(agent, terms(method, view, TABLE))
     ask(agent, plan(TABLE, mechanism=mechanism))
-    assert not isinstance(ask(agent, opening() if method != "mf" else type(opening())(noise_budget=None)), Refusal)
+    assert not isinstance(
+        ask(agent, opening() if method != "mf" else type(opening())(noise_budget=None)), Refusal
+    )
     return agent
 
 
@@ -95,7 +103,9 @@ def opened(ratings: dict[str, float], policy: Policy, method: str, mechanism: st
 def test_a_round_is_answered_alike_whatever_was_rated(
     kind: str, method: str, mechanism: str, view: str, policy: Policy
 ) -> None:
-    """A row of V of 1e30, or no raters, made exactly the raters of that item refuse: 30 of 30 items in 8 seconds."""
+    """A row of V of 1e30, or no raters, made exactly the raters of that item refuse: 30 of 30
+    items in 8 seconds.
+    """
     answers = {}
     for place in (4, 5):  # one is rated in some worlds, one in others
         for world, ratings in WORLDS.items():
@@ -109,12 +119,16 @@ def test_a_round_is_answered_alike_whatever_was_rated(
 
 @pytest.mark.parametrize("value", [2.0**20, 1e5, 1.0])
 def test_a_plan_of_a_sum_is_answered_alike_whatever_was_rated(value: float) -> None:
-    """V at the bound of the words made the plan of the sum be refused exactly where a level was low."""
+    """V at the bound of the words made the plan of the sum be refused exactly where a level was
+    low.
+    """
     for ratings in WORLDS.values():
         agent = opened(ratings, PAID, "hdpmf-paid", "paid")
         roster = agent._store.roster
         assert roster is not None
-        assert ask(agent, a_round(1, item_factors=np.full((N_ITEMS, 3), value, np.float32)), 1) == Ready(number=1)
+        assert ask(
+            agent, a_round(1, item_factors=np.full((N_ITEMS, 3), value, np.float32)), 1
+        ) == Ready(number=1)
         words = gradients_layout(plan(TABLE), 200)
         offer = propose(roster.roster, words.length, minimum=190, wide=True)
         from hdpmf.common.protocol import Reply, decode

@@ -20,8 +20,12 @@ WORLD = synthetic_world(20, 30, 300, rng=1)
 
 
 @pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "hdpmf"])
-def test_what_the_library_makes_says_that_its_noise_is_simulated(method: str, tmp_path: Path) -> None:
-    """A model of seed 0 was labelled proved, and an attacker was right 20 of 20 times at epsilon 0.01."""
+def test_what_the_library_makes_says_that_its_noise_is_simulated(
+    method: str, tmp_path: Path
+) -> None:
+    """A model of seed 0 was labelled proved, and an attacker was right 20 of 20 times at epsilon
+    0.01.
+    """
     options = {"epsilon": 0.01, "rng": 0} | ({"epochs": 2} if method == "hdpmf" else {})
     model = make_model(method, **options).fit(WORLD)  # type: ignore[arg-type]
     model.save(tmp_path / "model")
@@ -32,12 +36,19 @@ def test_what_the_library_makes_says_that_its_noise_is_simulated(method: str, tm
         assert "SIMULATED" in claim_sentence(claim)
         assert "simulated" in short_claim(claim)
         assert claim_fields(claim)["epsilon_noise"] == "simulated"
-    assert PublicModel.load(tmp_path / "model" / "recommender").about["privacy"]["noise"] == "simulated"
+    assert (
+        PublicModel.load(tmp_path / "model" / "recommender").about["privacy"]["noise"]
+        == "simulated"
+    )
 
 
 @pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit"])
-def test_a_catalogue_of_what_was_rated_says_that_nothing_covers_it(method: str, tmp_path: Path) -> None:
-    """One rating more made 401 ids of 400, next to the word 'proved': present or not was read off without any error."""
+def test_a_catalogue_of_what_was_rated_says_that_nothing_covers_it(
+    method: str, tmp_path: Path
+) -> None:
+    """One rating more made 401 ids of 400, next to the word 'proved': present or not was read
+    off without any error.
+    """
     counts = np.bincount(WORLD.item_codes, minlength=WORLD.n_items)
     rare = int(np.argmin(np.where(counts > 0, counts, counts.max() + 1)))
     without = WORLD.take(WORLD.item_codes != rare).compact()
@@ -49,7 +60,10 @@ def test_a_catalogue_of_what_was_rated_says_that_nothing_covers_it(method: str, 
         assert claim.items == "rated"
         assert "NOT COVERED by epsilon" in claim_sentence(claim)
         assert claim_fields(claim)["epsilon_items"] == "rated"
-        assert PublicModel.load(tmp_path / str(place) / "recommender").about["privacy"]["items"] == "rated"
+        assert (
+            PublicModel.load(tmp_path / str(place) / "recommender").about["privacy"]["items"]
+            == "rated"
+        )
     assert sizes[0] == sizes[1] + 1  # so the words are needed
 
 
@@ -72,8 +86,17 @@ def test_a_stated_catalogue_is_the_same_whatever_was_rated(method: str, tmp_path
 def test_train_takes_a_public_list_of_items(tmp_path: Path) -> None:
     WORLD.write(tmp_path / "ratings.csv")
     kept = WORLD.items.ids.tolist()[:-1]
-    (tmp_path / "items.csv").write_text("item,title\n" + "".join(f"{item},a film\n" for item in [*kept, 10_001]))
-    options = ["--train", tmp_path / "ratings.csv", "--catalogue", tmp_path / "items.csv", "--out", tmp_path / "model"]
+    (tmp_path / "items.csv").write_text(
+        "item,title\n" + "".join(f"{item},a film\n" for item in [*kept, 10_001])
+    )
+    options = [
+        "--train",
+        tmp_path / "ratings.csv",
+        "--catalogue",
+        tmp_path / "items.csv",
+        "--out",
+        tmp_path / "model",
+    ]
     done = CliRunner().invoke(app, ["train", "hdp-sum", *map(str, options)])
     assert done.exit_code == 0, done.output
     left_out = int((WORLD.item_codes == WORLD.n_items - 1).sum())

@@ -25,7 +25,9 @@ BITS = Policy(methods=("hdp-bit", "hdpmf-paid"), allow_unprotected=True, require
 
 @pytest.mark.parametrize("scale", NARROW)
 def test_bits_come_from_all_rated_items_whatever_their_values(scale: str) -> None:
-    """With a scale of 4 to 5 and an epsilon of a millionth, bits came for exactly the items rated 4 or 5."""
+    """With a scale of 4 to 5 and an epsilon of a millionth, bits came for exactly the items
+    rated 4 or 5.
+    """
     lying = table(**NARROW[scale])
     agent = device(policy=BITS)
     ask(agent, lying)
@@ -64,7 +66,9 @@ def test_a_scale_that_is_not_the_owners_is_refused(scale: str) -> None:
 
 def test_the_first_file_of_ratings_says_what_the_scale_is() -> None:
     agent = device({})
-    agent._store.add(Ratings.from_arrays(["me"] * 3, ["item 00", "item 01", "item 02"], [1.0, 4.0, 5.0]))
+    agent._store.add(
+        Ratings.from_arrays(["me"] * 3, ["item 00", "item 01", "item 02"], [1.0, 4.0, 5.0])
+    )
     assert agent._store.scale == RatingScale(1, 5)
     for narrow in NARROW.values():
         found = ask(agent, table(**narrow))

@@ -1,4 +1,6 @@
-"""Attacks on secure sums: a recommender that picks its cohort and tells two lists; devices that cheat with shares."""
+"""Attacks on secure sums: a recommender that picks its cohort and tells two lists; devices that
+cheat with shares.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,29 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumClient, SecureSumServer, SumPolicy, propose
-from hdpmf.common.aggregation.masks.messages import Confirmations, DeviceKeys, Inbox, PartnerKeys, SumPlan, Survivors
-from hdpmf.common.aggregation.masks.plan import keys_text, pair_check, pair_info, self_mask_key, survivors_text
+from hdpmf.common.aggregation.masks import (
+    DeviceIdentity,
+    Roster,
+    SecureSumClient,
+    SecureSumServer,
+    SumPolicy,
+    propose,
+)
+from hdpmf.common.aggregation.masks.messages import (
+    Confirmations,
+    DeviceKeys,
+    Inbox,
+    PartnerKeys,
+    SumPlan,
+    Survivors,
+)
+from hdpmf.common.aggregation.masks.plan import (
+    keys_text,
+    pair_check,
+    pair_info,
+    self_mask_key,
+    survivors_text,
+)
 from hdpmf.common.aggregation.masks.primitives import Agreement, add_mask, seal
 from hdpmf.common.aggregation.masks.roster import bitmap
 from hdpmf.common.aggregation.masks.server import WrongSharesError
@@ -53,7 +75,9 @@ class Sum:
         while self.outgoing:
             self.step()
         result = self.server.result
-        assert np.array_equal(result.total, self.vectors[list(result.survivors)].sum(axis=0, dtype=np.uint32))
+        assert np.array_equal(
+            result.total, self.vectors[list(result.survivors)].sum(axis=0, dtype=np.uint32)
+        )
         return result
 
 
@@ -61,18 +85,26 @@ def wrong(share: bytes) -> bytes:
     return share[:15] + bytes([share[15] ^ 1]) + share[16:]
 
 
-# 14. A recommender that picks its cohort, and tells one part of it another survivor list than the other.
+# 14. A recommender that picks its cohort, and tells one part of it another survivor list than the
+#     other.
 
 
-def vector_by_two_lists(n_roster: int, cohort: list[int], colluding: int, policy: SumPolicy) -> bool:
-    """Whether a recommender gets the vector of the cohort's last device. The first ones of the cohort are its own."""
+def vector_by_two_lists(
+    n_roster: int, cohort: list[int], colluding: int, policy: SumPolicy
+) -> bool:
+    """Whether a recommender gets the vector of the cohort's last device. The first ones of the
+    cohort are its own.
+    """
     identities = {place: DeviceIdentity.generate() for place in cohort}
     keys = [bytes([n % 256, n // 256]) * 16 for n in range(n_roster)]
     for place, identity in identities.items():
         keys[place] = identity.public
     roster = Roster(keys)
     vectors = {place: np.arange(LENGTH, dtype=np.uint32) + np.uint32(place) for place in cohort}
-    clients = {place: SecureSumClient(identities[place], roster, vectors[place], policy) for place in cohort}
+    clients = {
+        place: SecureSumClient(identities[place], roster, vectors[place], policy)
+        for place in cohort
+    }
     plan = propose(roster, LENGTH, participants=cohort, minimum=len(cohort) - 1)
     own, victim = cohort[:colluding], cohort[-1]
     honest = cohort[colluding:-1]
@@ -86,16 +118,23 @@ def vector_by_two_lists(n_roster: int, cohort: list[int], colluding: int, policy
             server.receive(place, reply)
         outgoing = server.advance()
     masked = np.frombuffer(seen[victim].words, "<u4").copy()
-    # The first half is told that the victim was lost and gives its mask key, the other that it is there: its seed.
+    # The first half is told that the victim was lost and gives its mask key, the other that it is
+    # there: its seed.
     parts = (honest[: len(honest) // 2 + 1], [*honest[len(honest) // 2 + 1 :], victim])
     lists = (bitmap(cohort[:-1], n_roster), bitmap(cohort, n_roster))
     held = {place: clients[place]._held[victim] for place in own}
-    shares = [{place: held[place][:SHARE_BYTES] for place in own}, {place: held[place][SHARE_BYTES:] for place in own}]
+    shares = [
+        {place: held[place][:SHARE_BYTES] for place in own},
+        {place: held[place][SHARE_BYTES:] for place in own},
+    ]
     for lost, (part, listed) in enumerate(zip(reversed(parts), reversed(lists), strict=True)):
         message = Survivors(session=plan.session, survivors=listed)
         signatures = {place: clients[place].answer(message).signature for place in part}
         # The colluding devices sign whatever they are asked to.
-        signatures |= {place: identities[place].sign(survivors_text(plan.digest, place, listed)) for place in own}
+        signatures |= {
+            place: identities[place].sign(survivors_text(plan.digest, place, listed))
+            for place in own
+        }
         for place in part:
             if place == victim:
                 continue
@@ -104,11 +143,15 @@ def vector_by_two_lists(n_roster: int, cohort: list[int], colluding: int, policy
             given = reply.keys if lost else reply.seeds
             shares[lost][place] = given[victim]
     points = {peer: point for point, peer in enumerate(server._holders[victim], start=1)}
-    seed, mask_key = (join({points[peer]: share for peer, share in part.items()}, len(points)) for part in shares)
+    seed, mask_key = (
+        join({points[peer]: share for peer, share in part.items()}, len(points)) for part in shares
+    )
     add_mask(masked, self_mask_key(plan.digest, seed), subtract=True)
     agreement = Agreement(mask_key)
     for peer in cohort[:-1]:
-        key = agreement.key(server._keys[peer].mask, plan.digest, pair_info(b"pair mask", victim, peer))
+        key = agreement.key(
+            server._keys[peer].mask, plan.digest, pair_info(b"pair mask", victim, peer)
+        )
         add_mask(masked, key, subtract=victim < peer)
     return np.array_equal(masked, vectors[victim])
 
@@ -116,7 +159,9 @@ def vector_by_two_lists(n_roster: int, cohort: list[int], colluding: int, policy
 def test_seven_of_6040_devices_do_not_make_a_cohort():
     with pytest.raises(SecureSumError, match="insists on 604"):
         vector_by_two_lists(6040, list(range(0, 6040, 360)), 7, SumPolicy())
-    with pytest.raises(SecureSumError, match="302 of the 6040 devices on the roster may work for the recommender"):
+    with pytest.raises(
+        SecureSumError, match="302 of the 6040 devices on the roster may work for the recommender"
+    ):
         vector_by_two_lists(6040, list(range(0, 6040, 360)), 7, SumPolicy(min_fraction=Fraction(0)))
 
 
@@ -126,7 +171,9 @@ def test_the_attack_is_real_where_a_device_believes_that_nobody_colludes():
 
 @pytest.mark.parametrize("n", [17, 33, 61, 200])
 def test_the_largest_number_that_a_device_reckons_with_is_too_small_for_two_lists(n):
-    """Whatever cohort of a full roster is picked, the plan holds with every colluding device in it, or is refused."""
+    """Whatever cohort of a full roster is picked, the plan holds with every colluding device in
+    it, or is refused.
+    """
     policy = SumPolicy(min_fraction=Fraction(0))
     roster = Roster(DeviceIdentity(bytes([1 + i]) * 32).public for i in range(200))
     plan = propose(roster, LENGTH, participants=range(n), minimum=n - 1)
@@ -164,7 +211,9 @@ def test_holders_that_return_wrong_shares_are_named_and_the_sum_is_right(kind, h
     def cheat(device, reply):
         if device >= hostile:
             return reply
-        return replace(reply, **{kind: {peer: wrong(share) for peer, share in getattr(reply, kind).items()}})
+        return replace(
+            reply, **{kind: {peer: wrong(share) for peer, share in getattr(reply, kind).items()}}
+        )
 
     sum_.until(Confirmations)
     if hostile == 7:  # 13 of 18 or 19 holders are needed
@@ -194,7 +243,9 @@ def test_a_dealer_of_nothing_but_wrong_shares_is_named():
 
 
 def dealing_wrongly(sum_, dealer, count):
-    """Device ``dealer`` deals shares of other secrets to the first of its holders, and vouches for them."""
+    """Device ``dealer`` deals shares of other secrets to the first of its holders, and vouches
+    for them.
+    """
 
     def cheat(device, reply):
         if device != dealer:
@@ -229,7 +280,9 @@ def test_shares_that_do_not_open_for_anybody_are_blamed_on_their_dealer():
     sum_ = Sum(20).until(PartnerKeys)
     sum_.step(
         lambda device, reply: (
-            reply if device != 5 else replace(reply, sealed={peer: wrong(part) for peer, part in reply.sealed.items()})
+            reply
+            if device != 5
+            else replace(reply, sealed={peer: wrong(part) for peer, part in reply.sealed.items()})
         )
     )
     with pytest.raises(WrongSharesError) as broken:
@@ -257,7 +310,9 @@ def test_keys_that_honest_devices_would_refuse_stop_at_the_recommender(copied):
 
 
 def test_what_survivors_reveal_takes_off_one_mask_only():
-    """Survivors' seeds become known. If a seed were the mask key too, every vector of an honest sum would open."""
+    """Survivors' seeds become known. If a seed were the mask key too, every vector of an honest
+    sum would open.
+    """
     sum_ = Sum(8)
     masked = {}
 
@@ -269,14 +324,21 @@ def test_what_survivors_reveal_takes_off_one_mask_only():
     sum_.step(note)
     sum_.until(Confirmations)
     plan, keys = sum_.server.plan, sum_.server._keys
-    answers = {device: client.answer(sum_.outgoing[device]) for device, client in enumerate(sum_.clients)}
+    answers = {
+        device: client.answer(sum_.outgoing[device]) for device, client in enumerate(sum_.clients)
+    }
     for victim in range(8):
         holders = sum_.server._holders[victim]
-        seed = join({point: answers[peer].seeds[victim] for point, peer in enumerate(holders, 1)}, len(holders))
+        seed = join(
+            {point: answers[peer].seeds[victim] for point, peer in enumerate(holders, 1)},
+            len(holders),
+        )
         left = np.frombuffer(masked[victim].words, "<u4").copy()
         add_mask(left, self_mask_key(plan.digest, seed), subtract=True)
         for peer in holders:
-            key = Agreement(seed).key(keys[peer].mask, plan.digest, pair_info(b"pair mask", victim, peer))
+            key = Agreement(seed).key(
+                keys[peer].mask, plan.digest, pair_info(b"pair mask", victim, peer)
+            )
             add_mask(left, key, subtract=victim < peer)
         assert not np.array_equal(left, sum_.vectors[victim])
         assert Agreement(seed).public not in (keys[victim].mask, keys[victim].channel)
@@ -289,7 +351,9 @@ def test_one_share_less_than_the_threshold_opens_neither_secret(kind):
     for dealer in range(7):
         holders = sum_.server._holders[dealer]
         part = slice(kind * SHARE_BYTES, (kind + 1) * SHARE_BYTES)
-        shares = {point: sum_.clients[peer]._held[dealer][part] for point, peer in enumerate(holders, 1)}
+        shares = {
+            point: sum_.clients[peer]._held[dealer][part] for point, peer in enumerate(holders, 1)
+        }
         client = sum_.clients[dealer]
         secret = (client._seed, client._mask_secret)[kind]
         for points in itertools.combinations(shares, threshold - 1):
@@ -299,7 +363,9 @@ def test_one_share_less_than_the_threshold_opens_neither_secret(kind):
 
 
 def test_a_plan_is_for_nobody_but_the_roster_that_was_pinned():
-    """A relative of 14: the fraction is of the pinned roster, and a plan for a smaller roster is refused."""
+    """A relative of 14: the fraction is of the pinned roster, and a plan for a smaller roster is
+    refused.
+    """
     sum_ = Sum(40, policy=SumPolicy())
     smaller = Roster(identity.public for identity in sum_.identities[:20])
     with pytest.raises(SecureSumError, match="another roster"):

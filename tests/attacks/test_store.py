@@ -1,4 +1,6 @@
-"""Attacks 12 and 21 on a device's file: rows that go, bytes that flip, and old copies that come back."""
+"""Attacks 12 and 21 on a device's file: rows that go, bytes that flip, and old copies that come
+back.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,16 @@ def spend(store: DeviceStore, run: str = "cc" * 16) -> None:
     """Let every rating pay a quarter of its budget."""
     ratings = store.ratings()
     entry = Entry(
-        recommender="films.example", run=run, number=0, method="hdp-sum", view="sums", epsilon=0.25, status="proved",
-        action="sent", words="whole numbers into a sum",
-    )  # fmt: skip
+        recommender="films.example",
+        run=run,
+        number=0,
+        method="hdp-sum",
+        view="sums",
+        epsilon=0.25,
+        status="proved",
+        action="sent",
+        words="whole numbers into a sum",
+    )
     epsilons = store.weights().for_ratings(ratings) * store.policy.epsilon / 4
     store.ledger.charge(entry, ratings, np.arange(len(ratings)), epsilons)
 
@@ -73,7 +82,15 @@ def facts(path: Path, passphrase: str | None = None) -> object:
     with DeviceStore.open(path, passphrase=passphrase) as store:
         left = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
         entries = [(one.run, one.action, one.paid, one.part) for one in store.ledger.entries()]
-        return left.tolist(), entries, store.policy, store.scale, store.users, store.records(), store.roster
+        return (
+            left.tolist(),
+            entries,
+            store.policy,
+            store.scale,
+            store.users,
+            store.records(),
+            store.roster,
+        )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +101,8 @@ def facts(path: Path, passphrase: str | None = None) -> object:
         "DELETE FROM ledger WHERE number = 1",
         "UPDATE ledger SET number = 3 - number + 10",  # out of order
         "UPDATE ledger SET charges = NULL",  # paid nothing
-        "UPDATE ledger SET entry = (SELECT entry FROM ledger WHERE number = 1)",  # an older row in place of a newer
+        # an older row in place of a newer
+        "UPDATE ledger SET entry = (SELECT entry FROM ledger WHERE number = 1)",
         "DELETE FROM people",  # a weight of 0.5 becomes 1: twice the budget
         "DELETE FROM settings WHERE name = 'catalogue'",
         "DELETE FROM ratings WHERE tag = (SELECT min(tag) FROM ratings)",
@@ -92,7 +110,9 @@ def facts(path: Path, passphrase: str | None = None) -> object:
     ],
 )
 def test_rows_do_not_go_unnoticed(path: Path, passphrase: str | None, statement: str) -> None:
-    """Deleted rows of the ledger went unnoticed in an encrypted store: what they had paid was there to spend."""
+    """Deleted rows of the ledger went unnoticed in an encrypted store: what they had paid was
+    there to spend.
+    """
     change(path, statement)
     with pytest.raises(StorageError, match="tampered"):
         DeviceStore.open(path, passphrase=passphrase)
@@ -120,14 +140,18 @@ def test_flipped_bytes_do_not_give_more_to_spend(path: Path) -> None:
 
 
 @pytest.mark.parametrize("header", ["NULL", "-3", "70000000000", "'text'", "x'c1'"])
-def test_a_header_of_any_type_is_an_error_of_ours(path: Path, passphrase: str | None, header: str) -> None:
+def test_a_header_of_any_type_is_an_error_of_ours(
+    path: Path, passphrase: str | None, header: str
+) -> None:
     insert = f"INSERT INTO settings VALUES ('header', {header})"
     change(path, "DROP TABLE settings", "CREATE TABLE settings (name, sealed)", insert)
     with pytest.raises(StorageError, match="header"):
         DeviceStore.open(path, passphrase=passphrase)
 
 
-def test_a_file_does_not_pass_for_one_of_an_older_version(path: Path, passphrase: str | None) -> None:
+def test_a_file_does_not_pass_for_one_of_an_older_version(
+    path: Path, passphrase: str | None
+) -> None:
     change(path, "DELETE FROM ledger", "DROP TABLE head", "PRAGMA user_version = 1")
     with pytest.raises(StorageError, match="tampered" if passphrase else "old copy"):
         DeviceStore.open(path, passphrase=passphrase)
@@ -146,11 +170,15 @@ def test_an_old_copy_is_refused(path: Path, passphrase: str | None, tmp_path: Pa
     shutil.copy(path, tmp_path / "newest")
     shutil.copy(tmp_path / "backup", path)
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"old copy: 1 changes were made since; .* --old-copy"):
+        with pytest.raises(
+            StorageError, match=r"old copy: 1 changes were made since; .* --old-copy"
+        ):
             DeviceStore.open(path, passphrase=passphrase)
     shutil.copy(tmp_path / "newest", path)
     with DeviceStore.open(path, passphrase=passphrase) as store:
-        assert np.array_equal(store.ledger.remaining(store.ratings(), store.weights(), store.policy), left)
+        assert np.array_equal(
+            store.ledger.remaining(store.ratings(), store.weights(), store.policy), left
+        )
     shutil.copy(tmp_path / "backup", path)
     with DeviceStore.open(path, passphrase=passphrase, old_copy=True) as store:
         assert len(store.ledger.entries()) == 2
@@ -158,7 +186,9 @@ def test_an_old_copy_is_refused(path: Path, passphrase: str | None, tmp_path: Pa
         store.rate("item 01", 3.0)
 
 
-def test_a_copy_without_its_counter_is_refused(path: Path, passphrase: str | None, tmp_path: Path) -> None:
+def test_a_copy_without_its_counter_is_refused(
+    path: Path, passphrase: str | None, tmp_path: Path
+) -> None:
     counter, moved = path.with_name("me.hdpmf.counter"), tmp_path / "elsewhere"
     shutil.copy(path, moved)
     with pytest.raises(StorageError, match="has lost its counter"):
@@ -178,7 +208,9 @@ def test_a_copy_without_its_counter_is_refused(path: Path, passphrase: str | Non
     DeviceStore.create(moved).close()
 
 
-def test_the_counter_of_another_store_is_none(path: Path, passphrase: str | None, tmp_path: Path) -> None:
+def test_the_counter_of_another_store_is_none(
+    path: Path, passphrase: str | None, tmp_path: Path
+) -> None:
     DeviceStore.create(tmp_path / "other").close()
     shutil.copy(tmp_path / "other.counter", path.with_name("me.hdpmf.counter"))
     with pytest.raises(StorageError, match="has lost its counter"):
@@ -196,13 +228,19 @@ def test_stores_of_version_0_1_0_come_forward(tmp_path: Path, kind: str) -> None
     shutil.copy(path, tmp_path / "before")
     for _ in range(2):
         with DeviceStore.open(path, passphrase=phrase) as store:
-            assert [(one.action, one.ratings, one.labels) for one in store.ledger.entries()] == [("sent", 2, False)]
-            assert store.ledger.remaining(store.ratings(), store.weights(), store.policy).tolist() == [0.25, 0.25, 0.5]
+            assert [(one.action, one.ratings, one.labels) for one in store.ledger.entries()] == [
+                ("sent", 2, False)
+            ]
+            assert store.ledger.remaining(
+                store.ratings(), store.weights(), store.policy
+            ).tolist() == [0.25, 0.25, 0.5]
     shutil.copy(tmp_path / "before", path)
     with pytest.raises(StorageError, match="old copy"):
         DeviceStore.open(path, passphrase=phrase)
     path.with_name("old.counter").unlink()
-    with DeviceStore.open(path, passphrase=phrase) as store:  # nobody can tell it from one that never came forward
+    with DeviceStore.open(
+        path, passphrase=phrase
+    ) as store:  # nobody can tell it from one that never came forward
         spend(store)
     change(path, "DELETE FROM ledger", "DROP TABLE head", "PRAGMA user_version = 1")
     path.with_name("old.counter").unlink()

@@ -15,7 +15,9 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from .hostile import envelope, table
 
 
-@pytest.mark.parametrize(("takes", "slots"), [(0.0, 1), (0.001, 1), (0.015, 1), (0.099, 1), (0.13, 2), (0.31, 4)])
+@pytest.mark.parametrize(
+    ("takes", "slots"), [(0.0, 1), (0.001, 1), (0.015, 1), (0.099, 1), (0.13, 2), (0.31, 4)]
+)
 def test_answers_leave_at_fixed_times(takes: float, slots: int) -> None:
     now = 100.0
 

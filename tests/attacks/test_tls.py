@@ -1,4 +1,6 @@
-"""Somebody on the network would like an older TLS, or none: devices do not speak it (the recommender: test_wire.py)."""
+"""Somebody on the network would like an older TLS, or none: devices do not speak it (the
+recommender: test_wire.py).
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def _server(certificates: Certificates, version: ssl.TLSVersion | None) -> Itera
                     wire = raw if context is None else context.wrap_socket(raw, server_side=True)
                     with wire:
                         heard.append(wire.recv(100))
-                        wire.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                        wire.sendall(
+                            b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n"
+                            b"\r\n"
+                        )
 
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -69,7 +74,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.mark.parametrize("version", [*OLD, GOOD, None], ids=lambda one: one.name if one else "none")
-def test_a_device_speaks_to_no_older_server(certificates: Certificates, version: ssl.TLSVersion | None) -> None:
+def test_a_device_speaks_to_no_older_server(
+    certificates: Certificates, version: ssl.TLSVersion | None
+) -> None:
     authority = certificates.authority.read_bytes()
     with _server(certificates, version) as port:
         if version is not None:  # the control: this server does speak its version
@@ -79,4 +86,11 @@ def test_a_device_speaks_to_no_older_server(certificates: Certificates, version:
             ):
                 assert wire.version() == version.name.replace("_", ".")
         with pytest.raises(TransportError):
-            Fleet(f"127.0.0.1:{port}", authority, NodeKey.generate(), heartbeat=60.0, wait=2.0, max_bytes=1000)
+            Fleet(
+                f"127.0.0.1:{port}",
+                authority,
+                NodeKey.generate(),
+                heartbeat=60.0,
+                wait=2.0,
+                max_bytes=1000,
+            )

@@ -1,7 +1,8 @@
 """What a lying recommender or a lying leader tries with a device that reports to two servers.
 
-Redirects, sizes and certificates are tried on a real connection in ``tests/unit/transport/test_web.py``, and a kill at
-every commit in ``tests/unit/device/test_reporting.py``.
+Redirects, sizes and certificates are tried on a real connection in
+``tests/unit/transport/test_web.py``, and a kill at every commit in
+``tests/unit/device/test_reporting.py``.
 """
 
 from __future__ import annotations
@@ -81,13 +82,23 @@ def test_an_honest_task_is_reported_in() -> None:
 
 CIRCUIT, NOISE = stated(survey(), "whole")
 LIES: dict[str, Callable[[], bytes]] = {
-    "no noise": lambda: changed(noise=tuple(Noise(entries=part.entries, scale="0/1") for part in NOISE)),
+    "no noise": lambda: changed(
+        noise=tuple(Noise(entries=part.entries, scale="0/1") for part in NOISE)
+    ),
     "half of it": lambda: changed(noise=(Noise(entries=N_ITEMS, scale="1/2"), *NOISE[1:])),
     "none on one item": lambda: changed(
-        noise=(Noise(entries=1, scale="0/1"), Noise(entries=N_ITEMS - 1, scale=NOISE[0].scale), *NOISE[1:])
+        noise=(
+            Noise(entries=1, scale="0/1"),
+            Noise(entries=N_ITEMS - 1, scale=NOISE[0].scale),
+            *NOISE[1:],
+        )
     ),
-    "other codes": lambda: changed(circuit=msgspec.structs.replace(CIRCUIT, codes=(0, 0, 0, 0, 1 << 20))),
-    "other rulers": lambda: changed(circuit=msgspec.structs.replace(CIRCUIT, rulers=(0, 0, 0, 0, 1 << 20))),
+    "other codes": lambda: changed(
+        circuit=msgspec.structs.replace(CIRCUIT, codes=(0, 0, 0, 0, 1 << 20))
+    ),
+    "other rulers": lambda: changed(
+        circuit=msgspec.structs.replace(CIRCUIT, rulers=(0, 0, 0, 0, 1 << 20))
+    ),
     "another circuit": lambda: changed(
         circuit=SumOfVectors(entries=2 * N_ITEMS + 1, bits=10, chunk=5),
     ),
@@ -107,7 +118,8 @@ PAIRS = {
     "another identity": Servers(leader=SERVERS.leader, helper=server("Helpers", KEYS[1], "e")),
     "roles exchanged": Servers(leader=SERVERS.helper, helper=SERVERS.leader),
     "another place": Servers(
-        leader=msgspec.structs.replace(SERVERS.leader, url="https://hostile.example"), helper=SERVERS.helper
+        leader=msgspec.structs.replace(SERVERS.leader, url="https://hostile.example"),
+        helper=SERVERS.helper,
     ),
 }
 
@@ -128,7 +140,9 @@ def test_a_task_for_a_narrower_scale(scale: tuple[float, float, float]) -> None:
 
 
 def test_an_item_table_with_a_narrower_scale() -> None:
-    """As attack 1: the owner's scale is fixed, and nothing is left out by its value where it is not."""
+    """As attack 1: the owner's scale is fixed, and nothing is left out by its value where it is
+    not.
+    """
     narrow = table(scale_low=4.0, scale_high=5.0)
     asked = survey(scale_low=4.0, catalogue=known_items(narrow).fingerprint)
     for own in (RatingScale(1, 5, 1), None):
@@ -189,7 +203,10 @@ def test_a_file_that_is_not_what_its_name_says() -> None:
     live(reporter(store, world, 0.0), world, PERIOD)
     assert world.uploads == []
     assert any("its id differs" in line for line in world.logged)
-    for kind, data in (("facts", make_facts()), ("catalogue", encode(table(years=(1990,) * N_ITEMS)))):
+    for kind, data in (
+        ("facts", make_facts()),
+        ("catalogue", encode(table(years=(1990,) * N_ITEMS))),
+    ):
         other, store = World(), make_store()
         other.publish(**{kind: data})
         named = other.index["model" if kind == "facts" else kind]["file"]
@@ -201,11 +218,17 @@ def test_a_file_that_is_not_what_its_name_says() -> None:
 
 POLICIES = {
     "epsilon": lambda: (make_task(survey(epsilon=1.5)), Policy(servers=POLICY.servers)),
-    "epsilon of a run": lambda: (make_task(), Policy(servers=POLICY.servers, max_epsilon_per_run=0.4)),
+    "epsilon of a run": lambda: (
+        make_task(),
+        Policy(servers=POLICY.servers, max_epsilon_per_run=0.4),
+    ),
     "tiny epsilon": lambda: (make_task(survey(epsilon=1e-6)), Policy(servers=POLICY.servers)),
     "minimum": lambda: (make_task(minimum=15), Policy(servers=POLICY.servers)),
     "method": lambda: (make_task(), Policy(servers=POLICY.servers, methods=("hdp-bit",))),
-    "labels": lambda: (make_task(survey(labels=True)), Policy(servers=POLICY.servers, max_rounds=1)),
+    "labels": lambda: (
+        make_task(survey(labels=True)),
+        Policy(servers=POLICY.servers, max_rounds=1),
+    ),
 }
 
 
@@ -216,13 +239,19 @@ def test_more_than_the_policy_allows(lie: str) -> None:
 
 
 def test_sums_by_two_servers_are_sums() -> None:
-    world, _ = through(make_task(), make_store(policy=Policy(servers=POLICY.servers, require_sums=True)))
+    world, _ = through(
+        make_task(), make_store(policy=Policy(servers=POLICY.servers, require_sums=True))
+    )
     assert len(world.uploads) == 1
 
 
 @pytest.mark.parametrize(
     ("begin", "end"),
-    [(START - PERIOD, START), (START - 2 * PERIOD, START - PERIOD), (START, START + FARTHEST // 3600 * 3600 + 3600)],
+    [
+        (START - PERIOD, START),
+        (START - 2 * PERIOD, START - PERIOD),
+        (START, START + FARTHEST // 3600 * 3600 + 3600),
+    ],
     ids=["over", "long over", "too long"],
 )
 def test_periods_that_are_over_or_too_long(begin: int, end: int) -> None:
@@ -237,7 +266,9 @@ def test_a_period_of_no_length_is_no_task() -> None:
 
 def test_scores_for_labels_about_other_items() -> None:
     heads = np.array([0])
-    task = make_task(survey(labels=True), Grouping(scores=np.zeros(N_ITEMS + 1, np.int64), heads=heads))
+    task = make_task(
+        survey(labels=True), Grouping(scores=np.zeros(N_ITEMS + 1, np.int64), heads=heads)
+    )
     refused(task, words="labels")
 
 
@@ -295,7 +326,11 @@ def test_whatever_is_published_nothing_else_leaves(data: st.DataObject) -> None:
         st.one_of(
             st.binary(max_size=200),
             st.just(good[:place]),
-            st.just(good[:place] + bytes([good[place] ^ data.draw(st.integers(1, 255))]) + good[place + 1 :]),
+            st.just(
+                good[:place]
+                + bytes([good[place] ^ data.draw(st.integers(1, 255))])
+                + good[place + 1 :]
+            ),
         )
     )
     live(reporter(store, world, 0.0), world, 100)
@@ -335,9 +370,13 @@ def _spent(policy: Policy) -> DeviceStore:
     return store
 
 
-@pytest.mark.parametrize("answers", [[], ["unreachable", 503, "silent"], [403], [500] * 40], ids=str)
+@pytest.mark.parametrize(
+    "answers", [[], ["unreachable", 503, "silent"], [403], [500] * 40], ids=str
+)
 @pytest.mark.parametrize("part", ["whole", "labels"])
-def test_the_same_is_fetched_and_sent_whatever_the_ratings_are(answers: list[Any], part: str) -> None:
+def test_the_same_is_fetched_and_sent_whatever_the_ratings_are(
+    answers: list[Any], part: str
+) -> None:
     everything = {f"item {place:02d}": 5.0 for place in range(N_ITEMS)}
     light = make_store()
     light.set_weight(beta=0.001)
@@ -352,11 +391,17 @@ def test_the_same_is_fetched_and_sent_whatever_the_ratings_are(answers: list[Any
         live(device, world, PERIOD)
         if part == "labels":
             grouping = Grouping(scores=np.full(N_ITEMS, 64), heads=np.arange(3))
-            world.publish(task=make_task(asked, grouping, begin=START + PERIOD, end=START + 2 * PERIOD))
+            world.publish(
+                task=make_task(asked, grouping, begin=START + PERIOD, end=START + 2 * PERIOD)
+            )
             live(device, world, PERIOD + 200)
-        seen.append((world.requests, len(world.uploads), [line.split(":")[0] for line in world.logged]))
+        seen.append(
+            (world.requests, len(world.uploads), [line.split(":")[0] for line in world.logged])
+        )
     pinned = [name for name, _ in seen[-1][0]]
-    assert not any(name.startswith("catalogue") for name in pinned)  # this one knows the items from before
+    assert not any(
+        name.startswith("catalogue") for name in pinned
+    )  # this one knows the items from before
     assert [entry for entry in seen[0][0] if not entry[0].startswith("catalogue")] == seen[-1][0]
     assert all(one == seen[0] for one in seen[:-1])
     assert seen[0][1] >= (2 if part == "labels" else 1)
@@ -382,8 +427,8 @@ def test_reports_have_one_size() -> None:
 
 
 def test_another_task_for_every_device_gets_the_whole_noise() -> None:
-    """A recommender may ask every device alone. Each server's noise is whole in every sum; the minimum is one defence
-    more, and it is the servers who keep it."""
+    """A recommender may ask every device alone. Each server's noise is whole in every sum; the
+    minimum is one defence more, and it is the servers who keep it."""
     seen = []
     for alone in range(3):
         task = make_task(minimum=100 + alone)
@@ -391,6 +436,8 @@ def test_another_task_for_every_device_gets_the_whole_noise() -> None:
         assert [identity for identity, _, _ in world.uploads] == [task_id(task)]
         read = decode(task)
         assert isinstance(read, Task)
-        assert read.noise == stated(survey(), "whole")[1]  # as if there were no other report, and no other server
+        assert (
+            read.noise == stated(survey(), "whole")[1]
+        )  # as if there were no other report, and no other server
         seen.append(world.uploads[0][0])
     assert len(set(seen)) == 3

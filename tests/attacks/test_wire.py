@@ -1,6 +1,8 @@
-"""Attacks on the wire: real processes, TLS, loopback. Strangers, replayed headers, devices that break the rules.
+"""Attacks on the wire: real processes, TLS, loopback. Strangers, replayed headers, devices that
+break the rules.
 
-One recommender with its SuperLink; devices are threads with real connections. Every test is bounded in time.
+One recommender with its SuperLink; devices are threads with real connections. Every test is bounded
+in time.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ class Town:
 
     def start(self, behaviour: Behaviour, *names: str) -> None:
         for name in names:
-            self.threads.append(threading.Thread(target=self._live, args=(name, behaviour), daemon=True))
+            self.threads.append(
+                threading.Thread(target=self._live, args=(name, behaviour), daemon=True)
+            )
             self.threads[-1].start()
 
     def _live(self, name: str, behaviour: Behaviour) -> None:
@@ -109,7 +113,9 @@ def confirms_at_once(fleet: Fleet, stop: threading.Event) -> None:
             meta = pending.message.metadata
             for name in (meta.message_id, pending.tree.children[0].object_id):
                 fleet._client.ConfirmMessageReceived(
-                    ConfirmMessageReceivedRequest(node=fleet._node, run_id=meta.run_id, message_object_id=name)
+                    ConfirmMessageReceivedRequest(
+                        node=fleet._node, run_id=meta.run_id, message_object_id=name
+                    )
                 )
 
 
@@ -132,7 +138,9 @@ def never_uploads(fleet: Fleet, stop: threading.Event) -> None:
     while not stop.is_set():
         pending = fleet.receive()
         if pending is not None:
-            _announce(fleet, pending, RecordDict({"letter": ConfigRecord({"data": b"x", "token": "t"})}))
+            _announce(
+                fleet, pending, RecordDict({"letter": ConfigRecord({"data": b"x", "token": "t"})})
+            )
 
 
 def sends_rubbish(fleet: Fleet, stop: threading.Event) -> None:
@@ -174,7 +182,9 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
 # 16. One enrolled device stops every exchange.
 
 
-@pytest.mark.parametrize(("place", "behaviour"), list(enumerate([confirms_at_once, never_uploads, sends_rubbish])))
+@pytest.mark.parametrize(
+    ("place", "behaviour"), list(enumerate([confirms_at_once, never_uploads, sends_rubbish]))
+)
 def test_a_hostile_device_costs_its_own_turn_only(town: Town, place: int, behaviour: Behaviour):
     names = list(town.keys)[:HONEST]
     hostile = list(town.keys)[HONEST + place]
@@ -187,7 +197,9 @@ def test_a_hostile_device_costs_its_own_turn_only(town: Town, place: int, behavi
 
 
 def test_many_light_honest_devices_are_all_heard(tmp_path: Path):
-    """The same race without an attacker: some answer while messages for others are still being uploaded."""
+    """The same race without an attacker: some answer while messages for others are still being
+    uploaded.
+    """
     crowd = Town(tmp_path, 60)
     names = list(crowd.keys)
     try:
@@ -207,10 +219,15 @@ def test_nobody_replies_in_anothers_name(tmp_path: Path):
 
     def exchange() -> None:
         messages = {name: b"for the victim", other: b"for the thief"}
-        heard.update({reply.device: reply.data for reply in place.recommender.exchange(messages, 30.0)})
+        heard.update(
+            {reply.device: reply.data for reply in place.recommender.exchange(messages, 30.0)}
+        )
 
     try:
-        with place._connected(place.keys[name]) as victim, place._connected(place.keys[other]) as thief:
+        with (
+            place._connected(place.keys[name]) as victim,
+            place._connected(place.keys[other]) as thief,
+        ):
             asking = threading.Thread(target=exchange, daemon=True)
             asking.start()
             asked, own = victim.receive(), thief.receive()
@@ -218,8 +235,12 @@ def test_nobody_replies_in_anothers_name(tmp_path: Path):
             assert own is not None
 
             def refused(source: int, to: str | None = None) -> int:
-                """The status of a reply to the victim's message, or another, as if from this device."""
-                forged = Message(record_of(b"forged", asked.message.metadata.group_id), reply_to=asked.message)
+                """The status of a reply to the victim's message, or another, as if from this
+                device.
+                """
+                forged = Message(
+                    record_of(b"forged", asked.message.metadata.group_id), reply_to=asked.message
+                )
                 forged.metadata.__dict__["_message_id"] = forged.object_id
                 proto = message_to_proto(remove_content_from_message(forged))
                 proto.metadata.src_node_id = source
@@ -237,7 +258,9 @@ def test_nobody_replies_in_anothers_name(tmp_path: Path):
             assert refused(victim._node.node_id) == 403  # in the victim's name
             assert refused(thief._node.node_id) == 403  # in its own, to the victim's message
             assert refused(thief._node.node_id, "0" * 64) == 403  # to nobody
-            assert refused(victim._node.node_id, own.message.metadata.message_id) == 403  # to its own, as the victim
+            assert (
+                refused(victim._node.node_id, own.message.metadata.message_id) == 403
+            )  # to its own, as the victim
             whole = thief._node
             thief._node = victim._node  # and if it says that it is the victim in all calls
             assert refused(victim._node.node_id) == 401
@@ -278,11 +301,16 @@ def test_no_more_is_read_of_a_device_than_a_reply_can_have(tmp_path: Path):
 
 def test_a_stranger_is_refused_before_anything_of_its_body_is_read(town: Town):
     with _connection(town) as wire:
-        wire.sendall(f"POST {CALL} HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\nx-hdpmf-key: eA==\r\n\r\n".encode())
+        wire.sendall(
+            f"POST {CALL} HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\nx-hdpmf-key: "
+            "eA==\r\n\r\n".encode()
+        )
         wire.settimeout(5.0)
         assert wire.recv(100).startswith(b"HTTP/1.1 401")
     with _connection(town) as wire:
-        wire.sendall(b"POST /v1/fleet/push-object HTTP/1.1\r\nhost: x\r\ncontent-length: 3900000\r\n\r\n")
+        wire.sendall(
+            b"POST /v1/fleet/push-object HTTP/1.1\r\nhost: x\r\ncontent-length: 3900000\r\n\r\n"
+        )
         wire.settimeout(5.0)
         assert wire.recv(100).startswith(b"HTTP/1.1 401")
 
@@ -295,7 +323,9 @@ def test_idle_strangers_lock_nobody_out(town: Town):
         for _ in range(700):
             with contextlib.suppress(OSError):
                 idle.append(socket.create_connection(address, timeout=2.0))
-        assert town.ask(names) == set(names)  # devices that are connected, and the recommender's own link
+        assert town.ask(names) == set(
+            names
+        )  # devices that are connected, and the recommender's own link
         time.sleep(12.0)  # the patience with strangers is 10 s
         late = list(town.keys)[HONEST + 3]
         town.start(honest, late)
@@ -321,11 +351,17 @@ def _connection(town: Town) -> Iterator[ssl.SSLSocket]:
 
 def test_nobody_gets_an_older_tls_or_none(town: Town):
     for version in (*OLD, GOOD):
-        refused = contextlib.nullcontext() if version == GOOD else pytest.raises((ssl.SSLError, ConnectionError))
+        refused = (
+            contextlib.nullcontext()
+            if version == GOOD
+            else pytest.raises((ssl.SSLError, ConnectionError))
+        )
         with (
             socket.create_connection(("127.0.0.1", town.recommender.port), timeout=10.0) as raw,
             refused,
-            client(town.recommender.authority, version).wrap_socket(raw, server_hostname="127.0.0.1") as wire,
+            client(town.recommender.authority, version).wrap_socket(
+                raw, server_hostname="127.0.0.1"
+            ) as wire,
         ):
             assert wire.version() == "TLSv1.2"
     with socket.create_connection(("127.0.0.1", town.recommender.port), timeout=10.0) as raw:
@@ -346,8 +382,12 @@ def test_what_one_recommender_was_sent_is_of_no_use_at_another(town: Town, tmp_p
         def status(headers: dict[str, str], path: str = CALL, body: bytes = b"") -> int:
             return client.post(path, headers=headers, content=body).status_code
 
-        body = ActivateNodeRequest(public_key=key.public.encode(), heartbeat_interval=60.0).SerializeToString()
-        assert status(signed_headers(key, here, "POST", ACTIVATE, body), ACTIVATE, body) != 401  # the control
+        body = ActivateNodeRequest(
+            public_key=key.public.encode(), heartbeat_interval=60.0
+        ).SerializeToString()
+        assert (
+            status(signed_headers(key, here, "POST", ACTIVATE, body), ACTIVATE, body) != 401
+        )  # the control
         seen = signed_headers(key, server_name(elsewhere), "POST", ACTIVATE, body)
         assert status(seen, ACTIVATE, body) == 401
         signed = signed_headers(key, here, "POST", ACTIVATE, body)
@@ -356,14 +396,20 @@ def test_what_one_recommender_was_sent_is_of_no_use_at_another(town: Town, tmp_p
         assert status(signed, ACTIVATE, bytes(len(body))) == 401
         other = {**signed, BODY: hashlib.sha256(bytes(len(body))).hexdigest()}
         assert status(other, ACTIVATE, bytes(len(body))) == 401
-        assert status(signed_headers(NodeKey.generate(), here, "POST", ACTIVATE, body), ACTIVATE, body) == 401
+        assert (
+            status(signed_headers(NodeKey.generate(), here, "POST", ACTIVATE, body), ACTIVATE, body)
+            == 401
+        )
         assert status({}) == 401
 
 
 def test_a_signature_is_good_for_a_while_only(monkeypatch: pytest.MonkeyPatch):
     key = NodeKey.generate()
     guard = Doorkeeper([b"here"], lambda _: True)
-    headers = {name.encode(): value.encode() for name, value in signed_headers(key, b"here", "POST", "/", b"").items()}
+    headers = {
+        name.encode(): value.encode()
+        for name, value in signed_headers(key, b"here", "POST", "/", b"").items()
+    }
     assert guard.caller(headers, "POST", "/", 0) == key.public.encode()
     for changed in ("GET", "/", 0), ("POST", "/x", 0), ("POST", "/", 1):
         assert guard.caller(headers, *changed) is None

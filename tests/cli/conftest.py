@@ -89,6 +89,8 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory, files: tuple[Path, Pa
     """A saved model."""
     folder = tmp_path_factory.mktemp("models") / "one"
     with pytest.raises(SystemExit) as end:
-        main.run(["train", "hdpmf", "--train", str(files[0]), "--out", str(folder), "--epochs", "5"])
+        main.run(
+            ["train", "hdpmf", "--train", str(files[0]), "--out", str(folder), "--epochs", "5"]
+        )
     assert end.value.code == 0
     return folder

@@ -16,8 +16,26 @@ from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.servers import Collector, Servers, card_to_json, read_server
 
 OPTIONS = {
-    "leader": ("--role", "leader", "--organisation", "North", "--name", "localhost", "--port", 9501),
-    "helper": ("--role", "helper", "--organisation", "South", "--name", "127.0.0.1", "--port", 9502),
+    "leader": (
+        "--role",
+        "leader",
+        "--organisation",
+        "North",
+        "--name",
+        "localhost",
+        "--port",
+        9501,
+    ),
+    "helper": (
+        "--role",
+        "helper",
+        "--organisation",
+        "South",
+        "--name",
+        "127.0.0.1",
+        "--port",
+        9502,
+    ),
 }
 
 
@@ -32,7 +50,9 @@ def pair(call: Call, tmp_path: Path) -> tuple[Path, Path]:
 
 def collector(path: Path, name: str) -> Collector:
     card = Collector(
-        organisation=name, hpke=KeyPair.generate().config.encode().hex(), identity=PartyKey.generate().public
+        organisation=name,
+        hpke=KeyPair.generate().config.encode().hex(),
+        identity=PartyKey.generate().public,
     )
     path.write_bytes(card_to_json(card))
     return card
@@ -41,16 +61,26 @@ def collector(path: Path, name: str) -> Collector:
 def test_a_server_is_set_up_with_secret_keys_and_a_public_card(call: Call, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "leader"
     made = call("aggregator", "init", folder, *OPTIONS["leader"], "--json").json
-    assert (made["role"], made["url"], made["partner"]) == ("leader", "https://localhost:9501", None)
+    assert (made["role"], made["url"], made["partner"]) == (
+        "leader",
+        "https://localhost:9501",
+        None,
+    )
     assert folder.stat().st_mode & 0o777 == 0o700
-    keys = [*(folder / "keys").iterdir(), folder / "tls" / "server.key", folder / "tls" / "authority.key"]
+    keys = [
+        *(folder / "keys").iterdir(),
+        folder / "tls" / "server.key",
+        folder / "tls" / "authority.key",
+    ]
     assert len(keys) == 5
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in keys)
     card = (folder / "card.json").read_bytes()
     assert read_server(card).authority.startswith("-----BEGIN CERTIFICATE-----")
     party = (folder / "keys" / "party.key").read_bytes()
     assert party.hex().encode() not in card
-    assert KeyPair.from_bytes((folder / "keys" / "hpke.key").read_bytes()).config.encode().hex() == made_hpke(card)
+    assert KeyPair.from_bytes(
+        (folder / "keys" / "hpke.key").read_bytes()
+    ).config.encode().hex() == made_hpke(card)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["leader"]
 
 
@@ -94,7 +124,9 @@ def test_one_organisation_is_no_pair(call: Call, pair: tuple[Path, Path], tmp_pa
     assert not (leader / "servers.json").exists()
 
 
-def test_recommenders_are_admitted_and_dismissed(call: Call, pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_recommenders_are_admitted_and_dismissed(
+    call: Call, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
     leader, _ = pair
     assert "no recommender may have sums" in call("aggregator", "admit", leader).out
     cards = {name: collector(tmp_path / f"{name}.json", name) for name in ("shop", "films")}
@@ -118,7 +150,9 @@ def test_recommenders_are_admitted_and_dismissed(call: Call, pair: tuple[Path, P
         (("--database", "mysql://x"), "postgresql+psycopg"),
     ],
 )
-def test_what_cannot_be_set_up_leaves_nothing(call: Call, tmp_path: Path, options: tuple[object, ...], said: str):
+def test_what_cannot_be_set_up_leaves_nothing(
+    call: Call, tmp_path: Path, options: tuple[object, ...], said: str
+):
     result = call("aggregator", "init", tmp_path / "a", *OPTIONS["leader"], *options)
     assert result.code == 2
     assert said in result.err
@@ -158,7 +192,9 @@ def test_a_server_without_a_partner_does_not_run(call: Call, pair: tuple[Path, P
     assert "has no partner yet" in refused.err
 
 
-def test_several_workers_need_a_database_that_they_share(call: Call, pair: tuple[Path, Path]) -> None:
+def test_several_workers_need_a_database_that_they_share(
+    call: Call, pair: tuple[Path, Path]
+) -> None:
     leader, helper = pair
     call("aggregator", "pair", leader, helper / "card.json")
     refused = call("aggregator", "serve", leader, "--workers", 2)
@@ -171,7 +207,9 @@ def test_a_taken_port_is_an_error_of_one_line(call: Call, pair: tuple[Path, Path
     call("aggregator", "pair", leader, helper / "card.json")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         config = leader / "config.toml"
-        config.write_text(config.read_text().replace("port = 9501", f"port = {taken.getsockname()[1]}"))
+        config.write_text(
+            config.read_text().replace("port = 9501", f"port = {taken.getsockname()[1]}")
+        )
         refused = call("aggregator", "serve", leader)
     assert refused.code == 2
     assert "cannot listen on 127.0.0.1" in refused.err

@@ -19,12 +19,19 @@ def test_run_prints_the_bound_beside_the_claim(call):
 
 
 def test_json_has_the_agreed_keys(call):
-    result = call("audit", "run", "--method", "hdpmf", "--view", "sums", "--runs", "40", "--json", *FAST)
+    result = call(
+        "audit", "run", "--method", "hdpmf", "--view", "sums", "--runs", "40", "--json", *FAST
+    )
     found = result.json
     assert set(found) >= {
         "method", "view", "runs", "epsilon_claimed", "epsilon_lower_bound", "confidence", "verdict",
     }  # fmt: skip
-    assert (found["method"], found["view"], found["runs"], found["epsilon_claimed"]) == ("hdpmf", "sums", 40, 1.0)
+    assert (found["method"], found["view"], found["runs"], found["epsilon_claimed"]) == (
+        "hdpmf",
+        "sums",
+        40,
+        1.0,
+    )
     assert found["verdict"] in ("claim broken", "not contradicted")
 
 
@@ -34,14 +41,46 @@ def test_parts_are_printed_for_gradients(call):
 
 
 def test_presence_and_hidden_h(call):
-    result = call("audit", "run", "--method", "hdp-sum", "--view", "sums", "--adjacency", "presence", "--runs", "200")
+    result = call(
+        "audit",
+        "run",
+        "--method",
+        "hdp-sum",
+        "--view",
+        "sums",
+        "--adjacency",
+        "presence",
+        "--runs",
+        "200",
+    )
     assert "0.75 (proved)" in result.out
-    result = call("audit", "run", "--method", "hdpmf", "--view", "sums-h-hidden", "--runs", "20", "--json", *FAST)
+    result = call(
+        "audit",
+        "run",
+        "--method",
+        "hdpmf",
+        "--view",
+        "sums-h-hidden",
+        "--runs",
+        "20",
+        "--json",
+        *FAST,
+    )
     assert result.json["view"] == "sums-h-hidden"
 
 
 def test_labels(call):
-    options = ("--method", "hdp-sum", "--labels", "--view", "sums", "--adjacency", "presence", "--runs", "100")
+    options = (
+        "--method",
+        "hdp-sum",
+        "--labels",
+        "--view",
+        "sums",
+        "--adjacency",
+        "presence",
+        "--runs",
+        "100",
+    )
     result = call("audit", "run", *options)
     assert "0.991667 (proved)" in result.out
     assert "knowing the device's label" in result.out
@@ -66,7 +105,9 @@ def test_attacks(call, attack):
 
 @pytest.mark.slow
 def test_report_writes_a_figure_and_numbers(call, tmp_path, monkeypatch):
-    monkeypatch.setattr("hdpmf.common.data.load_dataset", lambda name: synthetic_world(80, 50, 1_600, rng=1))
+    monkeypatch.setattr(
+        "hdpmf.common.data.load_dataset", lambda name: synthetic_world(80, 50, 1_600, rng=1)
+    )
     result = call("audit", "report", "--runs", "40", "--out", tmp_path / "audit")
     assert result.code == 0
     assert (tmp_path / "audit" / "audit.png").read_bytes().startswith(b"\x89PNG")
@@ -105,7 +146,9 @@ def test_devices_pass_and_those_with_a_fault_are_caught(call):
     assert "not contradicted" in result.out
     assert "claim broken" in result.out
     assert "alike" in result.out
-    found = call("audit", "devices", "--method", "hdp-bit", "--canaries", "2000", "--no-answers", "--json").json
+    found = call(
+        "audit", "devices", "--method", "hdp-bit", "--canaries", "2000", "--no-answers", "--json"
+    ).json
     assert found["results"][0]["control"]["audit"]["noise_factor"] == 0.5
     assert found["results"][0]["result"]["verdict"] == "not contradicted"
 
@@ -136,14 +179,18 @@ def _only(monkeypatch, corrupt):
     """The first of the cells with this server: value, without labels."""
     cells = two_servers.server_cells
     monkeypatch.setattr(
-        two_servers, "server_cells", lambda **chosen: [one for one in cells(**chosen) if one.corrupt == corrupt][:1]
+        two_servers,
+        "server_cells",
+        lambda **chosen: [one for one in cells(**chosen) if one.corrupt == corrupt][:1],
     )
 
 
 @pytest.mark.slow
 def test_servers_pass_and_those_with_a_fault_are_caught(call, monkeypatch):
     _only(monkeypatch, "helper")
-    result = call("audit", "servers", "--canaries", "3000", "--reports", "60", "--confidence", "0.99999")
+    result = call(
+        "audit", "servers", "--canaries", "3000", "--reports", "60", "--confidence", "0.99999"
+    )
     assert result.code == 0
     assert "claim broken" in result.out
     assert "masks: 100 %" in result.out
@@ -152,10 +199,15 @@ def test_servers_pass_and_those_with_a_fault_are_caught(call, monkeypatch):
 def test_servers_with_a_fault_that_is_not_found_are_an_error(call, monkeypatch):
     """99 % of the noise: nobody finds that out with 100 ratings."""
     _only(monkeypatch, "leader")
-    result = call("audit", "servers", "--canaries", "100", "--reports", "40", "--control", "0.99", "--json")
+    result = call(
+        "audit", "servers", "--canaries", "100", "--reports", "40", "--control", "0.99", "--json"
+    )
     assert result.code == 1
     (found,) = result.json["results"]
-    assert (found["sums"]["verdict"], found["shares"]["verdict"]) == ("not contradicted", "not contradicted")
+    assert (found["sums"]["verdict"], found["shares"]["verdict"]) == (
+        "not contradicted",
+        "not contradicted",
+    )
     assert found["faults"][0]["verdict"] == "shares tell"
     assert call("audit", "servers", "--control", "2").code == 2
     said = call("audit", "run", "--method", "hdp-sum", "--view", "two-servers")

@@ -39,7 +39,9 @@ def test_info_of_what_is_absent(call: Call, monkeypatch: pytest.MonkeyPatch) -> 
     assert "--from FILE" in result.err
 
 
-def test_get_from_a_file(call: Call, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_from_a_file(
+    call: Call, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HDPMF_CACHE", str(tmp_path))
     result = call("data", "get", "ml-100k", "--from", data_folder / "ml-100k.zip", "--json")
     assert result.json["path"] == str(tmp_path / "ml-100k.zip")

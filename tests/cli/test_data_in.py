@@ -1,4 +1,6 @@
-"""One's own data on the command line: columns, ids, duplicates, implicit feedback, splits and privacy wishes."""
+"""One's own data on the command line: columns, ids, duplicates, implicit feedback, splits and
+privacy wishes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ def shop(tmp_path: Path) -> Path:
     """Ratings of books as shops have them: zeros before ids, names of their own, dates."""
     chance = random.Random(0)
     rows = [
-        (f"{user:05d}", f"{book:010d}", chance.randint(1, 5), f"2024-03-{chance.randint(1, 28):02d}")
+        (
+            f"{user:05d}",
+            f"{book:010d}",
+            chance.randint(1, 5),
+            f"2024-03-{chance.randint(1, 28):02d}",
+        )
         for user in range(40)
         for book in chance.sample(range(30), 8)
     ]
@@ -62,14 +69,18 @@ def test_ids_from_the_file_to_the_recommendation(call: Call, shop: Path, tmp_pat
 
 def test_the_default_weights_are_everybody_at_1_and_said(call: Call, shop: Path) -> None:
     train, test = read(shop).split_by_time(0.25)
-    score = make_model("hdpmf", epochs=3, rng=0).fit(train, PrivacyWeights.uniform(train)).score(test)
+    score = (
+        make_model("hdpmf", epochs=3, rng=0).fit(train, PrivacyWeights.uniform(train)).score(test)
+    )
     own = ("evaluate", "hdpmf", "--train", shop, "--split", "time:0.25")
     found = call(*own, *QUICK).json
     assert found["mse"] == pytest.approx(score["mse"])
     assert (found["weights"], found["weights_seed"]) == ("uniform", None)
     assert "everybody at 1" in call(*own, "--epochs", 3).out
     paper = call(*own, "--weights", "paper", *QUICK).json
-    drawn = make_model("hdpmf", epochs=3, rng=0).fit(train, PrivacySpec().draw(train, 0)).score(test)
+    drawn = (
+        make_model("hdpmf", epochs=3, rng=0).fit(train, PrivacySpec().draw(train, 0)).score(test)
+    )
     assert paper["mse"] == pytest.approx(drawn["mse"])
     assert (paper["weights"], paper["weights_seed"]) == ("paper", 0)
     named = call("evaluate", "hdpmf", "--data", "synthetic", "--epochs", 2)
@@ -82,8 +93,12 @@ def test_wishes_from_files(call: Call, shop: Path, tmp_path: Path, per: str) -> 
     train, test = read(shop).hold_out(2, rng=0)
     users = {user: 0.25 + 0.5 * (at % 2) for at, user in enumerate(train.users.ids.tolist())}
     items = {item: 0.5 + 0.25 * (at % 3) for at, item in enumerate(train.items.ids.tolist())}
-    pd.DataFrame({"customer": users.keys(), "weight": users.values()}).to_csv(tmp_path / "users.csv", index=False)
-    pd.DataFrame({"isbn": items.keys(), "weight": items.values()}).to_csv(tmp_path / "items.csv", index=False)
+    pd.DataFrame({"customer": users.keys(), "weight": users.values()}).to_csv(
+        tmp_path / "users.csv", index=False
+    )
+    pd.DataFrame({"isbn": items.keys(), "weight": items.values()}).to_csv(
+        tmp_path / "items.csv", index=False
+    )
     whole = frame_of(shop).assign(weight=np.linspace(0.2, 1, 320))
     whole.to_parquet(tmp_path / "ratings.parquet")
     weights = {
@@ -127,7 +142,9 @@ def test_wishes_that_cannot_be(call: Call, shop: Path, tmp_path: Path) -> None:
     assert "wishes.csv: column 'weight', row 3" in said
     assert "7.625" not in said
     assert "0.125" not in said
-    assert "row 2 is about a user that has a weight before" in refused("user,weight\n00001,0.5\n00001,1\n")
+    assert "row 2 is about a user that has a weight before" in refused(
+        "user,weight\n00001,0.5\n00001,1\n"
+    )
     assert "column 'weight' beside a column 'user'" in refused("user,wish\n00001,0.5\n")
     assert "must hold numbers" in refused("user,weight\n00001,much\n")
     file.write_text("user,weight\n00001,0.5\n")
@@ -154,7 +171,10 @@ def test_errors_name_the_row_and_the_option_but_no_rating(call: Call, shop: Path
     assert "--scale LOW HIGH" in result.err
     assert "7.625" not in result.err
     shop.write_text(shop.read_text() + "00001,0000000098,lots,2024-01-01\n")
-    assert "'rating', row 322: text, not a number" in call("evaluate", "mf", "--train", shop, "--hold-out", 2).err
+    assert (
+        "'rating', row 322: text, not a number"
+        in call("evaluate", "mf", "--train", shop, "--hold-out", 2).err
+    )
     shop.write_text("buyer,ISBN,stars\n1,2,3\n")
     assert "--column user=NAME" in call("evaluate", "mf", "--train", shop, "--hold-out", 2).err
 
@@ -187,7 +207,9 @@ def test_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
     assert (ended.code, "predicts no ratings; hdpmf recommend" in ended.err) == (2, True)
 
 
-def test_what_needs_ratings_has_no_word_for_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
+def test_what_needs_ratings_has_no_word_for_implicit_feedback(
+    call: Call, shop: Path, tmp_path: Path
+) -> None:
     for command in (("federate", "simulate"), ("release", "hdp-bit", "--out", tmp_path / "r")):
         result = call(*command, "--train", shop, "--implicit")
         assert result.code == 2
@@ -203,7 +225,9 @@ def test_every_command_of_the_page_runs(
     table.to_csv("ratings.csv", index=False)
     table.drop(columns="rating").to_csv("clicks.csv", index=False)
     table[["user"]].drop_duplicates().head(9).assign(weight=0.25).to_csv("wishes.csv", index=False)
-    commands = [line[2:].partition("#")[0] for line in page.splitlines() if line.startswith("$ hdpmf")]
+    commands = [
+        line[2:].partition("#")[0] for line in page.splitlines() if line.startswith("$ hdpmf")
+    ]
     assert len(commands) == 5
     for command in commands:
         result = call(*command.split()[1:])
@@ -236,7 +260,18 @@ def test_a_core(call: Call, shop: Path) -> None:
 
 def test_tuning_ones_own_data(call: Call, shop: Path, tmp_path: Path) -> None:
     def tuned(*more: object) -> dict[str, object]:
-        small = ("--lr-grid", "0.1,0.01", "--reg-grid", "0.01", "--folds", 2, "--epochs", 9, "--jobs", 1)
+        small = (
+            "--lr-grid",
+            "0.1,0.01",
+            "--reg-grid",
+            "0.01",
+            "--folds",
+            2,
+            "--epochs",
+            9,
+            "--jobs",
+            1,
+        )
         ask = (
             "tune",
             "hdpmf",
@@ -258,7 +293,9 @@ def test_tuning_ones_own_data(call: Call, shop: Path, tmp_path: Path) -> None:
     assert (plain["weights"], paper["weights"], paper["n_ran"]) == ("uniform", "paper", 4)
     assert plain["grid"] != paper["grid"]
     wishes = tmp_path / "wishes.csv"
-    frame_of(shop).customer.drop_duplicates().to_frame().assign(weight=0.5).to_csv(wishes, index=False)
+    frame_of(shop).customer.drop_duplicates().to_frame().assign(weight=0.5).to_csv(
+        wishes, index=False
+    )
     assert tuned("--weights", wishes)["grid"] not in (plain["grid"], paper["grid"])
     assert tuned("--weights", wishes)["n_ran"] == 0
 
@@ -280,21 +317,40 @@ columns = {user = "customer", item = "ISBN", rating = "stars", timestamp = "date
     def run(more: str = "") -> tuple[str, dict[str, float]]:
         toml.write_text(base + more)
         result = call(
-            "experiment", "run", toml, "--out", tmp_path / "out", "--jobs", 1, "--backend", "threading", "--json"
+            "experiment",
+            "run",
+            toml,
+            "--out",
+            tmp_path / "out",
+            "--jobs",
+            1,
+            "--backend",
+            "threading",
+            "--json",
         )
         assert result.code == 0, result.err
-        cells = result.json["experiments"][0]["cells"] if "experiments" in result.json else result.json["cells"]
+        cells = (
+            result.json["experiments"][0]["cells"]
+            if "experiments" in result.json
+            else result.json["cells"]
+        )
         return result.err, {cell["method"]: cell["mse"]["mean"] for cell in cells}
 
     train, test = read(shop).split_by_time(0.25, per_user=True)
     said, found = run()
     assert "shop: privacy weights: everybody at 1" in said
-    assert found["user-mean"] == pytest.approx(make_model("user-mean").fit(train).score(test)["mse"])
-    assert found["hdp-sum"] == pytest.approx(make_model("hdp-sum", rng=0).fit(train).score(test)["mse"])
+    assert found["user-mean"] == pytest.approx(
+        make_model("user-mean").fit(train).score(test)["mse"]
+    )
+    assert found["hdp-sum"] == pytest.approx(
+        make_model("hdp-sum", rng=0).fit(train).score(test)["mse"]
+    )
     said, paper = run('weights = "paper"')
     assert "random groups" in said
     assert paper["hdp-sum"] != found["hdp-sum"]
-    frame_of(shop).customer.drop_duplicates().to_frame().assign(weight=0.5).to_csv(tmp_path / "w.csv", index=False)
+    frame_of(shop).customer.drop_duplicates().to_frame().assign(weight=0.5).to_csv(
+        tmp_path / "w.csv", index=False
+    )
     said, wished = run('weights = "w.csv"')
     half = make_model("hdp-sum", rng=0).fit(train, PrivacyWeights.uniform(train, 0.5)).score(test)
     assert wished["hdp-sum"] == pytest.approx(half["mse"])

@@ -1,4 +1,6 @@
-"""``hdpmf device`` without a network: a store is made, looked at, asked for recommendations and forgotten."""
+"""``hdpmf device`` without a network: a store is made, looked at, asked for recommendations and
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def test_init_with_a_policy(tmp_path: Path, call: Call) -> None:
     shown = call("device", "policy", tmp_path / "store")
     assert Policy.from_toml(shown.out) == Policy(epsilon=0.25, require_sums=True)
     (tmp_path / "other.toml").write_text("epsilon = 0.5\n")
-    changed = call("device", "policy", tmp_path / "store", "--set", tmp_path / "other.toml", "--json")
+    changed = call(
+        "device", "policy", tmp_path / "store", "--set", tmp_path / "other.toml", "--json"
+    )
     assert changed.json["policy"]["epsilon"] == 0.5
     (tmp_path / "other.toml").write_text("epsilon = -1\n")
     assert call("device", "policy", tmp_path / "store", "--set", tmp_path / "other.toml").code == 2
@@ -88,7 +92,9 @@ def test_the_passphrase_comes_from_a_file_or_the_environment(
 ) -> None:
     where, secret = tmp_path / "store", tmp_path / "passphrase"
     secret.write_text(PASSPHRASE + "\n")
-    assert call("device", "init", where, "--encrypt", "--passphrase-file", secret, "--json").json["encrypted"]
+    assert call("device", "init", where, "--encrypt", "--passphrase-file", secret, "--json").json[
+        "encrypted"
+    ]
     ended = call("device", "status", where)
     assert ended.code == 5
     assert "HDPMF_DEVICE_PASSPHRASE" in ended.err
@@ -98,7 +104,12 @@ def test_the_passphrase_comes_from_a_file_or_the_environment(
     assert ended.code == 5
     assert "wrong; nothing" in ended.err
     monkeypatch.setenv("HDPMF_DEVICE_PASSPHRASE", PASSPHRASE)
-    for command in (("rate", where, "7", "3"), ("status", where), ("ledger", where), ("policy", where)):
+    for command in (
+        ("rate", where, "7", "3"),
+        ("status", where),
+        ("ledger", where),
+        ("policy", where),
+    ):
         ended = call("device", *command)
         assert ended.code == 0
         assert PASSPHRASE not in ended.out + ended.err
@@ -109,10 +120,19 @@ def test_status(rated: Path, call: Call) -> None:
     assert before["ratings"] == 3
     assert before["catalogue"]["items"] == 40
     assert before["budget"] == {"epsilon": 1.0, "untouched": 3, "partly_spent": 0, "spent": 0}
-    assert (before["roster"], before["runs_under_way"], before["model"], before["address"]) == (None, [], None, None)
+    assert (before["roster"], before["runs_under_way"], before["model"], before["address"]) == (
+        None,
+        [],
+        None,
+        None,
+    )
     pay(rated)
     half = call("device", "status", rated, "--json").json
-    assert (half["budget"]["partly_spent"], half["spent_total"], half["ledger_entries"]) == (3, 1.5, 2)
+    assert (half["budget"]["partly_spent"], half["spent_total"], half["ledger_entries"]) == (
+        3,
+        1.5,
+        2,
+    )
     assert "3 partly spent" in call("device", "status", rated).out
 
 
@@ -128,7 +148,9 @@ def test_recommend_is_local(rated: Path, call: Call) -> None:
     found = call("device", "recommend", rated, "-n", "4", "--json").json
     assert len(found["items"]) == 4
     assert not {one["item"] for one in found["items"]} & set(TABLE.ids[:3])
-    with DeviceStore.open(rated) as store:  # by what is chosen and liked, so that predicted ratings need not fall
+    with DeviceStore.open(
+        rated
+    ) as store:  # by what is chosen and liked, so that predicted ratings need not fall
         expected = [(one.item, one.score) for one in recommend(store, 4)]
     assert [(one["item"], one["score"]) for one in found["items"]] == expected
     shown = call("device", "recommend", rated, "-n", "4")
@@ -139,7 +161,9 @@ def test_recommend_is_local(rated: Path, call: Call) -> None:
     everyone = call("device", "recommend", rated, "-n", "4", "--all-users", "--json").json
     assert everyone["lists"] == [{"user": "me", "items": found["items"]}]
     assert everyone["method"] == "hdp-sum"
-    comedies = call("device", "recommend", rated, "--genre", "Comedy", "--keep-rated", "--json").json["items"]
+    comedies = call(
+        "device", "recommend", rated, "--genre", "Comedy", "--keep-rated", "--json"
+    ).json["items"]
     assert comedies
     assert all("Comedy" in one["genres"] for one in comedies)
     chosen = call("device", "recommend", rated, "--item", found["items"][2]["item"], "--csv").out
@@ -183,7 +207,9 @@ def test_forgetting_everything_warns_and_deletes(rated: Path, call: Call) -> Non
     assert [one.name for one in rated.parent.iterdir()] == ["me.hdpmf.card.json"]
 
 
-@pytest.mark.parametrize("command", ["status", "rate", "recommend", "ledger", "policy", "forget", "join"])
+@pytest.mark.parametrize(
+    "command", ["status", "rate", "recommend", "ledger", "policy", "forget", "join"]
+)
 def test_no_store_is_said_by_every_command(tmp_path: Path, call: Call, command: str) -> None:
     extra = {"rate": ("7", "3"), "forget": ("--ratings", "--yes")}.get(command, ())
     ended = call("device", command, tmp_path / "absent", *extra, "--json")
@@ -203,7 +229,9 @@ def test_without_the_federation_extra_it_says_what_to_install(tmp_path: Path) ->
         "import sys\nsys.modules['cryptography'] = None\n"
         "from hdpmf.cli.main import run\nrun(['device', 'init', sys.argv[1], '--json'])"
     )
-    ended = subprocess.run([sys.executable, "-c", script, tmp_path / "store"], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "store"], capture_output=True, text=True
+    )
     assert ended.returncode == 9, ended.stderr
     assert "hdpmf[federation]" in json.loads(ended.stdout)["error"]["message"]
     assert list(tmp_path.iterdir()) == []
@@ -212,7 +240,10 @@ def test_without_the_federation_extra_it_says_what_to_install(tmp_path: Path) ->
 def test_help_stays_light() -> None:
     script = (
         "import sys\nimport hdpmf.cli.main\n"
-        "print([name for name in ('numpy', 'cryptography', 'flwr', 'sqlite3', 'msgspec') if name in sys.modules])"
+        "print([name for name in ('numpy', 'cryptography', 'flwr', 'sqlite3', "
+        "'msgspec') if name in sys.modules])"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert ended.stdout.strip() == "[]"

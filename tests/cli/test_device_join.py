@@ -58,7 +58,11 @@ def test_a_roster_without_this_device_is_refused(rated: Path, tmp_path: Path, ca
         assert pinned is not None
         assert len(pinned) == 4
     digest = Enrolled.from_json(roster.read_bytes()).digest
-    assert call("device", "status", rated, "--json").json["roster"] == {"devices": 4, "users": 4, "digest": digest}
+    assert call("device", "status", rated, "--json").json["roster"] == {
+        "devices": 4,
+        "users": 4,
+        "digest": digest,
+    }
     changed = json.loads(roster.read_text())
     changed["devices"][1]["users"] = 500
     roster.write_text(json.dumps(changed))
@@ -92,8 +96,16 @@ def test_join_answers_and_leaves_when_the_model_is_there(
     path: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = HDPSum(rng=0).fit(WORLD).facts_
-    far_too_much = Terms(method="hdp-sum", view="sums", epsilon=9.0, rounds=1, catalogue=facts.catalogue, users=100,
-                         minimum=50, sharing=40)  # fmt: skip
+    far_too_much = Terms(
+        method="hdp-sum",
+        view="sums",
+        epsilon=9.0,
+        rounds=1,
+        catalogue=facts.catalogue,
+        users=100,
+        minimum=50,
+        sharing=40,
+    )
     carrier = _Carrier([AreYouThere(), TABLE, far_too_much, facts, AreYouThere()])
     monkeypatch.setattr("hdpmf.cli.device.join._transport", lambda store, where: carrier)
     authority = ensure_certificates(tmp_path / "tls", ["films.example"]).authority
@@ -101,7 +113,12 @@ def test_join_answers_and_leaves_when_the_model_is_there(
     given = ("--ca", authority, "--roster", roster)
     joined = call("device", "join", path, "films.example:9443", *given, "--once", "--json")
     assert joined.code == 0, joined.err
-    assert [type(one).__name__ for one in carrier.replies] == ["Here", "Accepted", "Refusal", "Accepted"]
+    assert [type(one).__name__ for one in carrier.replies] == [
+        "Here",
+        "Accepted",
+        "Refusal",
+        "Accepted",
+    ]
     assert (joined.json["messages"], joined.json["runs"]) == (4, [(b"r" * 16).hex()])
     assert Enrolled.from_json(roster.read_bytes()).digest in joined.err
     assert "epsilon 9" in joined.err  # its owner is told why, the recommender is not

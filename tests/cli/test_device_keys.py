@@ -39,16 +39,29 @@ def path(tmp_path: Path, call: Call) -> Path:
     return where
 
 
-def test_a_store_gets_a_passphrase_and_another_one(path: Path, call: Call, old: Path, new: Path) -> None:
+def test_a_store_gets_a_passphrase_and_another_one(
+    path: Path, call: Call, old: Path, new: Path
+) -> None:
     told = call("device", "passphrase", path, "--new-passphrase-file", old)
     assert told.code == 0
     assert "encrypted now" in told.out
     assert "Copies of the file that were made before" in told.err
-    assert call("device", "passphrase", path, "--new-passphrase-file", new).code == 5  # the old one is missing
+    assert (
+        call("device", "passphrase", path, "--new-passphrase-file", new).code == 5
+    )  # the old one is missing
     told = call(
-        "device", "passphrase", path, "--passphrase-file", old, "--new-passphrase-file", new, "--json"
-    )  # fmt: skip
-    assert told.json.items() >= {"store": str(path), "encrypted": True, "was_encrypted": True}.items()
+        "device",
+        "passphrase",
+        path,
+        "--passphrase-file",
+        old,
+        "--new-passphrase-file",
+        new,
+        "--json",
+    )
+    assert (
+        told.json.items() >= {"store": str(path), "encrypted": True, "was_encrypted": True}.items()
+    )
     assert call("device", "status", path, "--passphrase-file", old).code != 0
     assert call("device", "status", path, "--passphrase-file", new).code == 0
     DeviceStore.open(path, passphrase=NEW).close()
@@ -57,7 +70,9 @@ def test_a_store_gets_a_passphrase_and_another_one(path: Path, call: Call, old: 
 def test_a_new_passphrase_is_never_the_one_of_the_environment(
     path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It opens stores: taken for the new one, it would make a change of nothing to something that looks like one."""
+    """It opens stores: taken for the new one, it would make a change of nothing to something
+    that looks like one.
+    """
     monkeypatch.setenv("HDPMF_DEVICE_PASSPHRASE", OLD)
     told = call("device", "passphrase", path)
     assert told.code != 0
@@ -65,7 +80,9 @@ def test_a_new_passphrase_is_never_the_one_of_the_environment(
     assert not DeviceStore.is_encrypted(path)
 
 
-def test_a_person_moves_to_another_machine(path: Path, call: Call, tmp_path: Path, new: Path) -> None:
+def test_a_person_moves_to_another_machine(
+    path: Path, call: Call, tmp_path: Path, new: Path
+) -> None:
     export, there = tmp_path / "me.export", tmp_path / "there.hdpmf"
     told = call("device", "export", path, export, "--export-passphrase-file", new)
     assert told.code == 0
@@ -84,13 +101,17 @@ def test_a_person_moves_to_another_machine(path: Path, call: Call, tmp_path: Pat
     assert moved["name"] == "mine"
     assert "--lost" in call("device", "unmove", path).err
     assert "--yes" in call("device", "unmove", path, "--lost").err
-    assert call("device", "forget", path, "--everything", "--yes").code == 0  # what is left to do here
+    assert (
+        call("device", "forget", path, "--everything", "--yes").code == 0
+    )  # what is left to do here
     assert not path.exists()
 
 
 def test_a_move_is_taken_back(path: Path, call: Call, tmp_path: Path, new: Path) -> None:
     export = tmp_path / "me.export"
-    assert call("device", "export", path, export, "--export-passphrase-file", new, "--json").code == 0
+    assert (
+        call("device", "export", path, export, "--export-passphrase-file", new, "--json").code == 0
+    )
     told = call("device", "unmove", path, export)
     assert told.code == 0
     assert "can be used again" in told.out
@@ -102,13 +123,18 @@ def test_new_keys_take_the_place_of_the_old_ones(path: Path, call: Call, tmp_pat
     items, folder = tmp_path / "items.csv", tmp_path / "rec"
     items.write_text("item,title\n7,Seven\n3,Three\n")
     assert call("recommender", "init", folder, "--items", items).code == 0
-    before = call("recommender", "enroll", folder, path.with_name("me.hdpmf.card.json"), "--json").json
+    before = call(
+        "recommender", "enroll", folder, path.with_name("me.hdpmf.card.json"), "--json"
+    ).json
     assert "--yes" in call("device", "rotate", path).err
     told = call("device", "rotate", path, "--yes", "--json").json
     assert told["was"] == before["devices"][0]["identity"]
     signed = Path(told["card"])
     assert "one signed card" in call("recommender", "enroll", folder, "--replaces", "mine").err
-    assert "no device 'nobody'" in call("recommender", "enroll", folder, signed, "--replaces", "nobody").err
+    assert (
+        "no device 'nobody'"
+        in call("recommender", "enroll", folder, signed, "--replaces", "nobody").err
+    )
     after = call("recommender", "enroll", folder, signed, "--replaces", "mine", "--json").json
     assert [device["identity"] for device in after["devices"]] == [told["identity"]]
     assert after["digest"] != before["digest"]

@@ -17,7 +17,14 @@ def test_ledger_says_what_was_sent_and_what_it_reveals(rated: Path, call: Call) 
     assert "Nothing was ever sent" in call("device", "ledger", rated).out
     pay(rated)
     said = " ".join(call("device", "ledger", rated).out.split())
-    for words in ("films.example:9443", "for 3 ratings", "secure sum", "sees one sum over devices", "PROVED", "62 %"):
+    for words in (
+        "films.example:9443",
+        "for 3 ratings",
+        "secure sum",
+        "sees one sum over devices",
+        "PROVED",
+        "62 %",
+    ):
         assert words in said, words
     document = call("device", "ledger", rated, "--json").json
     (run,) = document["runs"]
@@ -32,7 +39,9 @@ def test_ledger_says_what_was_sent_and_what_it_reveals(rated: Path, call: Call) 
     assert [one["action"] for one in document["entries"]] == ["agreed", "sent"]
 
 
-def test_ledger_is_honest_about_what_protects_nothing(rated: Path, tmp_path: Path, call: Call) -> None:
+def test_ledger_is_honest_about_what_protects_nothing(
+    rated: Path, tmp_path: Path, call: Call
+) -> None:
     (tmp_path / "all.toml").write_text('methods = ["mf"]\nallow_unprotected = true\n')
     assert call("device", "policy", rated, "--set", tmp_path / "all.toml").code == 0
     pay(rated, method="mf", view="messages", status="none")
@@ -49,16 +58,34 @@ def test_ledger_shows_the_last_entries_unless_asked_for_all(rated: Path, call: C
     for number in range(13):
         with DeviceStore.open(rated) as store:
             store.ledger.note(
-                Entry(recommender="r", run="cd" * 16, number=number, method="hdpmf", view="sums", epsilon=1.0,
-                      status="nominal", action="refused", words=f"refusal {number}.")
-            )  # fmt: skip
+                Entry(
+                    recommender="r",
+                    run="cd" * 16,
+                    number=number,
+                    method="hdpmf",
+                    view="sums",
+                    epsilon=1.0,
+                    status="nominal",
+                    action="refused",
+                    words=f"refusal {number}.",
+                )
+            )
     pay(rated)
     for _ in range(10):
         with DeviceStore.open(rated) as store:
             store.ledger.note(
-                Entry(recommender="r", run="cd" * 16, number=99, method="hdpmf", view="sums", epsilon=1.0,
-                      status="nominal", action="refused", words="later")
-            )  # fmt: skip
+                Entry(
+                    recommender="r",
+                    run="cd" * 16,
+                    number=99,
+                    method="hdpmf",
+                    view="sums",
+                    epsilon=1.0,
+                    status="nominal",
+                    action="refused",
+                    words="later",
+                )
+            )
     short = call("device", "ledger", rated).out
     assert "refusal 0." not in short
     assert "refusal 12." in short

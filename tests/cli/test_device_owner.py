@@ -1,4 +1,6 @@
-"""What the owner's page does, on the command line: a catalogue, hiding, consent, invitations; and opening the page."""
+"""What the owner's page does, on the command line: a catalogue, hiding, consent, invitations;
+and opening the page.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.unit.device.reporting_world import POLICY, SERVERS, START, World, make_store, make_task, reporter
+from tests.unit.device.reporting_world import (
+    POLICY,
+    SERVERS,
+    START,
+    World,
+    make_store,
+    make_task,
+    reporter,
+)
 
 from hdpmf.cli import pages
 from hdpmf.cli.device import disclosures as asking
@@ -31,8 +41,12 @@ def test_a_catalogue_of_a_file_can_be_searched_and_rated(tmp_path: Path, call: C
     assert call("device", "rate", path, "2", "5").code == 0
     assert call("device", "rate", path, "--genre", "War", "--weight", "0.1").code == 0
     told = call("device", "everything", path).json
-    assert [(rating["title"], rating["value"], rating["weight"]) for rating in told["ratings"]] == [("Beta", 5.0, 0.1)]
-    assert "no such genre" in call("device", "rate", path, "--genre", "Opera", "--weight", "0.1").err
+    assert [(rating["title"], rating["value"], rating["weight"]) for rating in told["ratings"]] == [
+        ("Beta", 5.0, 0.1)
+    ]
+    assert (
+        "no such genre" in call("device", "rate", path, "--genre", "Opera", "--weight", "0.1").err
+    )
     assert call("device", "rate", path, "--genre", "War").code != 0
     assert call("device", "rate", path, "2", "--genre", "War", "--weight", "0.1").code != 0
 
@@ -77,8 +91,14 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
 ):
     (tmp_path / "films.csv").write_text(FILMS)
     shop = tmp_path / "shop"
-    assert call("recommender", "init", shop, "--items", tmp_path / "films.csv", "--port", 9443).code == 0
-    assert "no pair of servers" in call("recommender", "invite", shop, "--address", "https://localhost:9443").err
+    assert (
+        call("recommender", "init", shop, "--items", tmp_path / "films.csv", "--port", 9443).code
+        == 0
+    )
+    assert (
+        "no pair of servers"
+        in call("recommender", "invite", shop, "--address", "https://localhost:9443").err
+    )
     monkeypatch.setattr(collector_keys, "pinned_servers", lambda folder: SERVERS)
     told = call("recommender", "invite", shop, "--json").json
     invitation = Invitation.read(Path(told["file"]).read_bytes())
@@ -87,7 +107,9 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
     assert "BEGIN CERTIFICATE" in invitation.authority
     assert (
         Invitation.read(
-            Path(call("recommender", "invite", shop, "--public-authority", "--json").json["file"]).read_bytes()
+            Path(
+                call("recommender", "invite", shop, "--public-authority", "--json").json["file"]
+            ).read_bytes()
         ).authority
         == ""
     )
@@ -102,10 +124,19 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
         assert [known.address for known in joined(store)] == ["https://localhost:9443"]
         assert store.policy.servers == (SERVERS.digest,)
     where = "https://localhost:9443"
-    assert call("device", "recommenders", path, where, "--pause", "--json").json["recommenders"][0]["paused"]
+    assert call("device", "recommenders", path, where, "--pause", "--json").json["recommenders"][0][
+        "paused"
+    ]
     assert "(paused)" in call("device", "recommenders", path).out
-    assert not call("device", "recommenders", path, where, "--resume", "--json").json["recommenders"][0]["paused"]
-    for wrong in ((where,), (where, "--pause", "--leave"), ("--leave",), ("https://nobody.example", "--leave")):
+    assert not call("device", "recommenders", path, where, "--resume", "--json").json[
+        "recommenders"
+    ][0]["paused"]
+    for wrong in (
+        (where,),
+        (where, "--pause", "--leave"),
+        ("--leave",),
+        ("https://nobody.example", "--leave"),
+    ):
         assert call("device", "recommenders", path, *wrong).code != 0
     assert "cannot be recalled" in call("device", "recommenders", path, where, "--leave").err
     assert call("device", "recommenders", path, "--json").json["recommenders"] == []
@@ -118,23 +149,42 @@ def test_a_recommender_that_sums_by_masks_invites_too(
 ):
     (tmp_path / "films.csv").write_text(FILMS)
     shop = tmp_path / "shop"
-    assert call("recommender", "init", shop, "--items", tmp_path / "films.csv", "--reach", "shop.example").code == 0
+    assert (
+        call(
+            "recommender",
+            "init",
+            shop,
+            "--items",
+            tmp_path / "films.csv",
+            "--reach",
+            "shop.example",
+        ).code
+        == 0
+    )
     told = call("recommender", "invite", shop, "--json").json
     invitation = Invitation.read(Path(told["file"]).read_bytes())
     assert invitation == Invitation.read(told["link"].encode())
     assert (told["address"], told["sums"], told["servers"]) == ("shop.example:9443", "masks", None)
-    assert (invitation.address, invitation.servers, invitation.digest) == (told["address"], None, told["digest"])
+    assert (invitation.address, invitation.servers, invitation.digest) == (
+        told["address"],
+        None,
+        told["digest"],
+    )
     assert "BEGIN CERTIFICATE" in invitation.authority
     said = call("recommender", "invite", shop, "--address", "other.example:1")
     assert Invitation.read(Path(told["file"]).read_bytes()).address == "other.example:1"
     assert "digest of the invitation" in said.out
     assert "roster.json" in said.out
     assert "--public-authority" in call("recommender", "invite", shop, "--public-authority").err
-    assert "host:port" in call("recommender", "invite", shop, "--address", "http://shop.example").err
+    assert (
+        "host:port" in call("recommender", "invite", shop, "--address", "http://shop.example").err
+    )
     call("recommender", "invite", shop)
 
     answered: list[str] = []
-    monkeypatch.setattr("hdpmf.cli.device.join._answer", lambda store, where, *_: answered.append(where) or ([], 0))
+    monkeypatch.setattr(
+        "hdpmf.cli.device.join._answer", lambda store, where, *_: answered.append(where) or ([], 0)
+    )
     file = ("--invitation", told["file"])
     refused = call("device", "join", path, *file)
     assert "--roster FILE" in refused.err
@@ -142,13 +192,20 @@ def test_a_recommender_that_sums_by_masks_invites_too(
         assert joined(store) == []  # all or nothing
     cards = [call("device", "init", tmp_path / f"d{n}", "--json").json["card"] for n in range(3)]
     assert call("recommender", "enroll", shop, f"{path}.card.json", *cards).code == 0
-    assert "leave those out" in call("device", "join", path, *file, "--servers", "x", "--roster", "y").err
+    assert (
+        "leave those out"
+        in call("device", "join", path, *file, "--servers", "x", "--roster", "y").err
+    )
     assert "--every is for" in call("device", "join", path, *file, "--every", "5").err
     done = call("device", "join", path, *file, "--roster", shop / "roster.json")
     assert (done.code, answered) == (0, ["shop.example:9443"])
     assert invitation.digest in done.err
     (known,) = call("device", "recommenders", path, "--json").json["recommenders"]
-    assert (known["address"], known["servers"], known["roster"]["devices"]) == ("shop.example:9443", None, 4)
+    assert (known["address"], known["servers"], known["roster"]["devices"]) == (
+        "shop.example:9443",
+        None,
+        4,
+    )
     assert known["roster"]["digest"] in done.err
     assert "sums by masks among 4 devices" in call("device", "recommenders", path).out
 

@@ -30,17 +30,23 @@ def test_rating_listing_and_removing(rated: Path, call: Call) -> None:
 def test_a_weight_is_told_in_numbers_that_people_understand(rated: Path, call: Call) -> None:
     told = call("device", "rate", rated, "--weight", "0.5", "--json").json["means"]
     assert (told["group"], round(told["guess"], 3)) == ("moderate", 0.622)
-    assert told["all_epsilon_at_delta"] == pytest.approx(1.5, rel=0.01)  # three ratings of half a budget each
+    assert told["all_epsilon_at_delta"] == pytest.approx(
+        1.5, rel=0.01
+    )  # three ratings of half a budget each
     said = " ".join(call("device", "rate", rated, "--weight", "0.1").out.split())
     assert "That is conservative." in said
     assert "at most 52 % of the time" in said
     assert "no guarantee" not in said
 
 
-def test_a_file_of_ones_own_is_looked_into_before_it_is_taken_in(rated: Path, tmp_path: Path, call: Call) -> None:
+def test_a_file_of_ones_own_is_looked_into_before_it_is_taken_in(
+    rated: Path, tmp_path: Path, call: Call
+) -> None:
     file = tmp_path / "mine.csv"
     titles = [TABLE.titles[place] for place in (0, 5)]
-    file.write_text(f'title,rating\n"{titles[0]}",5\n"{titles[1]}",4\nNo Such Film,3\n"{titles[1]}",99\n')
+    file.write_text(
+        f'title,rating\n"{titles[0]}",5\n"{titles[1]}",4\nNo Such Film,3\n"{titles[1]}",99\n'
+    )
     own = ("device", "rate", rated, "--own", file)
     counts = {"new": 1, "changed": 1, "unknown": 1, "off_scale": 1, "repeated": 0}
     looked = call(*own, "--json").json
@@ -61,7 +67,9 @@ def test_ratings_off_the_scale(rated: Path, call: Call) -> None:
     assert ended.code == 3
     assert "scale" in ended.err
     assert "6.28125" not in ended.err
-    assert call("device", "rate", rated, "not-in-it", "3").err.startswith("The catalogue does not have this item")
+    assert call("device", "rate", rated, "not-in-it", "3").err.startswith(
+        "The catalogue does not have this item"
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,14 +126,24 @@ def test_changing_or_removing_what_was_released_is_told_honestly(rated: Path, ca
     words = " ".join(changed.out.split())
     assert "released on 20" in words
     assert "to films.example:9443 (hdp-sum, run abababab)" in words
-    assert "cannot be recalled. The new value is not sent to this recommender: a rating answers it once." in words
+    assert (
+        "cannot be recalled. The new value is not sent to this recommender: a rating "
+        "answers it once." in words
+    )
     removed = call("device", "rate", rated, TABLE.ids[1], "--remove", "--json").json
     (release,) = removed["released"]
-    assert (release["run"], release["method"], release["recommender"]) == ("ab" * 16, "hdp-sum", "films.example:9443")
+    assert (release["run"], release["method"], release["recommender"]) == (
+        "ab" * 16,
+        "hdp-sum",
+        "films.example:9443",
+    )
     assert "stays sent and cannot be recalled." in release["words"]
     assert "new value" not in release["words"]
     said = " ".join(call("device", "ledger", rated).out.split())
-    assert "Of these ratings you changed 1 and removed 1 on this device afterwards. What was sent stays sent" in said
+    assert (
+        "Of these ratings you changed 1 and removed 1 on this device afterwards. What "
+        "was sent stays sent" in said
+    )
     (run,) = call("device", "ledger", rated, "--json").json["runs"]
     assert (run["ratings"], run["changed_afterwards"], run["removed_afterwards"]) == (3, 1, 1)
     listed = {

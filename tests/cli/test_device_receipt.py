@@ -1,4 +1,6 @@
-"""``hdpmf device receipt``: written, shown, and checked by somebody who has nothing but the file."""
+"""``hdpmf device receipt``: written, shown, and checked by somebody who has nothing but the
+file.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.unit.device.reporting_world import PERIOD, STARS, World, live, make_store, make_task, reporter
+from tests.unit.device.reporting_world import (
+    PERIOD,
+    STARS,
+    World,
+    live,
+    make_store,
+    make_task,
+    reporter,
+)
 
 from hdpmf.common.protocol.task import task_id
 
@@ -40,7 +50,10 @@ def test_a_receipt_is_written_and_checked(tmp_path: Path, path: Path, call: Call
     assert "no proof that anybody got the bytes" in said
     assert f"Run {RUN}, asked for by https://films.example." in said
     assert "Summed by Leaders (https://leaders.example:8443) and Helpers" in said
-    assert "Terms: hdp-sum, view two-servers, epsilon 0.5, 1 round, in sums over 100 people at least." in said
+    assert (
+        "Terms: hdp-sum, view two-servers, epsilon 0.5, 1 round, in sums over 100 people at least."
+        in said
+    )
     assert "The leader answered 201 at" in said
     told = call("device", "receipt", "--check", file, "--json").json
     assert told["signature_holds"]
@@ -53,7 +66,9 @@ def test_a_receipt_is_written_and_checked(tmp_path: Path, path: Path, call: Call
 
 
 def test_a_receipt_is_shown_and_nothing_is_overwritten(tmp_path: Path, path: Path, call: Call):
-    assert "bytes left, number 0, SHA-256" in " ".join(call("device", "receipt", path, RUN).out.split())
+    assert "bytes left, number 0, SHA-256" in " ".join(
+        call("device", "receipt", path, RUN).out.split()
+    )
     told = call("device", "receipt", path, RUN, "--json").json
     assert told["file"] is None
     assert told["receipt"]["left"][0]["answer"] == 201

@@ -1,4 +1,6 @@
-"""``hdpmf device join`` with a recommender that uses two servers: pinning, reporting, and what the owner sees."""
+"""``hdpmf device join`` with a recommender that uses two servers: pinning, reporting, and what
+the owner sees.
+"""
 
 from __future__ import annotations
 
@@ -79,16 +81,35 @@ def test_a_device_reports_and_its_owner_sees_to_whom(
 ) -> None:
     world.publish(task=make_task())
     joined = call(
-        "device", "join", path, WHERE, "--ca", given["ca"], "--servers", given["servers"], "--every", "30", "--once",
+        "device",
+        "join",
+        path,
+        WHERE,
+        "--ca",
+        given["ca"],
+        "--servers",
+        given["servers"],
+        "--every",
+        "30",
+        "--once",
         "--json",
-    )  # fmt: skip
+    )
     assert joined.code == 0, joined.err
-    assert (joined.json["sums"], joined.json["reports"], joined.json["model"]) == ("two servers", 1, True)
+    assert (joined.json["sums"], joined.json["reports"], joined.json["model"]) == (
+        "two servers",
+        1,
+        True,
+    )
     for words in ("Leaders", "Helpers", SERVERS.digest, "Both together"):
         assert words in joined.err
     status = call("device", "status", path, "--json").json
     assert status["sums"] == "two servers"
-    assert status["servers"] == {"leader": "Leaders", "helper": "Helpers", "digest": SERVERS.digest, "trusted": True}
+    assert status["servers"] == {
+        "leader": "Leaders",
+        "helper": "Helpers",
+        "digest": SERVERS.digest,
+        "trusted": True,
+    }
     assert status["model"]["view"] == "two-servers"
     assert "Sums: by two servers" in call("device", "status", path).out
     said = " ".join(call("device", "ledger", path).out.split())
@@ -101,7 +122,9 @@ def test_a_device_reports_and_its_owner_sees_to_whom(
     assert (again.json["reports"], again.json["model"], len(world.uploads)) == (1, True, 2)
 
 
-def test_another_pair_needs_the_owners_word(path: Path, given: dict[str, Path], world: World, call: Call) -> None:
+def test_another_pair_needs_the_owners_word(
+    path: Path, given: dict[str, Path], world: World, call: Call
+) -> None:
     def join(*arguments: object) -> Any:
         world.uploads.clear()
         world.publish(task=make_task(begin=world_begin(world), end=world_begin(world) + 7200))
@@ -130,7 +153,9 @@ def world_begin(world: World) -> int:
     return int(world.now // 3600 * 3600)
 
 
-def test_options_of_the_other_kind_are_errors(path: Path, given: dict[str, Path], call: Call) -> None:
+def test_options_of_the_other_kind_are_errors(
+    path: Path, given: dict[str, Path], call: Call
+) -> None:
     def said(*arguments: object) -> str:
         ended = call("device", "join", path, *arguments, "--json")
         assert ended.code == 2
@@ -145,11 +170,17 @@ def test_options_of_the_other_kind_are_errors(path: Path, given: dict[str, Path]
     assert "1 to 86400" in said(WHERE, "--servers", given["servers"], "--every", "0")
 
 
-def test_one_more_recommender_beside_the_first(path: Path, given: dict[str, Path], world: World, call: Call) -> None:
-    """Each has its pins, its items and its model; commands ask for the one of last time, or by --recommender."""
+def test_one_more_recommender_beside_the_first(
+    path: Path, given: dict[str, Path], world: World, call: Call
+) -> None:
+    """Each has its pins, its items and its model; commands ask for the one of last time, or by
+    --recommender.
+    """
     more, join = "https://books.example:8443", ("device", "join", path)
     world.publish(task=make_task())
-    first = call(*join, WHERE, "--ca", given["ca"], "--servers", given["servers"], "--once", "--json")
+    first = call(
+        *join, WHERE, "--ca", given["ca"], "--servers", given["servers"], "--once", "--json"
+    )
     assert first.code == 0, first.err
     refused = call(*join, more, "--servers", given["others"], "--once", "--json")
     assert refused.code == 2
@@ -180,7 +211,10 @@ def test_one_more_recommender_beside_the_first(path: Path, given: dict[str, Path
     assert "cannot be recalled" in forgotten.err
     assert call("device", "recommend", path, "--recommender", more).code != 0
     assert call("device", "recommend", path, "--recommender", WHERE).code == 0
-    assert "joined already" in call(*join, WHERE, "--another", "--once", "--json").json["error"]["message"]
+    assert (
+        "joined already"
+        in call(*join, WHERE, "--another", "--once", "--json").json["error"]["message"]
+    )
 
 
 def _task_of_books(begin: int) -> bytes:

@@ -46,19 +46,29 @@ def all_flags() -> set[str]:
         for folder in ("benchmarks", "tests/aggregator", "tests/federation", "tests/mutants")
         for path in (ROOT / folder).glob("*.py")
     ]
-    flags = {flag for path in scripts for flag in re.findall(r'"(--[a-z-]+)"', path.read_text("utf-8"))}
+    flags = {
+        flag for path in scripts for flag in re.findall(r'"(--[a-z-]+)"', path.read_text("utf-8"))
+    }
     groups = [tree()]
     for group in groups:
         groups += getattr(group, "commands", {}).values()
-        flags |= {flag for parameter in group.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+        flags |= {
+            flag
+            for parameter in group.params
+            for flag in (*parameter.opts, *parameter.secondary_opts)
+        }
     return flags | {"--help"}
 
 
 @cache
 def all_words() -> set[str]:
     """Every word of our source, tests and scripts, and the names of their files."""
-    paths = [path for folder in ("src", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
-    return {word for path in paths for word in (path.stem, *re.findall(r"\w+", path.read_text("utf-8")))}
+    paths = [
+        path for folder in ("src", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    ]
+    return {
+        word for path in paths for word in (path.stem, *re.findall(r"\w+", path.read_text("utf-8")))
+    }
 
 
 def is_a_name(word: str) -> bool:
@@ -91,13 +101,19 @@ def wrong_with(arguments: list[str]) -> str:
         command, rest = find_command(arguments)
     except LookupError as error:
         return str(error)
-    known = {flag: parameter for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    known = {
+        flag: parameter
+        for parameter in command.params
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+    }
     flags = [word.partition("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)]
     unknown = [flag for flag in flags if flag not in known and flag not in ("-h", "--help")]
     if unknown:
         return f"no option {unknown[0]} of {command.name}"
     method = next((METHODS[word] for word in rest if word in METHODS), None)
-    foreign = [flag for flag in flags if method and is_foreign(known[flag].name or "", method.options)]
+    foreign = [
+        flag for flag in flags if method and is_foreign(known[flag].name or "", method.options)
+    ]
     return f"{method.name} has no {foreign[0]}" if method and foreign else ""
 
 
@@ -107,7 +123,9 @@ def is_foreign(parameter: str, options: Any) -> bool:
 
 
 def refused(arguments: list[str]) -> str:
-    """Why the command would not even start with these arguments; nothing for a call that could be typed as it is."""
+    """Why the command would not even start with these arguments; nothing for a call that could
+    be typed as it is.
+    """
     command, rest = find_command(arguments)
     try:
         command.make_context(command.name, rest)
@@ -118,7 +136,9 @@ def refused(arguments: list[str]) -> str:
 
 def alternatives(span: str) -> Iterator[list[str]]:
     """`hdpmf device init|join` is two calls."""
-    yield from (list(words)[1:] for words in product(*(word.split("|") for word in shlex.split(span))))
+    yield from (
+        list(words)[1:] for words in product(*(word.split("|") for word in shlex.split(span)))
+    )
 
 
 def slug(heading: str) -> str:
@@ -150,7 +170,9 @@ def leads_somewhere(page: Path, target: str) -> bool:
     path = (ROOT / page).parent / place if place else ROOT / page
     if not path.exists():
         return False
-    return not anchor or anchor in map(slug, re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE))
+    return not anchor or anchor in map(
+        slug, re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE)
+    )
 
 
 @pytest.fixture(params=PAGES, ids=str)
@@ -162,13 +184,19 @@ def page(request: pytest.FixtureRequest) -> Path:
 
 def test_words_are_those_of_the_field(page: Path) -> None:
     _, prose = read(page)
-    literary = re.findall(r"(?i)\b(?:letters?|walk\w*|reckon\w*|errands?)\b", re.sub(r"`[^`]*`", "", prose))
+    literary = re.findall(
+        r"(?i)\b(?:letters?|walk\w*|reckon\w*|errands?)\b", re.sub(r"`[^`]*`", "", prose)
+    )
     assert literary == [], "docs/glossary.md has the words"
 
 
 def test_links_lead_somewhere(page: Path) -> None:
     _, prose = read(page)
-    targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", prose) if not re.match(r"[a-z]+:", target)]
+    targets = [
+        target
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose)
+        if not re.match(r"[a-z]+:", target)
+    ]
     assert [target for target in targets if not leads_somewhere(page, target)] == []
 
 
@@ -181,7 +209,12 @@ def test_commands_and_their_options_exist(page: Path) -> None:
         return
     _, prose = read(page)
     calls = calls_on(page)
-    calls += [call for span in spans(prose) if re.match(r"hdpmf( |$)", span) for call in alternatives(span)]
+    calls += [
+        call
+        for span in spans(prose)
+        if re.match(r"hdpmf( |$)", span)
+        for call in alternatives(span)
+    ]
     wrong = {" ".join(call): fault for call in calls if (fault := wrong_with(call))}
     assert wrong == {}
 
@@ -202,7 +235,9 @@ def test_flags_exist(page: Path) -> None:
 def test_targets_of_make_exist(page: Path) -> None:
     blocks, prose = read(page)
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    code = spans(prose) + [PROMPT.sub("", line) for block in blocks for line in block.text.splitlines()]
+    code = spans(prose) + [
+        PROMPT.sub("", line) for block in blocks for line in block.text.splitlines()
+    ]
     named = {match[1] for text in code if (match := re.match(r"make ([a-z]+)", text))}
     assert named <= targets
 
@@ -210,8 +245,14 @@ def test_targets_of_make_exist(page: Path) -> None:
 def test_files_exist(page: Path) -> None:
     blocks, prose = read(page)
     code = spans(prose) + [block.text for block in blocks if block.language in SHELLS]
-    named = {path for text in code for path in re.findall(r"(?<![\w./~-])[\w./-]+/[\w.-]+\.(?:py|md|toml)\b", text)}
-    absent = {path for path in named if not any((ROOT / folder / path).exists() for folder in FOLDERS)}
+    named = {
+        path
+        for text in code
+        for path in re.findall(r"(?<![\w./~-])[\w./-]+/[\w.-]+\.(?:py|md|toml)\b", text)
+    }
+    absent = {
+        path for path in named if not any((ROOT / folder / path).exists() for folder in FOLDERS)
+    }
     assert page == HISTORY or absent == set()
 
 
@@ -223,9 +264,17 @@ def test_modules_and_names_exist(page: Path) -> None:
 
 def test_names_in_code_exist(page: Path) -> None:
     _, prose = read(page)
-    named = {span.partition("(")[0] for span in spans(prose) if re.fullmatch(r"[\w.:]+(\(.*\))?", span)}
-    words = {word for name in named for word in re.findall(r"\w+(?:\.{3})?", name) if is_a_name(word)}
-    unknown = {word for word in words - all_words() if not word.endswith("...") or not begins_a_name(word[:-3])}
+    named = {
+        span.partition("(")[0] for span in spans(prose) if re.fullmatch(r"[\w.:]+(\(.*\))?", span)
+    }
+    words = {
+        word for name in named for word in re.findall(r"\w+(?:\.{3})?", name) if is_a_name(word)
+    }
+    unknown = {
+        word
+        for word in words - all_words()
+        if not word.endswith("...") or not begins_a_name(word[:-3])
+    }
     assert page == HISTORY or unknown == set()
 
 
@@ -234,7 +283,11 @@ def test_examples_in_python_import_what_exists(page: Path) -> None:
     for block in blocks:
         if block.language == "python":
             for node in ast.walk(ast.parse(block.text)):
-                if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("hdpmf"):
+                if (
+                    isinstance(node, ast.ImportFrom)
+                    and node.module
+                    and node.module.startswith("hdpmf")
+                ):
                     assert all(resolves(f"{node.module}.{alias.name}") for alias in node.names)
 
 
@@ -264,17 +317,39 @@ def test_a_broken_link_would_be_noticed() -> None:
 def results() -> dict[tuple[str, str], dict[str, str]]:
     """Table III at K = 10, as it was run: by method and data set."""
     with (ROOT / "docs/results/csv/table3.csv").open(encoding="utf-8", newline="") as file:
-        return {(row["method"], row["dataset"]): row for row in csv.DictReader(file) if row["factors"] in ("", "10")}
+        return {
+            (row["method"], row["dataset"]): row
+            for row in csv.DictReader(file)
+            if row["factors"] in ("", "10")
+        }
 
 
 def test_the_table_of_the_readme_is_what_was_run() -> None:
-    order = ["hdpmf", "pdpmf", "dpmf", "hdpmf-w", "hdpmf-paid", "hdp-sum", "hdp-bit", "user-mean", "global-mean", "mf"]
+    order = [
+        "hdpmf",
+        "pdpmf",
+        "dpmf",
+        "hdpmf-w",
+        "hdpmf-paid",
+        "hdp-sum",
+        "hdp-bit",
+        "user-mean",
+        "global-mean",
+        "mf",
+    ]
     text = (ROOT / "README.md").read_text("utf-8").replace("**", "")
-    rows = [line.strip("|").split("|")[2:] for line in text.splitlines() if re.search(r"\| \d\.\d{3} \|$", line)]
+    rows = [
+        line.strip("|").split("|")[2:]
+        for line in text.splitlines()
+        if re.search(r"\| \d\.\d{3} \|$", line)
+    ]
     measured = results()
     for method, row in zip(order, rows, strict=True):
         for data, cell in zip(("ml-100k", "ml-1m", "douban"), row, strict=True):
-            assert cell.strip() == f"{float(measured[method, data]['mse_mean']):.3f}", (method, data)
+            assert cell.strip() == f"{float(measured[method, data]['mse_mean']):.3f}", (
+                method,
+                data,
+            )
 
 
 def test_the_lists_of_ten_are_what_was_run() -> None:
@@ -286,7 +361,9 @@ def test_the_lists_of_ten_are_what_was_run() -> None:
     rows = re.findall(r"\| (\d\.\d{4} / \d\.\d{4} / \d\.\d{3}) \|$", text, re.MULTILINE)
     with (ROOT / "docs/results/csv/lists.csv").open(encoding="utf-8", newline="") as file:
         measured = {
-            row["method"]: row for row in csv.DictReader(file) if (row["dataset"], row["x"]) == ("ml-100k", "1.0")
+            row["method"]: row
+            for row in csv.DictReader(file)
+            if (row["dataset"], row["x"]) == ("ml-100k", "1.0")
         }
     for method, cell in zip(order, rows, strict=True):
         ndcg, recall, coverage = (
@@ -298,11 +375,15 @@ def test_the_lists_of_ten_are_what_was_run() -> None:
 def test_numbers_beside_the_papers_are_what_was_run() -> None:
     text = (ROOT / "docs/reproduction.md").read_text("utf-8").replace("*", "")
     rows = [
-        line.strip("|").split("|") for line in text.splitlines() if re.match(r"\| (MF|\w*DPMF) \| \d\.\d{3} /", line)
+        line.strip("|").split("|")
+        for line in text.splitlines()
+        if re.match(r"\| (MF|\w*DPMF) \| \d\.\d{3} /", line)
     ]
     measured = results()
     assert [row[0].strip() for row in rows] == ["MF", "HDPMF", "PDPMF", "DPMF"]
     for name, *cells in rows:
         for data, cell in zip(("ml-100k", "ml-1m", "douban"), cells, strict=True):
             row = measured[name.strip().lower(), data]
-            assert cell.strip() == f"{float(row['mse_mean']):.3f} / {float(row['paper_mse_mean']):.3f}", (name, data)
+            assert (
+                cell.strip() == f"{float(row['mse_mean']):.3f} / {float(row['paper_mse_mean']):.3f}"
+            ), (name, data)

@@ -56,7 +56,9 @@ def _in_a_process(*arguments: object) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_doctor_gives_the_command_for_a_missing_extra(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_gives_the_command_for_a_missing_extra(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doctor_module, "_version", lambda name: None if name == "libmf" else "1.0")
     found = call("doctor", "--json").json["extras"]["bench"]
     assert found["missing"] == ["libmf"]

@@ -10,17 +10,43 @@ from hdpmf.common.methods import METHODS
 from .conftest import Call
 
 KEYS = {
-    "method", "mse", "mae", "n_test", "n_cold", "n_train", "fit_seconds", "epsilon", "epsilon_status", "epsilon_view",
-    "epsilon_reason", "seed", "data", "hdpmf_version", "user_mean_mse", "user_mean_mae", "global_mean_mse",
+    "method",
+    "mse",
+    "mae",
+    "n_test",
+    "n_cold",
+    "n_train",
+    "fit_seconds",
+    "epsilon",
+    "epsilon_status",
+    "epsilon_view",
+    "epsilon_reason",
+    "seed",
+    "data",
+    "hdpmf_version",
+    "user_mean_mse",
+    "user_mean_mae",
+    "global_mean_mse",
     "global_mean_mae",
-}  # fmt: skip
+}
 QUICK = ("--epochs", 5, "--factors", 4)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_gives_the_promised_keys(call: Call, files: tuple[Path, Path], method: str) -> None:
+def test_every_method_gives_the_promised_keys(
+    call: Call, files: tuple[Path, Path], method: str
+) -> None:
     trains = METHODS[method].trains
-    result = call("evaluate", method, "--train", files[0], "--test", files[1], *(QUICK if trains else ()), "--json")
+    result = call(
+        "evaluate",
+        method,
+        "--train",
+        files[0],
+        "--test",
+        files[1],
+        *(QUICK if trains else ()),
+        "--json",
+    )
     assert result.code == 0
     assert all(line.startswith("warning: ") for line in result.err.splitlines())
     found = result.json
@@ -38,15 +64,59 @@ def test_every_method_gives_the_promised_keys(call: Call, files: tuple[Path, Pat
 def test_the_command_is_the_library(call: Call, files: tuple[Path, Path]) -> None:
     train, test = read_split(*files)
     weights = PrivacySpec.paper(f_uc=0.3).draw(train, 8)
-    params = {"n_factors": 3, "learning_rate": 0.02, "reg": 0.05, "epochs": 40, "epsilon": 20.0, "rng": 7}
-    score = make_model("hdpmf", **params, solver="sequential", h="item", noise="once").fit(train, weights).score(test)
+    params = {
+        "n_factors": 3,
+        "learning_rate": 0.02,
+        "reg": 0.05,
+        "epochs": 40,
+        "epsilon": 20.0,
+        "rng": 7,
+    }
+    score = (
+        make_model("hdpmf", **params, solver="sequential", h="item", noise="once")
+        .fit(train, weights)
+        .score(test)
+    )
     found = call(
-        "evaluate", "hdpmf", "--train", files[0], "--test", files[1], "--factors", 3, "--lr", 0.02, "--reg", 0.05,
-        "--epochs", 40, "--epsilon", 20, "--seed", 7, "--weights-seed", 8, "--spec", "f_uc=0.3", "--solver",
-        "sequential", "--h", "item", "--noise", "once", "--threads", 1, "--scale", 1, 5, "--json",
-    ).json  # fmt: skip
+        "evaluate",
+        "hdpmf",
+        "--train",
+        files[0],
+        "--test",
+        files[1],
+        "--factors",
+        3,
+        "--lr",
+        0.02,
+        "--reg",
+        0.05,
+        "--epochs",
+        40,
+        "--epsilon",
+        20,
+        "--seed",
+        7,
+        "--weights-seed",
+        8,
+        "--spec",
+        "f_uc=0.3",
+        "--solver",
+        "sequential",
+        "--h",
+        "item",
+        "--noise",
+        "once",
+        "--threads",
+        1,
+        "--scale",
+        1,
+        5,
+        "--json",
+    ).json
     assert found["mse"] == pytest.approx(score["mse"], rel=1e-12)
-    assert found["mse"] < 4  # it learned something: predictions are not all cut off at the end of the scale
+    assert (
+        found["mse"] < 4
+    )  # it learned something: predictions are not all cut off at the end of the scale
     assert found["spec"] == {"f_uc": 0.3}
 
 
@@ -58,13 +128,27 @@ def test_uniform_weights_and_threshold_reach_the_model(
     model = make_model("pdpmf", threshold=threshold, epochs=50, epsilon=50.0, rng=0)
     score = model.fit(train, PrivacyWeights.uniform(train)).score(test)
     found = call(
-        "evaluate", "pdpmf", "--train", files[0], "--test", files[1], "--epochs", 50, "--epsilon", 50,
-        "--uniform-weights", "--threshold", text, "--json",
-    ).json  # fmt: skip
+        "evaluate",
+        "pdpmf",
+        "--train",
+        files[0],
+        "--test",
+        files[1],
+        "--epochs",
+        50,
+        "--epsilon",
+        50,
+        "--uniform-weights",
+        "--threshold",
+        text,
+        "--json",
+    ).json
     assert found["weights"] == "uniform"
     assert found["mse"] == pytest.approx(score["mse"], rel=1e-12)
     # Weights drawn from the specification would have given something else.
-    assert model.fit(train, PrivacySpec().draw(train, 0)).score(test)["mse"] != pytest.approx(score["mse"])
+    assert model.fit(train, PrivacySpec().draw(train, 0)).score(test)["mse"] != pytest.approx(
+        score["mse"]
+    )
 
 
 def test_the_seed_decides_everything(call: Call) -> None:
@@ -82,7 +166,14 @@ def test_the_ready_split(call: Call, data_folder: Path) -> None:
 def test_people_see_baselines_and_the_claim(call: Call, files: tuple[Path, Path]) -> None:
     result = call("evaluate", "hdpmf", "--train", files[0], "--test", files[1], *QUICK)
     assert result.code == 0
-    for expected in ("HDPMF", "User mean", "Global mean", "NOMINAL", "0 (proved)", "1 (nominal, simulated)"):
+    for expected in (
+        "HDPMF",
+        "User mean",
+        "Global mean",
+        "NOMINAL",
+        "0 (proved)",
+        "1 (nominal, simulated)",
+    ):
         assert expected in result.out
     assert all(line == line.rstrip() and line.isprintable() for line in result.out.splitlines())
 
@@ -90,7 +181,8 @@ def test_people_see_baselines_and_the_claim(call: Call, files: tuple[Path, Path]
 def test_other_column_names(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "shop.csv"
     file.write_text(
-        "customer,product,stars\n" + "".join(f"{u},{i},{1 + (u + i) % 5}\n" for u in range(5) for i in range(4))
+        "customer,product,stars\n"
+        + "".join(f"{u},{i},{1 + (u + i) % 5}\n" for u in range(5) for i in range(4))
     )
     columns = ("--column", "user=customer", "--column", "item=product", "--column", "rating=stars")
     result = call("evaluate", "user-mean", "--train", file, "--hold-out", 1, *columns, "--json")
@@ -116,7 +208,11 @@ def test_other_column_names(call: Call, tmp_path: Path) -> None:
         (("--data", "synthetic", "--epsilon", "nan"), 5, "epsilon"),
         (("--data", "synthetic", "--lr", "nan"), 2, "--lr must be a positive number"),
         (("--data", "synthetic", "--lr", 1e9), 10, "smaller"),
-        (("--data", "synthetic", "--factors", 0), 2, "--factors must be a whole number from 1 to 512"),
+        (
+            ("--data", "synthetic", "--factors", 0),
+            2,
+            "--factors must be a whole number from 1 to 512",
+        ),
         (("--data", "synthetic", "--epochs", 0), 2, "epochs"),
         (("--data", "synthetic", "--reg", -1), 2, "reg"),
         (("--data", "synthetic", "--seed", -1), 2, "--seed"),
@@ -129,13 +225,21 @@ def test_other_column_names(call: Call, tmp_path: Path) -> None:
         (("--data", "synthetic", "--spec", "f_uc=much"), 2, "number"),
         (("--data", "synthetic", "--spec", "f_uc=1", "--spec", "f_uc=0"), 2, "twice"),
         (("--data", "synthetic", "--spec", "f_uc=3"), 5, "ratio"),
-        (("--data", "synthetic", "--weights", "paper", "--weights", "uniform"), 2, "one of these three"),
+        (
+            ("--data", "synthetic", "--weights", "paper", "--weights", "uniform"),
+            2,
+            "one of these three",
+        ),
         (("--data", "synthetic", "--missing-weight", 0.5), 2, "--missing-weight"),
         (("--data", "synthetic", "--weights", "absent.csv"), 3, "absent.csv"),
         (("--data", "synthetic", "--duplicates", "last"), 2, "--duplicates"),
         (("--data", "synthetic", "--implicit"), 2, "--implicit"),
         (("--train", "a", "--implicit", "--scale", 1, 5, "--hold-out", 1), 2, "--scale"),
-        (("--train", "a", "--duplicates", "any", "--hold-out", 1), 2, "--duplicates takes error, last"),
+        (
+            ("--train", "a", "--duplicates", "any", "--hold-out", 1),
+            2,
+            "--duplicates takes error, last",
+        ),
         (("--data", "synthetic", "--split", "magic"), 2, "--split takes hold-out, last"),
         (("--data", "synthetic", "--split", "last:many"), 2, "last:10"),
         (("--data", "synthetic", "--split", "time:soon"), 2, "time:0.2"),
@@ -176,7 +280,9 @@ def test_a_threshold_that_is_neither_word_nor_number(call: Call) -> None:
         "",
     ],
 )
-def test_unusable_ratings_are_refused_without_showing_them(call: Call, tmp_path: Path, text: str) -> None:
+def test_unusable_ratings_are_refused_without_showing_them(
+    call: Call, tmp_path: Path, text: str
+) -> None:
     file = tmp_path / "bad.csv"
     file.write_text(text)
     result = call("evaluate", "mf", "--train", file, "--hold-out", 1, "--json")
@@ -197,7 +303,9 @@ def test_ranking_beside_the_errors(call: Call, files: tuple[Path, Path]) -> None
     source = ("--train", files[0], "--test", files[1], *QUICK)
     found = call("evaluate", "mf", *source, "--ranking", "--json").json
     train, test = read_split(*files)
-    expected = make_model("mf", n_factors=4, learning_rate=0.01, epochs=5, rng=0).fit(train).rank(test)
+    expected = (
+        make_model("mf", n_factors=4, learning_rate=0.01, epochs=5, rng=0).fit(train).rank(test)
+    )
     assert found["ndcg_at_10"] == expected["ndcg"]
     assert found["recall_at_10"] == expected["recall"]
     assert found["coverage_at_10"] == expected["coverage"]
@@ -218,7 +326,9 @@ def test_ranking_beside_the_errors(call: Call, files: tuple[Path, Path]) -> None
         ("--lr", 0, "--lr must be a positive number"),
     ],
 )
-def test_what_cannot_be_is_said_before_any_work(call: Call, option: str, value: int, said: str) -> None:
+def test_what_cannot_be_is_said_before_any_work(
+    call: Call, option: str, value: int, said: str
+) -> None:
     ended = call("evaluate", "mf", "--data", "ml-100k", option, value)
     assert ended.code == 2
     assert said in ended.err
@@ -227,4 +337,7 @@ def test_what_cannot_be_is_said_before_any_work(call: Call, option: str, value: 
 def test_few_epochs_are_told(call: Call, files: tuple[Path, Path]) -> None:
     ended = call("evaluate", "mf", "--train", files[0], "--test", files[1], "--epochs", 3, "--json")
     assert ended.code == 0
-    assert "warning: MF fits its own training ratings worse than each user's own mean does" in ended.err
+    assert (
+        "warning: MF fits its own training ratings worse than each user's own mean does"
+        in ended.err
+    )

@@ -37,7 +37,9 @@ values = [0.5, 2]
 """
 
 
-def test_an_experiment_on_a_file_of_the_users(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_experiment_on_a_file_of_the_users(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     (tmp_path / "train.csv").write_bytes(files[0].read_bytes())
     (tmp_path / "own.toml").write_text(SPEC)
     arguments = ("experiment", "run", tmp_path / "own.toml", "--out", tmp_path / "out", "--jobs", 1)
@@ -70,7 +72,11 @@ def _refusing(kind: type[Estimator]) -> Callable[..., dict[str, float | int]]:
 
 @pytest.mark.parametrize("shown", [(), ("--json",)])
 def test_failed_runs_have_a_code_of_their_own_and_the_others_are_kept(
-    call: Call, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: tuple[str, ...]
+    call: Call,
+    files: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shown: tuple[str, ...],
 ) -> None:
     (tmp_path / "train.csv").write_bytes(files[0].read_bytes())
     (tmp_path / "own.toml").write_text(SPEC)
@@ -94,7 +100,9 @@ def test_failed_runs_have_a_code_of_their_own_and_the_others_are_kept(
 
 
 @pytest.mark.slow
-def test_a_report_on_the_users_own_experiment(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_report_on_the_users_own_experiment(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     (tmp_path / "train.csv").write_bytes(files[0].read_bytes())
     (tmp_path / "own.toml").write_text(SPEC)
     call("experiment", "run", tmp_path / "own.toml", "--out", tmp_path / "out", "--jobs", 1)
@@ -102,7 +110,9 @@ def test_a_report_on_the_users_own_experiment(call: Call, files: tuple[Path, Pat
     assert told.code == 0, told.err
     assert "The lowest MSE has" in told.out
     assert "HDPMF: nominal" in told.out
-    fields = call("experiment", "report", tmp_path / "report", "--results", tmp_path / "out", "--json").json
+    fields = call(
+        "experiment", "report", tmp_path / "report", "--results", tmp_path / "out", "--json"
+    ).json
     assert "csv/own.csv" in fields["files"]
     assert "marks" not in fields
     assert "Ratings of my own" in (tmp_path / "report" / "index.html").read_text()

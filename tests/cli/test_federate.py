@@ -13,7 +13,16 @@ from .test_recommender import card
 
 pytest.importorskip("cryptography")
 
-KEYS = {"devices", "rounds", "seconds_per_round", "bytes_per_device", "mse", "mae", "view", "epsilon"}
+KEYS = {
+    "devices",
+    "rounds",
+    "seconds_per_round",
+    "bytes_per_device",
+    "mse",
+    "mae",
+    "view",
+    "epsilon",
+}
 HERE = ("--processes", 1)
 
 
@@ -21,7 +30,10 @@ HERE = ("--processes", 1)
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--method", "hdpmf", "--rounds", 2], {"view": "sums", "status": "nominal", "rounds": 2, "devices": 60}),
+        (
+            ["--method", "hdpmf", "--rounds", 2],
+            {"view": "sums", "status": "nominal", "rounds": 2, "devices": 60},
+        ),
         (
             ["--method", "hdpmf", "--rounds", 1, "--secure-sum", "--devices", 5],
             {"view": "sums", "status": "nominal", "devices": 5, "users": 60},
@@ -31,17 +43,33 @@ HERE = ("--processes", 1)
             {"view": "sums", "status": "proved", "epsilon": 2.0, "rounds": 1, "users": 20},
         ),
         (
-            ["--method", "hdp-sum", "--sums", "two-servers", "--step", 1, "--sample", 20, "--epsilon", 2],
+            [
+                "--method",
+                "hdp-sum",
+                "--sums",
+                "two-servers",
+                "--step",
+                1,
+                "--sample",
+                20,
+                "--epsilon",
+                2,
+            ],
             {"view": "two-servers", "status": "proved", "epsilon": 2.0, "rounds": 1, "users": 20},
         ),
-        (["--method", "hdp-bit", "--prior", "films-100k"], {"view": "messages", "status": "proved"}),
+        (
+            ["--method", "hdp-bit", "--prior", "films-100k"],
+            {"view": "messages", "status": "proved"},
+        ),
         (["--method", "mf", "--rounds", 3], {"epsilon": None, "status": "none"}),
     ],
 )
 def test_every_kind_of_run_gives_the_promised_fields(
     call: Call, files: tuple[Path, Path], options: list[object], expected: dict[str, object]
 ) -> None:
-    result = call("federate", "simulate", "--train", files[0], "--test", files[1], *options, *HERE, "--json")
+    result = call(
+        "federate", "simulate", "--train", files[0], "--test", files[1], *options, *HERE, "--json"
+    )
     assert result.code == 0
     assert result.err == ""
     found = result.json
@@ -55,9 +83,21 @@ def test_every_kind_of_run_gives_the_promised_fields(
 def test_a_run_by_taste_labels(call: Call, how: str) -> None:
     data = ("--data", "synthetic", "--hold-out", 3, "--sample", 60, "--devices", 5)
     result = call(
-        "federate", "simulate", *data, "--method", "hdp-sum", "--labels", "--prior", "films-100k", "--epsilon", 4,
-        "--sums", how, *HERE, "--json",
-    )  # fmt: skip
+        "federate",
+        "simulate",
+        *data,
+        "--method",
+        "hdp-sum",
+        "--labels",
+        "--prior",
+        "films-100k",
+        "--epsilon",
+        4,
+        "--sums",
+        how,
+        *HERE,
+        "--json",
+    )
     assert (result.code, result.err) == (0, "")
     found = result.json
     assert (found["rounds"], found["view"], found["status"], found["epsilon"]) == (
@@ -68,9 +108,21 @@ def test_a_run_by_taste_labels(call: Call, how: str) -> None:
     assert 0 < found["mae"] ** 2 <= found["mse"]
 
 
-def test_people_get_a_table_the_baseline_and_what_the_recommender_saw(call: Call, files: tuple[Path, Path]) -> None:
+def test_people_get_a_table_the_baseline_and_what_the_recommender_saw(
+    call: Call, files: tuple[Path, Path]
+) -> None:
     result = call(
-        "federate", "simulate", "--train", files[0], "--test", files[1], "--method", "hdp-bit", "--devices", 6, *HERE
+        "federate",
+        "simulate",
+        "--train",
+        files[0],
+        "--test",
+        files[1],
+        "--method",
+        "hdp-bit",
+        "--devices",
+        6,
+        *HERE,
     )
     assert result.code == 0
     assert "60 users on 6 devices" in result.out
@@ -93,7 +145,10 @@ def test_people_get_a_table_the_baseline_and_what_the_recommender_saw(call: Call
         (["--minimum", 61], "needs 61 users"),
         (["--epsilon", 0], "epsilon must be"),
         (["--method", "hdp-sum", "--labels"], "give --prior"),
-        (["--method", "hdp-sum", "--labels", "--prior", "mine.json"], "devices have no prior 'mine.json'"),
+        (
+            ["--method", "hdp-sum", "--labels", "--prior", "mine.json"],
+            "devices have no prior 'mine.json'",
+        ),
         (["--method", "hdp-sum", "--labels", "--prior", "films"], "items have none"),
         (
             ["--method", "hdp-sum", "--labels", "--prior", "films", "--rounds", 1],
@@ -115,10 +170,34 @@ def test_what_cannot_be_simulated_is_refused(
     "options",
     [
         ["--method", "hdp-sum"],
-        ["--method", "hdp-sum", "--design", "S", "--coding", "soft", "--credit", 40, "--colluding", 0.1],
+        [
+            "--method",
+            "hdp-sum",
+            "--design",
+            "S",
+            "--coding",
+            "soft",
+            "--credit",
+            40,
+            "--colluding",
+            0.1,
+        ],
         ["--method", "hdp-sum", "--labels", "--prior", "films-100k", "--epsilon", 4],
         ["--method", "hdp-bit", "--patterns", 3],
-        ["--method", "pdpmf", "--threshold", 0.25, "--factors", 3, "--rounds", 7, "--lr", 0.02, "--reg", 0.001],
+        [
+            "--method",
+            "pdpmf",
+            "--threshold",
+            0.25,
+            "--factors",
+            3,
+            "--rounds",
+            7,
+            "--lr",
+            0.02,
+            "--reg",
+            0.001,
+        ],
         ["--method", "hdpmf", "--messages"],
         ["--method", "hdpmf-paid"],
         ["--method", "mf"],
@@ -143,7 +222,10 @@ def test_the_demos_recommender_is_told_every_setting(
     assert call("recommender", "init", tmp_path / "r", "--items", tmp_path / "items.csv").code == 0
     assert call("recommender", "enroll", tmp_path / "r", card(tmp_path, 1)).code == 0
     assert "seen enough" in call("federate", "demo", *options).err
-    assert "seen enough" in call("recommender", "run", tmp_path / "r", *demo.run_arguments(seen[0])).err
+    assert (
+        "seen enough"
+        in call("recommender", "run", tmp_path / "r", *demo.run_arguments(seen[0])).err
+    )
     assert len(seen) == 2
     assert seen[0] == seen[1]
 

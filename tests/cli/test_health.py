@@ -53,7 +53,9 @@ def free_port() -> int:
 
 def test_a_server(call: Call, tmp_path: Path) -> None:
     port = free_port()
-    config = AggregatorConfig(role="leader", organisation="x", name="localhost", host="0.0.0.0", port=port)
+    config = AggregatorConfig(
+        role="leader", organisation="x", name="localhost", host="0.0.0.0", port=port
+    )
     place = AggregatorFolder.create(tmp_path / "a", config)
     sick = call("health", place.path)
     assert sick.code == 12
@@ -70,7 +72,9 @@ def test_a_server(call: Call, tmp_path: Path) -> None:
 def test_a_recommender(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, port = synthetic_world(5, 5, 10, rng=0), free_port()
     place = ServiceFolder.create(
-        tmp_path / "r", Config(name="shop", port=port), catalogue_table(world.items, world.scale, world.item_table)
+        tmp_path / "r",
+        Config(name="shop", port=port),
+        catalogue_table(world.items, world.scale, world.item_table),
     )
     made = ensure_certificates(place.transport_folder / "tls", place.config.names)
     assert "nothing serves" in call("health", place.path).err

@@ -58,7 +58,9 @@ def test_version(call: Call) -> None:
         (["train", "mf", "--data", "synthetic"], "--out"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_code_2(call: Call, arguments: list[str], said: str) -> None:
+def test_wrong_usage_is_one_line_and_exit_code_2(
+    call: Call, arguments: list[str], said: str
+) -> None:
     result = call(*arguments)
     assert result.code == 2
     assert result.out == ""
@@ -74,7 +76,12 @@ def test_wrong_usage_with_json_is_a_document_too(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in vars(errors).values() if isinstance(kind, type) and kind is not errors.HdpmfError]
+    "kind",
+    [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and kind is not errors.HdpmfError
+    ],
 )
 def test_every_error_of_ours_ends_with_its_own_code(
     call: Call, monkeypatch: pytest.MonkeyPatch, kind: type[errors.HdpmfError]
@@ -93,7 +100,9 @@ def test_every_error_of_ours_ends_with_its_own_code(
     }
 
 
-def test_an_interrupt_ends_with_130_and_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_with_130_and_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(self: object) -> None:
         raise KeyboardInterrupt
 
@@ -122,7 +131,11 @@ def test_a_bug_keeps_its_traceback_but_shows_no_variables() -> None:
 @pytest.mark.parametrize(
     ("words", "position", "offered"),
     [
-        ("hdpmf evaluate hd", 2, {"hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-sum-pairs", "hdp-bit"}),
+        (
+            "hdpmf evaluate hd",
+            2,
+            {"hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-sum-pairs", "hdp-bit"},
+        ),
         ("hdpmf evaluate mf --solver b", 4, {"batch"}),
         ("hdpmf federate simulate --method hdp-", 4, {"hdp-sum", "hdp-bit"}),
         ("hdpmf data info ml", 3, {"ml-100k", "ml-1m"}),
@@ -136,13 +149,17 @@ def test_tab_completion(words: str, position: int, offered: set[str]) -> None:
         "_HDPMF_COMPLETE": "complete_bash",
     }
     code = "from hdpmf.cli.main import run; run()"
-    done = subprocess.run([sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=False
+    )
     assert set(done.stdout.split()) == offered
 
 
 def test_a_reader_that_leaves_early_is_no_error(files: tuple[Path, Path]) -> None:
     code = "from hdpmf.cli.main import run; run(['data', 'list'])"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
@@ -155,7 +172,13 @@ def test_a_reader_that_leaves_early_is_no_error(files: tuple[Path, Path]) -> Non
 def test_output_that_cannot_be_written_is_one_line(option: tuple[str, ...]) -> None:
     code = f"from hdpmf.cli.main import run; run(['data', 'list', *{option!r}])"
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 8
     assert done.stderr.startswith("error: could not write the output")
     assert done.stderr.count("\n") == 1

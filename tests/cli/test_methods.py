@@ -13,7 +13,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
 
 
 def test_the_docs_page_is_the_code() -> None:
-    assert PAGE.read_text() == markdown(METHODS.values()), "write it again: hdpmf methods --markdown > docs/methods.md"
+    assert PAGE.read_text() == markdown(METHODS.values()), (
+        "write it again: hdpmf methods --markdown > docs/methods.md"
+    )
 
 
 def test_every_method_is_listed_with_what_its_epsilon_is_worth(call: Call) -> None:

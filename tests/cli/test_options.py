@@ -1,4 +1,6 @@
-"""Options in groups, and methods' options: what a method does not have is refused, and what ran is recorded."""
+"""Options in groups, and methods' options: what a method does not have is refused, and what ran
+is recorded.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,11 @@ def test_two_groups_with_one_option_are_a_mistake_of_ours() -> None:
 def test_every_option_of_a_method_is_on_the_command_line_and_in_help(call: Call) -> None:
     shown = call("train", "--help").out
     for method in METHODS.values():
-        assert all(flag.split("/")[0] in shown for option in method.options.values() for flag in option.flags)
+        assert all(
+            flag.split("/")[0] in shown
+            for option in method.options.values()
+            for flag in option.flags
+        )
     assert {parameter.default for parameter in ModelOptions.parameters()} == {None}  # not given
 
 
@@ -61,7 +67,10 @@ SOURCE = ("--data", "synthetic", "--hold-out", 2)
 @pytest.mark.parametrize(
     ("arguments", "refused"),
     [
-        (("evaluate", "hdp-sum", "--solver", "bogus", "--lr", 123, "--factors", 77, *SOURCE), "--factors"),
+        (
+            ("evaluate", "hdp-sum", "--solver", "bogus", "--lr", 123, "--factors", 77, *SOURCE),
+            "--factors",
+        ),
         (("evaluate", "hdp-sum", "--lr", 0.1, *SOURCE), "--lr"),
         (("evaluate", "mf", "--epsilon", 1, *SOURCE), "--epsilon"),
         (("evaluate", "hdpmf-paid", "--solver", "sequential", *SOURCE), "--solver"),
@@ -75,7 +84,11 @@ SOURCE = ("--data", "synthetic", "--hold-out", 2)
     ],
 )
 def test_an_option_that_the_method_does_not_have_is_an_error(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], refused: str
+    call: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[object, ...],
+    refused: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = call(*arguments)

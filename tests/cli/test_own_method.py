@@ -1,4 +1,6 @@
-"""A method of the user's own, as docs/own-method.md has it: written to files, run, changed and broken."""
+"""A method of the user's own, as docs/own-method.md has it: written to files, run, changed and
+broken.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +39,33 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     source = str(Path(hdpmf.__file__).parents[1])
     return subprocess.run(
         [sys.executable, *(["-c", code] if code else []), *words],
-        cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": source}, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+        check=False,
+    )
 
 
 def _experiment(folder: Path, *, code: int = 0) -> dict[str, Any]:
-    ended = _run(folder, "hdpmf", "experiment", "run", "with-mine.toml", "--out", "out", "--jobs", "1", "--json")
+    ended = _run(
+        folder,
+        "hdpmf",
+        "experiment",
+        "run",
+        "with-mine.toml",
+        "--out",
+        "out",
+        "--jobs",
+        "1",
+        "--json",
+    )
     assert ended.returncode == code, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout)
-    return found | {"cells": {cell["method"]: cell for cell in found["cells"]}, "said": ended.stderr}
+    return found | {
+        "cells": {cell["method"]: cell for cell in found["cells"]},
+        "said": ended.stderr,
+    }
 
 
 @pytest.mark.slow
@@ -66,10 +86,15 @@ def test_a_changed_method_is_run_again_and_a_broken_one_ends_nothing(folder: Pat
     first = _experiment(folder)
     assert first["n_ran"] == 6
     assert _experiment(folder)["n_ran"] == 0
-    (folder / "damped.py").write_text(METHOD.replace("return self.means_[items]", "return 5 - self.means_[items] / 5"))
+    (folder / "damped.py").write_text(
+        METHOD.replace("return self.means_[items]", "return 5 - self.means_[items] / 5")
+    )
     changed = _experiment(folder)
     assert (changed["n_ran"], changed["n_reused"]) == (2, 4)
-    assert changed["cells"]["damped-mean"]["mse"]["mean"] > first["cells"]["damped-mean"]["mse"]["mean"] + 0.1
+    assert (
+        changed["cells"]["damped-mean"]["mse"]["mean"]
+        > first["cells"]["damped-mean"]["mse"]["mean"] + 0.1
+    )
     assert changed["cells"]["hdp-sum"] == first["cells"]["hdp-sum"]
     (folder / "damped.py").write_text(METHOD.replace("self.means_ = ", "self.means_ = 1 / 0 * "))
     broken = _experiment(folder, code=SOME_RUNS_FAILED)
@@ -79,19 +104,25 @@ def test_a_changed_method_is_run_again_and_a_broken_one_ends_nothing(folder: Pat
     assert "ZeroDivisionError: division by zero (damped.py, line " in broken["said"]
 
 
-def test_a_neighbour_that_is_imported_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neighbour_that_is_imported_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     digests = []
     for number in (1, 2):
         (tmp_path / "neighbour_of_mine.py").write_text(f"X = {number}\n")
-        (tmp_path / "own_with_neighbour.py").write_text("import neighbour_of_mine\nclass Mine: pass\n")
+        (tmp_path / "own_with_neighbour.py").write_text(
+            "import neighbour_of_mine\nclass Mine: pass\n"
+        )
         digests.append(source_digest("own_with_neighbour:Mine"))
         source_digest.cache_clear()
     assert digests[0] != digests[1]
     (tmp_path / "a_stranger.py").write_text("Y = 1\n")
     assert source_digest("own_with_neighbour:Mine") == digests[1]
     assert all(
-        source_digest(method.estimator) == "" for method in METHODS.values() if isinstance(method.estimator, str)
+        source_digest(method.estimator) == ""
+        for method in METHODS.values()
+        if isinstance(method.estimator, str)
     )
 
 
@@ -99,7 +130,9 @@ def test_a_plain_class_is_told_what_to_become() -> None:
     class Plain:
         """Nothing of ours."""
 
-    with pytest.raises(ConfigError, match=r"Plain is no hdpmf.Estimator; write class Plain\(hdpmf.Estimator\)"):
+    with pytest.raises(
+        ConfigError, match=r"Plain is no hdpmf.Estimator; write class Plain\(hdpmf.Estimator\)"
+    ):
         hdpmf.add_method("plain", Plain)  # type: ignore[arg-type]
     assert "plain" not in METHODS
 

@@ -27,8 +27,12 @@ def test_quick_runs_every_experiment_and_resumes(call: Call, tmp_path: Path) -> 
     assert found.code == 0, found.err
     report = found.json
     assert report["quick"] is True
-    assert set(report["experiments"]) == {name for name in paper.NAMES if name not in ("table1", "table2")}
-    assert all(cell["status"] == "done" for cells in report["experiments"].values() for cell in cells)
+    assert set(report["experiments"]) == {
+        name for name in paper.NAMES if name not in ("table1", "table2")
+    }
+    assert all(
+        cell["status"] == "done" for cells in report["experiments"].values() for cell in cells
+    )
     methods = {cell["method"] for cell in report["experiments"]["table3"]}
     assert {"user-mean", "global-mean", "hdpmf-w", "mf", "hdpmf", "pdpmf", "dpmf"} <= methods
     again = call("paper", "run", "--quick", "--out", out, "--jobs", 1)
@@ -46,7 +50,17 @@ def test_quick_runs_every_experiment_and_resumes(call: Call, tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("tiny")
 def test_one_experiment_then_another_share_their_runs(call: Call, tmp_path: Path) -> None:
-    one = ("paper", "run", "--quick", "--out", tmp_path / "out", "--jobs", 1, "--json", "--experiment")
+    one = (
+        "paper",
+        "run",
+        "--quick",
+        "--out",
+        tmp_path / "out",
+        "--jobs",
+        1,
+        "--json",
+        "--experiment",
+    )
     first = call(*one, "table3").json
     second = call(*one, "figure_ablation").json
     assert second["n_reused"] == first["n_ran"]

@@ -41,15 +41,22 @@ def test_titles_come_from_a_file(call: Call, model_folder: Path, tmp_path: Path)
     shown = call("recommend", model_folder, user, "--titles", titles)
     assert shown.code == 0, shown.err
     assert "Film number" in shown.out
-    assert f"Film number {items[0]}" in call("predict", model_folder, user, items[0], "--titles", titles).out
+    assert (
+        f"Film number {items[0]}"
+        in call("predict", model_folder, user, items[0], "--titles", titles).out
+    )
     (tmp_path / "others.csv").write_text("item,title\n77777,Nothing\n")
     ended = call("recommend", model_folder, user, "--titles", tmp_path / "others.csv")
     assert (ended.code, "has no item of this model" in ended.err) == (2, True)
 
 
-def test_titles_of_training_stay_with_the_model(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_titles_of_training_stay_with_the_model(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     facts = tmp_path / "films.csv"
-    facts.write_text("item,title,year\n" + "".join(f"{item},Film number {item},1999\n" for item in range(1, 41)))
+    facts.write_text(
+        "item,title,year\n" + "".join(f"{item},Film number {item},1999\n" for item in range(1, 41))
+    )
     ended = call("train", "hdp-sum", "--train", files[0], "--items", facts, "--out", tmp_path / "m")
     assert ended.code == 0, ended.err
     assert "Film number" in call("recommend", tmp_path / "m", 1).out
@@ -60,7 +67,9 @@ def test_new_users_are_taken_in(call: Call, model_folder: Path, tmp_path: Path) 
     shutil.copytree(model_folder, folder)
     items = load_model(folder).catalogue_.items.ids[:3].tolist()
     new = tmp_path / "new.csv"
-    new.write_text("user,item,rating\n" + "".join(f"90001,{item},4\n" for item in items) + "90001,8888,1\n")
+    new.write_text(
+        "user,item,rating\n" + "".join(f"90001,{item},4\n" for item in items) + "90001,8888,1\n"
+    )
     done = call("fold-in", folder, new, "--out", tmp_path / "more", "--json")
     assert done.code == 0, done.err
     assert (done.json["n_users"], done.json["n_ratings_of_unknown_items"]) == (1, 1)
@@ -75,11 +84,14 @@ def test_new_users_are_taken_in(call: Call, model_folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_an_experiment_begins_anew_or_goes_on(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_experiment_begins_anew_or_goes_on(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     (tmp_path / "train.csv").write_bytes(files[0].read_bytes())
     file, out = tmp_path / "mine.toml", tmp_path / "out"
     file.write_text(
-        'name = "mine"\ntitle = "Mine"\ndatasets = ["mine"]\nmethods = ["user-mean"]\nseeds = [0, 1]\n'
+        'name = "mine"\ntitle = "Mine"\ndatasets = ["mine"]\nmethods = ["user-mean"]\n'
+        "seeds = [0, 1]\n"
         'data.mine.file = "train.csv"\nsplit.per_user = 2\n'
     )
     command = ("experiment", "run", file, "--out", out, "--jobs", 1, "--json")
@@ -90,10 +102,15 @@ def test_an_experiment_begins_anew_or_goes_on(call: Call, files: tuple[Path, Pat
     again = call(*command, "--fresh")
     assert again.json["n_ran"] == 2
     assert "earlier results are kept in" in again.err
-    assert sorted(path.name for path in out.glob("*.sqlite")) == ["results.1.sqlite", "results.sqlite"]
+    assert sorted(path.name for path in out.glob("*.sqlite")) == [
+        "results.1.sqlite",
+        "results.sqlite",
+    ]
 
 
-def test_errors_about_users_speak_of_options(call: Call, model_folder: Path, tmp_path: Path) -> None:
+def test_errors_about_users_speak_of_options(
+    call: Call, model_folder: Path, tmp_path: Path
+) -> None:
     model = load_model(model_folder)
     user, item = model.devices_.users.ids[0].item(), model.catalogue_.items.ids[0].item()
     for stranger in ("bob", 99999):

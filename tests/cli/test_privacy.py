@@ -18,9 +18,17 @@ def test_a_page_for_people(call: Call, method: str) -> None:
     result = call("privacy", "explain", method)
     assert result.code == 0
     assert result.err == ""
-    for expected in ("What leaves the device.", "One star or five?", "strictest user", "median user", "most liberal"):
+    for expected in (
+        "What leaves the device.",
+        "One star or five?",
+        "strictest user",
+        "median user",
+        "most liberal",
+    ):
         assert expected in result.out
-    assert "hidden" not in result.out or "(sums-h-hidden)" in result.out or not METHODS[method].has_h
+    assert (
+        "hidden" not in result.out or "(sums-h-hidden)" in result.out or not METHODS[method].has_h
+    )
     lines = result.out.splitlines()
     assert all(line == line.rstrip() and line.isprintable() and len(line) <= 120 for line in lines)
     assert len(lines) <= 60  # one page
@@ -30,14 +38,39 @@ def test_a_page_for_people(call: Call, method: str) -> None:
 
 def test_the_numbers_are_the_accountants(call: Call) -> None:
     found = call(
-        "privacy", "explain", "hdpmf", "--epsilon", 2, "--rounds", 50, "--factors", 5, "--raters", 20, "--spec",
-        "epsilon_uc=0.2", "--ratings", 3, "--delta", 1e-6, "--json",
-    ).json  # fmt: skip
-    wanted = {(one["user"], one["view"], one["unit"], one["neighbours"]): one for one in found["costs"]}
+        "privacy",
+        "explain",
+        "hdpmf",
+        "--epsilon",
+        2,
+        "--rounds",
+        50,
+        "--factors",
+        5,
+        "--raters",
+        20,
+        "--spec",
+        "epsilon_uc=0.2",
+        "--ratings",
+        3,
+        "--delta",
+        1e-6,
+        "--json",
+    ).json
+    wanted = {
+        (one["user"], one["view"], one["unit"], one["neighbours"]): one for one in found["costs"]
+    }
     strictest, _, liberal = example_people(PrivacySpec.paper(epsilon_uc=0.2))
     for person in (strictest, liberal):
         cost = accounting.cost(
-            "hdpmf", "messages", weight=person.weight, n_raters=20, epsilon=2.0, rounds=50, factors=5, delta=1e-6
+            "hdpmf",
+            "messages",
+            weight=person.weight,
+            n_raters=20,
+            epsilon=2.0,
+            rounds=50,
+            factors=5,
+            delta=1e-6,
         )
         one = wanted[person.name, "messages", "rating", "value"]
         assert one["epsilon_at_delta"] == pytest.approx(cost.epsilon_at_delta)
@@ -49,10 +82,25 @@ def test_the_numbers_are_the_accountants(call: Call) -> None:
 
 def test_one_observer_and_uniform_weights(call: Call) -> None:
     found = call(
-        "privacy", "explain", "hdp-sum", "--view", "sums", "--weights", "uniform", "--releases", 2, "--json"
+        "privacy",
+        "explain",
+        "hdp-sum",
+        "--view",
+        "sums",
+        "--weights",
+        "uniform",
+        "--releases",
+        2,
+        "--json",
     ).json
-    value = next(one for one in found["costs"] if (one["unit"], one["neighbours"]) == ("rating", "value"))
-    assert (value["view"], value["status"], value["pure_epsilon"]) == ("sums-h-known", "proved", pytest.approx(2.0))
+    value = next(
+        one for one in found["costs"] if (one["unit"], one["neighbours"]) == ("rating", "value")
+    )
+    assert (value["view"], value["status"], value["pure_epsilon"]) == (
+        "sums-h-known",
+        "proved",
+        pytest.approx(2.0),
+    )
     assert {one["view"] for one in found["costs"]} == {"sums-h-known"}
     page = call("privacy", "explain", "hdp-sum", "--view", "sums", "--weights", "uniform").out
     assert "at most 73 %" in page
@@ -63,7 +111,11 @@ def test_two_servers_are_an_observer_of_their_own(call: Call) -> None:
     asked = ("privacy", "explain", "hdp-sum", "--view", "two-servers", "--weights", "uniform")
     costs = call(*asked, "--json").json["costs"]
     value = next(one for one in costs if (one["unit"], one["neighbours"]) == ("rating", "value"))
-    assert (value["view"], value["status"], value["pure_epsilon"]) == ("two-servers", "proved", pytest.approx(1.0))
+    assert (value["view"], value["status"], value["pure_epsilon"]) == (
+        "two-servers",
+        "proved",
+        pytest.approx(1.0),
+    )
     said = "recommender together with one of the two servers that sum (two-servers). PROVED"
     assert said in call(*asked).out
     assert said in call("privacy", "explain", "hdp-sum").out
@@ -147,7 +199,9 @@ def test_the_documentations_numbers_are_these() -> None:
         for view in ("messages", "sums-h-known", "sums-h-hidden"):
             cost = accounting.cost(setting, view)
             numbers = [float(cell.replace(",", "")) for cell in re.findall(r"([\d,.]+\d)\*", line)]
-            assert any(number == pytest.approx(cost.epsilon_at_delta, rel=5e-3) for number in numbers)
+            assert any(
+                number == pytest.approx(cost.epsilon_at_delta, rel=5e-3) for number in numbers
+            )
     for method, view in (("hdp-sum", "sums"), ("hdp-bit", "messages"), ("hdpmf-paid", "sums")):
         assert f"| `{method}`" in page
         assert accounting.cost(method, view, rounds=10).pure == pytest.approx(1.0)

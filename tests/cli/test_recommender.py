@@ -24,7 +24,9 @@ from hdpmf.untrusted.service.service import Service
 @pytest.fixture
 def items(tmp_path: Path) -> Path:
     path = tmp_path / "items.csv"
-    path.write_text('item,title,genres,year\n7,Seven,Crime|Drama,1995\n3,Three,Drama,\n5,"Five, or so",,2001\n')
+    path.write_text(
+        'item,title,genres,year\n7,Seven,Crime|Drama,1995\n3,Three,Drama,\n5,"Five, or so",,2001\n'
+    )
     return path
 
 
@@ -36,9 +38,23 @@ def card(folder: Path, number: int, users: int = 1) -> Path:
     return path
 
 
-def test_a_recommender_is_set_up_and_devices_are_enrolled(call: Call, tmp_path: Path, items: Path) -> None:
+def test_a_recommender_is_set_up_and_devices_are_enrolled(
+    call: Call, tmp_path: Path, items: Path
+) -> None:
     folder = tmp_path / "shop"
-    made = call("recommender", "init", folder, "--items", items, "--scale", 1, 10, "--name", "shop", "--json").json
+    made = call(
+        "recommender",
+        "init",
+        folder,
+        "--items",
+        items,
+        "--scale",
+        1,
+        10,
+        "--name",
+        "shop",
+        "--json",
+    ).json
     assert made["items"] == 3
     assert made["scale"] == [1.0, 10.0, 1.0]
     assert made["address"] == "localhost:9443"
@@ -61,7 +77,16 @@ def test_a_recommender_is_set_up_and_devices_are_enrolled(call: Call, tmp_path: 
 
 
 def test_a_data_sets_items_and_scale(call: Call, tmp_path: Path) -> None:
-    made = call("recommender", "init", tmp_path / "r", "--data", "synthetic", "--reach", "films.example", "--json").json
+    made = call(
+        "recommender",
+        "init",
+        tmp_path / "r",
+        "--data",
+        "synthetic",
+        "--reach",
+        "films.example",
+        "--json",
+    ).json
     assert made["items"] == 400
     assert made["address"] == "films.example:9443"
 
@@ -77,7 +102,9 @@ def test_a_data_sets_items_and_scale(call: Call, tmp_path: Path) -> None:
         (["--items", "absent.csv"], "absent.csv"),
     ],
 )
-def test_what_cannot_be_set_up_leaves_nothing_behind(call: Call, tmp_path: Path, options: list[str], said: str) -> None:
+def test_what_cannot_be_set_up_leaves_nothing_behind(
+    call: Call, tmp_path: Path, options: list[str], said: str
+) -> None:
     result = call("recommender", "init", tmp_path / "r", *options)
     assert result.code in (2, 3, 8)
     assert said in result.err
@@ -93,12 +120,16 @@ def test_a_list_of_items_must_make_sense(call: Call, tmp_path: Path, text: str) 
     assert "items.csv" in result.err
 
 
-def test_a_run_needs_devices_and_a_method_that_can_be_run(call: Call, tmp_path: Path, items: Path) -> None:
+def test_a_run_needs_devices_and_a_method_that_can_be_run(
+    call: Call, tmp_path: Path, items: Path
+) -> None:
     folder = tmp_path / "r"
     call("recommender", "init", folder, "--items", items)
     assert "no device is enrolled" in call("recommender", "run", folder).err
     call("recommender", "enroll", folder, card(tmp_path, 1))
-    assert "cannot run 'user-mean'" in call("recommender", "run", folder, "--method", "user-mean").err
+    assert (
+        "cannot run 'user-mean'" in call("recommender", "run", folder, "--method", "user-mean").err
+    )
     assert "made for the view 'sums'" in call("recommender", "run", folder, "--messages").err
     assert "give --prior" in call("recommender", "run", folder, "--labels").err
     assert "devices have no prior 'x'" in call("recommender", "run", folder, "--prior", "x").err
@@ -109,7 +140,8 @@ def test_a_run_needs_devices_and_a_method_that_can_be_run(call: Call, tmp_path: 
 @pytest.mark.parametrize(
     ("users", "options", "words"),
     [
-        # A library of 240 people and two persons: a device counts for one, so three devices can hide nobody.
+        # A library of 240 people and two persons: a device counts for one, so three devices can
+        # hide nobody.
         ((240, 1, 1), [], "sums may be over 2 users; the policy asks for 16"),
         ((1,) * 400, ["--minimum", 30], "asks for 1/10 of the roster, which is 40"),
         ((1,) * 20, ["--epsilon", 2], "asks for epsilon 2; the policy allows 1"),
@@ -119,11 +151,24 @@ def test_a_run_needs_devices_and_a_method_that_can_be_run(call: Call, tmp_path: 
     ],
 )
 def test_what_devices_refuse_by_default_is_said_at_once(
-    call: Call, tmp_path: Path, items: Path, users: tuple[int, ...], options: list[object], words: str
+    call: Call,
+    tmp_path: Path,
+    items: Path,
+    users: tuple[int, ...],
+    options: list[object],
+    words: str,
 ) -> None:
     folder = tmp_path / "r"
     call("recommender", "init", folder, "--items", items)
-    assert call("recommender", "enroll", folder, *(card(tmp_path, n, count) for n, count in enumerate(users))).code == 0
+    assert (
+        call(
+            "recommender",
+            "enroll",
+            folder,
+            *(card(tmp_path, n, count) for n, count in enumerate(users)),
+        ).code
+        == 0
+    )
     with ServiceFolder(folder).serving():
         asked = call("recommender", "run", folder, *options)
     assert asked.code == 0, asked.err
@@ -143,13 +188,17 @@ def test_where_a_process_serves_it_is_asked(call: Call, tmp_path: Path, items: P
         assert request_in(place) is None
         answer = call("recommender", "run", folder, "--json")
         assert (
-            "by default devices refuse this run: the run's sums may be over 3 users; the policy asks for 16"
-            in answer.err
+            "by default devices refuse this run: the run's sums may be over 3 users; the "
+            "policy asks for 16" in answer.err
         )
         asked, request = answer.json, request_in(place)
         assert request is not None
         assert request.settings is not None
-        assert (request.run, asked["requested"], request.settings.minimum) == (asked["run"], True, 3)
+        assert (request.run, asked["requested"], request.settings.minimum) == (
+            asked["run"],
+            True,
+            3,
+        )
         assert "waits in" in call("recommender", "run", folder).err
         run = Service(place).begin(request.settings, bytes.fromhex(request.run))
         assert "is under way in the process" in call("recommender", "run", folder).err

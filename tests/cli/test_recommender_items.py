@@ -21,15 +21,21 @@ def folder(call: Call, tmp_path: Path) -> Path:
         "item,title,genres,year\n7,Seven,Crime|Drama,1995\n3,Three,Drama,\n5,Five,,2001\n"
     )
     (tmp_path / "more.csv").write_text("item,title,genres,year\n4,Four,Drama,2026\n1,One,,\n")
-    assert call("recommender", "init", tmp_path / "shop", "--items", tmp_path / "items.csv").code == 0
+    assert (
+        call("recommender", "init", tmp_path / "shop", "--items", tmp_path / "items.csv").code == 0
+    )
     return tmp_path / "shop"
 
 
-def test_versions_are_shown_made_and_the_same_on_a_device(call: Call, folder: Path, tmp_path: Path) -> None:
+def test_versions_are_shown_made_and_the_same_on_a_device(
+    call: Call, folder: Path, tmp_path: Path
+) -> None:
     assert stat.S_IMODE((folder / "catalogue.key").stat().st_mode) == 0o600
     first = call("recommender", "items", folder, "--json").json
     assert [(version["items"], version["added"]) for version in first["versions"]] == [(3, 3)]
-    made = call("recommender", "items", folder, "--add", tmp_path / "more.csv", "--retire", "3", "--json").json
+    made = call(
+        "recommender", "items", folder, "--add", tmp_path / "more.csv", "--retire", "3", "--json"
+    ).json
     assert (made["items"], made["retired"], made["shown"], made["key"]) == (5, 1, 2, first["key"])
     assert made["versions"][0] == first["versions"][0]
     assert made["versions"][1] | {"digest": ""} == {
@@ -86,6 +92,10 @@ def test_the_key_is_in_a_backup(call: Call, folder: Path, tmp_path: Path) -> Non
     call("recommender", "items", folder, "--retire", "3")
     assert call("recommender", "backup", folder, tmp_path / "b.tar").code == 0
     assert call("recommender", "restore", tmp_path / "b.tar", tmp_path / "again").code == 0
-    more = [call("recommender", "items", where, "--add", tmp_path / "more.csv", "--json").json["versions"]
-            for where in (folder, tmp_path / "again")]  # fmt: skip
+    more = [
+        call("recommender", "items", where, "--add", tmp_path / "more.csv", "--json").json[
+            "versions"
+        ]
+        for where in (folder, tmp_path / "again")
+    ]
     assert more[0] == more[1]

@@ -47,18 +47,25 @@ def a_pair() -> Servers:
 def shop(call: Call, tmp_path: Path) -> Path:
     items = tmp_path / "items.csv"
     items.write_text("item,title\n7,Seven\n3,Three\n")
-    assert call("recommender", "init", tmp_path / "shop", "--items", items, "--name", "shop").code == 0
+    assert (
+        call("recommender", "init", tmp_path / "shop", "--items", items, "--name", "shop").code == 0
+    )
     for number in range(3):
         card = tmp_path / f"card{number}.json"
         identity, node = DeviceIdentity.generate().public.hex(), NodeKey.generate().public
-        card.write_text(json.dumps({"name": f"d{number}", "identity": identity, "node": node, "users": 1}))
+        card.write_text(
+            json.dumps({"name": f"d{number}", "identity": identity, "node": node, "users": 1})
+        )
         assert call("recommender", "enroll", tmp_path / "shop", card).code == 0
     return tmp_path / "shop"
 
 
 def test_a_pair_is_pinned_and_shown(call: Call, tmp_path: Path, shop: Path) -> None:
     none = call("recommender", "servers", shop, "--json")
-    assert (none.code, "no pair of servers is pinned yet" in none.json["error"]["message"]) == (2, True)
+    assert (none.code, "no pair of servers is pinned yet" in none.json["error"]["message"]) == (
+        2,
+        True,
+    )
     pair, file = a_pair(), tmp_path / "servers.json"
     file.write_bytes(pair.to_json())
     shown = call("recommender", "servers", shop, file)
@@ -79,7 +86,10 @@ def test_a_pair_is_pinned_and_shown(call: Call, tmp_path: Path, shop: Path) -> N
     file.write_bytes(other.to_json())
     refused = call("recommender", "servers", shop, file, "--json")
     assert "another pair of servers is pinned" in refused.json["error"]["message"]
-    assert call("recommender", "servers", shop, file, "--new-servers", "--json").json["digest"] == other.digest
+    assert (
+        call("recommender", "servers", shop, file, "--new-servers", "--json").json["digest"]
+        == other.digest
+    )
     assert load_keys(shop, "shop").card == card
     assert call("recommender", "servers", shop, "--new-servers", "--json").code == 2
 
@@ -138,9 +148,13 @@ def test_options_without_effect_are_refused(call: Call, tmp_path: Path, shop: Pa
     ]
     assert [answer.code for answer in said] == [2] * 6
     words = (
-        "only sums by two servers", "no pair of servers is pinned", "whole noise", "whole noise", "no time",
+        "only sums by two servers",
+        "no pair of servers is pinned",
+        "whole noise",
+        "whole noise",
+        "no time",
         "no multiple",
-    )  # fmt: skip
+    )
     for answer, expected in zip(said, words, strict=True):
         assert expected in answer.json["error"]["message"]
 
@@ -148,13 +162,19 @@ def test_options_without_effect_are_refused(call: Call, tmp_path: Path, shop: Pa
 def test_status_shows_the_task(call: Call, shop: Path) -> None:
     pair, place = a_pair(), ServiceFolder(shop)
     keys = pin_servers(shop, "shop", pair)
-    settings = RunSettings(method="hdp-sum", view="two-servers", minimum=2, rounds=1, period=3600, precision=60)
+    settings = RunSettings(
+        method="hdp-sum", view="two-servers", minimum=2, rounds=1, period=3600, precision=60
+    )
     run = b"\7" * 16
-    files = place.begin_run(run, RunRecord(settings=settings, devices=place.enrolled.cards, cohort=()))
+    files = place.begin_run(
+        run, RunRecord(settings=settings, devices=place.enrolled.cards, cohort=())
+    )
     task = make_task(settings, place.known, pair, keys, time.time() - 600)
     states = []
     for more in ({}, {"placed": True}, {"placed": True, "collection": b"1"}):
-        files.save(Checkpoint(stage="work", periods=[Period(document=encode(task), job=bytes(16), **more)]))
+        files.save(
+            Checkpoint(stage="work", periods=[Period(document=encode(task), job=bytes(16), **more)])
+        )
         (found,) = call("recommender", "status", shop, "--json").json["runs"]
         (shown,) = found["tasks"]
         states.append(shown["state"])

@@ -1,4 +1,6 @@
-"""An operator's look at the recommender: certificates, alerts, and a status that is drawn again and again."""
+"""An operator's look at the recommender: certificates, alerts, and a status that is drawn again
+and again.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ from hdpmf.untrusted.service.settings import RunSettings
 def folder(call: Call, tmp_path: Path) -> Path:
     items = tmp_path / "items.csv"
     items.write_text("item,title\n7,Seven\n3,Three\n")
-    assert call("recommender", "init", tmp_path / "rec", "--items", items, "--reach", "shop.example").code == 0
+    assert (
+        call(
+            "recommender", "init", tmp_path / "rec", "--items", items, "--reach", "shop.example"
+        ).code
+        == 0
+    )
     return tmp_path / "rec"
 
 
@@ -46,7 +53,12 @@ def test_certificates_are_shown_and_the_servers_is_renewed(call: Call, folder: P
     renewed = call("recommender", "certificates", folder, "--renew", "--json")
     assert "restart serve" in renewed.err
     rows = {row["name"]: row for row in renewed.json["certificates"]}
-    assert 396 * 86_400 < rows["server"]["seconds_left"] <= 397 * 86_400 < rows["authority"]["seconds_left"]
+    assert (
+        396 * 86_400
+        < rows["server"]["seconds_left"]
+        <= 397 * 86_400
+        < rows["authority"]["seconds_left"]
+    )
     assert (tls / "authority.pem").read_bytes() == authority
     assert (tls / "server.pem").read_bytes() != server
 
@@ -59,7 +71,11 @@ def test_an_authority_is_announced_and_then_takes_over(call: Call, folder: Path)
     assert both.code == 2
     assert "one at a time" in both.err
     announced = call("recommender", "certificates", folder, "--new-authority", "--json")
-    assert [row["name"] for row in announced.json["certificates"]] == ["authority", "successor", "server"]
+    assert [row["name"] for row in announced.json["certificates"]] == [
+        "authority",
+        "successor",
+        "server",
+    ]
     assert "restarted" in announced.err
     assert (tls / "authority.pem").read_bytes() == before
     assert "successor: ends on " in call("recommender", "certificates", folder).out
@@ -89,12 +105,19 @@ def test_status_counts_the_rounds_that_were_lost(call: Call, tmp_path: Path) -> 
     with ExitStack() as stack:
         town = Town(tmp_path, stack)
         for store, card, agent in zip(town.stores, town.cards, town.agents, strict=True):
-            store.set_policy(msgspec.structs.replace(POLICY, methods=("mf",), allow_unprotected=True))
+            store.set_policy(
+                msgspec.structs.replace(POLICY, methods=("mf",), allow_unprotected=True)
+            )
             town.network.attach(card.identity, _leaving_in_round_two(agent.answer))
         town.run(settings)
         town.service.write_state()
     (run,) = call("recommender", "status", tmp_path / "r", "--json").json["runs"]
-    assert (run["stage"], run["rounds"], run["rounds_done"], run["rounds_lost"]) == ("done", 3, 2, 1)
+    assert (run["stage"], run["rounds"], run["rounds_done"], run["rounds_lost"]) == (
+        "done",
+        3,
+        2,
+        1,
+    )
 
 
 def _leaving_in_round_two(honest: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
@@ -113,7 +136,9 @@ def _leaving_in_round_two(honest: Callable[[bytes], bytes]) -> Callable[[bytes],
     return answer
 
 
-def test_watching_looks_until_interrupted(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watching_looks_until_interrupted(
+    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -133,14 +158,20 @@ def test_watching_looks_until_interrupted(call: Call, folder: Path, monkeypatch:
     assert waits == [7.0] * 3 + [2.0] * 3
 
 
-@pytest.mark.parametrize("options", [["--every", "3"], ["--watch", "--every", "0"], ["--watch", "--every", "nan"]])
-def test_a_time_between_looks_that_means_nothing_is_refused(call: Call, folder: Path, options: list[str]) -> None:
+@pytest.mark.parametrize(
+    "options", [["--every", "3"], ["--watch", "--every", "0"], ["--watch", "--every", "nan"]]
+)
+def test_a_time_between_looks_that_means_nothing_is_refused(
+    call: Call, folder: Path, options: list[str]
+) -> None:
     refused = call("recommender", "status", folder, *options)
     assert refused.code == 2
     assert "--every" in refused.err
 
 
-def test_with_json_every_line_of_the_log_is_json_notes_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_json_every_line_of_the_log_is_json_notes_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with run_log(Metrics(), "json") as say:
         say("run 0123456789ab begins")
         note("listening")
@@ -160,21 +191,40 @@ def test_with_json_every_line_of_the_log_is_json_notes_too(capsys: pytest.Captur
         (["--address", "https://ops.example"], "go together"),
         (["--trusted-header", "X-User", "--behind-proxy", "192.0.2.7"], "go together"),
         (["--listen", "0.0.0.0"], "--listen is for a proxy"),
-        (["--trusted-header", "Host", "--behind-proxy", "192.0.2.7", "--address", "https://a"], "only the proxy sets"),
-        (["--trusted-header", "X-User", "--behind-proxy", "proxy", "--address", "https://a"], "the proxy's IP address"),
-        (["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "ops.example"], "https://ops.example"),
-        (["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "https://a/b"], "https://ops.example"),
-        (["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "https://a:x"], "https://ops.example"),
+        (
+            ["--trusted-header", "Host", "--behind-proxy", "192.0.2.7", "--address", "https://a"],
+            "only the proxy sets",
+        ),
+        (
+            ["--trusted-header", "X-User", "--behind-proxy", "proxy", "--address", "https://a"],
+            "the proxy's IP address",
+        ),
+        (
+            ["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "ops.example"],
+            "https://ops.example",
+        ),
+        (
+            ["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "https://a/b"],
+            "https://ops.example",
+        ),
+        (
+            ["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "https://a:x"],
+            "https://ops.example",
+        ),
         (["--idle", "0"], "--idle takes"),
     ],
 )
-def test_a_page_for_everybody_is_refused(call: Call, folder: Path, options: list[str], words: str) -> None:
+def test_a_page_for_everybody_is_refused(
+    call: Call, folder: Path, options: list[str], words: str
+) -> None:
     ended = call("recommender", "page", folder, "--no-browser", *options)
     assert ended.code == 2
     assert words in " ".join(ended.err.split())
 
 
-def test_the_page_says_where_it_is_in_one_line(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_says_where_it_is_in_one_line(
+    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from hdpmf.common.web import local_server
 
     addresses: list[str] = []
@@ -192,7 +242,14 @@ def test_the_page_says_where_it_is_in_one_line(call: Call, folder: Path, monkeyp
     assert told.out.count("\n") == 1
     assert "/enter#" in told.json["link"]
     assert set(addresses) <= {"127.0.0.1", "::1"}
-    proxy = ["--trusted-header", "X-User", "--behind-proxy", "192.0.2.7", "--address", "https://Ops.Example"]
+    proxy = [
+        "--trusted-header",
+        "X-User",
+        "--behind-proxy",
+        "192.0.2.7",
+        "--address",
+        "https://Ops.Example",
+    ]
     told = call("recommender", "page", folder, "--json", *proxy)
     assert told.json["link"] == "https://ops.example/"
     assert set(addresses) <= {"127.0.0.1", "::1"}

@@ -1,4 +1,6 @@
-"""Released data sets on the command line: written, looked at, trained on; and what is no such file."""
+"""Released data sets on the command line: written, looked at, trained on; and what is no such
+file.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,18 @@ def released(files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
     path = tmp_path_factory.mktemp("released") / "ratings.release"
     with pytest.raises(SystemExit) as end:
         main.run(
-            ["release", "hdp-bit", "--train", str(files[0]), "--epsilon", "0.5", "--seed", "3", "--out", str(path)]
+            [
+                "release",
+                "hdp-bit",
+                "--train",
+                str(files[0]),
+                "--epsilon",
+                "0.5",
+                "--seed",
+                "3",
+                "--out",
+                str(path),
+            ]
         )
     assert end.value.code == 0
     return path
@@ -31,12 +44,24 @@ def released(files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
 def test_what_is_trained_on_the_file_is_what_training_gives(
     call: Call, files: tuple[Path, Path], released: Path, tmp_path: Path, kind: str
 ) -> None:
-    again = call("train", "--from-release", released, "--list-model", kind, "--seed", 3, "--out", tmp_path / "a")
+    again = call(
+        "train",
+        "--from-release",
+        released,
+        "--list-model",
+        kind,
+        "--seed",
+        3,
+        "--out",
+        tmp_path / "a",
+    )
     assert again.code == 0, again.err
     assert "0.5, PROVED" in again.out
     assert "SIMULATED" in again.out
     options = ("--train", files[0], "--epsilon", 0.5, "--seed", 3)
-    assert call("train", "hdp-bit", *options, "--list-model", kind, "--out", tmp_path / "b").code == 0
+    assert (
+        call("train", "hdp-bit", *options, "--list-model", kind, "--out", tmp_path / "b").code == 0
+    )
     ours, theirs = load_model(tmp_path / "a"), load_model(tmp_path / "b")
     assert isinstance(ours, HDPBit)
     assert isinstance(theirs, HDPBit)
@@ -50,14 +75,30 @@ def test_what_is_trained_on_the_file_is_what_training_gives(
     ours.fold_in(ratings)
     user = int(ratings.users.ids[0])
     assert ours.recommend(user, 5) == theirs.recommend(user, 5)
-    np.testing.assert_allclose(ours.predict([user] * 3, [1, 2, 3]), theirs.predict([user] * 3, [1, 2, 3]), rtol=1e-6)
+    np.testing.assert_allclose(
+        ours.predict([user] * 3, [1, 2, 3]), theirs.predict([user] * 3, [1, 2, 3]), rtol=1e-6
+    )
 
 
-def test_training_as_json_carries_claim_and_origin_along(call: Call, released: Path, tmp_path: Path) -> None:
+def test_training_as_json_carries_claim_and_origin_along(
+    call: Call, released: Path, tmp_path: Path
+) -> None:
     found = call(
-        "train", "hdp-bit", "--from-release", released, "--patterns", 2, "--out", tmp_path / "m", "--json"
+        "train",
+        "hdp-bit",
+        "--from-release",
+        released,
+        "--patterns",
+        2,
+        "--out",
+        tmp_path / "m",
+        "--json",
     ).json
-    assert (found["epsilon"], found["epsilon_status"], found["epsilon_noise"]) == (0.5, "proved", "simulated")
+    assert (found["epsilon"], found["epsilon_status"], found["epsilon_noise"]) == (
+        0.5,
+        "proved",
+        "simulated",
+    )
     assert found["n_patterns"] == 2
     assert found["lists"]["kind"] == "ease"
     assert found["provenance"]["sha256"] == Release.load(released).digest
@@ -66,18 +107,34 @@ def test_training_as_json_carries_claim_and_origin_along(call: Call, released: P
     assert found["provenance"]["terms"] == "not stated"
 
 
-def test_noise_of_the_operating_system_is_no_simulation(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_noise_of_the_operating_system_is_no_simulation(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     paths = [tmp_path / "one", tmp_path / "two"]
     for path in paths:
         done = call(
-            "release", "hdp-bit", "--train", files[0], "--noise", "released", "--terms", "ours", "--max-ratings", 5,
-            "--out", path, "--json",
-        )  # fmt: skip
+            "release",
+            "hdp-bit",
+            "--train",
+            files[0],
+            "--noise",
+            "released",
+            "--terms",
+            "ours",
+            "--max-ratings",
+            5,
+            "--out",
+            path,
+            "--json",
+        )
         assert (done.json["epsilon_noise"], done.json["seed"]) == (None, None)
         assert done.json["provenance"] | {"sha256": ""} == {
-            "made_by": done.json["provenance"]["made_by"], "origin": "train.csv", "terms": "ours", "noise": "released",
+            "made_by": done.json["provenance"]["made_by"],
+            "origin": "train.csv",
+            "terms": "ours",
+            "noise": "released",
             "sha256": "",
-        }  # fmt: skip
+        }
     one, two = map(Release.load, paths)
     assert one.digest != two.digest
     assert (one.max_ratings, int(np.bincount(one.bits.senders).max())) == (5, 5)
@@ -94,8 +151,12 @@ def test_the_page_says_what_is_in_plain_sight(call: Call, released: Path) -> Non
     assert "SIMULATED" in page
     found = call("privacy", "release", released, "--json").json
     assert found["people"] == 60
-    assert [row["guess"] for row in found["ratings"]] == sorted(row["guess"] for row in found["ratings"])
-    assert found["ratings"][-1]["guess"] == pytest.approx(1 / (1 + np.exp(-0.5 * found["ratings"][-1]["weight"])))
+    assert [row["guess"] for row in found["ratings"]] == sorted(
+        row["guess"] for row in found["ratings"]
+    )
+    assert found["ratings"][-1]["guess"] == pytest.approx(
+        1 / (1 + np.exp(-0.5 * found["ratings"][-1]["weight"]))
+    )
     assert 0 < found["epsilon_per_person"]["median"] <= found["epsilon_per_person"]["most"]
 
 
@@ -121,7 +182,11 @@ def test_what_makes_no_sense_is_said(
     call: Call, released: Path, tmp_path: Path, arguments: tuple[object, ...], code: int, said: str
 ) -> None:
     data = released.read_bytes()
-    made = {"CSV": b"user,item,rating\n1,2,3\n", "CUT": data[: len(data) // 2], "FLIPPED": data[:-1] + b"\x07"}
+    made = {
+        "CSV": b"user,item,rating\n1,2,3\n",
+        "CUT": data[: len(data) // 2],
+        "FLIPPED": data[:-1] + b"\x07",
+    }
     for name, content in made.items():
         (tmp_path / name).write_bytes(content)
     places = {"FILE": released} | {name: tmp_path / name for name in made}

@@ -19,7 +19,9 @@ from .conftest import Call
 class ShiftOptions:
     """What can be chosen."""
 
-    shift: float = option(0.0, "Added to every prediction.", flags=("--shift",), metavar="X", least=0)
+    shift: float = option(
+        0.0, "Added to every prediction.", flags=("--shift",), metavar="X", least=0
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -32,7 +34,12 @@ class ShiftedMean(ShiftOptions, UserMean):
 
 
 SILENT = Claim(
-    status="proved", against="all messages", reason="nothing leaves", sees="nothing", value=0.0, presence=0.0
+    status="proved",
+    against="all messages",
+    reason="nothing leaves",
+    sees="nothing",
+    value=0.0,
+    presence=0.0,
 )
 TOY = Method(
     name="toy",
@@ -86,7 +93,9 @@ def test_it_is_explained(call: Call) -> None:
     assert "PROVED" in page.out
 
 
-def test_it_is_in_an_experiment_and_in_its_report(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_it_is_in_an_experiment_and_in_its_report(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     (tmp_path / "train.csv").write_bytes(files[0].read_bytes())
     (tmp_path / "toy.toml").write_text(EXPERIMENT)
     out = tmp_path / "out"

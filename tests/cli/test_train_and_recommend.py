@@ -17,7 +17,9 @@ from hdpmf.models import EASE
 from .conftest import Call
 
 
-def test_training_tells_where_the_parts_lie(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_training_tells_where_the_parts_lie(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     out = tmp_path / "new" / "model"
     result = call("train", "hdpmf-w", "--train", files[0], "--out", out, "--epochs", 3)
     assert result.code == 0
@@ -27,7 +29,9 @@ def test_training_tells_where_the_parts_lie(call: Call, files: tuple[Path, Path]
     assert load_model(out).get_params()["mechanism"] == "weight"
 
 
-def test_training_as_json_with_early_stopping(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_training_as_json_with_early_stopping(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     result = call(
         "train", "mf", "--train", files[0], "--out", tmp_path / "m", "--epochs", 400, "--lr", 0.05,
         "--validation-fraction", 0.2, "--patience", 3, "--json",
@@ -41,7 +45,9 @@ def test_training_as_json_with_early_stopping(call: Call, files: tuple[Path, Pat
     assert Path(found["devices_part"]).is_dir()
 
 
-def test_training_replaces_an_earlier_model(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_training_replaces_an_earlier_model(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     for method, more in (("mf", ("--epochs", 2)), ("user-mean", ())):
         assert call("train", method, "--train", files[0], "--out", tmp_path / "m", *more).code == 0
     assert type(load_model(tmp_path / "m")).__name__ == "UserMean"
@@ -58,7 +64,12 @@ def test_training_replaces_an_earlier_model(call: Call, files: tuple[Path, Path]
     ],
 )
 def test_bad_training_options(
-    call: Call, files: tuple[Path, Path], tmp_path: Path, options: tuple[object, ...], code: int, said: str
+    call: Call,
+    files: tuple[Path, Path],
+    tmp_path: Path,
+    options: tuple[object, ...],
+    code: int,
+    said: str,
 ) -> None:
     result = call("train", "hdpmf", "--train", files[0], "--out", tmp_path / "m", *options)
     assert result.code == code
@@ -66,7 +77,9 @@ def test_bad_training_options(
     assert not (tmp_path / "m").exists()
 
 
-def test_places_that_cannot_be_written_to(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_places_that_cannot_be_written_to(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     occupied = tmp_path / "occupied"
     occupied.mkdir()
     (occupied / "thesis.txt").write_text("years of work")
@@ -94,12 +107,16 @@ def test_recommendations(call: Call, model_folder: Path, files: tuple[Path, Path
 
 
 def test_titles_are_shown_where_known(call: Call, tmp_path: Path) -> None:
-    assert call("train", "mf", "--data", "synthetic", "--out", tmp_path / "m", "--epochs", 3).code == 0
+    assert (
+        call("train", "mf", "--data", "synthetic", "--out", tmp_path / "m", "--epochs", 3).code == 0
+    )
     found = call("recommend", tmp_path / "m", 1, "--json").json
     shown = call("recommend", tmp_path / "m", 1).out
     assert len(found["items"]) == 10
     assert all(one["title"] in shown for one in found["items"])
-    assert all(one["reason"] in shown and ", ".join(one["genres"]) in shown for one in found["items"])
+    assert all(
+        one["reason"] in shown and ", ".join(one["genres"]) in shown for one in found["items"]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +127,14 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_lists_for_many(call: Call, films: Path, tmp_path: Path) -> None:
-    alone = {user: call("recommend", films, user, "-n", 4, "--json").json["items"] for user in (1, 2)}
+    alone = {
+        user: call("recommend", films, user, "-n", 4, "--json").json["items"] for user in (1, 2)
+    }
     several = call("recommend", films, 1, 2, "-n", 4, "--json").json
     assert [entry["user"] for entry in several["lists"]] == [1, 2]
-    for entry in several["lists"]:  # but for the last digits of scores, which differ between a row and a table
+    for entry in several[
+        "lists"
+    ]:  # but for the last digits of scores, which differ between a row and a table
         assert [(item["item"], item["reason"]) for item in entry["items"]] == [
             (item["item"], item["reason"]) for item in alone[entry["user"]]
         ]
@@ -125,7 +146,9 @@ def test_lists_for_many(call: Call, films: Path, tmp_path: Path) -> None:
     assert len(everyone) == 30
     shown = call("recommend", films, 1, 2, "-n", 4).out
     assert shown.index("For 1:") < shown.index(alone[1][0]["title"]) < shown.index("For 2:")
-    rows = list(csv.DictReader(StringIO(call("recommend", films, "--all-users", "-n", 4, "--csv").out)))
+    rows = list(
+        csv.DictReader(StringIO(call("recommend", films, "--all-users", "-n", 4, "--csv").out))
+    )
     assert len(rows) > 100
     flat = [(entry["user"], item) for entry in everyone for item in entry["items"]]
     assert [(row["user"], row["item"], row["title"], row["reason"]) for row in rows] == [
@@ -136,14 +159,20 @@ def test_lists_for_many(call: Call, films: Path, tmp_path: Path) -> None:
 
 def test_lists_with_filters(call: Call, films: Path, tmp_path: Path) -> None:
     def items(*options: object) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = call("recommend", films, 1, "-n", 60, "--json", *options).json["items"]
+        found: list[dict[str, Any]] = call(
+            "recommend", films, 1, "-n", 60, "--json", *options
+        ).json["items"]
         return found
 
     everything = items()
-    assert items("--genre", "comedy", "--genre", "Drama", "--not-genre", "Romance", "--from-year", 2000) == [
+    assert items(
+        "--genre", "comedy", "--genre", "Drama", "--not-genre", "Romance", "--from-year", 2000
+    ) == [
         item
         for item in everything
-        if {"Comedy", "Drama"} & set(item["genres"]) and "Romance" not in item["genres"] and item["year"] >= 2000
+        if {"Comedy", "Drama"} & set(item["genres"])
+        and "Romance" not in item["genres"]
+        and item["year"] >= 2000
     ]
     kept = items("--keep-rated")
     assert len(kept) > len(everything)
@@ -166,15 +195,20 @@ def test_lists_with_filters(call: Call, films: Path, tmp_path: Path) -> None:
         (("--users", "nowhere.txt"), 2, "cannot read nowhere.txt"),
     ],
 )
-def test_lists_that_cannot_be_made(call: Call, films: Path, options: tuple[str, ...], code: int, said: str) -> None:
+def test_lists_that_cannot_be_made(
+    call: Call, films: Path, options: tuple[str, ...], code: int, said: str
+) -> None:
     result = call("recommend", films, *options)
     assert (result.code, said in result.err + result.out) == (code, True)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"), [(("99999",), 3), (("nobody",), 3), (("7", "-n", "0"), 2), (("9" * 40,), 3)]
+    ("arguments", "code"),
+    [(("99999",), 3), (("nobody",), 3), (("7", "-n", "0"), 2), (("9" * 40,), 3)],
 )
-def test_bad_questions(call: Call, model_folder: Path, arguments: tuple[str, ...], code: int) -> None:
+def test_bad_questions(
+    call: Call, model_folder: Path, arguments: tuple[str, ...], code: int
+) -> None:
     result = call("recommend", model_folder, *arguments)
     assert result.code == code
     assert result.err.count("\n") == 1
@@ -216,8 +250,22 @@ def test_a_model_that_cannot_rank(call: Call, files: tuple[Path, Path], tmp_path
 def test_no_output_shows_a_weight(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "m"
     said = [
-        call("train", "hdpmf", "--train", files[0], "--weights", "paper", "--out", out, "--epochs", 3),
-        call("train", "hdpmf", "--train", files[0], "--weights", "paper", "--out", out, "--epochs", 3, "--json"),
+        call(
+            "train", "hdpmf", "--train", files[0], "--weights", "paper", "--out", out, "--epochs", 3
+        ),
+        call(
+            "train",
+            "hdpmf",
+            "--train",
+            files[0],
+            "--weights",
+            "paper",
+            "--out",
+            out,
+            "--epochs",
+            3,
+            "--json",
+        ),
         call("recommend", out, 7),
         call("recommend", out, 7, "--json"),
         call("recommend", out, 12345),
@@ -227,7 +275,9 @@ def test_no_output_shows_a_weight(call: Call, files: tuple[Path, Path], tmp_path
     drawn = np.concatenate([devices.beta, devices.gamma])
     drawn = drawn[drawn < 1]
     assert len(drawn) > 10
-    assert not [weight for weight in drawn.tolist() if f"{weight:.4f}"[:6] in text or repr(weight) in text]
+    assert not [
+        weight for weight in drawn.tolist() if f"{weight:.4f}"[:6] in text or repr(weight) in text
+    ]
 
 
 def test_a_gpu_that_is_not_there_is_one_clear_line(
@@ -247,7 +297,11 @@ def test_a_gpu_that_is_not_there_is_one_clear_line(
 
 @pytest.mark.parametrize("old", [("--device", "cuda"), ("--device=cuda",)])
 def test_the_old_name_of_on_still_works_with_a_note(
-    call: Call, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: tuple[str, ...]
+    call: Call,
+    files: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    old: tuple[str, ...],
 ) -> None:
     from hdpmf.private.kernels.gpu import availability
 

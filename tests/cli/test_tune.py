@@ -11,10 +11,25 @@ from hdpmf.lab.experiments.execution import score
 
 from .conftest import Call
 
-FEW = ("--lr-grid", "0.05,0.01", "--reg-grid", "0.01", "--folds", 2, "--epochs", 3, "--factors", 3, "--jobs", 1)
+FEW = (
+    "--lr-grid",
+    "0.05,0.01",
+    "--reg-grid",
+    "0.01",
+    "--folds",
+    2,
+    "--epochs",
+    3,
+    "--factors",
+    3,
+    "--jobs",
+    1,
+)
 
 
-def test_json_has_the_grid_and_the_best(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_json_has_the_grid_and_the_best(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     arguments = ("tune", "hdpmf", "--train", files[0], *FEW, "--out", tmp_path, "--json")
     found = call(*arguments)
     assert found.code == 0, found.err
@@ -88,7 +103,9 @@ def test_a_registered_data_set(call: Call, tmp_path: Path) -> None:
         (("mf", "--data", "nowhere"), 3, "cannot read"),
     ],
 )
-def test_what_makes_no_sense(call: Call, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+def test_what_makes_no_sense(
+    call: Call, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
+) -> None:
     found = call("tune", *arguments, "--out", tmp_path / "out")
     assert found.code == code
     assert message in found.err

@@ -1,7 +1,8 @@
-"""Hosts on this machine: network namespaces around a router, each with its own address, names and disk at /srv.
+"""Hosts on this machine: network namespaces around a router, each with its own address, names and
+disk at /srv.
 
-``ip netns`` needs root. A host sees the others by their addresses only: /srv is its own, so nobody can read anybody's
-keys. What runs on it ends with the thread that started it.
+``ip netns`` needs root. A host sees the others by their addresses only: /srv is its own, so nobody
+can read anybody's keys. What runs on it ends with the thread that started it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ DELAY, LOSS = 0.02, 0.01
 DISK = 64 << 20
 """Bytes of a host's disk."""
 
-_ENTER = 'mount --bind "$1" /srv && mount --bind "$2" /etc/hosts && cd /srv/hdpmf && shift 2 && exec "$@"'
+_ENTER = (
+    'mount --bind "$1" /srv && mount --bind "$2" /etc/hosts && cd /srv/hdpmf && '
+    'shift 2 && exec "$@"'
+)
 
 
 def lacking() -> str:
@@ -35,7 +39,10 @@ def lacking() -> str:
         return "hosts as network namespaces need root"
     absent = [tool for tool in ("ip", "mount", "umount", "setpriv") if shutil.which(tool) is None]
     if absent:
-        return f"hosts as network namespaces need {absent[0]} (iproute2, util-linux): install it, or run .ci/run"
+        return (
+            f"hosts as network namespaces need {absent[0]} (iproute2, util-linux): install "
+            "it, or run .ci/run"
+        )
     if not Path("/srv").is_dir():
         return "hosts as network namespaces need a folder /srv"
     if not os.access(DEVICE, os.R_OK | os.W_OK):
@@ -71,7 +78,9 @@ class Hosts:
         router: Carries what they say to each other.
     """
 
-    def __init__(self, folder: Path, names: Mapping[str, tuple[str, ...]], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, names: Mapping[str, tuple[str, ...]], environment: Mapping[str, str]
+    ) -> None:
         self._folder, self._names = folder, names
         self._environment = {**os.environ, **environment, "HOME": HOME}
         self._environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -105,11 +114,19 @@ class Hosts:
         return (self._folder / f"{process}.log").read_text(errors="replace")
 
     def call(self, host: str, *command: str, fails: bool = False) -> str:
-        """Run a command on a host; what it said. AssertionError, with that, unless it ends as it should."""
+        """Run a command on a host; what it said. AssertionError, with that, unless it ends as it
+        should.
+        """
         done = subprocess.run(
-            self._entered(host, command), capture_output=True, text=True, env=self._environment, timeout=60
+            self._entered(host, command),
+            capture_output=True,
+            text=True,
+            env=self._environment,
+            timeout=60,
         )
-        assert (done.returncode != 0) is fails, f"{host}$ {' '.join(command)}\n{done.stdout}{done.stderr}"
+        assert (done.returncode != 0) is fails, (
+            f"{host}$ {' '.join(command)}\n{done.stdout}{done.stderr}"
+        )
         return done.stderr if fails else done.stdout
 
     def start(self, process: str, host: str, *command: str) -> None:
@@ -126,7 +143,9 @@ class Hosts:
 
     def failed(self) -> str:
         """A process that has ended by itself, with an error; empty if there is none."""
-        return next((name for name, process in self._running.items() if process.poll() not in (None, 0)), "")
+        return next(
+            (name for name, process in self._running.items() if process.poll() not in (None, 0)), ""
+        )
 
     def kill(self, *processes: str) -> None:
         """``kill -9``."""
@@ -141,7 +160,10 @@ class Hosts:
 
     def fill_disk(self, host: str) -> None:
         """Leave no byte."""
-        with (self.home(host) / "ballast").open("ab", buffering=0) as ballast, contextlib.suppress(OSError):
+        with (
+            (self.home(host) / "ballast").open("ab", buffering=0) as ballast,
+            contextlib.suppress(OSError),
+        ):
             while True:
                 ballast.write(bytes(1 << 16))
 

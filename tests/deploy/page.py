@@ -30,10 +30,14 @@ class Line(NamedTuple):
 
 def section(number: int) -> list[Line]:
     """The commands of a numbered section, in their order."""
-    found = re.search(rf"^## {number}\. .*?(?=^## )", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    found = re.search(
+        rf"^## {number}\. .*?(?=^## )", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
     assert found is not None, f"{PAGE.name} has no section {number}"
     blocks = re.findall(r"^```console\n(.*?)^```$", found[0], re.DOTALL | re.MULTILINE)
-    lines = [re.fullmatch(r"(\w+)\$ +(\S.*)", line) for block in blocks for line in block.splitlines()]
+    lines = [
+        re.fullmatch(r"(\w+)\$ +(\S.*)", line) for block in blocks for line in block.splitlines()
+    ]
     assert all(lines), f"section {number} of {PAGE.name} has a line that is no command of a host"
     return [Line(match[1], match[2]) for match in lines if match is not None]
 

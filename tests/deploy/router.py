@@ -1,7 +1,8 @@
-"""A router between hosts in user space: what ``tc netem`` would do, on kernels that have no netem either.
+"""A router between hosts in user space: what ``tc netem`` would do, on kernels that have no netem
+either.
 
-Every host's interface is a TUN device, whose other end is here. Each packet waits for ``delay`` seconds, and some are
-lost.
+Every host's interface is a TUN device, whose other end is here. Each packet waits for ``delay``
+seconds, and some are lost.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Router:
         self.carried = self.lost = 0
 
     def port(self, name: str, address: str) -> None:
-        """Make an interface of this name, here, whose packets come to this router; it may move elsewhere."""
+        """Make an interface of this name, here, whose packets come to this router; it may move
+        elsewhere.
+        """
         file = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK)
         self._ports[IPv4Address(address).packed] = file
         fcntl.ioctl(file, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TUN | _NO_HEADER))
@@ -83,11 +86,15 @@ class Router:
     def _take(self, file: int) -> None:
         with contextlib.suppress(BlockingIOError, OSError):
             packet = os.read(file, _MOST)
-            target = self._ports.get(packet[16:20]) if packet[0] >> 4 == 4 else None  # version 4, its destination
+            target = (
+                self._ports.get(packet[16:20]) if packet[0] >> 4 == 4 else None
+            )  # version 4, its destination
             if target is None or file in self._cut:
                 return
             if self._drawn.random() < self._loss:
                 self.lost += 1
                 return
             self.carried += 1
-            heapq.heappush(self._under_way, (time.monotonic() + self._delay, self.carried, target, packet))
+            heapq.heappush(
+                self._under_way, (time.monotonic() + self._delay, self.carried, target, packet)
+            )

@@ -1,7 +1,9 @@
-"""The container image as far as it can be tested where no container engine runs: what is in it, and what it does.
+"""The container image as far as it can be tested where no container engine runs: what is in it, and
+what it does.
 
-No engine runs in CI, so the image itself is never built there. These tests read the Dockerfile as a linter does, work
-out the build context by .dockerignore, and do what its RUN lines do, with a home and a program that cannot be written.
+No engine runs in CI, so the image itself is never built there. These tests read the Dockerfile as a
+linter does, work out the build context by .dockerignore, and do what its RUN lines do, with a home
+and a program that cannot be written.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def instructions() -> list[Instruction]:
     """The instructions in their order, continued lines joined."""
     text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text("utf-8"), flags=re.MULTILINE)
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
-    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
+    return [
+        (line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()
+    ]
 
 
 def stages() -> list[list[Instruction]]:
@@ -49,8 +53,14 @@ def of(stage: list[Instruction], name: str) -> list[str]:
 
 
 def ignored(path: str) -> bool:
-    """Whether .dockerignore keeps a path out: the last pattern that fits it, or a folder above it, decides."""
-    patterns = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+    """Whether .dockerignore keeps a path out: the last pattern that fits it, or a folder above
+    it, decides.
+    """
+    patterns = [
+        line
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line and line[0] != "#"
+    ]
     parts, out = path.split("/"), False
     above = ["/".join(parts[: end + 1]) for end in range(len(parts))]
     for pattern in patterns:
@@ -101,7 +111,11 @@ def test_nothing_is_fetched_but_a_named_version_of_python_and_packages() -> None
     assert all(re.match(r"python:3\.\d+\.\d+-slim-\w+( AS \w+)?$", base) for base in bases)
     assert len({base.split(" AS ")[0] for base in bases}) == 1
     assert not [name for name, _ in instructions() if name == "ADD"]
-    assert not [value for name, value in instructions() if name == "RUN" and ("curl" in value or "http" in value)]
+    assert not [
+        value
+        for name, value in instructions()
+        if name == "RUN" and ("curl" in value or "http" in value)
+    ]
     for name, value in instructions():
         if name in ("RUN", "CMD", "ENTRYPOINT"):
             assert isinstance(json.loads(value), list), f"{name} goes through a shell"
@@ -125,7 +139,13 @@ def test_what_is_written_is_below_the_volume_or_tmp() -> None:
 
 def test_the_build_context_has_the_source_and_nothing_else() -> None:
     sent = context()
-    assert {"pyproject.toml", "README.md", "LICENSE", "src/hdpmf/__init__.py", "src/hdpmf/cli/doctor.py"} <= set(sent)
+    assert {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "src/hdpmf/__init__.py",
+        "src/hdpmf/cli/doctor.py",
+    } <= set(sent)
     assert not [name for name in sent if not name.startswith("src/hdpmf/") and "/" in name]
     assert {name for name in sent if "/" not in name} == {"pyproject.toml", "README.md", "LICENSE"}
     assert not [name for name in sent if "__pycache__" in name]
@@ -135,7 +155,9 @@ def test_the_build_context_has_the_source_and_nothing_else() -> None:
 
 def test_the_example_is_hardened_and_its_commands_can_be_typed() -> None:
     yaml = pytest.importorskip("yaml")
-    services: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "compose.yml").read_text())["services"]
+    services: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "compose.yml").read_text())[
+        "services"
+    ]
     assert set(services) == {"recommender", "aggregator", "device"}
     for service in services.values():
         assert service["read_only"] is True
@@ -155,15 +177,27 @@ def test_the_example_is_hardened_and_its_commands_can_be_typed() -> None:
 
 @pytest.mark.slow
 def test_what_the_dockerfile_runs_works_from_a_tree_that_cannot_be_written(tmp_path: Path) -> None:
-    """Build and install as its RUN lines do; the packages that it needs are this environment's, not fetched anew."""
-    source, wheels, installed, home = (tmp_path / name for name in ("source", "wheels", "installed", "home"))
+    """Build and install as its RUN lines do; the packages that it needs are this environment's,
+    not fetched anew.
+    """
+    source, wheels, installed, home = (
+        tmp_path / name for name in ("source", "wheels", "installed", "home")
+    )
     for name in context():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, source / name)
     home.mkdir()
     before = {path: path.stat().st_mtime_ns for path in source.rglob("*")}
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
-    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, _copied(source, tmp_path / "build"))
+    _run(
+        *pip,
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        wheels,
+        _copied(source, tmp_path / "build"),
+    )
     (wheel,) = wheels.glob("*.whl")
     packed = zipfile.ZipFile(wheel).namelist()
     assert {f"hdpmf/{name}" for name in ("py.typed", "cli/doctor.py")} <= set(packed)
@@ -179,7 +213,9 @@ def test_what_the_dockerfile_runs_works_from_a_tree_that_cannot_be_written(tmp_p
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
     }
-    said = _run(sys.executable, "-m", "hdpmf", "--version", environment=surroundings, folder=tmp_path)
+    said = _run(
+        sys.executable, "-m", "hdpmf", "--version", environment=surroundings, folder=tmp_path
+    )
     assert said.startswith("hdpmf ")
     sick = subprocess.run(
         [sys.executable, "-m", "hdpmf", "health", str(tmp_path)],
@@ -199,7 +235,11 @@ def _copied(source: Path, target: Path) -> Path:
     return Path(shutil.copytree(source, target))
 
 
-def _run(*command: object, environment: dict[str, str] | None = None, folder: Path | None = None) -> str:
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, cwd=folder)
+def _run(
+    *command: object, environment: dict[str, str] | None = None, folder: Path | None = None
+) -> str:
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, env=environment, cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout

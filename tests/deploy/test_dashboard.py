@@ -1,4 +1,6 @@
-"""The example dashboard and alert rules: every metric and label that they name is one that the exporters have."""
+"""The example dashboard and alert rules: every metric and label that they name is one that the
+exporters have.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,17 @@ DASHBOARD, RULES = DEPLOY / "grafana-dashboard.json", DEPLOY / "alerts.yml"
 def exported() -> set[str]:
     """Every name that can be asked for."""
     registry = CollectorRegistry()
-    registry.register(Exporter(Metrics(), lambda: FolderLook((CertificateEnd("server", 2.0),), 1, (), 1.0)))
+    registry.register(
+        Exporter(Metrics(), lambda: FolderLook((CertificateEnd("server", 2.0),), 1, (), 1.0))
+    )
     text = (generate_latest(registry) + AggregatorMetrics().text()).decode()
     names = set()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
-        names |= {f"{name}_{part}" for part in ("bucket", "sum", "count")} if kind == "histogram" else {name}
+        names |= (
+            {f"{name}_{part}" for part in ("bucket", "sum", "count")}
+            if kind == "histogram"
+            else {name}
+        )
     return names
 
 
@@ -39,7 +47,11 @@ def named(text: str) -> set[str]:
 
 
 def expressions() -> list[str]:
-    return [target["expr"] for panel in json.loads(DASHBOARD.read_text())["panels"] for target in panel["targets"]]
+    return [
+        target["expr"]
+        for panel in json.loads(DASHBOARD.read_text())["panels"]
+        for target in panel["targets"]
+    ]
 
 
 def test_every_metric_of_the_dashboard_exists(exported: set[str]) -> None:
@@ -62,7 +74,10 @@ def test_a_metric_that_does_not_exist_would_be_noticed(exported: set[str]) -> No
 
 
 def test_the_rules_have_every_alert_by_name() -> None:
-    assert set(re.findall(r'hdpmf_alert\{name="(\w+)"\}', RULES.read_text())) == {*NAMES, UNREADABLE}
+    assert set(re.findall(r'hdpmf_alert\{name="(\w+)"\}', RULES.read_text())) == {
+        *NAMES,
+        UNREADABLE,
+    }
 
 
 def test_the_rules_are_yaml_that_prometheus_takes() -> None:
@@ -76,5 +91,10 @@ def test_the_rules_are_yaml_that_prometheus_takes() -> None:
 
 def test_panels_do_not_overlap() -> None:
     places = [panel["gridPos"] for panel in json.loads(DASHBOARD.read_text())["panels"]]
-    cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    cells = [
+        (x, y)
+        for p in places
+        for x in range(p["x"], p["x"] + p["w"])
+        for y in range(p["y"], p["y"] + p["h"])
+    ]
     assert len(cells) == len(set(cells))

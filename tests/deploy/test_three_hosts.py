@@ -1,6 +1,8 @@
-"""docs/deploy.md as it is written, on hosts of their own: two servers, a recommender, devices, and what befalls them.
+"""docs/deploy.md as it is written, on hosts of their own: two servers, a recommender, devices, and
+what befalls them.
 
-``python tests/deploy/test_three_hosts.py`` prints what happens when; with a number, so many times (``make soak``).
+``python tests/deploy/test_three_hosts.py`` prints what happens when; with a number, so many times
+(``make soak``).
 """
 
 from __future__ import annotations
@@ -45,13 +47,20 @@ TRIAL = {
 
 PUPILS, FILMS = 20, 30
 LEADER, HELPER, SHOP = "library-aggregator", "university-aggregator", "shop-recommender"
-PROCESSES = {"library": (LEADER,), "university": (HELPER,), "shop": (SHOP,), "homes": ("school", *PEOPLE)}
+PROCESSES = {
+    "library": (LEADER,),
+    "university": (HELPER,),
+    "shop": (SHOP,),
+    "homes": ("school", *PEOPLE),
+}
 REPORTED = "reported to the servers of City Library and University"
 LOG = ROOT / "out" / "three-hosts.log"
 """Where the test leaves what happened when, for CI to show."""
 
 FULL_SECONDS = 12.0
-"""That the leader's disk is full, at most: who was turned away tries again after 8 to 23 s, before the period ends."""
+"""That the leader's disk is full, at most: who was turned away tries again after 8 to 23 s,
+before the period ends.
+"""
 
 
 class Rehearsal:
@@ -83,7 +92,12 @@ class Rehearsal:
         match shlex.split(text):
             case ["scp", file, target]:
                 self._copy(host, file, target)
-            case ["sudo", "systemctl", "enable", "--now", unit] | ["sudo", "systemctl", "start", unit]:
+            case ["sudo", "systemctl", "enable", "--now", unit] | [
+                "sudo",
+                "systemctl",
+                "start",
+                unit,
+            ]:
                 self.start_unit(host, unit)
             case ["hdpmf", "device", "join", *_] as words:
                 self.hosts.start(line.prompt, host, *words)
@@ -106,7 +120,9 @@ class Rehearsal:
         self.say(what)
 
     def restart(self, host: str) -> None:
-        """Everything on a host is killed (``kill -9``), and started as it would be when the host starts."""
+        """Everything on a host is killed (``kill -9``), and started as it would be when the host
+        starts.
+        """
         self.crash(host)
         self.boot(host)
         self.say(f"{host} was killed and has started again")
@@ -117,7 +133,9 @@ class Rehearsal:
     def boot(self, host: str) -> None:
         for name in PROCESSES[host]:
             if host == "homes":  # all that was given the first time is pinned
-                self.hosts.start(name, host, "hdpmf", "device", "join", f"{name}.sqlite", "--every", "2")
+                self.hosts.start(
+                    name, host, "hdpmf", "device", "join", f"{name}.sqlite", "--every", "2"
+                )
             else:
                 self.start_unit(host, f"hdpmf-{name.removeprefix(f'{host}-')}")
 
@@ -146,10 +164,15 @@ def _everybody(line: Line) -> list[Line]:
 
 
 def rehearse(folder: Path, log: Path) -> None:
-    """The whole page, and in the middle of the period everything that befalls hosts; then old copies come back."""
+    """The whole page, and in the middle of the period everything that befalls hosts; then old
+    copies come back.
+    """
     with Hosts(folder, NAMES, {"HDPMF_DEVICE_PASSPHRASE": "only for this test"}) as hosts:
         on = Rehearsal(hosts, log)
-        on.say(f"links with {DELAY * 1000:g} ms and {LOSS:.0%} loss each way, disks of {DISK >> 20} MiB")
+        on.say(
+            f"links with {DELAY * 1000:g} ms and {LOSS:.0%} loss each way, disks of "
+            f"{DISK >> 20} MiB"
+        )
         _write_inputs(hosts)
         _compile()
         on.section(2)
@@ -177,7 +200,9 @@ def rehearse(folder: Path, log: Path) -> None:
 
 
 def _befall(on: Rehearsal) -> None:
-    """In the middle of the period: a lost link, full disks, a restart of every host, and a backup that is restored."""
+    """In the middle of the period: a lost link, full disks, a restart of every host, and a
+    backup that is restored.
+    """
     hosts, began = on.hosts, time.monotonic()
     hosts.link("university", "down")
     on.say("the helper's link is down")
@@ -204,7 +229,9 @@ def _befall(on: Rehearsal) -> None:
 
 
 def _fill_the_leader(on: Rehearsal) -> None:
-    """Nothing is confirmed while its disk is full, and both sides say so. Whether anybody reports then is chance."""
+    """Nothing is confirmed while its disk is full, and both sides say so. Whether anybody
+    reports then is chance.
+    """
     hosts = on.hosts
     hosts.fill_disk("library")
     on.say("the leader's disk is full")
@@ -212,12 +239,18 @@ def _fill_the_leader(on: Rehearsal) -> None:
     turned_away = ""
     while not turned_away and time.monotonic() < end:
         time.sleep(0.2)
-        turned_away = next((name for name in PROCESSES["homes"] if "its answer was 503" in hosts.log(name)), "")
+        turned_away = next(
+            (name for name in PROCESSES["homes"] if "its answer was 503" in hosts.log(name)), ""
+        )
     assert _confirmed(hosts) == confirmed
     hosts.free_disk("library")
     if turned_away:
         assert "disk is full" in hosts.log(LEADER)
-    words = f"{turned_away} was turned away, and tries again" if turned_away else "nobody has reported meanwhile"
+    words = (
+        f"{turned_away} was turned away, and tries again"
+        if turned_away
+        else "nobody has reported meanwhile"
+    )
     on.say(f"the leader's disk has room again; {words}")
 
 
@@ -225,7 +258,9 @@ def _put_back_a_store(on: Rehearsal, old: Path) -> None:
     """A device's store of before the run forgets what was spent: its counter knows."""
     store, newest = on.hosts.home("homes") / "ben.sqlite", old.with_name("newest.sqlite")
     on.hosts.kill("ben")
-    on.hosts.call("homes", "hdpmf", "device", "status", "ben.sqlite")  # whatever was not in the file yet is now
+    on.hosts.call(
+        "homes", "hdpmf", "device", "status", "ben.sqlite"
+    )  # whatever was not in the file yet is now
     shutil.copyfile(store, newest)
     shutil.copyfile(old, store)
     said = on.hosts.call("homes", "hdpmf", "device", "join", "ben.sqlite", fails=True)
@@ -235,15 +270,18 @@ def _put_back_a_store(on: Rehearsal, old: Path) -> None:
 
 
 def _put_back_a_database(on: Rehearsal, shop: Path) -> None:
-    """The leader's database of before the sum would draw other noise: closed-batches knows. The newest one answers as
-    it did."""
+    """The leader's database of before the sum would draw other noise: closed-batches knows. The
+    newest one answers as it did."""
     hosts, facts = on.hosts, _facts(shop)
     on.crash("library")
     _copy_database(hosts, "newest")
     _copy_database(hosts, "old", back=True)
     on.boot("library")
     _restore(on, "middle.backup")
-    on.wait("the shop asks again, and the old database draws nothing", lambda: "was closed before" in hosts.log(LEADER))
+    on.wait(
+        "the shop asks again, and the old database draws nothing",
+        lambda: "was closed before" in hosts.log(LEADER),
+    )
     assert not _ended(shop)
     on.crash("library")
     _copy_database(hosts, "newest", back=True)
@@ -254,7 +292,9 @@ def _put_back_a_database(on: Rehearsal, shop: Path) -> None:
 
 
 def _put_back_a_shop(on: Rehearsal, shop: Path) -> None:
-    """The shop knows nothing of the run. Devices keep their model, and what is spent stays spent."""
+    """The shop knows nothing of the run. Devices keep their model, and what is spent stays
+    spent.
+    """
     _restore(on, "before.backup")
     on.wait("the shop of before the run serves", lambda: _index(shop)["model"] is None)
     assert not list(shop.glob("runs/*"))
@@ -281,13 +321,17 @@ def _check(hosts: Hosts, shop: Path, printed: list[str]) -> None:
 def _confirmed(hosts: Hosts) -> int:
     """Reports that devices were told are taken."""
     reported = {name: hosts.log(name) for name in PROCESSES["homes"]}
-    whole = sum(PUPILS if name == "school" else 1 for name, log in reported.items() if REPORTED in log)
+    whole = sum(
+        PUPILS if name == "school" else 1 for name, log in reported.items() if REPORTED in log
+    )
     return whole - sum(log.count("refused a report") for log in reported.values())
 
 
 def _waiting(hosts: Hosts) -> int:
     """Reports that the leader has, and the helper has not."""
-    (task,) = json.loads(hosts.call("library", "hdpmf", "aggregator", "status", "aggregator", "--json"))["tasks"]
+    (task,) = json.loads(
+        hosts.call("library", "hdpmf", "aggregator", "status", "aggregator", "--json")
+    )["tasks"]
     return int(task["waiting"])
 
 
@@ -299,7 +343,9 @@ def _spent(hosts: Hosts) -> object:
 def _copy_database(hosts: Hosts, name: str, *, back: bool = False) -> None:
     """The leader's, while it is down."""
     place = hosts.home("library")
-    source, target = (place / name, place / "aggregator") if back else (place / "aggregator", place / name)
+    source, target = (
+        (place / name, place / "aggregator") if back else (place / "aggregator", place / name)
+    )
     target.mkdir(exist_ok=True)
     for path in target.glob("data.sqlite*"):
         path.unlink()
@@ -343,11 +389,16 @@ def _write_inputs(hosts: Hosts) -> None:
 
 
 def _compile() -> None:
-    """What a new installation compiles at the first report: a period of seconds has no time for it."""
+    """What a new installation compiles at the first report: a period of seconds has no time for
+    it.
+    """
     prio = prio3_one_rating(FILMS, codes=(-2, -1, 0, 1, 2), rulers=(-2, -1, 0, 1, 2), task=b"")
     key, nonce, nobody = bytes(prio.seed_size), bytes(NONCE_SIZE), np.zeros(FILMS, dtype=np.int64)
     report = prio.shard(prio.circuit.encode(nobody, nobody), nonce)
-    both = [prio.prepare(key, at, nonce, report.public_share, share) for at, share in enumerate(report.input_shares)]
+    both = [
+        prio.prepare(key, at, nonce, report.public_share, share)
+        for at, share in enumerate(report.input_shares)
+    ]
     message = prio.verify([part for _, part in both])
     prio.unshard([prio.field.encode(prio.finish(state, message)) for state, _ in both])
 

@@ -37,12 +37,18 @@ def test_a_service_has_no_rights_that_it_does_not_need(unit: str) -> None:
 
 
 def test_services_start_by_themselves_and_what_they_start_with_begins_no_run() -> None:
-    assert options("aggregator")["WantedBy"] == options("recommender")["WantedBy"] == "multi-user.target"
+    assert (
+        options("aggregator")["WantedBy"]
+        == options("recommender")["WantedBy"]
+        == "multi-user.target"
+    )
     assert options("aggregator")["Restart"] == options("recommender")["Restart"] == "always"
     assert unit_command("recommender").split()[1:3] == ["recommender", "serve"]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "deploy").glob("*.service")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "deploy").glob("*.service")), ids=lambda path: path.stem
+)
 def test_what_a_unit_runs_can_be_typed(path: Path) -> None:
     program, *words = unit_command(path.stem).split()
     assert program.endswith("/hdpmf/bin/hdpmf")
@@ -53,5 +59,10 @@ def test_what_a_unit_runs_can_be_typed(path: Path) -> None:
 
 
 def test_the_page_starts_every_service() -> None:
-    started = {line.words[-1] for number in range(2, 8) for line in section(number) if "systemctl" in line.words}
+    started = {
+        line.words[-1]
+        for number in range(2, 8)
+        for line in section(number)
+        if "systemctl" in line.words
+    }
     assert started == {f"hdpmf-{unit}" for unit in SERVICES}

@@ -11,7 +11,13 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT)
-    for pattern in ("*.md", "docs/*.md", "docs/adr/*.md", "docs/tutorials/*.md", "src/hdpmf/common/privacy/proofs/*.md")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "docs/adr/*.md",
+        "docs/tutorials/*.md",
+        "src/hdpmf/common/privacy/proofs/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 SHELLS = ("", "console", "bash", "sh")
@@ -27,7 +33,10 @@ class Block(NamedTuple):
 
 def split_page(text: str) -> tuple[list[Block], str]:
     """The blocks of code of a page, and the page without them."""
-    blocks = [Block(*match) for match in re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)]
+    blocks = [
+        Block(*match)
+        for match in re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+    ]
     prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
     indented = re.findall(r"(?:^ {4}\S.*\n)+", prose, re.MULTILINE)
     return blocks + [Block("", block) for block in indented if "    hdpmf " in block], prose
@@ -51,4 +60,9 @@ def commands_in(block: str) -> Iterator[list[str]]:
 
 def calls_on(page: Path) -> list[list[str]]:
     """All calls of hdpmf in the blocks of a page."""
-    return [call for block in read(page)[0] if block.language in SHELLS for call in commands_in(block.text)]
+    return [
+        call
+        for block in read(page)[0]
+        if block.language in SHELLS
+        for call in commands_in(block.text)
+    ]

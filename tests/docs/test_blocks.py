@@ -25,15 +25,23 @@ PYTHON_NOT_RUN = {
         "docs/gpu.md",
         'model = HDPMF(n_factors=10, epochs=100, on="gpu"',
     ): "a GPU; benchmarks/gpu.py runs it where there is one",
-    ("docs/gpu.md", "from hdpmf.models.multi_fit"): "a GPU; tests/unit/gpu runs it in an interpreter of kernels",
+    (
+        "docs/gpu.md",
+        "from hdpmf.models.multi_fit",
+    ): "a GPU; tests/unit/gpu runs it in an interpreter of kernels",
     ("docs/flower.md", "from hdpmf.flower.server_app"): "Ray; tests/flower runs it",
-    ("docs/transport.md", "with FlowerRecommender(folder"): "enrolled devices; tests/federation runs it",
+    (
+        "docs/transport.md",
+        "with FlowerRecommender(folder",
+    ): "enrolled devices; tests/federation runs it",
 }
 
-# Commands that are run, by how they begin. One that is neither here nor below fails: say which it is.
+# Commands that are run, by how they begin. One that is neither here nor below fails: say which it
+# is.
 COMMANDS_RUN = ("data list", "methods", "doctor", "privacy explain", "aggregator init", "--version")
 
-# Commands that are parsed (test_docs.py) and not run, by how they begin: the first that fits counts.
+# Commands that are parsed (test_docs.py) and not run, by how they begin: the first that fits
+# counts.
 COMMANDS_NOT_RUN = {
     "paper run": "an hour; tests/cli/test_paper.py runs it reduced",
     "paper report": "the results of an hour; tests/unit/paper",
@@ -76,14 +84,20 @@ PAGES_NOT_RUN = {
 # Pages whose commands are run from the first to the last, whatever stands above.
 RUN_WHOLE = {Path("docs/tutorials/own-data.md"), Path("docs/tutorials/privacy-wishes.md")}
 
-PYTHON_PAGES = [page for page in PAGES if any(block.language == "python" for block in read(page)[0])]
+PYTHON_PAGES = [
+    page for page in PAGES if any(block.language == "python" for block in read(page)[0])
+]
 SHELL_PAGES = [page for page in PAGES if calls_on(page)]
 
 
 def reason_python(page: Path, text: str) -> str:
     if page in PAGES_NOT_RUN:
         return PAGES_NOT_RUN[page]
-    found = (why for (name, start), why in PYTHON_NOT_RUN.items() if name == str(page) and text.startswith(start))
+    found = (
+        why
+        for (name, start), why in PYTHON_NOT_RUN.items()
+        if name == str(page) and text.startswith(start)
+    )
     return next(found, "")
 
 
@@ -101,14 +115,18 @@ def reason_command(page: Path, call: list[str]) -> str:
 
 
 def prepare_experiments(folder: Path) -> None:
-    """What a block on docs/experiments.md reads: the results of the page's own file, on a small world."""
+    """What a block on docs/experiments.md reads: the results of the page's own file, on a small
+    world.
+    """
     (text,) = [
-        b.text for b in read(Path("docs/experiments.md"))[0] if b.language == "toml" and "stronger-privacy" in b.text
+        b.text
+        for b in read(Path("docs/experiments.md"))[0]
+        if b.language == "toml" and "stronger-privacy" in b.text
     ]
     head, _, rest = text.partition("\n[")
-    small = re.sub(r"datasets = .*", 'datasets = ["synthetic"]\nepochs = 2\nseeds = [0, 1]', head) + (
-        f"\n[{rest}" if rest else ""
-    )
+    small = re.sub(
+        r"datasets = .*", 'datasets = ["synthetic"]\nepochs = 2\nseeds = [0, 1]', head
+    ) + (f"\n[{rest}" if rest else "")
     small += "\n[data.synthetic]\nworld = { n_users = 40, n_items = 30, n_ratings = 900 }\n"
     small += "[split]\nper_user = 3\n" if "[split]" not in small else ""
     experiment, files = resolve(parse_experiment(small, "stronger-privacy.toml"))
@@ -121,7 +139,11 @@ PREPARED = {Path("docs/experiments.md"): prepare_experiments}
 
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=str)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = [block for block in read(page)[0] if block.language == "python" and not reason_python(page, block.text)]
+    blocks = [
+        block
+        for block in read(page)[0]
+        if block.language == "python" and not reason_python(page, block.text)
+    ]
     if not blocks:
         pytest.skip("every block of this page needs something else; see PYTHON_NOT_RUN")
     monkeypatch.chdir(tmp_path)
@@ -144,7 +166,10 @@ def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                     exec(compile(block.text, str(page), "exec"), names)
     for call in wanted:
         known = page in RUN_WHOLE or any(begins(shlex.join(call), start) for start in COMMANDS_RUN)
-        assert known, f"{shlex.join(call)}: is it quick (COMMANDS_RUN), or why is it not run (COMMANDS_NOT_RUN)?"
+        assert known, (
+            f"{shlex.join(call)}: is it quick (COMMANDS_RUN), or why is it not run "
+            "(COMMANDS_NOT_RUN)?"
+        )
         with pytest.raises(SystemExit) as ended:
             run(call)
         assert not ended.value.code, (shlex.join(call), capsys.readouterr().err)
@@ -152,7 +177,12 @@ def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_not_run_is_there() -> None:
     """A reason for a block or a command that no page has would hide the next one."""
-    texts = {(str(page), b.text) for page in PYTHON_PAGES for b in read(page)[0] if b.language == "python"}
+    texts = {
+        (str(page), b.text)
+        for page in PYTHON_PAGES
+        for b in read(page)[0]
+        if b.language == "python"
+    }
     for name, start in PYTHON_NOT_RUN:
         assert any(page == name and text.startswith(start) for page, text in texts), (name, start)
     calls = [(page, call) for page in SHELL_PAGES for call in calls_on(page)]
@@ -161,11 +191,17 @@ def test_what_is_not_run_is_there() -> None:
     assert sum(not reason_command(page, call) for page, call in calls) >= 12
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.ipynb")), ids=lambda path: path.name)
-def test_the_notebook_shows_what_it_prints(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs").rglob("*.ipynb")), ids=lambda path: path.name
+)
+def test_the_notebook_shows_what_it_prints(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    cells = [cell for cell in json.loads(path.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
+    cells = [
+        cell for cell in json.loads(path.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"
+    ]
     assert len(cells) >= 3
     for cell in cells:
         told = io.StringIO()

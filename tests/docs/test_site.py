@@ -1,4 +1,6 @@
-"""The site of the documentation: it is built without a network, asks nobody for anything, and no link is dead."""
+"""The site of the documentation: it is built without a network, asks nobody for anything, and no
+link is dead.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,11 @@ class Page(HTMLParser):
             self.links.add(found["href"])
         elif tag in ("script", "img", "iframe", "source") and found.get("src"):
             self.loads.add(found["src"])
-        elif tag == "link" and found.get("rel") not in ("canonical", "prev", "next") and found.get("href"):
+        elif (
+            tag == "link"
+            and found.get("rel") not in ("canonical", "prev", "next")
+            and found.get("href")
+        ):
             self.loads.add(found["href"])
 
 
@@ -62,7 +68,9 @@ def dead_links(site: Path) -> dict[str, list[str]]:
     pages = {path: parsed(path) for path in site.rglob("*.html")}
     dead = defaultdict(list)
     for path, page in pages.items():
-        if path.name == "404.html":  # served for any address, so that its links start at the root of a server
+        if (
+            path.name == "404.html"
+        ):  # served for any address, so that its links start at the root of a server
             continue
         for link in sorted(page.links | page.loads):
             place, _, anchor = link.partition("#")
@@ -87,10 +95,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "mkdocs.yml", *(path.name for path in ROOT.glob("*.md"))):
         shutil.copy(ROOT / name, folder / name)
     (folder / "build" / "site" / "0.1.0").mkdir(parents=True)
-    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    nowhere = dict.fromkeys(
+        ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"
+    )
     command = [sys.executable, str(folder / "tools" / "site.py")]
     done = subprocess.run(
-        command, cwd=folder, env=os.environ | nowhere, capture_output=True, text=True, timeout=500, check=False
+        command,
+        cwd=folder,
+        env=os.environ | nowhere,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "No issues found" in done.stdout + done.stderr
@@ -108,8 +124,12 @@ def test_no_link_is_dead(site: Path) -> None:
 
 
 def test_a_dead_link_would_be_noticed(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text('<a href="b.html#there">b</a><a href="c.html">c</a><img src="d.png">')
-    (tmp_path / "b.html").write_text('<h1 id="here">b</h1><a href="a.html">a</a><a href="https://example.org">e</a>')
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#there">b</a><a href="c.html">c</a><img src="d.png">'
+    )
+    (tmp_path / "b.html").write_text(
+        '<h1 id="here">b</h1><a href="a.html">a</a><a href="https://example.org">e</a>'
+    )
     assert dead_links(tmp_path) == {"a.html": ["b.html#there", "c.html", "d.png"]}
 
 
@@ -125,7 +145,9 @@ def test_every_page_is_there_and_the_home_page_is_the_readme(version: Path) -> N
     assert len(pages) > 25
     for path in pages:
         assert (version / path.relative_to(ROOT / "docs").with_suffix(".html")).is_file(), path
-    assert "Good recommendations, although nobody has to trust" in (version / "index.html").read_text("utf-8")
+    assert "Good recommendations, although nobody has to trust" in (
+        version / "index.html"
+    ).read_text("utf-8")
     assert (version / "results" / "figures" / "figure_epsilon_k10_mse.png").is_file()
     assert "github.com" not in (version / "proofs" / "index.html").read_text("utf-8")
 
@@ -153,4 +175,7 @@ def test_versions_stand_side_by_side(site: Path, tmp_path: Path) -> None:
     for version in ("0.9.0", "0.10.0"):
         (tmp_path / "html").mkdir()
         tool().publish(tmp_path / "html", tmp_path / "site", version)
-    assert [e["version"] for e in json.loads((tmp_path / "site/versions.json").read_text())] == ["0.10.0", "0.9.0"]
+    assert [e["version"] for e in json.loads((tmp_path / "site/versions.json").read_text())] == [
+        "0.10.0",
+        "0.9.0",
+    ]

@@ -1,4 +1,6 @@
-"""Debian's Chromium, driven by Playwright: how to start it, what screens there are, what pages wrote and asked for."""
+"""Debian's Chromium, driven by Playwright: how to start it, what screens there are, what pages
+wrote and asked for.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 AXE = Path(__file__).with_name("axe.min.js")
 
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}}
-PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 390, "height": 844},
+    "is_mobile": True,
+    "has_touch": True,
+}
 SCREENS = {"desktop": DESKTOP, "phone": PHONE}
 
 expect.set_options(timeout=30_000)  # a machine that is busy with other tests may take its time
@@ -34,7 +47,9 @@ def find_chromium() -> str:
 
 @contextmanager
 def running_chromium() -> Iterator[Browser]:
-    """A browser. While it runs, this thread cannot call ``asyncio.run``: Playwright's own loop is suspended in it."""
+    """A browser. While it runs, this thread cannot call ``asyncio.run``: Playwright's own loop
+    is suspended in it.
+    """
     path = find_chromium()
     with (
         sync_playwright() as driver,
@@ -69,10 +84,14 @@ def settle(page: Page) -> None:
 
 
 def accessible(page: Page) -> list[list[str]]:
-    """What axe-core finds on the page that is serious or worse; also targets too small for a finger."""
+    """What axe-core finds on the page that is serious or worse; also targets too small for a
+    finger.
+    """
     page.evaluate(AXE.read_text("utf-8"))
     run = "axe.run({rules: {'target-size': {enabled: true}}})"
-    found = page.evaluate(f"{run}.then(told => told.violations.map(v => [v.impact, v.id, v.nodes[0].html]))")
+    found = page.evaluate(
+        f"{run}.then(told => told.violations.map(v => [v.impact, v.id, v.nodes[0].html]))"
+    )
     return [each for each in found if each[0] in ("serious", "critical")]
 
 

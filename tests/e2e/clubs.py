@@ -40,7 +40,8 @@ TITLES = [f"{first} {second}" for first in FIRST for second in SECOND]
 def films(called: str = "The") -> str:
     """A catalogue; other things have other titles, and the same ids."""
     rows = [
-        f"{number},{called} {title},{GENRES[number % 6]}|{GENRES[(number + 1 + number // 6 % 5) % 6]},{1950 + number}"
+        f"{number},{called} "
+        f"{title},{GENRES[number % 6]}|{GENRES[(number + 1 + number // 6 % 5) % 6]},{1950 + number}"
         for number, title in enumerate(TITLES, start=1)
     ]
     return "item,title,genres,year\n" + "\n".join(rows) + "\n"
@@ -71,13 +72,20 @@ def make_others(folder: Path) -> list[DeviceStore]:
     for number in range(OTHERS):
         store = new_device(folder / f"other{number}.sqlite", scale=RatingScale(1.0, 5.0, 1.0))
         for film in chance.sample(range(1, len(TITLES) + 1), 20):
-            store.rate(str(film), float(chance.choice((4, 5)) if film % 2 == number % 2 else chance.choice((1, 2, 3))))
+            store.rate(
+                str(film),
+                float(
+                    chance.choice((4, 5)) if film % 2 == number % 2 else chance.choice((1, 2, 3))
+                ),
+            )
         stores.append(store)
     return stores
 
 
 def invite(shop: Path, port: int, cards: Sequence[DeviceCard], pair: Pair) -> Invitation:
-    """What the operator does: enrols the cards, pins the servers, invites; the servers admit the recommender."""
+    """What the operator does: enrols the cards, pins the servers, invites; the servers admit the
+    recommender.
+    """
     ServiceFolder(shop).enroll(list(cards))
     servers = shop.with_name(f"{shop.name}-servers.json")
     servers.write_bytes(pair.servers.to_json())
@@ -90,13 +98,17 @@ def invite(shop: Path, port: int, cards: Sequence[DeviceCard], pair: Pair) -> In
 
 @contextmanager
 def living(stores: list[DeviceStore], invitation: Invitation) -> Iterator[None]:
-    """The others' devices, each looking and reporting as it does in ``hdpmf device join``, one after the other."""
+    """The others' devices, each looking and reporting as it does in ``hdpmf device join``, one
+    after the other.
+    """
     stop = threading.Event()
     reporters = []
     for store in stores:
         join(store, invitation)
         door = WebDoor(invitation.address, invitation.authority.encode())
-        reporters.append(Reporter(store, door, recommender=invitation.address, every=2, uniform=lambda: 0.3))
+        reporters.append(
+            Reporter(store, door, recommender=invitation.address, every=2, uniform=lambda: 0.3)
+        )
 
     def work() -> None:
         while not stop.wait(0.3):
@@ -118,9 +130,14 @@ def answering(stores: Sequence[DeviceStore], address: str, authority: bytes) -> 
     """Devices that answer a recommender by masks, connected as in ``hdpmf device join``."""
     stop, threads = threading.Event(), []
     for store in stores:
-        agent, key = DeviceAgent(store, recommender=address), NodeKey.from_bytes(store.get("node-key") or b"")
+        agent, key = (
+            DeviceAgent(store, recommender=address),
+            NodeKey.from_bytes(store.get("node-key") or b""),
+        )
         device = FlowerDevice(address, authority, key)
-        threads.append(threading.Thread(target=device.serve, args=(in_slots(agent.answer), stop), daemon=True))
+        threads.append(
+            threading.Thread(target=device.serve, args=(in_slots(agent.answer), stop), daemon=True)
+        )
         threads[-1].start()
     try:
         yield

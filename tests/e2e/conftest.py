@@ -1,4 +1,6 @@
-"""One browser for all tests here, and a fresh context for each: no test sees another's cookies, pages or history."""
+"""One browser for all tests here, and a fresh context for each: no test sees another's cookies,
+pages or history.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, StorageState
 from served_pages import ServedPage, enter
 
 
-# Not for the session: tests elsewhere in the same process call asyncio.run, which they could not while it runs.
+# Not for the session: tests elsewhere in the same process call asyncio.run, which they could not
+# while it runs.
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     with running_chromium() as browser:

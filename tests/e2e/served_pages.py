@@ -40,7 +40,9 @@ class ServedPage:
 
     def new_link(self) -> str:
         """The last link that the command wrote after the first."""
-        return next(word for line in reversed(self.log) for word in line.split() if "/enter#" in word)
+        return next(
+            word for line in reversed(self.log) for word in line.split() if "/enter#" in word
+        )
 
 
 def owner_page(store: Path, *options: str) -> AbstractContextManager[ServedPage]:
@@ -57,13 +59,19 @@ def operator_page(folder: Path, *options: str) -> AbstractContextManager[ServedP
 def _served(*arguments: str) -> Iterator[ServedPage]:
     command = [sys.executable, "-m", "hdpmf", *arguments, "--no-browser", "--json"]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "400"}
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"COLUMNS": "400"},
     )
     assert process.stdout is not None
     assert process.stderr is not None
     page = ServedPage("", process)
     errors = process.stderr
-    reader = threading.Thread(target=lambda: page.log.extend(iter(errors.readline, "")), daemon=True)
+    reader = threading.Thread(
+        target=lambda: page.log.extend(iter(errors.readline, "")), daemon=True
+    )
     reader.start()
     try:
         text = ""
@@ -93,7 +101,9 @@ def enter(page: Page, served: ServedPage, link: str | None = None) -> None:
 
 
 def pictures(page: Page, served: ServedPage, name: str) -> None:
-    """Four pictures of a page, if they are wanted (``HDPMF_PICTURES=FOLDER``): desktop and phone, light and dark."""
+    """Four pictures of a page, if they are wanted (``HDPMF_PICTURES=FOLDER``): desktop and
+    phone, light and dark.
+    """
     folder = os.environ.get("HDPMF_PICTURES")
     browser = page.context.browser
     if not folder or browser is None:
@@ -106,10 +116,14 @@ def pictures(page: Page, served: ServedPage, name: str) -> None:
             with browser.new_context(**shape, color_scheme=scheme, storage_state=inside) as context:
                 shown = context.new_page()
                 shown.goto(f"{served.origin}/{name}")
-                shown.screenshot(path=Path(folder) / f"{name}-{screen}-{scheme}.webp", type="webp", quality=60)
+                shown.screenshot(
+                    path=Path(folder) / f"{name}-{screen}-{scheme}.webp", type="webp", quality=60
+                )
 
 
 def history(page: Page) -> list[dict[str, Any]]:
     """What the browser keeps about where this page was."""
-    found: list[dict[str, Any]] = page.context.new_cdp_session(page).send("Page.getNavigationHistory")["entries"]
+    found: list[dict[str, Any]] = page.context.new_cdp_session(page).send(
+        "Page.getNavigationHistory"
+    )["entries"]
     return found

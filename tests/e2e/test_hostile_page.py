@@ -63,7 +63,7 @@ function script(path) {
   await new Promise(done => setTimeout(done, 1500));
   window.result = JSON.stringify(found);
 })();
-</script>"""
+</script>"""  # noqa: E501
 
 
 @pytest.fixture
@@ -81,9 +81,15 @@ def served(store: Path) -> Iterator[ServedPage]:
         yield opened
 
 
-@pytest.mark.parametrize("host", ["evil.localhost", "127.0.0.1"], ids=["another-site", "another-port-of-this-machine"])
-def test_a_hostile_page_in_the_same_browser_gets_nothing(page: Page, served: ServedPage, store: Path, host):
-    """Also one that another user of this machine serves from another port: cookies know no ports."""
+@pytest.mark.parametrize(
+    "host", ["evil.localhost", "127.0.0.1"], ids=["another-site", "another-port-of-this-machine"]
+)
+def test_a_hostile_page_in_the_same_browser_gets_nothing(
+    page: Page, served: ServedPage, store: Path, host
+):
+    """Also one that another user of this machine serves from another port: cookies know no
+    ports.
+    """
     came: list[str] = []
 
     class Evil(BaseHTTPRequestHandler):
@@ -99,7 +105,8 @@ def test_a_hostile_page_in_the_same_browser_gets_nothing(page: Page, served: Ser
 
     enter(page, served)
     expect(page.locator("body")).to_contain_text("Zombie Opera")
-    # Chromium opens connections before it needs them: a server with one thread would wait for their first word.
+    # Chromium opens connections before it needs them: a server with one thread would wait for their
+    # first word.
     with ThreadingHTTPServer(("127.0.0.1", 0), Evil) as evil:
         evil.daemon_threads = True
         threading.Thread(target=evil.serve_forever, daemon=True).start()

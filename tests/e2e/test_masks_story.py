@@ -1,4 +1,6 @@
-"""A real recommender by masks, over TLS, with four other devices: joined, asked and answered on the owner's page."""
+"""A real recommender by masks, over TLS, with four other devices: joined, asked and answered on
+the owner's page.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def test_a_person_joins_by_masks_loads_the_roster_agrees_and_gets_a_list(
     page: Page, heard: Heard, tmp_path: Path
 ) -> None:
     shop, mine, films = tmp_path / "shop", tmp_path / "mine.sqlite", tmp_path / "films.csv"
-    films.write_text("item,title\n" + "".join(f"{number},Secret Film {number}\n" for number in range(1, FILMS + 1)))
+    films.write_text(
+        "item,title\n"
+        + "".join(f"{number},Secret Film {number}\n" for number in range(1, FILMS + 1))
+    )
     hdpmf("recommender", "init", shop, "--items", films, "--port", free_port())
     config = (shop / "config.toml").read_text()
     for name, seconds in (("gather", "1.0"), ("pause", "0.5")):
@@ -121,7 +126,11 @@ def test_a_person_joins_by_masks_loads_the_roster_agrees_and_gets_a_list(
             assert entries_of(mine) == []
             with leading_to(page, "/leaves"):
                 page.locator("button[value=once]").click()
-            wait_for(deployment, lambda: any(entry.action == "received" for entry in entries_of(mine)), 100)
+            wait_for(
+                deployment,
+                lambda: any(entry.action == "received" for entry in entries_of(mine)),
+                100,
+            )
         assert [entry.action for entry in entries_of(mine)][-2:] == ["sent", "received"]
         page.goto(f"{served.origin}/for-you")
         expect(page.locator(".list h2")).to_have_count(FILMS - 5)

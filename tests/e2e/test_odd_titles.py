@@ -1,4 +1,6 @@
-"""What the owner's page makes of long names, odd titles and other scales, on the narrowest phone."""
+"""What the owner's page makes of long names, odd titles and other scales, on the narrowest
+phone.
+"""
 
 from __future__ import annotations
 
@@ -53,17 +55,34 @@ def path(tmp_path: Path) -> Path:
     """Somebody with three recommenders that rate on different scales, and ask for something."""
     n, asking = len(TITLES), Policy(ask=True, max_total=10.0)
     titled = CatalogueTable(
-        ids=tuple(f"id-{place}" for place in range(n)), integer_ids=False, scale_low=0.5, scale_high=5.0,
+        ids=tuple(f"id-{place}" for place in range(n)),
+        integer_ids=False,
+        scale_low=0.5,
+        scale_high=5.0,
         scale_step=0.5,
-        titles=TITLES, genres=(("Genre" * 12, "Drama"),) * n, years=(1999,) * n,
-    )  # fmt: skip
-    tens = CatalogueTable(ids=titled.ids, integer_ids=False, scale_low=1.0, scale_high=10.0, scale_step=1.0)
-    hundred = CatalogueTable(ids=("1", "2"), integer_ids=True, scale_low=0.0, scale_high=100.0, scale_step=1.0)
+        titles=TITLES,
+        genres=(("Genre" * 12, "Drama"),) * n,
+        years=(1999,) * n,
+    )
+    tens = CatalogueTable(
+        ids=titled.ids, integer_ids=False, scale_low=1.0, scale_high=10.0, scale_step=1.0
+    )
+    hundred = CatalogueTable(
+        ids=("1", "2"), integer_ids=True, scale_low=0.0, scale_high=100.0, scale_step=1.0
+    )
     terms = Terms(
-        method="hdp-sum", view="two-servers", epsilon=0.5, rounds=1, catalogue="ab" * 32, users=20, minimum=18,
+        method="hdp-sum",
+        view="two-servers",
+        epsilon=0.5,
+        rounds=1,
+        catalogue="ab" * 32,
+        users=20,
+        minimum=18,
         sharing=18,
-    )  # fmt: skip
-    with new_device(tmp_path / "me.sqlite", scale=RatingScale(0.5, 5.0, 0.5), policy=asking) as store:
+    )
+    with new_device(
+        tmp_path / "me.sqlite", scale=RatingScale(0.5, 5.0, 0.5), policy=asking
+    ) as store:
         for address, items in ((LONG, titled), (TEN, tens), (HUNDRED, hundred)):
             join(store, Invitation(address=address, servers=SERVERS))
             place = at_recommender(store, address)
@@ -92,7 +111,12 @@ def test_nothing_reaches_beyond_the_narrowest_screen(new_context, path: Path):
                 page.goto(f"{served.origin}/rate")
                 with leading_to(page, "/rate"):
                     page.locator("nav.places button").nth(place).click()
-            for name in ("rate", "for-you", "privacy", *(("leaves", "recommenders", "settings") if place == 0 else ())):
+            for name in (
+                "rate",
+                "for-you",
+                "privacy",
+                *(("leaves", "recommenders", "settings") if place == 0 else ()),
+            ):
                 page.goto(f"{served.origin}/{name}")
                 if name == "rate" and place == 0:
                     page.fill("#search", "e")

@@ -1,4 +1,6 @@
-"""The operator's page beside a recommender that really serves: before, during and after a run, and once it ended."""
+"""The operator's page beside a recommender that really serves: before, during and after a run,
+and once it ended.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def contents(folder: Path) -> dict[str, tuple[int, str]]:
     }
 
 
-def test_it_follows_a_recommender_that_serves_and_changes_nothing(page: Page, heard: Heard, tmp_path: Path):
+def test_it_follows_a_recommender_that_serves_and_changes_nothing(
+    page: Page, heard: Heard, tmp_path: Path
+):
     world = synthetic_world(DEVICES, 30, 100, rng=4)
     folder = ServiceFolder.create(
         tmp_path / "rec",

@@ -1,4 +1,5 @@
-"""The operator's page in a real browser: both colour schemes, a phone, the keyboard, people who do not see it.
+"""The operator's page in a real browser: both colour schemes, a phone, the keyboard, people who do
+not see it.
 
 With ``HDPMF_PICTURES=FOLDER`` it also takes the pictures of ``docs/operator-page.md``.
 """
@@ -25,7 +26,10 @@ from hdpmf.common.net.certificates import ensure_certificates
 pytestmark = pytest.mark.slow
 
 PAGES = ("overview", "runs", "devices", "model", "knowledge")
-FIRST, SECOND = ("Quiet", "Golden", "Hidden", "Northern", "Paper"), ("Harbour", "Garden", "Signal", "Winter", "Letter")
+FIRST, SECOND = (
+    ("Quiet", "Golden", "Hidden", "Northern", "Paper"),
+    ("Harbour", "Garden", "Signal", "Winter", "Letter"),
+)
 
 
 def world() -> Ratings:
@@ -35,7 +39,12 @@ def world() -> Ratings:
     n = made.n_items
     table = ItemTable.build(made.items.ids, names, [("Drama",)] * n, [None] * n)
     return Ratings.from_arrays(
-        made.user_ids, made.item_ids, made.values, scale=made.scale, item_table=table, items_index=made.items
+        made.user_ids,
+        made.item_ids,
+        made.values,
+        scale=made.scale,
+        item_table=table,
+        items_index=made.items,
     )
 
 
@@ -75,7 +84,9 @@ def test_it_renders_without_complaint_for_everybody_and_asks_nobody_else(
         settle(page)
         assert heard.complaints == []
         assert [url for url in heard.requests if not url.startswith(served.origin)] == []
-        assert page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"], name
+        assert (
+            page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"]
+        ), name
         assert accessible(page) == [], name
         assert not any(card.identity[:12] in page.content() for card in town.cards)
         if screen == "desktop":
@@ -103,7 +114,9 @@ def test_an_item_is_found_by_keyboard(page: Page, heard: Heard, served: ServedPa
     assert heard.complaints == []
 
 
-def test_the_start_leads_on_and_another_browser_gets_nothing(page: Page, new_context, served: ServedPage):
+def test_the_start_leads_on_and_another_browser_gets_nothing(
+    page: Page, new_context, served: ServedPage
+):
     page.goto(f"{served.origin}/")
     page.wait_for_url(f"{served.origin}/overview")
     other = new_context().new_page()

@@ -1,4 +1,6 @@
-"""Another user of the same machine gets nothing of a page that is open: neither through the port nor from files."""
+"""Another user of the same machine gets nothing of a page that is open: neither through the port
+nor from files.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.slow
 
 NOBODY = 65534
 
-# What somebody can do who knows everything that a machine shows to all its users: ports, processes, file names.
+# What somebody can do who knows everything that a machine shows to all its users: ports, processes,
+# file names.
 SNOOP = """
 import encodings.idna, http.client, os, sys  # what cannot be read later
 from pathlib import Path
@@ -63,7 +66,9 @@ print(found)
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A folder that everybody may look into, so that only its files hide something; pytest's own is for one user."""
+    """A folder that everybody may look into, so that only its files hide something; pytest's own
+    is for one user.
+    """
     with TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -84,7 +89,8 @@ def test_another_user_of_the_machine_gets_nothing(home: Path):
     with owner_page(store) as page:
         port = int(page.origin.rpartition(":")[2])
         code = SNOOP.format(nobody=NOBODY)
-        # Only here the other user is told the link's host; the token is given to look for it, never used.
+        # Only here the other user is told the link's host; the token is given to look for it, never
+        # used.
         told = subprocess.run(
             [sys.executable, "-I", "-S", "-c", code, str(port), str(store), page.link],
             capture_output=True,

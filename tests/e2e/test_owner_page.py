@@ -1,4 +1,6 @@
-"""The owner's page in a real browser: what a person does there, both colour schemes, a phone, what is left behind."""
+"""The owner's page in a real browser: what a person does there, both colour schemes, a phone,
+what is left behind.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def test_it_renders_without_complaint_for_everybody_and_asks_nobody_else(
         settle(page)
         assert heard.complaints == []
         assert [url for url in heard.requests if not url.startswith(served.origin)] == []
-        assert page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"], name
+        assert (
+            page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"]
+        ), name
         assert accessible(page) == [], name
 
 
@@ -119,7 +123,8 @@ def test_stars_by_touch(new_context, inside, served: ServedPage, folder: Path):
     expect(found).to_have_count(1)
     stars = found.locator(".stars label")
     assert value_of(folder, "26") is None
-    # The left half of the fourth star, its right half, and the last one, which is at the edge of the screen.
+    # The left half of the fourth star, its right half, and the last one, which is at the edge of
+    # the screen.
     left, right = (stars.nth(place).bounding_box() for place in (6, 7))
     assert right["x"] == pytest.approx(left["x"] + left["width"])
     assert min(left["width"], right["width"]) >= 24  # what a finger hits (WCAG 2.2)
@@ -168,7 +173,9 @@ def test_stars_by_keyboard_alone(page: Page, heard: Heard, served: ServedPage, f
     assert heard.complaints == []
 
 
-def test_two_tabs_are_one_person(context: BrowserContext, page: Page, heard: Heard, served: ServedPage, folder: Path):
+def test_two_tabs_are_one_person(
+    context: BrowserContext, page: Page, heard: Heard, served: ServedPage, folder: Path
+):
     other = context.new_page()
     item = "#mine [data-item='4']"
     for tab in (page, other):
@@ -179,7 +186,9 @@ def test_two_tabs_are_one_person(context: BrowserContext, page: Page, heard: Hea
     other.locator(f"{item} .stars label").nth(1).click()  # it does not know of the five stars yet
     expect(other.locator(item)).to_have_attribute("data-value", "1")
     assert value_of(folder, "4") == 1.0
-    other.get_by_role("button", name="Undo").click()  # what was there before, whichever tab it came from
+    other.get_by_role(
+        "button", name="Undo"
+    ).click()  # what was there before, whichever tab it came from
     expect(other.locator("#notes")).to_contain_text("As it was before")
     assert value_of(folder, "4") == 5.0
     # Forms, too: a tab that was loaded before the other one changed something still works.
@@ -240,12 +249,19 @@ def test_nothing_private_is_in_the_history(chromium: Browser, folder: Path, tmp_
     for entry in entries:
         assert token not in entry["url"]
         assert entry["url"].count("?") == 0
-        assert not any(word in entry["url"] + entry["title"] for word in ("Quiet", "Zombie", "Golden", "Hidden"))
+        assert not any(
+            word in entry["url"] + entry["title"]
+            for word in ("Quiet", "Zombie", "Golden", "Hidden")
+        )
 
 
-def test_the_lock_holds_in_every_tab_until_the_passphrase(context: BrowserContext, page: Page, tmp_path: Path):
+def test_the_lock_holds_in_every_tab_until_the_passphrase(
+    context: BrowserContext, page: Page, tmp_path: Path
+):
     (tmp_path / "films.csv").write_text(FILMS)
-    with new_device(tmp_path / "me.sqlite", scale=RatingScale(1.0, 5.0, 1.0), passphrase="correct horse") as store:
+    with new_device(
+        tmp_path / "me.sqlite", scale=RatingScale(1.0, 5.0, 1.0), passphrase="correct horse"
+    ) as store:
         load_catalogue(store, tmp_path / "films.csv")
         store.rate("1", 5)
     with owner_page(tmp_path / "me.sqlite") as served:
@@ -254,7 +270,9 @@ def test_the_lock_holds_in_every_tab_until_the_passphrase(context: BrowserContex
             assert "Zombie" not in page.content()
             page.get_by_label("Passphrase").fill(words)
             page.get_by_role("button", name="Unlock").click()
-            expect(page.locator("main")).to_contain_text("wrong" if words == "wrong horse" else "Zombie Film 1")
+            expect(page.locator("main")).to_contain_text(
+                "wrong" if words == "wrong horse" else "Zombie Film 1"
+            )
         other = context.new_page()
         other.goto(f"{served.origin}/rate")
         expect(other.locator("main")).to_contain_text("Zombie Film 1")
@@ -268,7 +286,9 @@ def test_the_lock_holds_in_every_tab_until_the_passphrase(context: BrowserContex
         assert "Zombie" not in other.content()
         other.get_by_label("Passphrase").fill("correct horse")
         other.get_by_role("button", name="Unlock").click()
-        expect(other.locator("#mine [data-item='1']")).to_have_attribute("data-value", "5")  # nothing was changed
+        expect(other.locator("#mine [data-item='1']")).to_have_attribute(
+            "data-value", "5"
+        )  # nothing was changed
 
 
 def test_it_locks_by_itself_and_a_new_link_is_the_key(page: Page, folder: Path, tmp_path: Path):

@@ -1,6 +1,8 @@
-"""A whole story in a real browser: a new person, a real recommender with two servers, and twenty other people.
+"""A whole story in a real browser: a new person, a real recommender with two servers, and twenty
+other people.
 
-With ``HDPMF_PICTURES=FOLDER`` it also takes the pictures of ``docs/page.md``: desktop and phone, light and dark.
+With ``HDPMF_PICTURES=FOLDER`` it also takes the pictures of ``docs/page.md``: desktop and phone,
+light and dark.
 """
 
 from __future__ import annotations
@@ -16,7 +18,19 @@ pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
 from browsing import Heard, leading_to, read_until, settle
-from clubs import OTHERS, PERIOD, SECOND, TITLES, entries_of, films, hdpmf, invite, living, make_others, wait_for
+from clubs import (
+    OTHERS,
+    PERIOD,
+    SECOND,
+    TITLES,
+    entries_of,
+    films,
+    hdpmf,
+    invite,
+    living,
+    make_others,
+    wait_for,
+)
 from playwright.sync_api import Locator, Page, expect
 from served_pages import ServedPage, enter, owner_page, pictures
 from server_processes import HELPER, LEADER, Pair
@@ -94,7 +108,9 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
 
         # A run: it asks, and waits for the answer.
         with living(others, invitation):
-            hdpmf("recommender", "run", shop, "--period", PERIOD, "--precision", "5s", "--minimum", 18)
+            hdpmf(
+                "recommender", "run", shop, "--period", PERIOD, "--precision", "5s", "--minimum", 18
+            )
             page.goto(f"{served.origin}/leaves")
             told = read_until(page, "Somebody asks", 30)
             assert "The Quiet Harbour" in told
@@ -107,8 +123,16 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
             pictures(page, served, "leaves")
             with leading_to(page, "/leaves"):
                 page.locator("button[value=once]").click()
-            wait_for(pair.deployment, lambda: any(entry.action == "sent" for entry in entries_of(mine)), 100)
-            wait_for(pair.deployment, lambda: any(entry.action == "received" for entry in entries_of(mine)), 150)
+            wait_for(
+                pair.deployment,
+                lambda: any(entry.action == "sent" for entry in entries_of(mine)),
+                100,
+            )
+            wait_for(
+                pair.deployment,
+                lambda: any(entry.action == "received" for entry in entries_of(mine)),
+                150,
+            )
 
         # The list, made here; what was sent; what is left.
         page.goto(f"{served.origin}/for-you")
@@ -155,7 +179,9 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
 
 
 def seen_alone(page: Page, served: ServedPage) -> list[list[str]]:
-    """The list, what a search finds and what the dial means; stars can be changed and changed back."""
+    """The list, what a search finds and what the dial means; stars can be changed and changed
+    back.
+    """
     page.goto(f"{served.origin}/for-you")
     expect(page.locator(".list li")).to_have_count(20)
     found = [page.locator(".list li").all_inner_texts()]

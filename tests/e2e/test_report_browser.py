@@ -1,4 +1,6 @@
-"""The report in a real browser: real runs, a real page, no complaint, nobody asked, everything works."""
+"""The report in a real browser: real runs, a real page, no complaint, nobody asked, everything
+works.
+"""
 
 from __future__ import annotations
 
@@ -40,16 +42,22 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         experiments.append(resolved)
         files |= places
     with Store(folder / "results", create=True) as store:
-        run_experiments(experiments, store, files=files, n_jobs=1, command="hdpmf paper run --quick")
+        run_experiments(
+            experiments, store, files=files, n_jobs=1, command="hdpmf paper run --quick"
+        )
     write_paper_report(folder / "results", folder / "report")
     content = read_content(folder / "results")
     (folder / "report" / "own.html").write_text(render(content, experiment_page(content)))
     return folder / "report" / "index.html"
 
 
-def test_a_page_that_misbehaves_would_be_noticed(context: BrowserContext, page: Page, heard: Heard, tmp_path: Path):
+def test_a_page_that_misbehaves_would_be_noticed(
+    context: BrowserContext, page: Page, heard: Heard, tmp_path: Path
+):
     bad = tmp_path / "bad.html"
-    bad.write_text("<script>console.error('x'); missing()</script><img src='http://192.0.2.1/a.png'>")
+    bad.write_text(
+        "<script>console.error('x'); missing()</script><img src='http://192.0.2.1/a.png'>"
+    )
     context.set_offline(True)
     page.goto(bad.as_uri())
     settle(page)
@@ -60,7 +68,9 @@ def test_a_page_that_misbehaves_would_be_noticed(context: BrowserContext, page: 
 def unfold(page: Page, report: Path) -> None:
     """Open the page with all its sections unfolded and drawn."""
     page.goto(report.as_uri())
-    page.evaluate("document.querySelectorAll('details.fold').forEach((fold) => { fold.open = true; })")
+    page.evaluate(
+        "document.querySelectorAll('details.fold').forEach((fold) => { fold.open = true; })"
+    )
     settle(page)
 
 
@@ -80,10 +90,14 @@ def test_it_renders_without_complaint_and_asks_nobody(new_context, report: Path,
         figures = [one for one in drawn["figures"] if one["kind"] == kind]
         assert len(figures) == (6 if kind == "lines" else 2)
         # One of each for every method, in each of two panels.
-        assert _count(page, f".panel svg {selector}") == 2 * sum(len(one["methods"]) for one in figures)
+        assert _count(page, f".panel svg {selector}") == 2 * sum(
+            len(one["methods"]) for one in figures
+        )
     shown = {method for figure in drawn["figures"] for method in figure["methods"]}
     assert {"hdpmf", "hdp-sum", "hdp-bit", "user-mean", "most-popular"} <= shown
-    assert page.evaluate("[...document.querySelectorAll('.panel svg path')].every(p => !p.outerHTML.includes('NaN'))")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.panel svg path')].every(p => !p.outerHTML.includes('NaN'))"
+    )
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, background[4:-1].split(", "))) < 200) == (scheme == "dark")
     assert len(page.screenshot(full_page=True)) > 50_000
@@ -95,11 +109,16 @@ def _count(page: Page, selector: str) -> int:
 
 def test_the_legend_takes_a_method_out_and_in(page: Page, heard: Heard, report: Path):
     unfold(page, report)
-    lines, button = "#figure_sparsity .panel g[data-method='hdpmf']", "#figure_sparsity .legend [data-method='hdpmf']"
+    lines, button = (
+        "#figure_sparsity .panel g[data-method='hdpmf']",
+        "#figure_sparsity .legend [data-method='hdpmf']",
+    )
     assert _count(page, lines) == 2
     page.click(button)
     assert _count(page, lines) == 0
-    assert page.evaluate(f'document.querySelector("{button}").getAttribute("aria-pressed")') == "false"
+    assert (
+        page.evaluate(f'document.querySelector("{button}").getAttribute("aria-pressed")') == "false"
+    )
     assert _count(page, "#figure_epsilon .panel g[data-method='hdpmf']") == 2  # only this figure
     page.click(button)
     assert _count(page, lines) == 2
@@ -111,19 +130,31 @@ def test_choices_change_figures_and_tables(page: Page, heard: Heard, report: Pat
     unfold(page, report)
     first = page.evaluate("document.querySelector('#figure_f_uc .panel .line').getAttribute('d')")
     page.check("input[value='mae']")
-    assert page.evaluate("document.querySelector('#figure_f_uc .panel .line').getAttribute('d')") != first
+    assert (
+        page.evaluate("document.querySelector('#figure_f_uc .panel .line').getAttribute('d')")
+        != first
+    )
     assert page.evaluate("document.querySelector('#figure_f_uc svg text:not(.low)') !== null")
     page.check("input[value='5']")
-    assert "K = 10 only" in page.evaluate("document.querySelector('#figure_sparsity .chartnote').textContent")
+    assert "K = 10 only" in page.evaluate(
+        "document.querySelector('#figure_sparsity .chartnote').textContent"
+    )
     page.evaluate("document.getElementById('dataset').value = 'own'")
     page.evaluate("document.getElementById('dataset').dispatchEvent(new Event('change'))")
     assert _count(page, ".panel") == 8
-    assert page.evaluate("document.querySelector('#table3-table tbody[data-dataset=synthetic]').hidden") is True
+    assert (
+        page.evaluate(
+            "document.querySelector('#table3-table tbody[data-dataset=synthetic]').hidden"
+        )
+        is True
+    )
     settle(page)
     assert heard.complaints == []
 
 
-def test_pointing_shows_values_and_a_kept_value_leads_to_its_runs(page: Page, heard: Heard, report: Path):
+def test_pointing_shows_values_and_a_kept_value_leads_to_its_runs(
+    page: Page, heard: Heard, report: Path
+):
     unfold(page, report)
     page.hover("#figure_epsilon .panel svg")
     assert page.evaluate("document.getElementById('tip').hidden") is False
@@ -178,7 +209,11 @@ def test_honest_epsilon_has_levels_and_places_of_its_own(page: Page, heard: Hear
 def test_without_script_the_tables_are_all_there(new_context, report: Path):
     page = new_context(java_script_enabled=False).new_page()
     page.goto(report.as_uri())
-    for selector, least in (("#table3-table td", 20), ("details.numbers[open] td", 100), ("noscript p", 0)):
+    for selector, least in (
+        ("#table3-table td", 20),
+        ("details.numbers[open] td", 100),
+        ("noscript p", 0),
+    ):
         assert page.locator(selector).count() > least
     assert page.locator(".controls[hidden]").count() > 0
 
@@ -186,12 +221,19 @@ def test_without_script_the_tables_are_all_there(new_context, report: Path):
 def test_the_first_screen_is_the_result(page: Page, report: Path):
     page.goto(report.as_uri())
     height = DESKTOP["viewport"]["height"]
-    assert page.evaluate("document.querySelector('#overview .broad').getBoundingClientRect().bottom") < height
-    told = page.evaluate("[...document.querySelectorAll('.headline li')].map((sentence) => sentence.textContent)")
+    assert (
+        page.evaluate("document.querySelector('#overview .broad').getBoundingClientRect().bottom")
+        < height
+    )
+    told = page.evaluate(
+        "[...document.querySelectorAll('.headline li')].map((sentence) => sentence.textContent)"
+    )
     assert 1 <= len(told) <= 3
     assert not any(re.search(r"\d\.\d{4}", sentence) for sentence in told)
     shown = page.evaluate("document.querySelectorAll('#overview .broad [data-glance]').length")
-    assert shown == page.evaluate("document.querySelectorAll('#table3-table tbody:first-of-type th[scope=row]').length")
+    assert shown == page.evaluate(
+        "document.querySelectorAll('#table3-table tbody:first-of-type th[scope=row]').length"
+    )
     assert page.evaluate("document.documentElement.scrollHeight") < 6_000  # the rest is folded
     assert _count(page, "details.fold[open]") == 1
     assert page.evaluate("document.querySelector('#overview .narrow').checkVisibility()") is False
@@ -199,7 +241,10 @@ def test_the_first_screen_is_the_result(page: Page, report: Path):
 
 def test_names_in_the_figure_of_the_result_do_not_meet(new_context, report: Path):
     for screen, kind in (("desktop", "broad"), ("phone", "narrow")):
-        page, width = new_context(**SCREENS[screen]).new_page(), SCREENS[screen]["viewport"]["width"]
+        page, width = (
+            new_context(**SCREENS[screen]).new_page(),
+            SCREENS[screen]["viewport"]["width"],
+        )
         page.goto(report.as_uri())
         boxes = page.evaluate(
             f"[...document.querySelectorAll('#overview .{kind} .value')]"
@@ -209,7 +254,9 @@ def test_names_in_the_figure_of_the_result_do_not_meet(new_context, report: Path
         for number, one in enumerate(boxes):
             assert 0 <= one["left"] < one["right"] <= width
             for other in boxes[:number]:
-                apart = one["right"] <= other["left"] + 1 or other["right"] <= one["left"] + 1  # a box has a rim
+                apart = (
+                    one["right"] <= other["left"] + 1 or other["right"] <= one["left"] + 1
+                )  # a box has a rim
                 # A line of text is higher than its letters.
                 assert apart or abs(one["top"] - other["top"]) > 9, (kind, one, other)
 
@@ -243,7 +290,8 @@ def test_a_phone_says_that_a_table_goes_on(new_context, page: Page, report: Path
 def test_every_cell_of_a_row_has_its_border(page: Page, report: Path):
     unfold(page, report)
     bare = page.evaluate(
-        "(() => { const wide = (row) => [...row.children].reduce((sum, cell) => sum + cell.colSpan, 0);"
+        "(() => { const wide = (row) => [...row.children].reduce((sum, cell) => sum + "
+        "cell.colSpan, 0);"
         " return [...document.querySelectorAll('table.wide tbody tr')].filter((row) =>"
         " [...row.children].some((cell) => getComputedStyle(cell).borderTopWidth !== '1px')"
         " || wide(row) !== Math.max(...[...row.closest('table').rows].map(wide))"
@@ -251,7 +299,10 @@ def test_every_cell_of_a_row_has_its_border(page: Page, report: Path):
     )
     assert bare == []
     # A cell that stays while others scroll keeps its border only if borders are its own.
-    assert page.evaluate("getComputedStyle(document.querySelector('table.wide')).borderCollapse") == "separate"
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('table.wide')).borderCollapse")
+        == "separate"
+    )
 
 
 def test_a_report_on_ones_own_experiment_works_too(page: Page, heard: Heard, report: Path):

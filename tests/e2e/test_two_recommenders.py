@@ -1,4 +1,6 @@
-"""Two real recommenders with other items under the same ids, on one person's page: two lists, one ledger."""
+"""Two real recommenders with other items under the same ids, on one person's page: two lists,
+one ledger.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,14 @@ CLUBS = {"films": "The", "books": "A"}
 PERIOD = "40s"
 
 
-def test_two_recommenders_with_other_items_and_one_ledger(page: Page, heard: Heard, tmp_path: Path) -> None:
+def test_two_recommenders_with_other_items_and_one_ledger(
+    page: Page, heard: Heard, tmp_path: Path
+) -> None:
     mine, ports = tmp_path / "mine.sqlite", {name: free_port() for name in CLUBS}
     others = {name: make_others(tmp_path / f"people-{name}") for name in CLUBS}
-    with new_device(mine, scale=RatingScale(1.0, 5.0, 1.0)) as store:  # its owner is not asked before each run
+    with new_device(
+        mine, scale=RatingScale(1.0, 5.0, 1.0)
+    ) as store:  # its owner is not asked before each run
         card = card_of(store)
     with (
         ExitStack() as alive,
@@ -44,7 +50,17 @@ def test_two_recommenders_with_other_items_and_one_ledger(page: Page, heard: Hea
         for name, article in CLUBS.items():
             shop, items = tmp_path / name, tmp_path / f"{name}.csv"
             items.write_text(films(article))
-            hdpmf("recommender", "init", shop, "--items", items, "--name", f"Club of {name}", "--port", ports[name])
+            hdpmf(
+                "recommender",
+                "init",
+                shop,
+                "--items",
+                items,
+                "--name",
+                f"Club of {name}",
+                "--port",
+                ports[name],
+            )
             cards = [card, *(card_of(store) for store in others[name])]
             invitations[name] = invite(shop, ports[name], cards, pair)
         pair.start(LEADER, HELPER)
@@ -72,14 +88,26 @@ def test_two_recommenders_with_other_items_and_one_ledger(page: Page, heard: Hea
                 page.get_by_role("searchbox").fill(title.lower())
                 found = page.locator("#found .item")
                 expect(found.locator("strong")).to_have_text([f"{article} {title}"])
-                expect(found.locator("input:checked")).to_have_count(0)  # what is rated there is not rated here
+                expect(found.locator("input:checked")).to_have_count(
+                    0
+                )  # what is rated there is not rated here
                 found.locator(".stars label").nth(4 if number % 2 == place else 0).click()
                 expect(page.locator("#rated")).to_have_text(str(number + 1))
 
         # A run of each at the same time; then two lists, and one ledger.
         for name, invitation in invitations.items():
             alive.enter_context(living(others[name], invitation))
-            hdpmf("recommender", "run", tmp_path / name, "--period", PERIOD, "--precision", "5s", "--minimum", 18)
+            hdpmf(
+                "recommender",
+                "run",
+                tmp_path / name,
+                "--period",
+                PERIOD,
+                "--precision",
+                "5s",
+                "--minimum",
+                18,
+            )
 
         def received() -> set[str]:
             return {entry.recommender for entry in entries_of(mine) if entry.action == "received"}
@@ -95,7 +123,11 @@ def test_two_recommenders_with_other_items_and_one_ledger(page: Page, heard: Hea
         page.goto(f"{served.origin}/leaves")
         expect(page.locator(".budget rect.bar")).to_have_count(10)
         with DeviceStore.open(mine) as store:
-            paid = {entry.recommender: entry.ratings for entry in store.ledger.entries() if entry.action == "agreed"}
+            paid = {
+                entry.recommender: entry.ratings
+                for entry in store.ledger.entries()
+                if entry.action == "agreed"
+            }
         assert paid == {invitation.address: 5 for invitation in invitations.values()}
         settle(page)
         assert heard.complaints == []

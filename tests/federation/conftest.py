@@ -1,4 +1,6 @@
-"""One deployment for all tests here: a SuperLink with TLS and node authentication, and two device processes."""
+"""One deployment for all tests here: a SuperLink with TLS and node authentication, and two
+device processes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     roster = {name: key.public for name, key in keys.items()}
     with (
         Deployment(folder / "logs", {"PYTHONPATH": ON_PATH}) as deployment,
-        FlowerRecommender(folder / "service", roster=roster, heartbeat=HEARTBEAT, max_bytes=MAX_BYTES) as recommender,
+        FlowerRecommender(
+            folder / "service", roster=roster, heartbeat=HEARTBEAT, max_bytes=MAX_BYTES
+        ) as recommender,
     ):
         made = Live(recommender, deployment, folder, keys)
         for name in NAMES:

@@ -1,4 +1,6 @@
-"""A device of the contract tests in a process of its own: ``python -m scripted_device SETTINGS``, a file of JSON."""
+"""A device of the contract tests in a process of its own: ``python -m scripted_device
+SETTINGS``, a file of JSON.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     key = NodeKey.from_bytes(settings["key"].encode())
     authority = settings["authority"].encode()
-    device = FlowerDevice(settings["address"], authority, key, heartbeat=settings["heartbeat"], max_bytes=MAX_BYTES)
+    device = FlowerDevice(
+        settings["address"], authority, key, heartbeat=settings["heartbeat"], max_bytes=MAX_BYTES
+    )
     device.serve(ScriptedDevice(settings["name"]), stop)
 
 

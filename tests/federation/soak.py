@@ -1,8 +1,9 @@
-"""Kill something at a random moment of a real federation, again and again: python tests/federation/soak.py --runs 100.
+"""Kill something at a random moment of a real federation, again and again: python
+tests/federation/soak.py --runs 100.
 
-Every run has a recommender and five devices as processes of their own. At a random moment one of them is killed with
-``kill -9`` and started again. The run has to end with a valid model; no rating may be lost, none may have paid more
-than its budget, and no device may have contributed twice.
+Every run has a recommender and five devices as processes of their own. At a random moment one of
+them is killed with ``kill -9`` and started again. The run has to end with a valid model; no rating
+may be lost, none may have paid more than its budget, and no device may have contributed twice.
 """
 
 from __future__ import annotations
@@ -83,13 +84,18 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
         min_participants=2,
         min_devices=3,
     )
-    service.enroll([_make(name, stores[name], home, policy) for name, home in zip(stores, homes, strict=True)])
+    service.enroll(
+        [_make(name, stores[name], home, policy) for name, home in zip(stores, homes, strict=True)]
+    )
     # Four of the five devices are enough.
     run = (*SHAPES[shape], "--minimum", "4")
     join = (
-        f"localhost:{service.config.port}", "--ca", str(service.transport_folder / "tls" / "authority.pem"),
-        "--roster", str(service.path / "roster.json"),
-    )  # fmt: skip
+        f"localhost:{service.config.port}",
+        "--ca",
+        str(service.transport_folder / "tls" / "authority.pem"),
+        "--roster",
+        str(service.path / "roster.json"),
+    )
     victim = rng.choice([RECOMMENDER, *stores])
     begin = time.monotonic()
     resumed = 0
@@ -97,8 +103,8 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
         deployment.run(service.path, *run)
         for name, store in stores.items():
             deployment.device(name, store, *join)
-        # Counted from the begin of the run, so that the moment is one of it: devices connect, agree, answer, get the
-        # model; some kills come after the end, which must do no harm either.
+        # Counted from the begin of the run, so that the moment is one of it: devices connect,
+        # agree, answer, get the model; some kills come after the end, which must do no harm either.
         _wait(lambda: bool(service.runs()), 90.0)
         after = rng.uniform(0.0, 12.0)
         time.sleep(after)
@@ -118,13 +124,23 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
             time.sleep(0.2)
         for name in stores:
             deployment.stop(name)
-    faults = [*_faults_of_the_model(service), *(fault for name, home in zip(stores, homes, strict=True)
-              for fault in _faults_of_a_device(name, stores[name], home))]  # fmt: skip
+    faults = [
+        *_faults_of_the_model(service),
+        *(
+            fault
+            for name, home in zip(stores, homes, strict=True)
+            for fault in _faults_of_a_device(name, stores[name], home)
+        ),
+    ]
     plans = max(_plans(store, join[0]) for store in stores.values())
     if plans > Policy().max_plans_per_day // 4:
-        faults.append(f"{plans} plans of sums came to nothing on a device: too near to what its policy allows")
+        faults.append(
+            f"{plans} plans of sums came to nothing on a device: too near to what its policy allows"
+        )
     took = round(time.monotonic() - begin, 1)
-    return Ended(seed, shape, victim, round(after, 2), stage, killed, took, resumed, plans, tuple(faults))
+    return Ended(
+        seed, shape, victim, round(after, 2), stage, killed, took, resumed, plans, tuple(faults)
+    )
 
 
 def _plans(path: Path, recommender: str) -> int:
@@ -159,15 +175,21 @@ def _faults_of_the_model(service: ServiceFolder) -> list[str]:
         return ["there is no model"]
     numbers = model.numbers
     values = numbers.bias if isinstance(numbers, ItemFacts) else numbers.item_factors
-    return [] if np.isfinite(values).all() and np.abs(values).max() > 0 else ["the model is not valid"]
+    return (
+        [] if np.isfinite(values).all() and np.abs(values).max() > 0 else ["the model is not valid"]
+    )
 
 
 def _faults_of_a_device(name: str, path: Path, home: DeviceRatings) -> list[str]:
     faults = []
     with DeviceStore.open(path) as store:
-        if store.fingerprint is None:  # killed before it had the items, and the run ended without it
+        if (
+            store.fingerprint is None
+        ):  # killed before it had the items, and the run ended without it
             return (
-                [f"{name}: it has sent something about items that it does not know"] if store.ledger.entries() else []
+                [f"{name}: it has sent something about items that it does not know"]
+                if store.ledger.entries()
+                else []
             )
         held, weights = store.ratings(), store.weights()
         if _triples(held) != _triples(home.ratings):
@@ -188,7 +210,9 @@ def _triples(ratings) -> set[tuple[str, str, float]]:
     users, items = ratings.users.ids[ratings.user_codes], ratings.items.ids[ratings.item_codes]
     return {
         (str(user), str(item), float(value))
-        for user, item, value in zip(users.tolist(), items.tolist(), ratings.values.tolist(), strict=True)
+        for user, item, value in zip(
+            users.tolist(), items.tolist(), ratings.values.tolist(), strict=True
+        )
     }
 
 
@@ -206,7 +230,12 @@ def main() -> int:
             print(json.dumps(ended.__dict__), flush=True)
             if ended.faults:
                 for log in sorted((Path(folder) / "logs").glob("*.log")):
-                    print(f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-8:], sep="\n", flush=True)
+                    print(
+                        f"--- {log.name}",
+                        *log.read_text(errors="replace").splitlines()[-8:],
+                        sep="\n",
+                        flush=True,
+                    )
     print(json.dumps({"runs": given.runs, "kills": kills, "bad": bad}))
     return 1 if bad else 0
 

@@ -21,7 +21,9 @@ def _processes_that_mention(text: str) -> list[str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                command = (
+                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
             except OSError:
                 continue
             if text in command:
@@ -36,7 +38,8 @@ def test_the_demo_trains_over_tls_and_ends_everything(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert (found["devices"], found["users"], found["rounds"]) == (3, 600, 1)
     assert (found["view"], found["status"], found["epsilon"]) == ("sums", "proved", 1.0)
-    # The federation draws its own noise, so it is not the library's run again; over seeds the two differ by far less.
+    # The federation draws its own noise, so it is not the library's run again; over seeds the two
+    # differ by far less.
     assert abs(found["mse"] - found["library_mse"]) < 0.05
     assert found["mse"] < found["user_mean_mse"]
     assert _processes_that_mention(str(kept)) == []

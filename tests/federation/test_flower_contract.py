@@ -1,4 +1,6 @@
-"""Flower keeps every transport's promises: a real SuperLink on loopback, TLS, node authentication, two processes."""
+"""Flower keeps every transport's promises: a real SuperLink on loopback, TLS, node
+authentication, two processes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What goes wrong between machines, on the real engine: strangers, doubles, kill -9, a SuperLink that dies, clocks."""
+"""What goes wrong between machines, on the real engine: strangers, doubles, kill -9, a SuperLink
+that dies, clocks.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ from hdpmf.errors import ConfigError, TransportError
 FIRST, SECOND = NAMES
 
 
-def _connect(live: Live, key: NodeKey, authority: bytes | None = None, address: str | None = None) -> Fleet:
+def _connect(
+    live: Live, key: NodeKey, authority: bytes | None = None, address: str | None = None
+) -> Fleet:
     return Fleet(
         address or live.recommender.address,
         authority or live.recommender.authority,
@@ -53,12 +57,16 @@ def test_a_device_does_not_talk_to_a_server_of_another_authority(live: Live, tmp
         _connect(live, live.keys[FIRST], authority=other)
 
 
-def test_a_device_does_not_talk_to_a_server_under_a_name_that_its_certificate_is_not_for(live: Live):
+def test_a_device_does_not_talk_to_a_server_under_a_name_that_its_certificate_is_not_for(
+    live: Live,
+):
     with pytest.raises(TransportError, match="certificate"):
         _connect(live, live.keys[FIRST], address=f"127.1:{live.recommender.port}")
 
 
-def test_a_second_device_with_the_same_key_is_refused_and_the_first_is_not_disturbed(live: Live, network: Network):
+def test_a_second_device_with_the_same_key_is_refused_and_the_first_is_not_disturbed(
+    live: Live, network: Network
+):
     with pytest.raises(TransportError, match="same key is connected"):
         _connect(live, live.keys[FIRST])
     assert network.ask_both(b"name") == {name: name.encode() for name in NAMES}
@@ -78,7 +86,11 @@ def test_a_device_that_is_enrolled_later_takes_part_at_once(live: Live):
     key = NodeKey.generate()
     live.recommender.admit("dd44", key.public)
     device = FlowerDevice(
-        live.recommender.address, live.recommender.authority, key, heartbeat=HEARTBEAT, max_bytes=MAX_BYTES
+        live.recommender.address,
+        live.recommender.authority,
+        key,
+        heartbeat=HEARTBEAT,
+        max_bytes=MAX_BYTES,
     )
     stop = threading.Event()
     thread = threading.Thread(target=device.serve, args=(ScriptedDevice("dd44"), stop))
@@ -98,10 +110,14 @@ def test_a_device_whose_clock_is_wrong_is_told_so(
     live: Live, monkeypatch: pytest.MonkeyPatch, seconds: int, words: str
 ):
     # A second more or less may pass on the way.
-    shifted = SimpleNamespace(time=lambda: time.time() + seconds, monotonic=time.monotonic, sleep=time.sleep)
+    shifted = SimpleNamespace(
+        time=lambda: time.time() + seconds, monotonic=time.monotonic, sleep=time.sleep
+    )
     monkeypatch.setattr(flower_fleet, "time", shifted)
     monkeypatch.setattr(flower_http, "time", shifted)
-    with pytest.raises(TransportError, match=r"this machine's clock is \d+ s (ahead of|behind)") as caught:
+    with pytest.raises(
+        TransportError, match=r"this machine's clock is \d+ s (ahead of|behind)"
+    ) as caught:
         _connect(live, NodeKey.generate())
     assert words.split()[2] in str(caught.value)
 
@@ -110,7 +126,9 @@ def test_a_device_whose_clock_is_wrong_is_told_so(
 def test_a_recommender_that_restarts_is_called_that(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    """Not a wrong clock, nor a key that is not enrolled: it stops while a question waits, and starts slowly."""
+    """Not a wrong clock, nor a key that is not enrolled: it stops while a question waits, and
+    starts slowly.
+    """
     key, stop = NodeKey.generate(), threading.Event()
     roster = {"aa11": key.public}
     caplog.set_level("INFO", "hdpmf.common.net.flower.device")
@@ -128,7 +146,9 @@ def test_a_recommender_that_restarts_is_called_that(
             register(link, public)
 
         monkeypatch.setattr(Link, "register", slowly)
-        with FlowerRecommender(tmp_path, port=first.port, roster=roster, heartbeat=HEARTBEAT) as second:
+        with FlowerRecommender(
+            tmp_path, port=first.port, roster=roster, heartbeat=HEARTBEAT
+        ) as second:
             wait_until(lambda: "aa11" in second.present(), "the device again")
             stop.set()
             thread.join(30)
@@ -160,7 +180,11 @@ def test_what_is_not_for_devices_is_not_there_for_them(live: Live, path: str):
     url = f"https://{live.recommender.address}{path}"
     for secret in ("", "guessed"):
         response = httpx.post(
-            url, content=b"", headers={"x-hdpmf-secret": secret}, verify=_trust(live), trust_env=False
+            url,
+            content=b"",
+            headers={"x-hdpmf-secret": secret},
+            verify=_trust(live),
+            trust_env=False,
         )
         assert response.status_code == 404, response.text
 
@@ -172,15 +196,22 @@ def test_the_superlinks_secret_is_in_no_command_line_and_no_environment(live: Li
         assert superlink.secret.encode() not in Path(f"/proc/{superlink.pid}/{what}").read_bytes()
 
 
-def test_a_device_that_is_killed_is_silent_and_takes_part_again_when_it_is_back(live: Live, network: Network):
+def test_a_device_that_is_killed_is_silent_and_takes_part_again_when_it_is_back(
+    live: Live, network: Network
+):
     began = time.monotonic()
     killer = threading.Timer(1.0, live.deployment.kill, [FIRST])
     killer.start()
-    assert network.ask({FIRST: network.sleep(30, b"never"), SECOND: b"echo x"}, deadline=4.0) == {SECOND: b"x"}
+    assert network.ask({FIRST: network.sleep(30, b"never"), SECOND: b"echo x"}, deadline=4.0) == {
+        SECOND: b"x"
+    }
     killer.join()
     assert time.monotonic() - began < 30
     live.start_device(FIRST)  # refused until the server has missed two signs of life, then let in
-    wait_until(lambda: network.ask_both(b"echo back", 5.0) == dict.fromkeys(NAMES, b"back"), "both answer again")
+    wait_until(
+        lambda: network.ask_both(b"echo back", 5.0) == dict.fromkeys(NAMES, b"back"),
+        "both answer again",
+    )
 
 
 def test_unanswered_messages_and_late_replies_do_not_pile_up(
@@ -206,7 +237,9 @@ def test_unanswered_messages_and_late_replies_do_not_pile_up(
     assert network.ask_both(b"echo x") == dict.fromkeys(NAMES, b"x")
 
 
-def test_when_the_superlink_dies_it_is_started_again_and_the_devices_find_it(live: Live, network: Network):
+def test_when_the_superlink_dies_it_is_started_again_and_the_devices_find_it(
+    live: Live, network: Network
+):
     superlink = live.recommender.superlink
     assert superlink is not None
     port = live.recommender.port
@@ -218,7 +251,10 @@ def test_when_the_superlink_dies_it_is_started_again_and_the_devices_find_it(liv
     assert live.recommender.port == port
     assert live.recommender.superlink is not superlink
     # A device that was still at the lost message is slow to come back; both are there in the end.
-    wait_until(lambda: network.ask_both(b"echo back", 15.0) == dict.fromkeys(NAMES, b"back"), "both answer again")
+    wait_until(
+        lambda: network.ask_both(b"echo back", 15.0) == dict.fromkeys(NAMES, b"back"),
+        "both answer again",
+    )
 
 
 def test_a_network_that_fails_for_a_moment_costs_no_device_its_place(live: Live):
@@ -228,7 +264,11 @@ def test_a_network_that_fails_for_a_moment_costs_no_device_its_place(live: Live)
     stop = threading.Event()
     with wire_to(live.recommender.port) as wire:
         device = FlowerDevice(
-            f"127.0.0.1:{wire.port}", live.recommender.authority, key, heartbeat=10 * HEARTBEAT, max_bytes=MAX_BYTES
+            f"127.0.0.1:{wire.port}",
+            live.recommender.authority,
+            key,
+            heartbeat=10 * HEARTBEAT,
+            max_bytes=MAX_BYTES,
         )
         thread = threading.Thread(target=device.serve, args=(ScriptedDevice("ee55"), stop))
         thread.start()
@@ -237,9 +277,13 @@ def test_a_network_that_fails_for_a_moment_costs_no_device_its_place(live: Live)
             wire.cut()
             assert network.ask({"ee55": b"echo lost"}, deadline=0.5) == {}
             wire.mend()
-            # The server has noticed nothing and would refuse a second device with this key for twenty seconds; the
-            # one that was there is let go on at once.
-            wait_until(lambda: network.ask({"ee55": b"echo back"}, 2.0) == {"ee55": b"back"}, "it answers again", 12.0)
+            # The server has noticed nothing and would refuse a second device with this key for
+            # twenty seconds; the one that was there is let go on at once.
+            wait_until(
+                lambda: network.ask({"ee55": b"echo back"}, 2.0) == {"ee55": b"back"},
+                "it answers again",
+                12.0,
+            )
         finally:
             stop.set()
             thread.join(30)
@@ -255,7 +299,10 @@ def test_nothing_is_left_when_the_process_that_started_it_is_killed(tmp_path: Pa
         "time.sleep(600)\n"
     )
     starter = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         assert starter.stdout is not None

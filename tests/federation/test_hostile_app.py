@@ -1,6 +1,8 @@
-"""A recommender that ships an app to steal the ratings: Flower's own device runs it, ours never even fetches it.
+"""A recommender that ships an app to steal the ratings: Flower's own device runs it, ours never
+even fetches it.
 
-The server here is Flower's own SuperLink without our gate: a hostile recommender would not use the gate either.
+The server here is Flower's own SuperLink without our gate: a hostile recommender would not use the
+gate either.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def steal(message, context):
     with Path({loot!r}).open("a") as loot:
         loot.write(secret)
     return Message(RecordDict({{"letter": ConfigRecord({{"data": secret.encode(), "token": ""}})}}), reply_to=message)
-"""
+"""  # noqa: E501
 
 
 @dataclass
@@ -126,7 +128,11 @@ def test_our_device_answers_with_its_own_code_and_never_fetches_the_app(trap: Tr
     key = NodeKey.generate()
     trap.link.register(key.public)
     device = FlowerDevice(
-        trap.address, trap.certificates.authority.read_bytes(), key, max_bytes=MAX_BYTES, plain_flower=True
+        trap.address,
+        trap.certificates.authority.read_bytes(),
+        key,
+        max_bytes=MAX_BYTES,
+        plain_flower=True,
     )
     stop = threading.Event()
     thread = threading.Thread(target=device.serve, args=(ScriptedDevice("honest"), stop))
@@ -151,7 +157,9 @@ def test_flowers_own_device_runs_what_the_server_ships(trap: Trap):
     trap.link.register(key.public)
     (trap.folder / "key").write_bytes(
         key.private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.OpenSSH,
+            serialization.NoEncryption(),
         )
     )
     with _process(
@@ -174,8 +182,21 @@ def _superlink(folder: Path, certificates: Certificates) -> Iterator[str]:
         folder,
         "superlink",
         "flwr.superlink.cli.flower_superlink:flower_superlink",
-        *("--host", "127.0.0.1", "--port", str(port), "--enable-supernode-auth", "--isolation", "process"),
-        *("--ssl-ca-certfile", str(certificates.authority), "--ssl-certfile", str(certificates.server)),
+        *(
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--enable-supernode-auth",
+            "--isolation",
+            "process",
+        ),
+        *(
+            "--ssl-ca-certfile",
+            str(certificates.authority),
+            "--ssl-certfile",
+            str(certificates.server),
+        ),
         *("--ssl-keyfile", str(certificates.key), "--disable-runtime-dependency-installation"),
     ):
         yield f"127.0.0.1:{port}"
@@ -194,7 +215,11 @@ def _process(folder: Path, name: str, entry: str, *arguments: str) -> Iterator[N
     }
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments], stdout=log, stderr=log, env=environment, start_new_session=True
+            [sys.executable, "-c", code, *arguments],
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
         )
     try:
         yield

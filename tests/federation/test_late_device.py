@@ -1,4 +1,6 @@
-"""A device that is enrolled while the recommender stays: the model comes to it, and it gives nothing."""
+"""A device that is enrolled while the recommender stays: the model comes to it, and it gives
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -30,22 +32,37 @@ def _hdpmf(*arguments: object) -> dict:
 
 def test_a_late_device_gets_the_model_and_recommends_at_once(tmp_path: Path) -> None:
     items, service = tmp_path / "items.csv", tmp_path / "recommender"
-    items.write_text("item,title\n" + "".join(f"{number},Film {number}\n" for number in range(1, 21)))
+    items.write_text(
+        "item,title\n" + "".join(f"{number},Film {number}\n" for number in range(1, 21))
+    )
     port = free_port()
     made = _hdpmf("recommender", "init", service, "--items", items, "--port", port)
     stores = [tmp_path / f"{name}.sqlite" for name in ("ana", "ben", "cleo", "late")]
     policy = tmp_path / "policy.toml"
     policy.write_text('methods = ["hdp-bit"]\nrequire_sums = false\n')
     for store in stores:
-        # The late one keeps the default, which refuses this method: to take a model it need not agree to anything.
+        # The late one keeps the default, which refuses this method: to take a model it need not
+        # agree to anything.
         _hdpmf("device", "init", store, *(() if store is stores[3] else ("--policy", policy)))
         for item, value in ((1, 5), (2, 4), (3, 1)):
             _hdpmf("device", "rate", store, item, value)
 
     def enroll(*enrolled: Path) -> None:
-        _hdpmf("recommender", "enroll", service, *(store.with_name(store.name + ".card.json") for store in enrolled))
+        _hdpmf(
+            "recommender",
+            "enroll",
+            service,
+            *(store.with_name(store.name + ".card.json") for store in enrolled),
+        )
 
-    join = (f"localhost:{port}", "--ca", made["authority"], "--roster", str(service / "roster.json"), "--once")
+    join = (
+        f"localhost:{port}",
+        "--ca",
+        made["authority"],
+        "--roster",
+        str(service / "roster.json"),
+        "--once",
+    )
     enroll(*stores[:3])
     with Deployment(tmp_path / "logs") as deployment:
         deployment.recommender(service)

@@ -23,4 +23,8 @@ def test_everybody_who_answers_is_answered_and_the_mute_are_not_waited_for(tmp_p
     row = load.measure(plan, train, tmp_path)
     assert row["failed"] == ""
     assert (row["mute"], row["never_answered"], row["summary"]["users"]) == (4, 0, 20)
-    assert set(row["cpu_seconds"]) == set(row["peak_megabytes"]) == {"recommender", "SuperLink", "devices"}
+    assert (
+        set(row["cpu_seconds"])
+        == set(row["peak_megabytes"])
+        == {"recommender", "SuperLink", "devices"}
+    )

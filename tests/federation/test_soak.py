@@ -8,7 +8,9 @@ import pytest
 from soak import one_run
 
 
-@pytest.mark.parametrize("seed", [1, 2])  # a device in the middle of secure sums, and the recommender between rounds
+@pytest.mark.parametrize(
+    "seed", [1, 2]
+)  # a device in the middle of secure sums, and the recommender between rounds
 def test_a_kill_at_a_random_moment_does_no_harm(seed: int, tmp_path: Path) -> None:
     ended = one_run(seed, tmp_path)
     assert ended.killed

@@ -1,4 +1,6 @@
-"""What every transport promises. One set of tests, run over each engine by a class that provides ``network``."""
+"""What every transport promises. One set of tests, run over each engine by a class that provides
+``network``.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Network:
 
     def ask(self, messages: dict[str, bytes], deadline: float = LONG) -> dict[str, bytes]:
         """One exchange; more than one reply of a device would show."""
-        arrivals = [(reply.device, reply.data) for reply in self.transport.exchange(messages, deadline)]
+        arrivals = [
+            (reply.device, reply.data) for reply in self.transport.exchange(messages, deadline)
+        ]
         assert len({device for device, _ in arrivals}) == len(arrivals), "two replies of one device"
         return dict(arrivals)
 
@@ -97,18 +101,22 @@ class TransportContract:
         assert network.ask({first: b"fail", second: b"echo x"}) == {second: b"x"}
         assert network.ask_both(b"echo y") == dict.fromkeys(network.devices, b"y")
 
-    def test_after_the_deadline_nobody_is_waited_for_and_late_replies_are_dropped(self, network: Network) -> None:
+    def test_after_the_deadline_nobody_is_waited_for_and_late_replies_are_dropped(
+        self, network: Network
+    ) -> None:
         slow, quick = network.devices
         began = time.monotonic()
-        assert network.ask({slow: network.sleep(6, b"late"), quick: b"echo x"}, deadline=2 * network.second) == {
-            quick: b"x"
-        }
+        assert network.ask(
+            {slow: network.sleep(6, b"late"), quick: b"echo x"}, deadline=2 * network.second
+        ) == {quick: b"x"}
         assert time.monotonic() - began < 6 * network.second
         # It is still at the late one; what it says then must not be taken for an answer to this.
         assert network.ask_both(b"echo new") == dict.fromkeys(network.devices, b"new")
         assert network.ask_both(b"echo newer") == dict.fromkeys(network.devices, b"newer")
 
-    def test_a_message_that_waited_past_its_deadline_is_not_answered_later(self, network: Network) -> None:
+    def test_a_message_that_waited_past_its_deadline_is_not_answered_later(
+        self, network: Network
+    ) -> None:
         busy, other = network.devices
         network.ask({busy: network.sleep(3, b"late")}, deadline=0.5 * network.second)
         assert network.ask({busy: b"echo stale"}, deadline=0.5 * network.second) == {}
@@ -116,7 +124,9 @@ class TransportContract:
 
     def test_replies_are_handed_over_as_they_come(self, network: Network) -> None:
         slow, quick = network.devices
-        arrivals = network.transport.exchange({slow: network.sleep(2, b"a"), quick: b"echo b"}, LONG)
+        arrivals = network.transport.exchange(
+            {slow: network.sleep(2, b"a"), quick: b"echo b"}, LONG
+        )
         assert [reply.device for reply in arrivals] == [quick, slow]
 
     def test_devices_answer_at_the_same_time(self, network: Network) -> None:
@@ -124,7 +134,9 @@ class TransportContract:
         assert network.ask_both(network.sleep(4, b"x")) == dict.fromkeys(network.devices, b"x")
         assert time.monotonic() - began < 2 * 4 * network.second
 
-    def test_a_message_that_is_too_long_is_refused_before_anything_is_sent(self, network: Network) -> None:
+    def test_a_message_that_is_too_long_is_refused_before_anything_is_sent(
+        self, network: Network
+    ) -> None:
         first, second = network.devices
         before = int(network.ask({first: b"count"})[first])
         with pytest.raises(ProtocolError, match="longer than the limit"):
@@ -145,7 +157,9 @@ class TransportContract:
     def test_no_messages_no_replies(self, network: Network) -> None:
         assert network.ask({}) == {}
 
-    def test_an_exchange_that_is_left_early_leaves_nothing_to_the_next(self, network: Network) -> None:
+    def test_an_exchange_that_is_left_early_leaves_nothing_to_the_next(
+        self, network: Network
+    ) -> None:
         for _ in network.transport.exchange(dict.fromkeys(network.devices, b"echo old"), LONG):
             break
         assert network.ask_both(b"echo new") == dict.fromkeys(network.devices, b"new")

@@ -26,7 +26,9 @@ class PlainMessage:
         self.metadata = SimpleNamespace(dst_node_id=dst_node_id, message_type=message_type)
         if reply_to is not None:
             asked = reply_to.metadata
-            self.metadata = SimpleNamespace(reply_to_message_id=asked.message_id, src_node_id=asked.dst_node_id)
+            self.metadata = SimpleNamespace(
+                reply_to_message_id=asked.message_id, src_node_id=asked.dst_node_id
+            )
         self.content = content
         self.error = SimpleNamespace(reason="")
 
@@ -44,7 +46,9 @@ class GridInProcess:
 
     def __init__(self, configs: Iterable[dict[str, Any]], lost: Iterable[int] = ()) -> None:
         self.contexts = {
-            node: Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={})
+            node: Context(
+                run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={}
+            )
             for node, config in enumerate(configs, start=100)
         }
         self._lost = set(lost)

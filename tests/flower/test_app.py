@@ -67,9 +67,13 @@ def make_silos(folder: Path, method: str, count: int) -> list[Path]:
 
 def run_silos(folder: Path, grid: Any, **config: Any) -> dict[str, Any]:
     items = folder / "items.csv"
-    items.write_text("item,title\n" + "".join(f"{item},film {item}\n" for item in WORLD.items.ids.tolist()))
+    items.write_text(
+        "item,title\n" + "".join(f"{item},film {item}\n" for item in WORLD.items.ids.tolist())
+    )
     output = folder / "run.json"
-    told = CONFIG | config | {"items": str(items), "output": str(output), "silos": len(grid.contexts)}
+    told = (
+        CONFIG | config | {"items": str(items), "output": str(output), "silos": len(grid.contexts)}
+    )
     context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=told)
     server_app.main(grid, context)
     return dict(json.loads(output.read_text()))
@@ -95,7 +99,9 @@ def test_a_simulation_gives_what_it_gives_in_memory(
     assert there.outcome.summary["refusals"] == {}
 
 
-def test_a_device_that_fails_ends_a_simulation_and_says_why(make_grid: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_fails_ends_a_simulation_and_says_why(
+    make_grid: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = RunSettings(method="hdp-bit", view="messages", minimum=12, rounds=1)
     grid = make_grid({"partition-id": number, "store": "mine"} for number in range(12))
     with pytest.raises(FederationError, match="a simulated device failed"):
@@ -106,8 +112,12 @@ def test_a_device_that_fails_ends_a_simulation_and_says_why(make_grid: Any, monk
         server_app.simulate_on(few, WORLD, settings)
 
 
-def test_flwr_run_simulates_a_data_set(make_grid: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_app, "load_dataset", {"a world": synthetic_world(12, 20, 200, rng=3)}.__getitem__)
+def test_flwr_run_simulates_a_data_set(
+    make_grid: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        server_app, "load_dataset", {"a world": synthetic_world(12, 20, 200, rng=3)}.__getitem__
+    )
     output = tmp_path / "run.json"
     told = CONFIG | {"data": "a world", "devices": 6, "output": str(output)}
     server_app.main(make_grid({} for _ in range(8)), Context(1, 0, {}, RecordDict(), told))
@@ -138,7 +148,9 @@ def test_silos_sum_by_two_servers_elsewhere(make_grid: Any, tmp_path: Path) -> N
         run_silos(tmp_path, make_grid([{}, {}]), method="hdp-sum", view="two-servers")
 
 
-def test_a_silo_takes_part_in_no_simulation_and_a_virtual_device_is_no_silo(plain_message: Any, tmp_path: Path) -> None:
+def test_a_silo_takes_part_in_no_simulation_and_a_virtual_device_is_no_silo(
+    plain_message: Any, tmp_path: Path
+) -> None:
     silo = Context(1, 1, {"store": str(make_silos(tmp_path, "hdp-bit", 1)[0])}, RecordDict(), {})
     simulated = Context(1, 1, {"partition-id": 0}, RecordDict(), {})
 
@@ -162,7 +174,10 @@ def test_a_silo_takes_part_in_no_simulation_and_a_virtual_device_is_no_silo(plai
 def test_a_node_that_is_late_or_gone_is_silent(make_grid: Any) -> None:
     grid = make_grid([{"partition-id": 0}, {"partition-id": 1}], lost=[100])
     transport = server_app.GridTransport(
-        grid, {"aa": 100, "bb": 7}, lambda _, message: Question(PublicFacts(b""), message), strict=False
+        grid,
+        {"aa": 100, "bb": 7},
+        lambda _, message: Question(PublicFacts(b""), message),
+        strict=False,
     )
     assert transport.present() == {"aa"}
     assert list(transport.exchange({"aa": b"x", "cc": b"x"}, deadline=0.1)) == []

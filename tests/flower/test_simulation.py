@@ -1,4 +1,6 @@
-"""Simulated devices on Flower's simulation engine: the results of the engine in memory, to rounding."""
+"""Simulated devices on Flower's simulation engine: the results of the engine in memory, to
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -46,18 +48,22 @@ def main(grid):
         print("equal:", options["view"], there.mse)
 
 run_on_engine(main, 200, 2)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.slow
 def test_200_devices_on_ray_give_the_model_of_the_engine_in_memory() -> None:
     # In a process of its own: Ray leaves sockets and warnings behind in the one that started it.
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=500)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=500
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("equal:") == 3, done.stderr[-3000:]
 
 
-def test_the_command_runs_on_either_engine(make_grid: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_runs_on_either_engine(
+    make_grid: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run_simulation(server_app: ServerApp, num_supernodes: int, **_: Any) -> None:
         grid = make_grid({} for _ in range(num_supernodes))
         server_app(grid=grid, context=Context(1, 0, {}, RecordDict(), {}))
@@ -66,8 +72,20 @@ def test_the_command_runs_on_either_engine(make_grid: Any, tmp_path: Path, monke
     world = synthetic_world(12, 20, 150, rng=3)
     ratings = tmp_path / "ratings.csv"
     rows = zip(world.user_ids.tolist(), world.item_ids.tolist(), world.values.tolist(), strict=True)
-    ratings.write_text("user,item,rating\n" + "".join(f"{user},{item},{value}\n" for user, item, value in rows))
-    command = ["federate", "simulate", "--train", str(ratings), "--hold-out", "1", "--json", "--processes", "1"]
+    ratings.write_text(
+        "user,item,rating\n" + "".join(f"{user},{item},{value}\n" for user, item, value in rows)
+    )
+    command = [
+        "federate",
+        "simulate",
+        "--train",
+        str(ratings),
+        "--hold-out",
+        "1",
+        "--json",
+        "--processes",
+        "1",
+    ]
     command += ["--method", "hdpmf", "--messages", "--rounds", "2"]
     results: list[dict[str, Any]] = []
     for engine in ("memory", "flower"):

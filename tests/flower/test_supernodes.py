@@ -1,4 +1,6 @@
-"""A run of two silos on a real SuperLink and two real SuperNodes, by the app folder that ``flwr run`` takes."""
+"""A run of two silos on a real SuperLink and two real SuperNodes, by the app folder that ``flwr
+run`` takes.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def free_port() -> int:
 
 @contextmanager
 def process(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
-    """A program of Flower's with all its children, until the end of the block; what it says is in a file."""
+    """A program of Flower's with all its children, until the end of the block; what it says is
+    in a file.
+    """
     log = folder / f"{name}.log"
     environment = {
         **os.environ,
@@ -89,12 +93,17 @@ def test_two_silos_train_a_model_over_a_superlink(tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "flwr").mkdir()
     (tmp_path / "flwr" / "config.toml").write_text(
-        f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
+        '[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = '
+        f'"127.0.0.1:{port}"\ninsecure = true\n'
     )
     items = tmp_path / "items.csv"
-    items.write_text("item,title\n" + "".join(f"{item},film {item}\n" for item in WORLD.items.ids.tolist()))
+    items.write_text(
+        "item,title\n" + "".join(f"{item},film {item}\n" for item in WORLD.items.ids.tolist())
+    )
     output = tmp_path / "run.json"
-    config = f'data="" items="{items}" scale-step=1.0 method="hdp-bit" view="messages" output="{output}"'
+    config = (
+        f'data="" items="{items}" scale-step=1.0 method="hdp-bit" view="messages" output="{output}"'
+    )
     with ExitStack() as processes:
         start = processes.enter_context
         logs = [
@@ -131,7 +140,19 @@ def test_two_silos_train_a_model_over_a_superlink(tmp_path: Path) -> None:
             )
         time.sleep(3)
         logs.append(
-            start(process(tmp_path, "run", "flwr", "run", str(APP), "here", "--run-config", config, "--stream"))
+            start(
+                process(
+                    tmp_path,
+                    "run",
+                    "flwr",
+                    "run",
+                    str(APP),
+                    "here",
+                    "--run-config",
+                    config,
+                    "--stream",
+                )
+            )
         )
         wait_for(output, logs)
     summary = json.loads(output.read_text())

@@ -1,6 +1,8 @@
-"""Small faults in Python source: a comparison turned round, a term with the other sign, a refusal left out.
+"""Small faults in Python source: a comparison turned round, a term with the other sign, a refusal
+left out.
 
-Each is a replacement of one piece of text, so that everything else of a file stays as it is, comments included.
+Each is a replacement of one piece of text, so that everything else of a file stays as it is,
+comments included.
 """
 
 from __future__ import annotations
@@ -15,11 +17,23 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
 }  # fmt: skip
 _BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//", ast.Pow: "*",
-    ast.LShift: ">>", ast.RShift: "<<", ast.BitAnd: "|", ast.BitOr: "&", ast.BitXor: "&",
-}  # fmt: skip
+    ast.Add: "-",
+    ast.Sub: "+",
+    ast.Mult: "/",
+    ast.Div: "*",
+    ast.FloorDiv: "*",
+    ast.Mod: "//",
+    ast.Pow: "*",
+    ast.LShift: ">>",
+    ast.RShift: "<<",
+    ast.BitAnd: "|",
+    ast.BitOr: "&",
+    ast.BitXor: "&",
+}
 _SKIPPED = "no mutant"
-"""A line with this comment is left alone, with the reason after it: the changed code would mean the same."""
+"""A line with this comment is left alone, with the reason after it: the changed code would mean
+the same.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +77,35 @@ def mutants_of(path: Path, source: bytes) -> list[Mutant]:
         start = starts[node.lineno - 1] + node.col_offset
         end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
         if _SKIPPED.encode() not in lines[node.lineno - 1]:
-            found.append(Mutant(path, node.lineno, node.col_offset + 1, start, end, source[start:end].decode(), new))
+            found.append(
+                Mutant(
+                    path,
+                    node.lineno,
+                    node.col_offset + 1,
+                    start,
+                    end,
+                    source[start:end].decode(),
+                    new,
+                )
+            )
     return sorted(found, key=lambda mutant: (mutant.start, mutant.end, mutant.new))
 
 
 def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """Pieces of code and what may stand in their place. Words for people and types are left alone, and assertions."""
+    """Pieces of code and what may stand in their place. Words for people and types are left
+    alone, and assertions.
+    """
     match tree:
-        case ast.keyword(arg="strict"):  # of zip: another assertion, that two lists are equally long
+        case ast.keyword(
+            arg="strict"
+        ):  # of zip: another assertion, that two lists are equally long
             return
-        case ast.FunctionDef(name="__repr__" | "__str__") | ast.AnnAssign(value=None) | ast.JoinedStr() | ast.Import():
+        case (
+            ast.FunctionDef(name="__repr__" | "__str__")
+            | ast.AnnAssign(value=None)
+            | ast.JoinedStr()
+            | ast.Import()
+        ):
             return
         case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.ImportFrom() | ast.Assert():
             return
@@ -89,7 +122,9 @@ def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
             yield test, f"(not ({ast.unparse(test)}))"
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             yield tree, f"(({ast.unparse(left)}) {_COMPARE[type(op)]} ({ast.unparse(right)}))"
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY and not _is_text(left, right):
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY and not _is_text(
+            left, right
+        ):
             yield tree, f"(({ast.unparse(left)}) {_BINARY[type(op)]} ({ast.unparse(right)}))"
         case ast.BoolOp(op=op, values=values):
             word = " or " if isinstance(op, ast.And) else " and "
@@ -118,7 +153,8 @@ def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
 
 def _is_text(*sides: ast.expr) -> bool:
     return any(
-        isinstance(side, ast.JoinedStr) or (isinstance(side, ast.Constant) and isinstance(side.value, str))
+        isinstance(side, ast.JoinedStr)
+        or (isinstance(side, ast.Constant) and isinstance(side.value, str))
         for side in sides
     )
 

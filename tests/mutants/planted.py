@@ -1,4 +1,6 @@
-"""Faults that were once planted by hand and that no test noticed, each with the test that does now."""
+"""Faults that were once planted by hand and that no test noticed, each with the test that does
+now.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ _SHARES = "tests/unit/device/test_noise_shares.py"
 _SIZES = "tests/unit/shard/test_share_sizes.py"
 _HALVES = "tests/unit/audit/test_halves.py"
 _ESTIMATES = "tests/unit/recommender/test_estimates.py"
-_BESIDE = "tests/unit/paper/test_report_page.py::test_beside_each_number_stands_the_papers_mean_and_deviation"
-_COLUMNS = "tests/unit/paper/test_report_page.py::test_hdpmf_against_pdpmf_has_each_in_its_own_column"
+_BESIDE = "tests/unit/paper/test_report_page.py::test_beside_each_number_stands_the_papers_mean_and_deviation"  # noqa: E501
+_COLUMNS = (
+    "tests/unit/paper/test_report_page.py::test_hdpmf_against_pdpmf_has_each_in_its_own_column"
+)
 _CSV = "tests/unit/paper/test_report_files.py::test_csv_has_every_cell_in_full"
 _SAVED = "tests/unit/models/test_files.py::test_what_is_claimed_is_in_the_file_word_for_word[hdpmf]"
-_SEEDS = "tests/unit/experiments/test_expand.py::test_every_seed_has_wishes_a_split_and_noise_of_its_own"
+_SEEDS = (
+    "tests/unit/experiments/test_expand.py::test_every_seed_has_wishes_a_split_and_noise_of_its_own"
+)
 _MADE = "tests/unit/device/test_crashes.py::test_killed_while_it_is_made[plain]"
 _STORE = "tests/attacks/test_store.py"
 _FINER = (
@@ -118,8 +124,8 @@ PLANTED = (
     Planted(
         "hdpmf-paid shared by who is here",
         "private/client/gradients.py",
-        "self._noise.laplace_share(scale, self._sharing,",
-        "self._noise.laplace_share(scale, self._n_users,",
+        "scale, self._sharing, (plan.n_items, plan.n_factors), count=self._n_users",
+        "scale, self._n_users, (plan.n_items, plan.n_factors), count=self._n_users",
         (_SIZES,),
     ),
     Planted(
@@ -153,8 +159,8 @@ PLANTED = (
     Planted(
         "measured runs are the pilot's",
         "lab/audit/scores.py",
-        "Scores(self.low[pilot:], self.high[pilot:])",
-        "Scores(self.low[:-pilot], self.high[:-pilot])",
+        "self.low[pilot:], self.high[pilot:]",
+        "self.low[:-pilot], self.high[:-pilot]",
         (_HALVES,),
     ),
     Planted(
@@ -178,7 +184,13 @@ PLANTED = (
         "held = 1e-12",
         (_ESTIMATES,),
     ),
-    Planted("no shrinkage of biases, design A", "untrusted/recommender/sums.py", "- _GRID**2 / 2.0", "", (_ESTIMATES,)),
+    Planted(
+        "no shrinkage of biases, design A",
+        "untrusted/recommender/sums.py",
+        "- _GRID**2 / 2.0",
+        "",
+        (_ESTIMATES,),
+    ),
     Planted(
         "no shrinkage of biases, design L",
         "untrusted/recommender/bits.py",
@@ -224,8 +236,10 @@ PLANTED = (
     Planted(
         "HDPMF's and PDPMF's columns swapped",
         "lab/paper/report.py",
-        "            number(duel.first, duel.metric),\n            number(duel.second, duel.metric),",
-        "            number(duel.second, duel.metric),\n            number(duel.first, duel.metric),",
+        "            number(duel.first, duel.metric),\n            number(duel.second, "
+        "duel.metric),",
+        "            number(duel.second, duel.metric),\n            number(duel.first, "
+        "duel.metric),",
         (_COLUMNS,),
     ),
     Planted(
@@ -245,8 +259,8 @@ PLANTED = (
     Planted(
         "bits without their budget",
         "private/client/contributions.py",
-        "coding, survey.epsilon), budgets)",
-        "coding, survey.epsilon))",
+        "coding, survey.epsilon), budgets\n",
+        "coding, survey.epsilon)\n",
         (_SIZES,),
     ),
     Planted(
@@ -254,12 +268,15 @@ PLANTED = (
         "common/privacy/sampling/noise.py",
         "small = np.maximum(small, np.ceil(np.minimum(least, 0.5) * unit).astype(np.uint64))",
         "pass",
-        ("tests/unit/privacy/test_released.py::test_a_bit_that_says_more_than_its_epsilon_is_held_back",),
+        (
+            "tests/unit/privacy/test_released.py::test_a_bit_that_says_more_than_its_epsilon_is_held_back",
+        ),
     ),
     Planted(
         "a split that leaks from many ratings",
         "common/data/splits.py",
-        "    held = rank < np.minimum(per_user, counts - 1)[ratings.user_codes]\n    return ratings.take(~held),",
+        "    held = rank < np.minimum(per_user, counts - 1)[ratings.user_codes]\n    "
+        "return ratings.take(~held),",
         "    held = rank < np.minimum(per_user, counts - 1)[ratings.user_codes]\n"
         "    return ratings.take(~held | (counts > 20)[ratings.user_codes]),",
         ("tests/unit/ratings/test_splits.py",),
@@ -335,9 +352,19 @@ PLANTED = (
         ("tests/attacks/test_pinning.py",),
     ),
     Planted(
-        "plans that come to nothing are not counted", "private/device/session.py", "plans.draw()", "pass", (_PLANS,)
+        "plans that come to nothing are not counted",
+        "private/device/session.py",
+        "plans.draw()",
+        "pass",
+        (_PLANS,),
     ),
-    Planted("plans of sums that came about count", "private/device/agent.py", "self._plans.sent()", "pass", (_PLANS,)),
+    Planted(
+        "plans of sums that came about count",
+        "private/device/agent.py",
+        "self._plans.sent()",
+        "pass",
+        (_PLANS,),
+    ),
     Planted(
         "a clock that is put back forgets plans",
         "private/device/session.py",

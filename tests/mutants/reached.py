@@ -1,9 +1,10 @@
 """Which tests run which lines: only those can notice a fault there.
 
-As a plugin of pytest (``-p reached``) it appends a line of JSON for each test to the file that ``REACHED`` names: the
-test, a digest of its file, its seconds, and the lines of functions of PACKAGES that it ran, counted from where each
-begins. Threads are followed, other processes are not. Test files that have not changed since are not measured again:
-delete the file to measure all, after larger changes of the source.
+As a plugin of pytest (``-p reached``) it appends a line of JSON for each test to the file that
+``REACHED`` names: the test, a digest of its file, its seconds, and the lines of functions of
+PACKAGES that it ran, counted from where each begins. Threads are followed, other processes are not.
+Test files that have not changed since are not measured again: delete the file to measure all, after
+larger changes of the source.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class Reached:
         return found
 
     def running(self, path: str, source: bytes, line: int) -> list[Test]:
-        """The tests that run the statement on a line of a file below src; none for what runs on import."""
+        """The tests that run the statement on a line of a file below src; none for what runs on
+        import.
+        """
         known, found = _functions(source), {}
         for each in _statement(source, line):
             if each in known:
@@ -94,7 +97,9 @@ class Reached:
 
 @lru_cache(256)
 def _functions(source: bytes) -> dict[int, tuple[str, int]]:
-    """For every line of a function: the innermost one's qualified name, and how far it is from its beginning."""
+    """For every line of a function: the innermost one's qualified name, and how far it is from
+    its beginning.
+    """
     known: dict[int, tuple[str, int]] = {}
 
     def visit(node: ast.AST, prefix: str) -> None:
@@ -113,7 +118,9 @@ def _functions(source: bytes) -> dict[int, tuple[str, int]]:
 
 
 def _statement(source: bytes, line: int) -> range:
-    """The lines of the innermost statement around a line; of one with a body, those before the body."""
+    """The lines of the innermost statement around a line; of one with a body, those before the
+    body.
+    """
     found = range(line, line + 1)
     smallest = sys.maxsize
     for node in ast.walk(ast.parse(source)):
@@ -131,7 +138,9 @@ def _digest(path: Path) -> str | None:
 
 
 def _forget() -> None:
-    """What was computed for an earlier test is computed again, so that it counts for every test that needs it."""
+    """What was computed for an earlier test is computed again, so that it counts for every test
+    that needs it.
+    """
     for name, module in list(sys.modules.items()):
         if name.startswith("hdpmf."):
             for value in list(vars(module).values()):
@@ -143,14 +152,18 @@ class _Recorder:
     """Notes the lines of the packages that run."""
 
     def __init__(self) -> None:
-        self._source = next(f"{folder}/" for folder in sys.path if (Path(folder) / "hdpmf").is_dir())
+        self._source = next(
+            f"{folder}/" for folder in sys.path if (Path(folder) / "hdpmf").is_dir()
+        )
         self._lines: dict[str, set[int]] = defaultdict(set)
         self._tracers: dict[CodeType, Any] = {}
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> Any:
         code = frame.f_code
         if code not in self._tracers:
-            ours = code.co_filename.startswith(tuple(f"{self._source}hdpmf/{package}/" for package in PACKAGES))
+            ours = code.co_filename.startswith(
+                tuple(f"{self._source}hdpmf/{package}/" for package in PACKAGES)
+            )
             self._tracers[code] = self._tracer(self._lines[code.co_filename]) if ours else None
         return self._tracers[code]
 
@@ -195,7 +208,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Follow one test, fixtures included. What a shared fixture runs counts for the test that made it."""
+    """Follow one test, fixtures included. What a shared fixture runs counts for the test that
+    made it.
+    """
     _forget()
     recorder = _Recorder()
     begin = time.perf_counter()

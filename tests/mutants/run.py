@@ -53,9 +53,13 @@ FAST = ("-m", "not slow and not paper")
 QUIET = ("-x", "-q", "--no-header", "-p", "no:cacheprovider")
 NOTHING_TO_RUN = 5
 LIKELY = 40
-"""Tests in a first batch: most mutants are killed by one of them, and starting all others takes a while."""
+"""Tests in a first batch: most mutants are killed by one of them, and starting all others takes
+a while.
+"""
 SLACK, PATIENCE = 30.0, 600.0
-"""Seconds: on top of twice what the tests take without a fault, and for planted faults, whose tests are not timed."""
+"""Seconds: on top of twice what the tests take without a fault, and for planted faults, whose
+tests are not timed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +82,49 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.root = folder
-        shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(
+            ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        )
 
-    def passes(self, tests: Sequence[str], limit: float | None = None, reached: Path | None = None) -> tuple[bool, str]:
-        """Whether the tests pass, and the last words if they do not; what they call is written to a file, if named."""
+    def passes(
+        self, tests: Sequence[str], limit: float | None = None, reached: Path | None = None
+    ) -> tuple[bool, str]:
+        """Whether the tests pass, and the last words if they do not; what they call is written
+        to a file, if named.
+        """
         # What is named by itself is run, however slow it is.
         chosen = () if all("::" in name for name in tests) else FAST
         plugin = () if reached is None else ("-p", "reached")
         command = [sys.executable, "-m", "pytest", *QUIET, *plugin, *chosen, *dict.fromkeys(tests)]
-        environment = os.environ | {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
-        environment["PYTHONPATH"] = os.pathsep.join((str(self.root / "src"), str(Path(__file__).parent)))
+        environment = os.environ | {
+            f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")
+        }
+        environment["PYTHONPATH"] = os.pathsep.join(
+            (str(self.root / "src"), str(Path(__file__).parent))
+        )
         environment["REACHED"] = str(reached)
         try:
-            ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit)
+            ended = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit
+            )
         except subprocess.TimeoutExpired:
             return False, "took too long"
         if ended.returncode == NOTHING_TO_RUN and reached is not None:
             return True, ""
         if "found no collectors" in ended.stderr or "ImportError while loading" in ended.stderr:
             return False, "cannot be imported"
-        if "not found" in ended.stderr and "::" in tests[0]:  # a test named after a number that the fault has changed
+        if (
+            "not found" in ended.stderr and "::" in tests[0]
+        ):  # a test named after a number that the fault has changed
             return self.passes([name.partition("::")[0] for name in tests], limit, reached)
         if ended.returncode > 2:  # no word about the fault
-            raise SystemExit(f"pytest ended with {ended.returncode}:\n{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}")
-        return ended.returncode == 0, ended.stdout.strip().splitlines()[-1] if ended.stdout.strip() else ""
+            raise SystemExit(
+                f"pytest ended with {ended.returncode}:\n{ended.stdout[-2000:]}\n"
+                f"{ended.stderr[-2000:]}"
+            )
+        return ended.returncode == 0, ended.stdout.strip().splitlines()[
+            -1
+        ] if ended.stdout.strip() else ""
 
     def with_fault(self, trial: Trial) -> tuple[bool, str]:
         """Whether the tests notice a fault, and by what."""
@@ -120,7 +143,8 @@ class Copy:
     @staticmethod
     def _write(target: Path, content: bytes) -> None:
         target.write_bytes(content)
-        # Python knows a compiled file by second and size; two faults of one second may have one size.
+        # Python knows a compiled file by second and size; two faults of one second may have one
+        # size.
         for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*.pyc"):
             compiled.unlink()
 
@@ -132,7 +156,8 @@ def package_of(path: Path) -> str | None:
 
 
 def tests_of(mutant: Mutant, package: str, reached: Reached) -> tuple[list[Test], list[Test]]:
-    """The tests that can notice a mutant, in two batches: a few that are about it most likely, and all others.
+    """The tests that can notice a mutant, in two batches: a few that are about it most likely, and
+    all others.
 
     Likely are tests in files named like its module, and tests that run little else.
     """
@@ -141,7 +166,9 @@ def tests_of(mutant: Mutant, package: str, reached: Reached) -> tuple[list[Test]
     tests = running or [test for test in reached.tests if test.file.startswith(TESTS[package])]
     stem = mutant.path.stem.strip("_")
     tests.sort(key=lambda test: (stem not in test.file, test.lines, test.name))
-    return tests[:LIKELY], sorted(tests[LIKELY:], key=lambda test: (stem not in test.file, test.file))
+    return tests[:LIKELY], sorted(
+        tests[LIKELY:], key=lambda test: (stem not in test.file, test.file)
+    )
 
 
 def all_mutants(only: str | None) -> list[Mutant]:
@@ -157,7 +184,9 @@ def all_mutants(only: str | None) -> list[Mutant]:
 
 
 def planted(only: str | None) -> list[Trial]:
-    """The faults of planted.py. Where the code has moved away from one, nobody knows whether it would be caught."""
+    """The faults of planted.py. Where the code has moved away from one, nobody knows whether it
+    would be caught.
+    """
     trials = []
     for fault in PLANTED:
         if only is not None and only not in fault.path:
@@ -192,7 +221,9 @@ def _compiles(mutant: Mutant) -> bool:
 
 
 def measured(copy: Copy) -> Reached:
-    """All fast tests with what they run; only test files that are new or have changed are run for that."""
+    """All fast tests with what they run; only test files that are new or have changed are run
+    for that.
+    """
     files = sorted(
         path.relative_to(ROOT).as_posix()
         for name in {name for names in TESTS.values() for name in names}
@@ -214,7 +245,9 @@ def to_try(mutants: Sequence[Mutant], copy: Copy, quick: bool) -> list[Trial]:
     trials = []
     for mutant in mutants:
         package = package_of(mutant.path) or ""
-        batches = [batch for batch in tests_of(mutant, package, reached)[: 1 if quick else 2] if batch]
+        batches = [
+            batch for batch in tests_of(mutant, package, reached)[: 1 if quick else 2] if batch
+        ]
         limits = tuple(2 * sum(test.seconds for test in batch) + SLACK for batch in batches)
         names = tuple(tuple(test.name for test in batch) for batch in batches)
         trials.append(Trial(str(mutant), package, mutant.path, _content(mutant), names, limits))
@@ -223,17 +256,27 @@ def to_try(mutants: Sequence[Mutant], copy: Copy, quick: bool) -> list[Trial]:
 
 def main() -> int:
     """Run the trials, print what survives and the score."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sample", type=int, metavar="N", help="so many at random instead of all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", metavar="PATH", help="a folder, file or file:line below src/hdpmf")
+    parser.add_argument(
+        "--only", metavar="PATH", help="a folder, file or file:line below src/hdpmf"
+    )
     parser.add_argument("--planted", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="only the likely tests; some survive that others kill")
+    parser.add_argument(
+        "--quick", action="store_true", help="only the likely tests; some survive that others kill"
+    )
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--least", type=float, default=0.9, help="part that has to be killed (default: 0.9)")
+    parser.add_argument(
+        "--least", type=float, default=0.9, help="part that has to be killed (default: 0.9)"
+    )
     parser.add_argument("--list", action="store_true")
     parser.add_argument(
-        "--out", type=Path, help="write every result here as a line of JSON; what is there is not tried again"
+        "--out",
+        type=Path,
+        help="write every result here as a line of JSON; what is there is not tried again",
     )
     arguments = parser.parse_args()
     if arguments.list:
@@ -251,7 +294,11 @@ def _known(out: Path | None) -> dict[str, bool]:
 
 def _run(folder: Path, arguments: argparse.Namespace) -> int:
     each = [Copy(folder / str(job)) for job in range(arguments.jobs)]
-    trials = planted(arguments.only) if arguments.planted else to_try(chosen(arguments), each[0], arguments.quick)
+    trials = (
+        planted(arguments.only)
+        if arguments.planted
+        else to_try(chosen(arguments), each[0], arguments.quick)
+    )
     copies: SimpleQueue[Copy] = SimpleQueue()
     for copy in each:
         copies.put(copy)

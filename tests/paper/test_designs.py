@@ -1,7 +1,9 @@
-"""What the proved designs promise, on the real data: the mean of five seeds at epsilon 1 with the default weights.
+"""What the proved designs promise, on the real data: the mean of five seeds at epsilon 1 with the
+default weights.
 
-Standard deviations between seeds are 0.001 to 0.005, so that the mean of five is known to 0.0005 to 0.002
-(docs/designs.md has the numbers). HDPBit on ML-1M has 0.0015 and takes 8 s: there it is two seeds.
+Standard deviations between seeds are 0.001 to 0.005, so that the mean of five is known to 0.0005 to
+0.002 (docs/designs.md has the numbers). HDPBit on ML-1M has 0.0015 and takes 8 s: there it is two
+seeds.
 """
 
 from __future__ import annotations
@@ -61,7 +63,10 @@ def test_accuracy_at_epsilon_1(splits, data, kind, params, bound):
 
 
 def test_more_budget_is_more_accuracy(splits):
-    errors = [mean_mse(splits["ml-100k"], HDPSum, seeds=3, epsilon=epsilon) for epsilon in (0.25, 1.0, 4.0, 16.0)]
+    errors = [
+        mean_mse(splits["ml-100k"], HDPSum, seeds=3, epsilon=epsilon)
+        for epsilon in (0.25, 1.0, 4.0, 16.0)
+    ]
     assert errors == sorted(errors, reverse=True)
 
 
@@ -70,15 +75,25 @@ def test_labels_do_not_help_by_chance(splits):
     train, test = splits["ml-1m"]
     prior = load_prior("films-100k")
     names = [*prior.labels.score]
-    shuffled = dict(zip(names, np.random.default_rng(0).permutation([*prior.labels.score.values()]), strict=True))
+    shuffled = dict(
+        zip(
+            names, np.random.default_rng(0).permutation([*prior.labels.score.values()]), strict=True
+        )
+    )
     wrong = replace(prior, labels=replace(prior.labels, score=shuffled))
-    errors = [mean_mse((train, test), HDPSum, seeds=2, prior=one, labels=True) for one in (prior, wrong)]
+    errors = [
+        mean_mse((train, test), HDPSum, seeds=2, prior=one, labels=True) for one in (prior, wrong)
+    ]
     assert errors[1] > errors[0] + 0.003
 
 
-@pytest.mark.parametrize("params", [{}, {"prior": "films-100k"}, {"prior": "films-100k", "labels": True}])
+@pytest.mark.parametrize(
+    "params", [{}, {"prior": "films-100k"}, {"prior": "films-100k", "labels": True}]
+)
 def test_a_whole_private_run_on_ml_1m_takes_seconds(splits, params):
-    """Processor time of all threads: more than the time that passes on two idle cores, and the same on busy ones."""
+    """Processor time of all threads: more than the time that passes on two idle cores, and the
+    same on busy ones.
+    """
     train, test = splits["ml-1m"]
     weights = PrivacySpec().draw(train, rng=0)
     HDPSum(rng=0, **params).fit(train, weights)  # compiled once

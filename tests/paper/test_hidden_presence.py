@@ -1,4 +1,6 @@
-"""Lists where presence is hidden, on the real data: NDCG@10, the mean of five seeds at epsilon 1 (docs/lists.md)."""
+"""Lists where presence is hidden, on the real data: NDCG@10, the mean of five seeds at epsilon 1
+(docs/lists.md).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The published numbers, on the real data. Each band is for the mean of five seeds and is wider than four standard
-errors of that mean (the deviations are in docs/reproduction.md)."""
+"""The published numbers, on the real data. Each band is for the mean of five seeds and is wider
+than four standard errors of that mean (the deviations are in docs/reproduction.md)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,18 @@
-"""The three controls of the audit (``privacy.md``, section 6). If one fails, the audit is broken, or the design is.
+"""The three controls of the audit (``privacy.md``, section 6). If one fails, the audit is broken,
+or the design is.
 
-1. S seen without aggregation must fail. 2. S with its noise halved must be flagged. 3. S as designed must pass, its
-bound "never above 1 beyond the 5 % error". All three are held to exactly that, for both forms of the design.
+1. S seen without aggregation must fail. 2. S with its noise halved must be flagged. 3. S as
+   designed must pass, its
+bound "never above 1 beyond the 5 % error". All three are held to exactly that, for both forms of
+the design.
 
-About the 5 %: a bound holds with 95 % confidence, so an audit of a true claim may call it broken with a probability of
-up to 5 %, whatever the mechanism. Among n independent audits the number of those is then at most binomial(n, 0.05).
-The test is on that number: it fails where more are seen than would be, if the claim were true, with a probability of
-``FALSE_ALARM``. (In fact an audit of these mechanisms errs in 0.3 % to 1.3 % of cases, as two measured rates have to be
-off at once.) Seeds are fixed, so that what passes, passes always; the false alarm is that of choosing other seeds.
+About the 5 %: a bound holds with 95 % confidence, so an audit of a true claim may call it broken
+with a probability of up to 5 %, whatever the mechanism. Among n independent audits the number of
+those is then at most binomial(n, 0.05). The test is on that number: it fails where more are seen
+than would be, if the claim were true, with a probability of ``FALSE_ALARM``. (In fact an audit of
+these mechanisms errs in 0.3 % to 1.3 % of cases, as two measured rates have to be off at once.)
+Seeds are fixed, so that what passes, passes always; the false alarm is that of choosing other
+seeds.
 """
 
 import math
@@ -26,7 +31,8 @@ pytestmark = pytest.mark.slow
 
 FALSE_ALARM = 1e-3
 
-# About how far a bound of N runs strays from its expectation: TPR 0.5 and FPR 0.5/e, relative errors added up.
+# About how far a bound of N runs strays from its expectation: TPR 0.5 and FPR 0.5/e, relative
+# errors added up.
 _PER_ROOT_N = math.sqrt((1 - 0.5) / 0.5 + (1 - 0.5 / math.e) / (0.5 / math.e))
 
 
@@ -42,14 +48,20 @@ def target():
 
 @pytest.fixture(scope="module")
 def as_designed(target):
-    """20 times 2,000 runs of each design as it is, with a seed each; tests look at the same ones."""
+    """20 times 2,000 runs of each design as it is, with a seed each; tests look at the same
+    ones.
+    """
     return {
-        kind: [sum_scores(target, Design(kind, 1.0), "sums", 2_000, seed) for seed in range(20)] for kind in ("S", "A")
+        kind: [sum_scores(target, Design(kind, 1.0), "sums", 2_000, seed) for seed in range(20)]
+        for kind in ("S", "A")
     }
 
 
 def _together(scores):
-    return Scores(np.concatenate([part.low for part in scores]), np.concatenate([part.high for part in scores]))
+    return Scores(
+        np.concatenate([part.low for part in scores]),
+        np.concatenate([part.high for part in scores]),
+    )
 
 
 def _bound(scores, runs):
@@ -67,7 +79,9 @@ def test_sums_seen_without_aggregation_fail(target, kind):
 @pytest.mark.parametrize("kind", ["S", "A"])
 def test_sums_with_half_the_noise_are_flagged(target, kind):
     """True epsilon 2; the bound of 10,000 runs is about 1.9 with a standard deviation of 0.04."""
-    bound = _bound(sum_scores(target, Design(kind, 1.0, noise_factor=0.5), "sums", 20_000, 0), 10_000)
+    bound = _bound(
+        sum_scores(target, Design(kind, 1.0, noise_factor=0.5), "sums", 20_000, 0), 10_000
+    )
     assert verdict(1.0, bound) == BROKEN
     assert 1.7 < bound <= 2.0
 
@@ -85,7 +99,9 @@ def test_sums_as_designed_are_above_their_claim_no_more_often_than_stated(as_des
     bounds = [_bound(scores, 1_000) for scores in as_designed[kind]]
     assert sum(verdict(1.0, bound) == BROKEN for bound in bounds) <= _most_above(20)
     # The mean is where it should be, within 4 standard errors.
-    assert np.mean(bounds) == pytest.approx(0.80, abs=4 * _PER_ROOT_N / math.sqrt(1_000 * 20) + 0.03)
+    assert np.mean(bounds) == pytest.approx(
+        0.80, abs=4 * _PER_ROOT_N / math.sqrt(1_000 * 20) + 0.03
+    )
 
 
 def test_noise_that_is_a_little_too_small_is_above_too_often(target):
@@ -114,14 +130,18 @@ def _expected(runs):
 def test_a_bit_keeps_its_claim_against_whoever_sees_it(epsilon, weight):
     """200 audits; at most 20 above the claim (more: below 0.1 % if each had the full 5 %)."""
     target = choose_target(synthetic_world(80, 50, 1_600, rng=1), weight)
-    bounds = [_bound(bit_scores(target, epsilon, "messages", 4_000, seed), 2_000) for seed in range(200)]
+    bounds = [
+        _bound(bit_scores(target, epsilon, "messages", 4_000, seed), 2_000) for seed in range(200)
+    ]
     assert sum(verdict(epsilon * weight, bound) == BROKEN for bound in bounds) <= _most_above(200)
     assert np.mean(bounds) > 0.3 * epsilon * math.floor(64 * weight) / 64
 
 
 @pytest.mark.parametrize("method", ["hdpmf", "hdpmf-w", "pdpmf"])
 def test_the_paper_s_scheme_with_messages_visible_saturates_the_bound(method):
-    """An attacker who errs in none of 300 runs; at 13 and more standard deviations apart that is no chance."""
+    """An attacker who errs in none of 300 runs; at 13 and more standard deviations apart that is
+    no chance.
+    """
     result = run_audit(Audit(method, "messages", 300))
     assert result.verdict == BROKEN
     assert result.epsilon_lower_bound > ceiling(300) - 0.1
@@ -138,11 +158,15 @@ def test_not_knowing_h_does_not_save_it_either():
 
 
 def test_the_presence_of_a_rating_costs_three_quarters(target):
-    """8 audits of 1,000 runs against 0.75 W epsilon, as above; without aggregation presence is in plain sight."""
+    """8 audits of 1,000 runs against 0.75 W epsilon, as above; without aggregation presence is
+    in plain sight.
+    """
     design = Design("A", 1.0)
     bounds = []
     for seed in range(8):
-        bounds.append(_bound(sum_scores(target, design, "sums", 2_000, seed, adjacency="presence"), 1_000))
+        bounds.append(
+            _bound(sum_scores(target, design, "sums", 2_000, seed, adjacency="presence"), 1_000)
+        )
     assert sum(verdict(0.75, bound) == BROKEN for bound in bounds) <= _most_above(8)
     assert np.mean(bounds) > 0.4
     seen = sum_scores(target, design, "messages", 2_000, 0, adjacency="presence")
@@ -164,5 +188,7 @@ def test_hdpmf_with_a_price_that_is_paid_keeps_its_claim():
 
 @pytest.mark.parametrize("epochs", [1, 10])
 def test_a_price_that_is_not_paid_is_seen(epochs):
-    """What the test above can see: a tenth of the noise, as if each of ten rounds had the budget of them all."""
+    """What the test above can see: a tenth of the noise, as if each of ten rounds had the budget
+    of them all.
+    """
     assert verdict(1.0, _paid(epochs=epochs, epsilon=10.0)) == BROKEN

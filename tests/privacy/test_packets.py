@@ -20,7 +20,18 @@ from hdpmf.common.aggregation.masks.messages import MaskedVector
 from hdpmf.common.data import IdIndex, Ratings, RatingScale
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.common.protocol import Call, Envelope, Opening, Plan, Reply, Round, Survey, Terms, decode, encode
+from hdpmf.common.protocol import (
+    Call,
+    Envelope,
+    Opening,
+    Plan,
+    Reply,
+    Round,
+    Survey,
+    Terms,
+    decode,
+    encode,
+)
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import counts_layout, gradients_layout, survey_layout
 from hdpmf.private.device.agent import DeviceAgent
@@ -37,10 +48,15 @@ SCALE = RatingScale(0.0, 10.0)
 RUN = b"a recorded run.."
 DEVICES = 4
 POLICY = Policy(
-    methods=("hdpmf", "hdpmf-paid", "hdp-sum", "hdp-bit"), allow_nominal=True, min_participants=3, min_devices=3,
+    methods=("hdpmf", "hdpmf-paid", "hdp-sum", "hdp-bit"),
+    allow_nominal=True,
+    min_participants=3,
+    min_devices=3,
     require_sums=False,
-    min_neighbours=2, min_fraction="0", max_colluding="0",
-)  # fmt: skip
+    min_neighbours=2,
+    min_fraction="0",
+    max_colluding="0",
+)
 TABLE = catalogue_table(ITEMS, SCALE)
 FINGERPRINT = known_items(TABLE).fingerprint
 
@@ -56,7 +72,9 @@ def ratings_of(device, seed):
     rng = np.random.default_rng([seed, device])
     items = rng.choice(60, 14, replace=False)
     values = (10 * rng.random(14)).astype(np.float32)
-    table = Ratings.from_arrays([f"person {device}"] * 14, ITEMS.ids[items], values, scale=SCALE, items_index=ITEMS)
+    table = Ratings.from_arrays(
+        [f"person {device}"] * 14, ITEMS.ids[items], values, scale=SCALE, items_index=ITEMS
+    )
     return table, PrivacyWeights.from_parts(
         table, users=float(0.3 + 0.6 * rng.random()), items=0.5 + 0.5 * rng.random(60)
     )
@@ -86,7 +104,9 @@ class Recorder:
         asked = range(DEVICES) if device is None else [device]
         replies = []
         for one in asked:
-            data = self.agents[one].answer(encode(Envelope(run=RUN, number=number, part=part, body=body)))
+            data = self.agents[one].answer(
+                encode(Envelope(run=RUN, number=number, part=part, body=body))
+            )
             self.left[one].append(data)
             reply = decode(data)
             assert isinstance(reply, Reply)
@@ -108,14 +128,32 @@ class Recorder:
         return words.decode(server.result.total)
 
     def terms(self, method, rounds):
-        return Terms(method=method, view=self.view, epsilon=0.5, rounds=rounds, catalogue=FINGERPRINT, users=DEVICES,
-                     minimum=DEVICES, sharing=DEVICES, labels=method == "hdp-sum" and rounds == 2)  # fmt: skip
+        return Terms(
+            method=method,
+            view=self.view,
+            epsilon=0.5,
+            rounds=rounds,
+            catalogue=FINGERPRINT,
+            users=DEVICES,
+            minimum=DEVICES,
+            sharing=DEVICES,
+            labels=method == "hdp-sum" and rounds == 2,
+        )
 
     def train(self, method="hdpmf", mechanism="stretch", rounds=3):
         plan = Plan(
-            n_items=60, n_factors=4, epochs=rounds, learning_rate=0.1, reg=0.01, mechanism=mechanism, epsilon=0.5,
-            scale_low=0.0, scale_high=10.0, scale_steps=True, fresh_noise=True,
-        )  # fmt: skip
+            n_items=60,
+            n_factors=4,
+            epochs=rounds,
+            learning_rate=0.1,
+            reg=0.01,
+            mechanism=mechanism,
+            epsilon=0.5,
+            scale_low=0.0,
+            scale_high=10.0,
+            scale_steps=True,
+            fresh_noise=True,
+        )
         self.tell(encode(Call()))
         self.tell(encode(self.terms(method, rounds)))
         self.tell(encode(plan))
@@ -125,7 +163,11 @@ class Recorder:
         rng = np.random.default_rng(5)
         for number in range(1, rounds + 2):
             factors = rng.normal(0, 0.3, (60, 4)).astype(np.float32)
-            h = None if mechanism == "paid" else rng.exponential(size=(60, 4)).astype(np.float32) + np.float32(0.01)
+            h = (
+                None
+                if mechanism == "paid"
+                else rng.exponential(size=(60, 4)).astype(np.float32) + np.float32(0.01)
+            )
             message = Round(number=number, item_factors=factors, raters=np.full(60, DEVICES), h=h)
             self.tell(encode(message), number)
             if self.view == "sums" and number <= rounds:
@@ -142,9 +184,16 @@ class Recorder:
 
 def survey_of(design):
     return Survey(
-        design=design, coding="threshold" if design == "L" else "soft", epsilon=0.5, n_items=60, catalogue=FINGERPRINT,
-        contributors=DEVICES, scale_low=0.0, scale_high=10.0, scale_step=None,
-    )  # fmt: skip
+        design=design,
+        coding="threshold" if design == "L" else "soft",
+        epsilon=0.5,
+        n_items=60,
+        catalogue=FINGERPRINT,
+        contributors=DEVICES,
+        scale_low=0.0,
+        scale_high=10.0,
+        scale_step=None,
+    )
 
 
 def number_patterns(numbers):
@@ -154,7 +203,9 @@ def number_patterns(numbers):
 
 
 def private_patterns(recorder, device):
-    """Ratings, weights, user vectors, ids and item lists of one device, as bytes that they might leave as."""
+    """Ratings, weights, user vectors, ids and item lists of one device, as bytes that they might
+    leave as.
+    """
     store, agent = recorder.stores[device], recorder.agents[device]
     ratings, weights = store.ratings(), store.weights()
     found = {"ratings": number_patterns(ratings.values)}
@@ -170,7 +221,9 @@ def private_patterns(recorder, device):
     found["items"] |= {bytes(codes[at : at + 4].tolist()) for at in range(len(codes) - 3)}
     bits = np.zeros(60, np.uint8)
     bits[codes] = 1
-    found["items"] |= {np.packbits(bits, bitorder=order).tobytes() for order in ("big", "little")} | {bits.tobytes()}
+    found["items"] |= {
+        np.packbits(bits, bitorder=order).tobytes() for order in ("big", "little")
+    } | {bits.tobytes()}
     return found
 
 
@@ -192,7 +245,8 @@ def test_nothing_private_leaves_in_clear(name):
         everything = b"".join(recorder.left[device])
         for kind, patterns in private_patterns(recorder, device).items():
             found = any(one in everything for one in patterns)
-            # One bit per rating comes with its item: that is this design, and the ledger and the documents say so.
+            # One bit per rating comes with its item: that is this design, and the ledger and the
+            # documents say so.
             assert found == (name == "hdp-bit" and kind == "items"), f"{kind} of device {device}"
 
 
@@ -239,28 +293,38 @@ def words_seen(seed, runs):
         recorder.survey("A", until=MaskedVector)
         replies = [decode(data) for data in recorder.left[0]]
         words = [decode_to_recommender(one.body) for one in replies if one.part == "sum"]
-        vectors.append(np.frombuffer(next(one.words for one in words if isinstance(one, MaskedVector)), np.uint8))
+        vectors.append(
+            np.frombuffer(
+                next(one.words for one in words if isinstance(one, MaskedVector)), np.uint8
+            )
+        )
         sent.append(np.frombuffer(b"".join(recorder.left[0]), np.uint8))
     return np.array(vectors), np.array(sent)
 
 
 def p_value(one, other):
     """Whether two sets of bytes have the same distribution."""
-    table = np.array([np.bincount(np.ravel(one), minlength=256), np.bincount(np.ravel(other), minlength=256)])
+    table = np.array(
+        [np.bincount(np.ravel(one), minlength=256), np.bincount(np.ravel(other), minlength=256)]
+    )
     return stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue
 
 
 def test_with_secure_sums_what_leaves_is_independent_of_the_ratings():
-    """40 runs with each of two sets of ratings: 38,000 bytes of masked words each, compared in three ways."""
+    """40 runs with each of two sets of ratings: 38,000 bytes of masked words each, compared in
+    three ways.
+    """
     (one, sent), (other, sent_other) = words_seen(1, 40), words_seen(2, 40)
     assert one.shape == other.shape
     assert p_value(one, other) > LEVEL
     for vectors in (one, other):
         assert stats.chisquare(np.bincount(vectors.ravel(), minlength=256)).pvalue > LEVEL
-    # Number by number: its mean over the runs of one set against the other's; the smallest of 121 p-values.
+    # Number by number: its mean over the runs of one set against the other's; the smallest of 121
+    # p-values.
     sizes = one.view("<u8").astype(float), other.view("<u8").astype(float)
     assert stats.ttest_ind(*sizes).pvalue.min() > LEVEL / sizes[0].shape[1]
-    # Everything else that was sent: the same length, and the same bytes but for keys, shares and signatures.
+    # Everything else that was sent: the same length, and the same bytes but for keys, shares and
+    # signatures.
     assert sent.shape[1] == sent_other.shape[1]
     assert p_value(sent, sent_other) > LEVEL
 
@@ -278,7 +342,9 @@ def test_the_statistics_tell_two_sets_of_ratings_apart_without_masks():
     vectors = []
     for seed in (1, 2):
         recorder = Recorder("sums", seed)
-        recorder.agents = [DeviceAgent(store, noise=Silent(), simulation=True) for store in recorder.stores]
+        recorder.agents = [
+            DeviceAgent(store, noise=Silent(), simulation=True) for store in recorder.stores
+        ]
         recorder.tell(encode(recorder.terms("hdp-sum", 1)))
         recorder.tell(encode(survey_of("A")))
         vectors.append(np.tile(recorder.agents[0]._sessions[RUN].sum.numbers, (40, 1)))

@@ -1,10 +1,12 @@
-"""What leaves real device agents, put to the test: noise that is theirs, secure sums, refusals, sizes and times.
+"""What leaves real device agents, put to the test: noise that is theirs, secure sums, refusals,
+sizes and times.
 
-Noise comes from the operating system, so that no two runs of these tests are the same. Bounds are asked for with a
-confidence of 1 - 1e-6: that is how often a device that is right fails a test by chance, at most. How often a planted
-fault is missed was computed by simulating the laws (200 audits each): the bounds of devices with half of their noise
-lie 6.9 standard deviations above the claim for values (2,000 canaries), 5.7 for presence (4,000) and 4.1 for
-presence with taste labels (8,000).
+Noise comes from the operating system, so that no two runs of these tests are the same. Bounds are
+asked for with a confidence of 1 - 1e-6: that is how often a device that is right fails a test by
+chance, at most. How often a planted fault is missed was computed by simulating the laws (200 audits
+each): the bounds of devices with half of their noise lie 6.9 standard deviations above the claim
+for values (2,000 canaries), 5.7 for presence (4,000) and 4.1 for presence with taste labels
+(8,000).
 """
 
 from __future__ import annotations
@@ -37,7 +39,17 @@ from hdpmf.private.device.errors import DeclinedError
 
 SURE = 1 - 1e-6
 QUICK = {("hdp-sum", "sums", "value", False), ("hdp-bit", "messages", "value", False)}
-SUMS = ("Accepted", "Ready", "Here", "policy", "protocol", "budget", "secure-sum", "unavailable", "busy")
+SUMS = (
+    "Accepted",
+    "Ready",
+    "Here",
+    "policy",
+    "protocol",
+    "budget",
+    "secure-sum",
+    "unavailable",
+    "busy",
+)
 
 
 def _canaries(cell: DeviceAudit) -> int:
@@ -55,12 +67,20 @@ def _cells() -> list[object]:
 
 def _audit(method, view, adjacency="value", labels=False, **chosen):
     cell = DeviceAudit(method, view, adjacency, labels)
-    return DeviceAudit(method, view, adjacency, labels, **({"canaries": _canaries(cell), "confidence": SURE} | chosen))
+    return DeviceAudit(
+        method,
+        view,
+        adjacency,
+        labels,
+        **({"canaries": _canaries(cell), "confidence": SURE} | chosen),
+    )
 
 
 @pytest.mark.parametrize(("method", "view", "adjacency", "labels"), _cells())
 def test_all_of_the_noise_passes_and_half_of_it_is_caught(method, view, adjacency, labels):
-    """Every method with every view that devices have; bits of twice their epsilon are the half of theirs."""
+    """Every method with every view that devices have; bits of twice their epsilon are the half
+    of theirs.
+    """
     result = audit_devices(_audit(method, view, adjacency, labels))
     assert result.verdict == STANDS
     assert result.epsilon_lower_bound > 0.35 * result.epsilon_claimed  # not by being blind
@@ -70,7 +90,9 @@ def test_all_of_the_noise_passes_and_half_of_it_is_caught(method, view, adjacenc
 
 
 def test_hdpmf_paid_with_a_fifth_of_its_noise_is_caught():
-    """It was 'not contradicted'. Noise is 5 times too small: 5 instead of 1, and 2,000 canaries prove 3 or more."""
+    """It was 'not contradicted'. Noise is 5 times too small: 5 instead of 1, and 2,000 canaries
+    prove 3 or more.
+    """
     result = audit_devices(_audit("hdpmf-paid", "sums", noise_factor=0.2))
     assert result.verdict == BROKEN
     assert result.epsilon_lower_bound > 2.0
@@ -79,7 +101,9 @@ def test_hdpmf_paid_with_a_fifth_of_its_noise_is_caught():
 @pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 0.5, 0.2])
 def test_ten_rounds_of_ten_factors(factor):
-    """Each of 100 numbers tells a hundredth: no guessing gets near the claim, but the noise can be measured."""
+    """Each of 100 numbers tells a hundredth: no guessing gets near the claim, but the noise can
+    be measured.
+    """
     audit = _audit("hdpmf-paid", "sums", canaries=300, rounds=10, factors=10, noise_factor=factor)
     result = audit_devices(audit)
     assert result.verdict == (STANDS if factor == 1.0 else TOO_LITTLE)
@@ -88,7 +112,10 @@ def test_ten_rounds_of_ten_factors(factor):
 
 @pytest.mark.slow
 def test_four_rounds_of_three_factors_with_a_fifth_of_the_noise():
-    assert audit_devices(_audit("hdpmf-paid", "sums", rounds=4, factors=3, noise_factor=0.2)).verdict == BROKEN
+    assert (
+        audit_devices(_audit("hdpmf-paid", "sums", rounds=4, factors=3, noise_factor=0.2)).verdict
+        == BROKEN
+    )
 
 
 @pytest.mark.parametrize(("method", "view"), [("hdp-bit", "messages"), ("hdp-sum", "sums")])
@@ -100,7 +127,9 @@ def test_a_rating_of_half_the_weight_pays_half(method, view):
 
 @pytest.mark.slow
 def test_shares_divided_among_all_users_are_caught(monkeypatch):
-    """16 of 24 shares instead of 16 of 16: an epsilon between 1.43 and 2.9 (the table in proofs/hdp-sum.md)."""
+    """16 of 24 shares instead of 16 of 16: an epsilon between 1.43 and 2.9 (the table in
+    proofs/hdp-sum.md).
+    """
 
     def wrong(*args, everyone, sharing, **others):
         assert (everyone, sharing) == (ROSTER, HONEST)
@@ -109,11 +138,15 @@ def test_shares_divided_among_all_users_are_caught(monkeypatch):
     monkeypatch.setattr(device_training, "DeviceShard", wrong)
     assert audit_devices(_audit("hdpmf-paid", "sums")).verdict in (BROKEN, TOO_LITTLE)
     right = OneRoundShard._share
-    monkeypatch.setattr(OneRoundShard, "_share", lambda self, scale, n, size: right(self, scale, ROSTER, size))
+    monkeypatch.setattr(
+        OneRoundShard, "_share", lambda self, scale, n, size: right(self, scale, ROSTER, size)
+    )
     assert audit_devices(_audit("hdp-sum", "sums")).verdict in (BROKEN, TOO_LITTLE)
 
 
-@pytest.mark.parametrize(("method", "view"), [("hdpmf", "messages"), ("hdpmf-paid", "messages"), ("dpmf", "messages")])
+@pytest.mark.parametrize(
+    ("method", "view"), [("hdpmf", "messages"), ("hdpmf-paid", "messages"), ("dpmf", "messages")]
+)
 def test_what_one_device_sends_has_a_share_of_the_noise_only(method, view):
     """Nothing is proved for it, and everything is seen."""
     assert audit_devices(_audit(method, view, canaries=1_000)).parts["share"] > 1.5
@@ -147,17 +180,25 @@ def test_refusals_and_sizes_are_the_same_whatever_the_ratings_are(method, view, 
     }
     assert "protocol" in dict(shapes["low"])
     if view == "sums":
-        bodies = [[leaves.body for leaves in left if leaves.kind in SUMS] for left in traces.values()]
+        bodies = [
+            [leaves.body for leaves in left if leaves.kind in SUMS] for left in traces.values()
+        ]
         assert all(body == bodies[0] for body in bodies)
 
 
 @pytest.mark.parametrize("limit", [{"max_total": 50.0}, {"max_ratings": 7}, {"max_total": 0.5}])
 @pytest.mark.parametrize(
     ("method", "view"),
-    [pytest.param("hdp-sum", "sums", marks=pytest.mark.slow), ("hdp-bit", "messages"), ("hdpmf-paid", "messages")],
+    [
+        pytest.param("hdp-sum", "sums", marks=pytest.mark.slow),
+        ("hdp-bit", "messages"),
+        ("hdpmf-paid", "messages"),
+    ],
 )
 def test_limits_per_person_make_no_difference_to_that(monkeypatch, method, view, limit):
-    """What is over the default limit, or over others, is left out: how many items are sent says no value."""
+    """What is over the default limit, or over others, is left out: how many items are sent says
+    no value.
+    """
     usual = devices.audited_policy
     monkeypatch.setattr(devices, "audited_policy", lambda epsilon: replace(usual(epsilon), **limit))
     assert answers_alike(DeviceAudit(method, view, canaries=60), items=60)
@@ -185,8 +226,12 @@ def test_a_leak_by_refusal_or_size_is_found(monkeypatch, leak):
     assert [leaves.shape for leaves in low] != [leaves.shape for leaves in high]
 
 
-def _timed(audit: DeviceAudit, first: np.ndarray, second: np.ndarray, runs: int = 40) -> list[list[list[DeviceAnswer]]]:
-    """Runs of two worlds, in an order by lot, so that whatever else the machine does hits both alike."""
+def _timed(
+    audit: DeviceAudit, first: np.ndarray, second: np.ndarray, runs: int = 40
+) -> list[list[list[DeviceAnswer]]]:
+    """Runs of two worlds, in an order by lot, so that whatever else the machine does hits both
+    alike.
+    """
     found: list[list[list[DeviceAnswer]]] = [[], []]
     rng = np.random.default_rng(0)
     for _ in range(runs):
@@ -198,13 +243,18 @@ def _timed(audit: DeviceAudit, first: np.ndarray, second: np.ndarray, runs: int 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "view"),
-    [("hdp-bit", "messages"), ("hdpmf-paid", "messages"), ("hdpmf", "messages"), ("hdp-sum", "sums")],
+    [
+        ("hdp-bit", "messages"),
+        ("hdpmf-paid", "messages"),
+        ("hdpmf", "messages"),
+        ("hdp-sum", "sums"),
+    ],
 )
 def test_times_are_the_same_whatever_the_values_are(method, view):
     """40 runs each of all low and all high. A false alarm: 1 in 10^5.
 
-    A shift that makes an answer longer than one of the other world in 85 of 100 cases is found in 82 % of tests or
-    more, one in 90 of 100 cases in 99 % (simulated).
+    A shift that makes an answer longer than one of the other world in 85 of 100 cases is found in
+    82 % of tests or more, one in 90 of 100 cases in 99 % (simulated).
     """
     audit = DeviceAudit(method, view, canaries=100)
     stars = worlds(audit)
@@ -242,5 +292,11 @@ def test_numbers_leave_in_a_secure_sum_only():
     audit = DeviceAudit("hdp-sum", "sums", canaries=50)
     left = trace(audit, worlds(audit)["mixed"], probes=False)
     assert [leaves.kind for leaves in left] == [
-        "Accepted", "Ready", "Advertisement", "DealtShares", "MaskedVector", "Confirmation", "Unmasking",
-    ]  # fmt: skip
+        "Accepted",
+        "Ready",
+        "Advertisement",
+        "DealtShares",
+        "MaskedVector",
+        "Confirmation",
+        "Unmasking",
+    ]

@@ -1,4 +1,6 @@
-"""A rating pays once, whatever the number of runs: by the shard's own numbers, and in what is said about it."""
+"""A rating pays once, whatever the number of runs: by the shard's own numbers, and in what is
+said about it.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,26 @@ def ratings(values: np.ndarray) -> Ratings:
     return Ratings.from_arrays(users, items, values, scale=STARS)
 
 
-def released(values: np.ndarray, present: np.ndarray, n_runs: int, epsilon: float) -> list[SumContribution]:
-    """What the runs of one year release, with the same noise for the same run. Rating k is in run k mod n_runs."""
+def released(
+    values: np.ndarray, present: np.ndarray, n_runs: int, epsilon: float
+) -> list[SumContribution]:
+    """What the runs of one year release, with the same noise for the same run. Rating k is in
+    run k mod n_runs.
+    """
     world = ratings(values)
     weights = PrivacyWeights.uniform(world, 0.5)
     found = []
     for run in range(n_runs):
         rows = np.flatnonzero(present & (np.arange(len(values)) % n_runs == run))
         shard = OneRoundShard(
-            world.take(rows), weights.take(rows), SeededNoise(1, run), epsilon=epsilon, catalogue="c", n_users=N_USERS,
+            world.take(rows),
+            weights.take(rows),
+            SeededNoise(1, run),
+            epsilon=epsilon,
+            catalogue="c",
+            n_users=N_USERS,
             simulation=True,
-        )  # fmt: skip
+        )
         shard.accept(
             make_survey("A", epsilon, STARS, n_items=N_ITEMS, catalogue="c", contributors=N_USERS)
         )  # fmt: skip
@@ -48,8 +59,12 @@ def released(values: np.ndarray, present: np.ndarray, n_runs: int, epsilon: floa
     return found
 
 
-def paid(one: list[SumContribution], other: list[SumContribution], epsilon: float) -> list[Fraction]:
-    """In each run, how far the log-likelihood of what is released can be apart in two worlds: moves over scales."""
+def paid(
+    one: list[SumContribution], other: list[SumContribution], epsilon: float
+) -> list[Fraction]:
+    """In each run, how far the log-likelihood of what is released can be apart in two worlds:
+    moves over scales.
+    """
     channels = sum_channels("A", make_coding("auto", STARS, epsilon), epsilon)
     assert channels.total is not None
     return [
@@ -69,22 +84,30 @@ def test_a_rating_pays_in_one_run_only_and_its_weight_times_epsilon(n_runs: int)
     before = released(values, there, n_runs, 0.8)
     by_value = paid(before, released(changed, there, n_runs, 0.8), 0.8)
     by_presence = paid(before, released(values, gone, n_runs, 0.8), 0.8)
-    assert sum(by_value) == Fraction(1, 2) * Fraction(0.8)  # weight times epsilon, of the law's own scales
+    assert sum(by_value) == Fraction(1, 2) * Fraction(
+        0.8
+    )  # weight times epsilon, of the law's own scales
     assert sum(by_presence) <= Fraction(3, 4) * Fraction(1, 2) * Fraction(0.8)
     for costs in (by_value, by_presence):
         assert [run for run, spent in enumerate(costs) if spent] == [5 % n_runs]
 
 
 def test_a_person_pays_the_same_in_one_run_as_in_many() -> None:
-    """The accountant adds up a person's ratings; that they are in different runs changes nothing for a pure cost."""
+    """The accountant adds up a person's ratings; that they are in different runs changes nothing
+    for a pure cost.
+    """
     together = cost("hdp-sum", "sums", unit="user", weight=[0.3] * 12, epsilon=1.0).pure
-    apart = sum(cost("hdp-sum", "sums", unit="user", weight=[0.3] * 3, epsilon=1.0).pure for _ in range(4))
+    apart = sum(
+        cost("hdp-sum", "sums", unit="user", weight=[0.3] * 3, epsilon=1.0).pure for _ in range(4)
+    )
     assert together == pytest.approx(apart)
     assert together == pytest.approx(12 * 19 / 64)  # weights are sent in 64ths, rounded down
 
 
 def settings(epsilon: float) -> RunSettings:
-    return RunSettings(method="hdp-sum", view="sums", minimum=50, rounds=1, epsilon=epsilon, coding="soft")
+    return RunSettings(
+        method="hdp-sum", view="sums", minimum=50, rounds=1, epsilon=epsilon, coding="soft"
+    )
 
 
 def test_the_statement_of_several_runs_says_that_each_rating_pays_once() -> None:

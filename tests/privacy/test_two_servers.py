@@ -1,7 +1,9 @@
-"""One of two servers and the recommender, on what they hold: servers as they are pass, planted faults are caught.
+"""One of two servers and the recommender, on what they hold: servers as they are pass, planted
+faults are caught.
 
-Confidence is 99.9999 %: a good server fails a test here less than once in a million times. With half of the noise
-the bound is as far above the claim as on devices (``test_real_devices``), with the same numbers of canaries.
+Confidence is 99.9999 %: a good server fails a test here less than once in a million times. With
+half of the noise the bound is as far above the claim as on devices (``test_real_devices``), with
+the same numbers of canaries.
 """
 
 from __future__ import annotations
@@ -37,12 +39,16 @@ SHARES = [*sorted(QUICK), ("leader", "presence", True), ("helper", "value", True
 
 def _cells(keys: list[Any]) -> list[Any]:
     return [
-        pytest.param(*key, marks=() if key in QUICK else (pytest.mark.slow,), id="-".join(map(str, key)))
+        pytest.param(
+            *key, marks=() if key in QUICK else (pytest.mark.slow,), id="-".join(map(str, key))
+        )
         for key in keys
     ]
 
 
-def _audit(corrupt: Any, adjacency: str = "value", labels: bool = False, **chosen: Any) -> ServerAudit:
+def _audit(
+    corrupt: Any, adjacency: str = "value", labels: bool = False, **chosen: Any
+) -> ServerAudit:
     canaries = 2_000 if adjacency == "value" else 8_000 if labels else 4_000
     given = {"canaries": canaries, "reports": 80, "confidence": SURE} | chosen
     return ServerAudit(corrupt, adjacency, labels, **given)
@@ -55,14 +61,18 @@ def test_the_whole_noise_of_the_honest_server_passes_and_half_of_it_is_caught(
     result = audit_server_sums(_audit(corrupt, adjacency, labels))
     assert result.verdict == STANDS
     assert result.epsilon_lower_bound > 0.35 * result.epsilon_claimed  # not by being blind
-    assert result.noise == pytest.approx(1.0, abs=6 * result.noise_deviation)  # one noise, not two: its own it knows
+    assert result.noise == pytest.approx(
+        1.0, abs=6 * result.noise_deviation
+    )  # one noise, not two: its own it knows
     half = audit_server_sums(_audit(corrupt, adjacency, labels, noise_factor=0.5))
     assert half.verdict == BROKEN
     assert half.epsilon_lower_bound <= 2 * half.epsilon_claimed
 
 
 @pytest.mark.parametrize(("corrupt", "adjacency", "labels"), _cells(SHARES))
-def test_shares_tell_nothing_unless_they_are_not_random(corrupt: Any, adjacency: str, labels: bool) -> None:
+def test_shares_tell_nothing_unless_they_are_not_random(
+    corrupt: Any, adjacency: str, labels: bool
+) -> None:
     result = audit_server_shares(_audit(corrupt, adjacency, labels))
     assert result.verdict == STANDS
     assert all(abs(look.right - 0.5) < 6 * result.deviation for look in result.looks.values())
@@ -77,7 +87,11 @@ def test_a_server_that_leaves_its_noise_out_is_caught(monkeypatch: pytest.Monkey
     """The fault is in the server's code, not in what it is given."""
     from hdpmf.untrusted.aggregator.collection import Batches
 
-    monkeypatch.setattr(Batches, "_noises", lambda self, opened: np.zeros(opened.prio.circuit.output_length, np.int64))
+    monkeypatch.setattr(
+        Batches,
+        "_noises",
+        lambda self, opened: np.zeros(opened.prio.circuit.output_length, np.int64),
+    )
     result = audit_server_sums(_audit("leader", canaries=500))
     assert (result.verdict, result.right, result.noise) == (BROKEN, result.guesses, 0.0)
 
@@ -102,4 +116,6 @@ def test_a_fault_of_masks_is_in_the_proof_alone() -> None:
     prio = prio3_one_rating(3, (-1, 1), (0, 1), b"task")
     faulty = FaultyPrio(prio, "masks")
     assert not faulty._expand(MASKS, bytes(32), b"", 5).any()
-    np.testing.assert_array_equal(faulty._expand(1, bytes(32), b"", 5), prio._expand(1, bytes(32), b"", 5))
+    np.testing.assert_array_equal(
+        faulty._expand(1, bytes(32), b"", 5), prio._expand(1, bytes(32), b"", 5)
+    )

@@ -1,4 +1,6 @@
-"""Files are replaced, never written into: whoever reads at any moment has the old content or the new."""
+"""Files are replaced, never written into: whoever reads at any moment has the old content or the
+new.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,10 @@ SOURCE = Path(hdpmf.__file__).parent
 
 @pytest.fixture(scope="module")
 def trees() -> dict[Path, ast.Module]:
-    return {path.relative_to(SOURCE): ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+    return {
+        path.relative_to(SOURCE): ast.parse(path.read_text("utf-8"))
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
 
 
 def classes_of_one_name(trees: dict[Path, ast.Module]) -> dict[str, list[str]]:
@@ -33,9 +36,15 @@ def bound_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Every name that a variable or a parameter gets, with its line."""
     for node in ast.walk(tree):
         match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.MatchAs(name=str(name)):
+            case (
+                ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.MatchAs(name=str(name))
+            ):
                 yield name, node.lineno
-            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)) | ast.ExceptHandler(name=str(name)):
+            case (
+                ast.MatchStar(name=str(name))
+                | ast.MatchMapping(rest=str(name))
+                | ast.ExceptHandler(name=str(name))
+            ):
                 yield name, node.lineno
 
 
@@ -44,12 +53,19 @@ def test_no_two_public_classes_share_a_name(trees: dict[Path, ast.Module]):
 
 
 def test_no_variable_is_called_one(trees: dict[Path, ast.Module]):
-    places = [f"{path}:{line}" for path, tree in trees.items() for name, line in bound_names(tree) if name == "one"]
+    places = [
+        f"{path}:{line}"
+        for path, tree in trees.items()
+        for name, line in bound_names(tree)
+        if name == "one"
+    ]
     assert places == [], "name what it is"
 
 
 def test_two_classes_of_one_name_would_be_noticed():
-    twice = {Path(name): ast.parse("class Plan:\n    class Inner: ...") for name in ("a.py", "b.py")}
+    twice = {
+        Path(name): ast.parse("class Plan:\n    class Inner: ...") for name in ("a.py", "b.py")
+    }
     assert classes_of_one_name(twice) == {"Plan": ["a.py", "b.py"], "Inner": ["a.py", "b.py"]}
 
 

@@ -1,4 +1,6 @@
-"""Numbers that proofs, messages, files and limits stand on, and how records are kept: changes are decided here, too."""
+"""Numbers that proofs, messages, files and limits stand on, and how records are kept: changes
+are decided here, too.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,25 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "common.privacy.accounting.setting": {
         "STARS": import_module("hdpmf.common.data").RatingScale(1.0, 5.0, 1.0),
-        "(s := Setting('hdpmf')).epsilon, s.factors, s.rounds, s.u_norm, s.h_quantile": (1.0, 10, 100, 1.0, 0.5),
+        "(s := Setting('hdpmf')).epsilon, s.factors, s.rounds, s.u_norm, s.h_quantile": (
+            1.0,
+            10,
+            100,
+            1.0,
+            0.5,
+        ),
         "Setting('hdp-sum').labels": False,
     },
     "common.privacy.coding": {
         "WEIGHT_UNITS, SCORE_UNITS, UNSTATED_LEVELS": (64, 64, 1000),
         "MEAN_SHARE, LABEL_SHARE": (Fraction(1, 50), Fraction(1, 5)),
         "WEIGHT_SCALE, POPULARITY_SCALE, LABELLED_WEIGHT_SCALE, HEAD_WEIGHT": (4, 8, 6, 80),
-        "LINEAR_FROM, _LABEL_MARGIN, _LONGEST_LOGIT, FEWEST_LABEL_EPSILON": (4.0, 2.0**-10, 16.0, 1e-4),
+        "LINEAR_FROM, _LABEL_MARGIN, _LONGEST_LOGIT, FEWEST_LABEL_EPSILON": (
+            4.0,
+            2.0**-10,
+            16.0,
+            1e-4,
+        ),
         "_KNOTS": (0.0, 0.25, 0.5, 0.75, 1.0),
         "CURVES['soft']": ((0.0, 0.0, 0.3, 0.8, 1.0), 0.326, 0.107, False),
         "CURVES['threshold']": ((0.0, 0.0, 0.0, 1.0, 1.0), 0.399, 0.211, True),
@@ -53,8 +66,14 @@ NUMBERS: dict[str, dict[str, object]] = {
         "HALF_WORD, _LIMIT": (63, 2**40),
     },
     "common.privacy.spec": {
-        "[(g.ratio, g.low, g.high) for g in PrivacySpec().user_groups[:2]]": [(0.54, 0.1, 0.5), (0.37, 0.5, 1.0)],
-        "[(g.ratio, g.low, g.high) for g in PrivacySpec().item_groups[:2]]": [(0.33, 0.1, 0.5), (0.33, 0.5, 1.0)],
+        "[(g.ratio, g.low, g.high) for g in PrivacySpec().user_groups[:2]]": [
+            (0.54, 0.1, 0.5),
+            (0.37, 0.5, 1.0),
+        ],
+        "[(g.ratio, g.low, g.high) for g in PrivacySpec().item_groups[:2]]": [
+            (0.33, 0.1, 0.5),
+            (0.33, 0.5, 1.0),
+        ],
     },
     "private.client.device_gradients": {
         "LARGEST_FACTOR": 2.0**20,
@@ -69,7 +88,13 @@ NUMBERS: dict[str, dict[str, object]] = {
         "_WITHIN": np.float32(0.999999),
     },
     "common.aggregation.masks.messages": {
-        "VERSION, SESSION_BYTES, MAX_LENGTH, MAX_NEIGHBOURS, MAX_PARTNERS": (2, 16, 2**24, 1024, 4096),
+        "VERSION, SESSION_BYTES, MAX_LENGTH, MAX_NEIGHBOURS, MAX_PARTNERS": (
+            2,
+            16,
+            2**24,
+            1024,
+            4096,
+        ),
         "SEALED_BYTES, CHECK_BYTES": (82, 64),
         "MAX_BYTES": 2**26 + 1024,
     },
@@ -79,7 +104,13 @@ NUMBERS: dict[str, dict[str, object]] = {
         "TWO_THIRDS, NEGLIGIBLE": (Fraction(2, 3), 2.0**-40),
     },
     "common.aggregation.masks.primitives": {
-        "KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, _NO_NONCE, _COUNTER_AND_NONCE": (32, 64, 16, bytes(12), bytes(16)),
+        "KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, _NO_NONCE, _COUNTER_AND_NONCE": (
+            32,
+            64,
+            16,
+            bytes(12),
+            bytes(16),
+        ),
         "_PRIME": 2**255 - 19,
         "_D": 0x52036CEE2B6FFE738CC740797779E89800700A4D4141D8AB75EB4DCA135978A3,
     },
@@ -101,8 +132,18 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "private.device.policy": {
         "(p := Policy()).allow_nominal, p.allow_unprotected, p.require_sums": (False, False, True),
-        "(p := Policy()).epsilon, p.max_total, p.min_epsilon_per_run, p.max_ratings": (1.0, 50.0, 0.001, None),
-        "(p := Policy()).max_rounds, p.min_participants, p.min_devices, p.min_raters": (200, 16, 16, 1),
+        "(p := Policy()).epsilon, p.max_total, p.min_epsilon_per_run, p.max_ratings": (
+            1.0,
+            50.0,
+            0.001,
+            None,
+        ),
+        "(p := Policy()).max_rounds, p.min_participants, p.min_devices, p.min_raters": (
+            200,
+            16,
+            16,
+            1,
+        ),
         "(p := Policy()).min_neighbours, p.max_credit, p.max_plans_per_day": (64, 1, 64),
     },
     "private.device.session": {
@@ -192,13 +233,19 @@ STRICT = {
 
 
 def test_records_and_messages_are_frozen_and_messages_have_no_unknown_fields() -> None:
-    """Only the states of runs and reports change in place; records that were written are read by their fields."""
+    """Only the states of runs and reports change in place; records that were written are read by
+    their fields.
+    """
     found = dict(_structs())
     messages = {name: config for name, config in found.items() if config.tag is not None}
     assert len(messages) == 11
     for name, config in messages.items():
         assert config.tag == name.rpartition(".")[2]
-        assert (config.frozen, config.forbid_unknown_fields, config.array_like) == (True, True, False)
+        assert (config.frozen, config.forbid_unknown_fields, config.array_like) == (
+            True,
+            True,
+            False,
+        )
     others = {name: config for name, config in found.items() if name not in messages}
     assert {name for name, config in others.items() if not config.frozen} == STATES
     assert {name for name, config in others.items() if config.array_like} == ROWS | {
@@ -206,13 +253,24 @@ def test_records_and_messages_are_frozen_and_messages_have_no_unknown_fields() -
     }
     strict = {name for name, config in others.items() if config.forbid_unknown_fields}
     assert strict == STRICT | {"common.aggregation.masks.messages.DeviceKeys"}
-    assert others.keys() == PLAIN | ROWS | STRICT | STATES | {"common.aggregation.masks.messages.DeviceKeys"}
+    assert others.keys() == PLAIN | ROWS | STRICT | STATES | {
+        "common.aggregation.masks.messages.DeviceKeys"
+    }
 
 
 def _structs() -> Iterator[tuple[str, Any]]:
-    for package in ("common.privacy", "private.client", "common.aggregation.masks", "private.device"):
+    for package in (
+        "common.privacy",
+        "private.client",
+        "common.aggregation.masks",
+        "private.device",
+    ):
         folder = import_module(f"hdpmf.{package}")
         for module in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
             for name, value in vars(import_module(module.name)).items():
-                if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.name:
+                if (
+                    isinstance(value, type)
+                    and issubclass(value, msgspec.Struct)
+                    and value.__module__ == module.name
+                ):
                     yield f"{module.name.removeprefix('hdpmf.')}.{name}", value.__struct_config__

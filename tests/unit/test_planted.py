@@ -1,4 +1,6 @@
-"""Faults of ``make mutants ARGS=--planted`` can be planted: code and tests that move take them along."""
+"""Faults of ``make mutants ARGS=--planted`` can be planted: code and tests that move take them
+along.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _faults() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("planted", ROOT / "tests" / "mutants" / "planted.py")
+    spec = importlib.util.spec_from_file_location(
+        "planted", ROOT / "tests" / "mutants" / "planted.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -24,8 +28,12 @@ def test_every_planted_fault_has_its_place_and_its_tests() -> None:
     assert len({fault.name for fault in faults}) == len(faults)
     for fault in faults:
         source = (ROOT / "src" / "hdpmf" / fault.path).read_text()
-        assert source.count(fault.old) == 1, f"{fault.name}: {fault.path} does not have its text once"
+        assert source.count(fault.old) == 1, (
+            f"{fault.name}: {fault.path} does not have its text once"
+        )
         assert fault.new != fault.old
         for test in fault.tests:
             file, _, name = test.partition("::")
-            assert f"def {name.partition('[')[0]}" in (ROOT / file).read_text(), f"{fault.name}: there is no {test}"
+            assert f"def {name.partition('[')[0]}" in (ROOT / file).read_text(), (
+                f"{fault.name}: there is no {test}"
+            )

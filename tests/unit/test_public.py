@@ -10,10 +10,33 @@ import hdpmf
 from hdpmf import errors
 
 PUBLIC = [
-    "DPMF", "HDPMF", "MF", "PDPMF", "BiasedMF", "Estimator", "GlobalMean", "Group", "HDPBit", "HDPSum", "HdpmfError",
-    "ItemFilter", "PrivacySpec", "PrivacyWeights", "RatingScale", "Ratings", "UserMean", "add_method", "compare",
-    "load_dataset", "load_model", "load_split", "make_model", "option", "read_split", "synthetic_world",
-]  # fmt: skip
+    "DPMF",
+    "HDPMF",
+    "MF",
+    "PDPMF",
+    "BiasedMF",
+    "Estimator",
+    "GlobalMean",
+    "Group",
+    "HDPBit",
+    "HDPSum",
+    "HdpmfError",
+    "ItemFilter",
+    "PrivacySpec",
+    "PrivacyWeights",
+    "RatingScale",
+    "Ratings",
+    "UserMean",
+    "add_method",
+    "compare",
+    "load_dataset",
+    "load_model",
+    "load_split",
+    "make_model",
+    "option",
+    "read_split",
+    "synthetic_world",
+]
 
 
 def test_the_public_names_are_these():
@@ -26,14 +49,29 @@ def test_the_public_names_are_these():
 
 
 def test_importing_loads_nothing_heavy():
-    heavy = ["numba", "numpy", "polars", "narwhals", "scipy", "matplotlib", "typer", "rich", "safetensors", "pooch"]
+    heavy = [
+        "numba",
+        "numpy",
+        "polars",
+        "narwhals",
+        "scipy",
+        "matplotlib",
+        "typer",
+        "rich",
+        "safetensors",
+        "pooch",
+    ]
     code = f"import sys, hdpmf; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_every_error_is_in_the_tree_and_in_its_picture():
-    classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    classes = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
     assert all(issubclass(one, errors.HdpmfError) for one in classes)
     assert all(one.__name__ in errors.__doc__ for one in classes)
     codes = {one.__name__: one.exit_code for one in classes}
@@ -43,5 +81,9 @@ def test_every_error_is_in_the_tree_and_in_its_picture():
 def test_the_map_of_contributors_names_every_package():
     root = Path(__file__).parents[2]
     listed = (root / "CONTRIBUTING.md").read_text()
-    packages = [path.stem for path in (root / "src" / "hdpmf").iterdir() if not path.name.startswith(("_", "py."))]
+    packages = [
+        path.stem
+        for path in (root / "src" / "hdpmf").iterdir()
+        if not path.name.startswith(("_", "py."))
+    ]
     assert [name for name in packages if f"`{name}`" not in listed] == []

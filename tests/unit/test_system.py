@@ -1,4 +1,6 @@
-"""Nothing that only some operating systems have is asked for at import; locks work with and without ``fcntl``."""
+"""Nothing that only some operating systems have is asked for at import; locks work with and
+without ``fcntl``.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ NOT_EVERYWHERE = {"fcntl", "resource", "msvcrt", "pwd", "grp", "termios", "tty",
 def imported(node: ast.AST) -> set[str]:
     if isinstance(node, ast.Import):
         return {alias.name.partition(".")[0] for alias in node.names}
-    return {(node.module or "").partition(".")[0]} if isinstance(node, ast.ImportFrom) and not node.level else set()
+    return (
+        {(node.module or "").partition(".")[0]}
+        if isinstance(node, ast.ImportFrom) and not node.level
+        else set()
+    )
 
 
 def asked_at_import(tree: ast.Module) -> set[str]:
@@ -37,9 +43,13 @@ def asked_at_import(tree: ast.Module) -> set[str]:
 
 
 def test_no_module_asks_for_what_only_some_systems_have() -> None:
-    asked = {path: asked_at_import(ast.parse(path.read_text("utf-8"))) for path in SOURCE.rglob("*.py")}
+    asked = {
+        path: asked_at_import(ast.parse(path.read_text("utf-8"))) for path in SOURCE.rglob("*.py")
+    }
     assert len(asked) > 400
-    assert {str(path): found for path, names in asked.items() if (found := names & NOT_EVERYWHERE)} == {}
+    assert {
+        str(path): found for path, names in asked.items() if (found := names & NOT_EVERYWHERE)
+    } == {}
 
 
 def test_only_one_module_knows_the_systems_apart() -> None:
@@ -82,7 +92,9 @@ print("imported")
 
 @pytest.mark.slow
 def test_everything_can_be_imported_without_fcntl_and_resource() -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120
+    )
     assert done.stdout.strip() == "imported", done.stderr
 
 
@@ -123,11 +135,15 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Windows:
     system = Windows()
     monkeypatch.setitem(sys.modules, "fcntl", None)
     monkeypatch.setitem(sys.modules, "resource", None)
-    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=system.locking, LK_NBLCK=system.LK_NBLCK))
+    monkeypatch.setitem(
+        sys.modules, "msvcrt", SimpleNamespace(locking=system.locking, LK_NBLCK=system.LK_NBLCK)
+    )
     return system
 
 
-def test_windows_has_locks_of_its_own(windows: Windows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_has_locks_of_its_own(
+    windows: Windows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "lock"
     path.write_bytes(b"marks\n")
     with path.open("r+b", buffering=0) as first, path.open("r+b", buffering=0) as second:
@@ -148,5 +164,8 @@ def test_windows_has_locks_of_its_own(windows: Windows, tmp_path: Path, monkeypa
 def test_a_system_without_any_lock_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)
     monkeypatch.setitem(sys.modules, "msvcrt", None)
-    with (tmp_path / "lock").open("w") as stream, pytest.raises(StorageError, match="no locks on files"):
+    with (
+        (tmp_path / "lock").open("w") as stream,
+        pytest.raises(StorageError, match="no locks on files"),
+    ):
         lock_file(stream.fileno())

@@ -1,4 +1,6 @@
-"""What is really loaded when one side is imported: a package's ``__init__`` can bring in what no import line names."""
+"""What is really loaded when one side is imported: a package's ``__init__`` can bring in what no
+import line names.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ BOTH_SIDES = {"hdpmf.models", "hdpmf.lab", "hdpmf.cli", "hdpmf.private.kernels.g
 
 def loaded(*packages: str) -> set[str]:
     """The packages of ours that a fresh interpreter has loaded with every module of these."""
-    done = subprocess.run([sys.executable, "-c", PROBE, *packages], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *packages], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout))
 
@@ -41,7 +45,8 @@ def test_the_untrusted_side_loads_nothing_private(package: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["aggregation", "base", "data", "methods", "model", "net", "privacy", "protocol", "web"]
+    "package",
+    ["aggregation", "base", "data", "methods", "model", "net", "privacy", "protocol", "web"],
 )
 def test_what_both_sides_use_knows_neither(package: str) -> None:
     assert not loaded(f"hdpmf.common.{package}") & (PRIVATE | UNTRUSTED | BOTH_SIDES)
@@ -49,5 +54,10 @@ def test_what_both_sides_use_knows_neither(package: str) -> None:
 
 def test_the_probe_sees_what_a_package_brings_along() -> None:
     """A wall that nothing can hit would pass, too."""
-    expected = {"hdpmf.models", "hdpmf.untrusted.recommender", "hdpmf.private.client", "hdpmf.private.kernels.gpu"}
+    expected = {
+        "hdpmf.models",
+        "hdpmf.untrusted.recommender",
+        "hdpmf.private.client",
+        "hdpmf.private.kernels.gpu",
+    }
     assert expected <= loaded("hdpmf.models")

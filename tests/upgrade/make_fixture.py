@@ -21,7 +21,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from old_commands import DEVICES, FILMS, PASSPHRASE, WAIT, copy, facts, hdpmf, key_of, models, pack, start, until
+from old_commands import (
+    DEVICES,
+    FILMS,
+    PASSPHRASE,
+    WAIT,
+    copy,
+    facts,
+    hdpmf,
+    key_of,
+    models,
+    pack,
+    start,
+    until,
+)
 
 PUPILS = 6
 NAMED = ("pupil-0", "pupil-5")
@@ -44,26 +57,58 @@ def main(target: Path) -> None:
 
 
 def _federation(folder: Path) -> None:
-    (folder / "films.csv").write_text("item,title\n" + "".join(f"f{k:02},Film {k:02}\n" for k in range(FILMS)))
+    (folder / "films.csv").write_text(
+        "item,title\n" + "".join(f"f{k:02},Film {k:02}\n" for k in range(FILMS))
+    )
     (folder / "passphrase").write_text(PASSPHRASE + "\n")
     (folder / "policy.toml").write_text(POLICY)
     shop = folder / "recommender"
     port = _free_port()
-    hdpmf("recommender", "init", shop, "--name", "shop", "--items", folder / "films.csv", "--port", port)
+    hdpmf(
+        "recommender",
+        "init",
+        shop,
+        "--name",
+        "shop",
+        "--items",
+        folder / "films.csv",
+        "--port",
+        port,
+    )
     config = (shop / "config.toml").read_text().replace("gather = 30.0", "gather = 5.0")
     (shop / "config.toml").write_text(config)
     policy = ("--policy", folder / "policy.toml")
     hdpmf("device", "init", folder / "ana.sqlite", "--name", "ana", *policy)
-    hdpmf("device", "init", folder / "ben.sqlite", "--name", "ben", *policy, "--encrypt", *key_of("ben", folder))
-    hdpmf("device", "init", folder / "school.sqlite", "--name", "school", "--users", PUPILS, *policy)
+    hdpmf(
+        "device",
+        "init",
+        folder / "ben.sqlite",
+        "--name",
+        "ben",
+        *policy,
+        "--encrypt",
+        *key_of("ben", folder),
+    )
+    hdpmf(
+        "device", "init", folder / "school.sqlite", "--name", "school", "--users", PUPILS, *policy
+    )
     for film, stars, weight in (("f00", 5, 1), ("f01", 2, 0.5), ("f02", 4, 0.25)):
         for name in ("ana", "ben"):
-            rated = (folder / f"{name}.sqlite", film, stars, "--weight", weight, *key_of(name, folder))
+            rated = (
+                folder / f"{name}.sqlite",
+                film,
+                stars,
+                "--weight",
+                weight,
+                *key_of(name, folder),
+            )
             hdpmf("device", "rate", *rated)
     hdpmf("device", "rate", folder / "school.sqlite", "--from", folder / "loans.csv")
     hdpmf("recommender", "enroll", shop, *(folder / f"{name}.sqlite.card.json" for name in DEVICES))
 
-    with _running(folder, folder, "--method", "hdp-sum", "--epsilon", 0.4, "--minimum", PUPILS + 2) as processes:
+    with _running(
+        folder, folder, "--method", "hdp-sum", "--epsilon", 0.4, "--minimum", PUPILS + 2
+    ) as processes:
         for process in processes:
             if process.wait(WAIT):
                 raise SystemExit("a process failed")
@@ -75,7 +120,11 @@ def _federation(folder: Path) -> None:
         copy(folder / name, folder / "killed" / name)
     paid = ("--method", "hdpmf-paid", "--epsilon", 0.2, "--rounds", 150, "--minimum", PUPILS + 2)
     with _running(folder / "killed", folder, *paid) as processes:
-        until(lambda: json.loads((folder / "killed/recommender/state.json").read_text())["number"] >= 3)
+        until(
+            lambda: (
+                json.loads((folder / "killed/recommender/state.json").read_text())["number"] >= 3
+            )
+        )
         processes[0].send_signal(signal.SIGKILL)
         processes[0].wait()
     assert len(list((folder / "killed/recommender/runs").glob("*/summary.json"))) == 1
@@ -91,7 +140,9 @@ def _running(folder: Path, keys: Path, *options: object) -> Iterator[list[subpro
         for name in DEVICES:
             pins = ("--ca", shop / "flower/tls/authority.pem", "--roster", shop / "roster.json")
             store = folder / f"{name}.sqlite"
-            children.append(start(log, "device", "join", store, address, "--once", *pins, *key_of(name, keys)))
+            children.append(
+                start(log, "device", "join", store, address, "--once", *pins, *key_of(name, keys))
+            )
         yield children
     finally:
         for child in reversed(children):
@@ -110,7 +161,11 @@ def _free_port() -> int:
 
 
 def _port(shop: Path) -> int:
-    (line,) = [line for line in (shop / "config.toml").read_text().splitlines() if line.startswith("port =")]
+    (line,) = [
+        line
+        for line in (shop / "config.toml").read_text().splitlines()
+        if line.startswith("port =")
+    ]
     return int(line.split("=")[1])
 
 

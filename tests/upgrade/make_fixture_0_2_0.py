@@ -1,19 +1,22 @@
-"""Makes what version 0.2.0 left on disks, by running its own commands, and its page's thread that answers.
+"""Makes what version 0.2.0 left on disks, by running its own commands, and its page's thread that
+answers.
 
 ::
 
     git archive d9891d2 | tar -x -C OLD
     PYTHONPATH=OLD/src python tests/upgrade/make_fixture_0_2_0.py tests/upgrade/fixtures/0.2.0.tar.xz
 
-Version 0.2.0 began with commit 2e91a60. Commit d9891d2 is the last one before each recommender had a place of its own
-in a device's store: there is the owner's page, with several recommenders that share one catalogue.
+Version 0.2.0 began with commit 2e91a60. Commit d9891d2 is the last one before each recommender had
+a place of its own in a device's store: there is the owner's page, with several recommenders that
+share one catalogue.
 
-A shop and a club have the same 12 films and the same two servers. Three devices have joined both: ana on her page,
-where she is asked; ben (encrypted) and a school on the command line. Both recommenders have ended a run; then the shop
-has two more films. In ``killed`` the shop's next run is under way, and all were killed before anybody reported: what
-ben's and the school's ratings pay is held, and ana has not answered. Everything is made up, and the keys in it are
-nobody's. Keys, times and noise differ from one making to the next.
-"""
+A shop and a club have the same 12 films and the same two servers. Three devices have joined both:
+ana on her page, where she is asked; ben (encrypted) and a school on the command line. Both
+recommenders have ended a run; then the shop has two more films. In ``killed`` the shop's next run
+is under way, and all were killed before anybody reported: what ben's and the school's ratings pay
+is held, and ana has not answered. Everything is made up, and the keys in it are nobody's. Keys,
+times and noise differ from one making to the next.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -29,7 +32,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from old_commands import DEVICES, FILMS, PASSPHRASE, WAIT, copy, facts, hdpmf, key_of, models, pack, start, told, until
+from old_commands import (
+    DEVICES,
+    FILMS,
+    PASSPHRASE,
+    WAIT,
+    copy,
+    facts,
+    hdpmf,
+    key_of,
+    models,
+    pack,
+    start,
+    told,
+    until,
+)
 
 PUPILS = 2
 NAMED = ("pupil-0", "pupil-1")
@@ -80,7 +97,9 @@ def join(store: Path, *invitations: Path) -> None:
 
 
 def _set_up(folder: Path) -> None:
-    (folder / "films.csv").write_text("item,title\n" + "".join(f"f{k:02},Film {k:02}\n" for k in range(FILMS)))
+    (folder / "films.csv").write_text(
+        "item,title\n" + "".join(f"f{k:02},Film {k:02}\n" for k in range(FILMS))
+    )
     (folder / "new.csv").write_text("item,title\nf12,Film 12\nf13,Film 13\n")
     (folder / "passphrase").write_text(PASSPHRASE + "\n")
     (folder / "policy.toml").write_text(POLICY)
@@ -91,25 +110,72 @@ def _set_up(folder: Path) -> None:
         hdpmf("aggregator", "init", server, *named)
         config = (server / "config.toml").read_text().splitlines()
         rules = {"minimum = ": "minimum = 3", "lease = ": "lease = 2.0"}
-        lines = [next((new for old, new in rules.items() if line.startswith(old)), line) for line in config]
+        lines = [
+            next((new for old, new in rules.items() if line.startswith(old)), line)
+            for line in config
+        ]
         (server / "config.toml").write_text("\n".join([*lines, ""]))
     for role, partner in zip(SERVERS, reversed(SERVERS), strict=True):
         hdpmf("aggregator", "pair", folder / role, folder / partner / "card.json")
 
     policy = ("--policy", folder / "policy.toml", "--scale", 1, 5)
-    hdpmf("device", "init", folder / "ana.sqlite", "--name", "ana", "--policy", folder / "asks.toml", "--scale", 1, 5)
-    hdpmf("device", "init", folder / "ben.sqlite", "--name", "ben", *policy, "--encrypt", *key_of("ben", folder))
-    hdpmf("device", "init", folder / "school.sqlite", "--name", "school", "--users", PUPILS, *policy)
+    hdpmf(
+        "device",
+        "init",
+        folder / "ana.sqlite",
+        "--name",
+        "ana",
+        "--policy",
+        folder / "asks.toml",
+        "--scale",
+        1,
+        5,
+    )
+    hdpmf(
+        "device",
+        "init",
+        folder / "ben.sqlite",
+        "--name",
+        "ben",
+        *policy,
+        "--encrypt",
+        *key_of("ben", folder),
+    )
+    hdpmf(
+        "device", "init", folder / "school.sqlite", "--name", "school", "--users", PUPILS, *policy
+    )
     for film, stars, weight in (("f00", 5, 1), ("f01", 2, 0.5), ("f02", 4, 0.25)):
         for name in ("ana", "ben"):
-            rated = (folder / f"{name}.sqlite", film, stars, "--weight", weight, *key_of(name, folder))
+            rated = (
+                folder / f"{name}.sqlite",
+                film,
+                stars,
+                "--weight",
+                weight,
+                *key_of(name, folder),
+            )
             hdpmf("device", "rate", *rated)
     hdpmf("device", "rate", folder / "school.sqlite", "--from", folder / "loans.csv")
 
     for name, address in ADDRESSES.items():
         shop, port = folder / name, address.rpartition(":")[2]
-        hdpmf("recommender", "init", shop, "--name", name, "--items", folder / "films.csv", "--port", port)
-        hdpmf("recommender", "enroll", shop, *(folder / f"{device}.sqlite.card.json" for device in DEVICES))
+        hdpmf(
+            "recommender",
+            "init",
+            shop,
+            "--name",
+            name,
+            "--items",
+            folder / "films.csv",
+            "--port",
+            port,
+        )
+        hdpmf(
+            "recommender",
+            "enroll",
+            shop,
+            *(folder / f"{device}.sqlite.card.json" for device in DEVICES),
+        )
         hdpmf("recommender", "servers", shop, folder / "leader" / "servers.json")
         hdpmf("recommender", "invite", shop, "--address", address)
         for role in SERVERS:
@@ -181,19 +247,32 @@ def _join(
     log = root.parent.parent / "log.txt"
     made = [start(log, "-", __file__, "--answer", folder / "ana.sqlite")]
     for device in DEVICES[1:]:
-        pins = ("--invitation", folder / name / "invitation.json", "--new-authority", "--every", 1, "--once")
-        made.append(start(log, "device", "join", folder / f"{device}.sqlite", *pins, *key_of(device, root)))
+        pins = (
+            "--invitation",
+            folder / name / "invitation.json",
+            "--new-authority",
+            "--every",
+            1,
+            "--once",
+        )
+        made.append(
+            start(log, "device", "join", folder / f"{device}.sqlite", *pins, *key_of(device, root))
+        )
     processes += made
     return made
 
 
 def _asks(store: Path) -> bool:
-    return any(question["answer"] is None for question in told("device", "consent", store)["questions"])
+    return any(
+        question["answer"] is None for question in told("device", "consent", store)["questions"]
+    )
 
 
 def _received(store: Path, recommender: str) -> bool:
     entries = told("device", "ledger", store)["entries"]
-    return any((entry["action"], entry["recommender"]) == ("received", recommender) for entry in entries)
+    return any(
+        (entry["action"], entry["recommender"]) == ("received", recommender) for entry in entries
+    )
 
 
 def _agreed(store: Path, *key: object) -> int:

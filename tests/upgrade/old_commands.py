@@ -1,4 +1,6 @@
-"""Running an older version's own commands, to make what it left on disks; nothing of hdpmf is imported here."""
+"""Running an older version's own commands, to make what it left on disks; nothing of hdpmf is
+imported here.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ file = "more.csv"
 def hdpmf(*words: object) -> str:
     """What a command prints; it has to end well."""
     command = [sys.executable, "-m", "hdpmf", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=WAIT, stdin=subprocess.DEVNULL
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: {done.stderr}")
     return done.stdout
@@ -48,7 +52,10 @@ def start(log: Path, *words: object) -> subprocess.Popen[bytes]:
     module = words[1:] if words[0] == "-" else ("-m", "hdpmf", *words)
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, *map(str, module)], stdout=output, stderr=output, stdin=subprocess.DEVNULL
+            [sys.executable, *map(str, module)],
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
         )
 
 
@@ -68,11 +75,23 @@ def key_of(device: str, root: Path) -> tuple[object, ...]:
 
 def models(folder: Path, pupils: int) -> None:
     """What the library's own commands leave: models and results of experiments."""
-    loans = "".join(f"pupil-{k},f{(k + n) % FILMS:02},{1 + (k + n) % 5}\n" for k in range(pupils) for n in range(3))
+    loans = "".join(
+        f"pupil-{k},f{(k + n) % FILMS:02},{1 + (k + n) % 5}\n"
+        for k in range(pupils)
+        for n in range(3)
+    )
     (folder / "loans.csv").write_text("user,item,rating\n" + loans)
     for method in ("hdp-sum", "hdpmf"):
         extra = ("--epochs", 3, "--factors", 2) if method == "hdpmf" else ()
-        hdpmf("train", method, "--train", folder / "loans.csv", *extra, "--out", folder / "models" / method)
+        hdpmf(
+            "train",
+            method,
+            "--train",
+            folder / "loans.csv",
+            *extra,
+            "--out",
+            folder / "models" / method,
+        )
     many = [f"u{k},f{n % FILMS:02},{1 + (k * n) % 5}\n" for k in range(30) for n in range(k, k + 8)]
     (folder / "more.csv").write_text("user,item,rating\n" + "".join(many))
     (folder / "small.toml").write_text(_EXPERIMENT)
@@ -80,7 +99,9 @@ def models(folder: Path, pupils: int) -> None:
 
 
 def facts(folder: Path, pupils: Sequence[str], keys: Path, also: Sequence[str] = ()) -> None:
-    """What every device says of itself, to compare with what a newer version says (``also``: further commands)."""
+    """What every device says of itself, to compare with what a newer version says (``also``:
+    further commands).
+    """
     said = {}
     for device in DEVICES:
         key, store = key_of(device, keys), folder / f"{device}.sqlite"
@@ -89,9 +110,10 @@ def facts(folder: Path, pupils: Sequence[str], keys: Path, also: Sequence[str] =
             "status": told("device", "status", store, *key),
             "ledger": told("device", "ledger", store, *key),
             "ratings": {
-                person: told("device", "rate", store, "--list", *_of(person), *key) for person in people
+                person: told("device", "rate", store, "--list", *_of(person), *key)
+                for person in people
             },
-        } | {command: told("device", command, store, *key) for command in also}  # fmt: skip
+        } | {command: told("device", command, store, *key) for command in also}
     (folder / "before.json").write_text(json.dumps(said, indent=1))
 
 

@@ -15,7 +15,9 @@ VERSIONS = ("0.1.0", "0.2.0")
 
 
 def unpack(version: str, folder: Path) -> Path:
-    """All that a version left (see ``make_fixture`` and ``make_fixture_0_2_0``), in a new folder."""
+    """All that a version left (see ``make_fixture`` and ``make_fixture_0_2_0``), in a new
+    folder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(FIXTURES / f"{version}.tar.xz") as archive:
         archive.extractall(folder, filter="data")

@@ -1,4 +1,6 @@
-"""Stores of older versions come forward, and forget nothing: ratings, weights, pins, and above all what was spent."""
+"""Stores of older versions come forward, and forget nothing: ratings, weights, pins, and above
+all what was spent.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,18 @@ def test_a_device_says_of_itself_what_it_said_before(
     store, before = old / place / f"{device}.sqlite", said_before(old / place)[device]
     for _ in range(2):  # when it comes forward, and afterwards
         now, was = say("device", "status", store, *key_of(device, old)), before["status"]
-        more = PINNED if was["address"] is None else set()  # 0.2.0 did not say what the owner's page had pinned
+        more = (
+            PINNED if was["address"] is None else set()
+        )  # 0.2.0 did not say what the owner's page had pinned
         assert as_much(now, was) == was | {name: now[name] for name in CHANGED | more}
         assert now["spent_total"] == pytest.approx(was["spent_total"], rel=1e-12)
         assert now["runs_under_way"] == ([] if version == "0.1.0" else was["runs_under_way"])
     assert was["spent_total"] > 0
     ledger = say("device", "ledger", store, *key_of(device, old))
     assert as_much(ledger["entries"], before["ledger"]["entries"]) == before["ledger"]["entries"]
-    assert [run["run"] for run in ledger["runs"]] == [run["run"] for run in before["ledger"]["runs"]]
+    assert [run["run"] for run in ledger["runs"]] == [
+        run["run"] for run in before["ledger"]["runs"]
+    ]
     for person, rated in before["ratings"].items():
         whose = () if person == "me" else ("--user", person)
         listed = say("device", "rate", store, "--list", *whose, *key_of(device, old))["ratings"]
@@ -68,17 +74,37 @@ PINNED = {"address", "authority", "sums", "servers"}
 
 @pytest.mark.parametrize("device", ["ana", BEN])
 def test_what_was_spent_cannot_be_spent_again(old: Path, device: str) -> None:
-    """Of f00 (weight 1) 0.4 went to the first run and 0.2 to the second; of the person 1.25 in all."""
-    with DeviceStore.open(old / "killed" / f"{device}.sqlite", passphrase=passphrase(device)) as store:
-        ratings, weights, policy, ledger = store.ratings(), store.weights(), store.policy, store.ledger
-        assert ledger.remaining(ratings, weights, policy).tolist() == pytest.approx([0.4, 0.2, 0.1, 0.8])
+    """Of f00 (weight 1) 0.4 went to the first run and 0.2 to the second; of the person 1.25 in
+    all.
+    """
+    with DeviceStore.open(
+        old / "killed" / f"{device}.sqlite", passphrase=passphrase(device)
+    ) as store:
+        ratings, weights, policy, ledger = (
+            store.ratings(),
+            store.weights(),
+            store.policy,
+            store.ledger,
+        )
+        assert ledger.remaining(ratings, weights, policy).tolist() == pytest.approx(
+            [0.4, 0.2, 0.1, 0.8]
+        )
         assert ledger.affords(ratings, weights, policy, np.array([0.4, 0.2, 0.1, 0.8])).all()
-        assert not ledger.affords(ratings, weights, policy, np.array([0.41, 0.21, 0.11, 0.81])).any()
+        assert not ledger.affords(
+            ratings, weights, policy, np.array([0.41, 0.21, 0.11, 0.81])
+        ).any()
         assert ledger.spent_total() == pytest.approx(1.25)
         charged = ledger.charged()
-        assert [float(paid.sum()) for paid in (run.paid for run in charged)] == pytest.approx([0.7, 0.55])
+        assert [float(paid.sum()) for paid in (run.paid for run in charged)] == pytest.approx(
+            [0.7, 0.55]
+        )
         first = charged[0].entry
-        assert ledger.answered(first.recommender, "hdp-sum", ratings).tolist() == [True, True, True, False]
+        assert ledger.answered(first.recommender, "hdp-sum", ratings).tolist() == [
+            True,
+            True,
+            True,
+            False,
+        ]
         for room, may in ((1.3, False), (1.4, True)):
             store.set_policy(msgspec.structs.replace(policy, max_total=room))
             chosen, pays = np.array([0]), np.array([0.1])
@@ -86,7 +112,9 @@ def test_what_was_spent_cannot_be_spent_again(old: Path, device: str) -> None:
                 ledger.charge(msgspec.structs.replace(first, run="ff" * 16), ratings, chosen, pays)
             else:
                 with pytest.raises(PrivacyError, match="max_total"):
-                    ledger.charge(msgspec.structs.replace(first, run="ff" * 16), ratings, chosen, pays)
+                    ledger.charge(
+                        msgspec.structs.replace(first, run="ff" * 16), ratings, chosen, pays
+                    )
 
 
 def test_nothing_that_was_paid_under_0_1_0_is_given_back(old: Path) -> None:
@@ -121,7 +149,11 @@ def test_killed_while_it_comes_forward_it_is_old_or_new(
 
         monkeypatch.setattr(owner, name, watched)
 
-    for owner, name in ((RowIntegrity, "adopt"), (RowIntegrity, "finish"), (RowIntegrity, "_write_counter")):
+    for owner, name in (
+        (RowIntegrity, "adopt"),
+        (RowIntegrity, "finish"),
+        (RowIntegrity, "_write_counter"),
+    ):
         around(owner, name)
     monkeypatch.setattr("hdpmf.private.device.store.device_store.write_header", _watched(snapshot))
     with DeviceStore.open(store, passphrase=passphrase(device)) as opened:
@@ -147,7 +179,14 @@ def _watched(snapshot: Callable[[], None]) -> Callable[..., None]:
 
 def _told(store: DeviceStore) -> tuple[Any, ...]:
     entries = [msgspec.structs.asdict(entry) for entry in store.ledger.entries()]
-    return store.identity.public, store.records(), entries, store.ledger.spent_total(), store.roster, store.fingerprint
+    return (
+        store.identity.public,
+        store.records(),
+        entries,
+        store.ledger.spent_total(),
+        store.roster,
+        store.fingerprint,
+    )
 
 
 def _schema(path: Path) -> int:
@@ -176,7 +215,9 @@ def test_a_full_disk_leaves_the_old_store(old: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_tables_change_only_with_the_schema(tmp_path: Path) -> None:
-    """See ``test_frozen``; that a new store and one that came forward have the same tables is seen here."""
+    """See ``test_frozen``; that a new store and one that came forward have the same tables is
+    seen here.
+    """
     old = unpack("0.1.0", tmp_path / "old") / "ana.sqlite"
     DeviceStore.open(old).close()
     DeviceStore.create(tmp_path / "new.sqlite").close()

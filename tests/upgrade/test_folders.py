@@ -1,4 +1,6 @@
-"""Folders of older versions come forward whole: model, roster, items, what was released, the servers' databases."""
+"""Folders of older versions come forward whole: model, roster, items, what was released, the
+servers' databases.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def old(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("place", ["", "killed"])
-def test_a_folder_comes_forward_and_keeps_what_it_has(tmp_path: Path, say: Say, version: str, place: str) -> None:
+def test_a_folder_comes_forward_and_keeps_what_it_has(
+    tmp_path: Path, say: Say, version: str, place: str
+) -> None:
     path = unpack(version, tmp_path / "old") / place / "recommender"
     before = content(path)
     folder = ServiceFolder(path)
@@ -46,7 +50,11 @@ def test_a_folder_comes_forward_and_keeps_what_it_has(tmp_path: Path, say: Say, 
     assert {name: after[name] for name in before} == before  # nothing that was there has changed
     added = set[str]()
     if version == "0.1.0":  # which had no numbers; what it left unfinished is given up
-        unfinished = {f"runs/{folder.runs()[1].hex()}/{name}" for name in ("number", "summary.json")} if place else ()
+        unfinished = (
+            {f"runs/{folder.runs()[1].hex()}/{name}" for name in ("number", "summary.json")}
+            if place
+            else ()
+        )
         added = {LAYOUT_FILE, f"runs/{folder.runs()[0].hex()}/number", *unfinished}
     assert set(after) - set(before) == added
     ServiceFolder(path)
@@ -62,13 +70,17 @@ def test_a_folder_comes_forward_and_keeps_what_it_has(tmp_path: Path, say: Say, 
     assert isinstance(model.numbers, ItemFacts)
     assert isinstance(model.plan, Survey)
     assert model.plan.epsilon == 0.4
-    films, name = (12, "shop") if version == "0.1.0" else (14, "recommender")  # the second version has two more
+    films, name = (
+        (12, "shop") if version == "0.1.0" else (14, "recommender")
+    )  # the second version has two more
     assert (len(folder.catalogue.ids), folder.config.name, len(folder.enrolled)) == (films, name, 3)
     assert number_of(folder.items) == (1 if version == "0.1.0" else 2)
 
 
 @pytest.mark.parametrize("place", ["", "killed"])
-def test_the_two_servers_of_0_2_0_know_what_they_counted(tmp_path: Path, say: Say, place: str) -> None:
+def test_the_two_servers_of_0_2_0_know_what_they_counted(
+    tmp_path: Path, say: Say, place: str
+) -> None:
     old = unpack("0.2.0", tmp_path / "old") / place
     pairs = set()
     for role in ("leader", "helper"):
@@ -78,7 +90,10 @@ def test_the_two_servers_of_0_2_0_know_what_they_counted(tmp_path: Path, say: Sa
         folder = AggregatorFolder(old / role)
         assert folder.servers is not None
         pairs.add(folder.servers.digest)
-        assert {card.organisation for card in folder.collectors.values()} == {"recommender", "other"}
+        assert {card.organisation for card in folder.collectors.values()} == {
+            "recommender",
+            "other",
+        }
     assert len(pairs) == 1
     assert {pinned_servers(old / name).digest for name in ("recommender", "other")} == pairs  # type: ignore[union-attr]
 
@@ -105,7 +120,9 @@ def test_the_order_of_runs_survives_a_copy_without_times(old: Path, tmp_path: Pa
     assert ServiceFolder(copy).runs() == runs
 
 
-def test_killed_at_any_write_it_goes_on(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_any_write_it_goes_on(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, copies = old / "killed" / "recommender", list[Path]()
     write_file = files.atomic_write
 
@@ -126,8 +143,12 @@ def test_killed_at_any_write_it_goes_on(old: Path, tmp_path: Path, monkeypatch: 
         assert content(copy) == expected
 
 
-def test_a_backup_of_0_1_0_is_restored_as_todays(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """0.1.0 had no backups; a folder that came forward is backed up, and an older layout in one comes forward."""
+def test_a_backup_of_0_1_0_is_restored_as_todays(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.1.0 had no backups; a folder that came forward is backed up, and an older layout in one
+    comes forward.
+    """
     path = old / "recommender"
     monkeypatch.setattr(layout.LAYOUT.__class__, "bring_forward", lambda self, folder: None)
     back_up(path, tmp_path / "a.backup")
@@ -142,7 +163,11 @@ def test_a_backup_and_a_release_that_0_2_0_made_are_read(tmp_path: Path) -> None
     old = unpack("0.2.0", tmp_path / "old")
     restore(old / "shop.backup", tmp_path / "back")
     back, here = ServiceFolder(tmp_path / "back"), ServiceFolder(old / "recommender")
-    assert (back.runs(), back.items, back.enrolled.digest) == (here.runs(), here.items, here.enrolled.digest)
+    assert (back.runs(), back.items, back.enrolled.digest) == (
+        here.runs(),
+        here.items,
+        here.enrolled.digest,
+    )
     assert Release.load(old / "bits.release").provenance()["origin"] == "more.csv"
 
 

@@ -1,4 +1,6 @@
-"""A run that version 0.2.0 had under way goes on: its recommender, its two servers and its devices, all of today."""
+"""A run that version 0.2.0 had under way goes on: its recommender, its two servers and its
+devices, all of today.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Outside:
             for role, folder in folders.items()
         }
         self.helper = Helper(folders["helper"].keys, data["helper"], **options["helper"])
-        self.leader = Leader(folders["leader"].keys, data["leader"], self.helper, **options["leader"])
+        self.leader = Leader(
+            folders["leader"].keys, data["leader"], self.helper, **options["leader"]
+        )
 
     def clock(self) -> float:
         return self.now
@@ -64,7 +68,9 @@ class Outside:
         tag = sha256(data).hexdigest()
         return None if tag == etag else (data, tag)
 
-    def upload(self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: object) -> int:
+    def upload(
+        self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: object
+    ) -> int:
         if not self.reachable:
             raise TransportError("unreachable")
         assert callable(leaving)
@@ -72,7 +78,9 @@ class Outside:
         name = id_from_text(path.split("/")[2], 32)
         self.uploads.append((name, body))
         try:
-            self.leader.upload(name, body, headers["hdpmf-device"], bytes.fromhex(headers["hdpmf-signature"]))
+            self.leader.upload(
+                name, body, headers["hdpmf-device"], bytes.fromhex(headers["hdpmf-signature"])
+            )
         except DapError as error:
             pytest.fail(str(error))
         return 201
@@ -88,9 +96,21 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
 def device(outside: Outside, name: str) -> Iterator[tuple[DeviceStore, Reporter]]:
     """A device at the shop's place."""
     place = outside.files.parents[1]
-    with DeviceStore.open(place / f"{name}.sqlite", passphrase=passphrase(name), serving=True) as store:
+    with DeviceStore.open(
+        place / f"{name}.sqlite", passphrase=passphrase(name), serving=True
+    ) as store:
         view = at_recommender(store, SHOP)
-        yield view, Reporter(view, outside, recommender=SHOP, every=60.0, clock=outside.clock, uniform=lambda: 0.5)
+        yield (
+            view,
+            Reporter(
+                view,
+                outside,
+                recommender=SHOP,
+                every=60.0,
+                clock=outside.clock,
+                uniform=lambda: 0.5,
+            ),
+        )
 
 
 def live(outside: Outside, reporter: Reporter, until: float) -> None:
@@ -132,7 +152,12 @@ def test_a_run_under_way_goes_on_to_its_end(outside: Outside) -> None:
     def sleep(seconds: float) -> None:
         outside.now += seconds
 
-    service = Service(folder, servers=ServersHere(outside.leader, outside.helper), sleep=sleep, clock=outside.clock)
+    service = Service(
+        folder,
+        servers=ServersHere(outside.leader, outside.helper),
+        sleep=sleep,
+        clock=outside.clock,
+    )
     outcome = service.conduct(run)
     assert (outcome.summary["users"], outcome.summary["tasks"]) == (USERS, [outside.name.hex()])
     assert folder.unfinished() is None

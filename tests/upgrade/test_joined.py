@@ -1,4 +1,6 @@
-"""Two recommenders that version 0.2.0 had side by side: each gets its place, and nothing pays or answers twice."""
+"""Two recommenders that version 0.2.0 had side by side: each gets its place, and nothing pays or
+answers twice.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def opened(folder: Path, device: str) -> DeviceStore:
 
 
 def test_version_0_2_0_does_not_open_what_came_forward(old: Path) -> None:
-    """It would answer recommenders that were left since, and know one catalogue only: it refuses a newer schema."""
+    """It would answer recommenders that were left since, and know one catalogue only: it refuses
+    a newer schema.
+    """
 
     def schema() -> int:
         connection = sqlite3.connect(old / "ana.sqlite")
@@ -61,17 +65,26 @@ def test_each_has_its_place_with_its_pins_and_the_items(old: Path, place: str, d
     servers = Servers.from_json((old / "leader" / "servers.json").read_bytes())
     with opened(folder, device) as store:
         known = {each.address: each for each in joined(store)}
-        told = [(each["address"], each["since"], each["paused"]) for each in before["recommenders"]["recommenders"]]
-        assert sorted((each.address, each.since, each.paused) for each in known.values()) == sorted(told)
+        told = [
+            (each["address"], each["since"], each["paused"])
+            for each in before["recommenders"]["recommenders"]
+        ]
+        assert sorted((each.address, each.since, each.paused) for each in known.values()) == sorted(
+            told
+        )
         assert sorted(each.place for each in known.values()) == [1, 2] == list(store.places)
         for address, name in FOLDERS.items():
             view = at_recommender(store, address)
-            assert view.get("authority") == (folder / name / "flower" / "tls" / "authority.pem").read_bytes()
+            assert (
+                view.get("authority")
+                == (folder / name / "flower" / "tls" / "authority.pem").read_bytes()
+            )
             assert pinned_servers(view) == servers
             assert trusted(view)
             items = view.pinned_catalogue
             assert items is not None
-            # The shop has two versions, and devices have seen the second one in the run that was killed.
+            # The shop has two versions, and devices have seen the second one in the run that was
+            # killed.
             assert items.number == (2 if place and address == SHOP else 1)
             assert (view.shelf, view.n_left_out) == ("", 0)
             assert len(view.ratings()) == before["status"]["ratings"]
@@ -79,7 +92,9 @@ def test_each_has_its_place_with_its_pins_and_the_items(old: Path, place: str, d
 
 
 @pytest.mark.parametrize(("place", "device"), EACH)
-def test_nothing_that_the_owner_said_is_lost_and_the_list_of_before_works(old: Path, place: str, device: str) -> None:
+def test_nothing_that_the_owner_said_is_lost_and_the_list_of_before_works(
+    old: Path, place: str, device: str
+) -> None:
     before = said_before(old / place)[device]
     was = before["everything"]
     with opened(old / place, device) as store:
@@ -97,12 +112,16 @@ def test_nothing_that_the_owner_said_is_lost_and_the_list_of_before_works(old: P
         assert model is not None
         assert (model.recommender, model.run) == (maker, before["status"]["model"]["run"])
         if device != "school":
-            assert {entry.title for entry in for_you(view, 3)} <= {f"Film {k:02}" for k in range(12)}
+            assert {entry.title for entry in for_you(view, 3)} <= {
+                f"Film {k:02}" for k in range(12)
+            }
 
 
 @pytest.mark.parametrize(("place", "device"), [*ANAS, *BENS])
 def test_what_was_sent_is_known_as_sent_to_each_of_them(old: Path, place: str, device: str) -> None:
-    """Of every rating 0.4 of its weight went to the shop, and 0.3 to the club; f07 came later, and may be held."""
+    """Of every rating 0.4 of its weight went to the shop, and 0.3 to the club; f07 came later,
+    and may be held.
+    """
     held = 0.2 if (place, device) == ("killed", "ben") else 0.0
     with opened(old / place, device) as store:
         ledger, policy = store.ledger, store.policy
@@ -124,12 +143,16 @@ def test_what_was_sent_is_known_as_sent_to_each_of_them(old: Path, place: str, d
 
 def test_the_owners_answers_hold(old: Path) -> None:
     with opened(old, "ana") as store:
-        ((recommender, said),) = [(known.asked.recommender, known.answer) for known in consents(store)]
+        ((recommender, said),) = [
+            (known.asked.recommender, known.answer) for known in consents(store)
+        ]
         assert (recommender, said) == (SHOP, "always")  # the club's was for once
 
 
 @pytest.mark.parametrize("device", ["ana", "school"])
-def test_each_goes_on_with_its_own_catalogue(old: Path, tmp_path: Path, say: Callable[..., Any], device: str) -> None:
+def test_each_goes_on_with_its_own_catalogue(
+    old: Path, tmp_path: Path, say: Callable[..., Any], device: str
+) -> None:
     """In version 0.2.0 the shop's second version kept the club's out for good."""
     club, shop = old / "killed" / "other", old / "killed" / "recommender"
     with opened(old / "killed", device) as store:

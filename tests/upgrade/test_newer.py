@@ -1,4 +1,6 @@
-"""What a newer version made is refused in words, and not a byte of it changes; tables change with their number."""
+"""What a newer version made is refused in words, and not a byte of it changes; tables change
+with their number.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def _json(path: Path) -> None:
     path.write_text(json.dumps(about))
 
 
-def _refused(place: Path, opens: Callable[[], object], error: type[HdpmfError] = ConfigError) -> None:
+def _refused(
+    place: Path, opens: Callable[[], object], error: type[HdpmfError] = ConfigError
+) -> None:
     before = content(place)
     with pytest.raises(error, match=NEWER):
         opens()
@@ -133,7 +137,9 @@ def test_a_newer_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_newer_servers_folder_and_database(tmp_path: Path, version: str) -> None:
     path = tmp_path / "leader"
     if version == "today":
-        AggregatorFolder.create(path, AggregatorConfig(role="leader", organisation="x", name="localhost"))
+        AggregatorFolder.create(
+            path, AggregatorConfig(role="leader", organisation="x", name="localhost")
+        )
     else:
         unpack(version, tmp_path)
     url = f"sqlite:///{path}/data.sqlite"
@@ -146,11 +152,15 @@ def test_a_newer_servers_folder_and_database(tmp_path: Path, version: str) -> No
 def _at_schema(url: str, number: str) -> None:
     database = ServerDatabase(url)
     with database.write() as connection:
-        connection.execute(sa.text("UPDATE facts SET value = :number WHERE name = 'schema'"), {"number": number})
+        connection.execute(
+            sa.text("UPDATE facts SET value = :number WHERE name = 'schema'"), {"number": number}
+        )
     database.close()
 
 
-def test_a_servers_database_comes_forward_by_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_servers_database_comes_forward_by_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, taken = f"sqlite:///{tmp_path}/x.sqlite", list[str]()
     first = ServerDatabase(url)
     first.claim_role("leader")
@@ -173,7 +183,10 @@ def test_a_servers_database_comes_forward_by_its_steps(tmp_path: Path, monkeypat
         ServerDatabase(url).close()
     assert taken == ["colour", "colour"]
     connection = sqlite3.connect(tmp_path / "x.sqlite")
-    assert set(connection.execute("SELECT * FROM facts")) == {("schema", "3", "red"), ("role", "leader", "red")}
+    assert set(connection.execute("SELECT * FROM facts")) == {
+        ("schema", "3", "red"),
+        ("role", "leader", "red"),
+    }
     connection.close()
 
 
@@ -186,14 +199,18 @@ def _columns(path: Path) -> set[str]:
 
 
 def test_tables_change_only_with_their_schema(tmp_path: Path) -> None:
-    """Whoever changes tables raises the schema, writes a step for older files, and writes the new digest down here."""
+    """Whoever changes tables raises the schema, writes a step for older files, and writes the
+    new digest down here.
+    """
     DeviceStore.create(tmp_path / "device").close()
     Store(tmp_path, create=True).close()
     ServerDatabase(f"sqlite:///{tmp_path}/server").close()
     found = {
         "device store": _tables(tmp_path / "device"),
         "results": _tables(tmp_path / "results.sqlite"),
-        "server's database": _tables(tmp_path / "server", schema=str(1 + len(aggregator_store.MIGRATIONS))),
+        "server's database": _tables(
+            tmp_path / "server", schema=str(1 + len(aggregator_store.MIGRATIONS))
+        ),
     }
     assert len(metadata.tables) > 5
     assert found == json.loads((FIXTURES / "schemas.json").read_text())
@@ -202,7 +219,9 @@ def test_tables_change_only_with_their_schema(tmp_path: Path) -> None:
 def _tables(path: Path, schema: str = "") -> dict[str, str]:
     connection = sqlite3.connect(path)
     try:
-        rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY sql").fetchall()
+        rows = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY sql"
+        ).fetchall()
         text = "\n".join(" ".join(str(sql).split()) for (sql,) in rows)
         number = schema or str(connection.execute("PRAGMA user_version").fetchone()[0])
     finally:

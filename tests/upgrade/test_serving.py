@@ -1,4 +1,6 @@
-"""What version 0.1.0 left is served by today's commands: the model from the start on, and nothing begins by itself."""
+"""What version 0.1.0 left is served by today's commands: the model from the start on, and
+nothing begins by itself.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,15 @@ def test_a_recommender_of_0_1_0_serves(tmp_path: Path, say: Callable[..., Any]) 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     config = (folder / "config.toml").read_text()
-    (folder / "config.toml").write_text(re.sub(r"^port = .*$", f"port = {port}", config, flags=re.MULTILINE))
+    (folder / "config.toml").write_text(
+        re.sub(r"^port = .*$", f"port = {port}", config, flags=re.MULTILINE)
+    )
     log = tmp_path / "log"
     with log.open("wb") as output:
         command = [sys.executable, "-m", "hdpmf", "recommender", "serve", str(folder)]
-        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, "COLUMNS": "200"})
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, "COLUMNS": "200"}
+        )
     try:
         end = time.monotonic() + 200
         while "handing out the model" not in log.read_text():

@@ -14,19 +14,34 @@ from hypothesis import strategies as st
 from hdpmf.common.net.flower.gate import OPEN, SECRET_HEADER, Gate
 from hdpmf.common.net.flower.http import said_plainly
 from hdpmf.common.net.flower.signing import signed_headers
-from hdpmf.common.net.flower.versions import OTHER_VERSION, PROTOCOL, SPOKEN, speaks_another, who_is_behind
+from hdpmf.common.net.flower.versions import (
+    OTHER_VERSION,
+    PROTOCOL,
+    SPOKEN,
+    speaks_another,
+    who_is_behind,
+)
 from hdpmf.common.net.keys import NodeKey
 from hdpmf.errors import TransportError
 
 ACTIVATE = "/v1/fleet/activate-node"
-OF_0_1_0 = {"flwr-public-key": "a2V5", "flwr-signature": "c2ln", "flwr-timestamp": "2026-11-16T00:00:00"}
-BEHIND, AHEAD = "older hdpmf than this device; whoever runs it", "newer hdpmf than this device; upgrade here"
+OF_0_1_0 = {
+    "flwr-public-key": "a2V5",
+    "flwr-signature": "c2ln",
+    "flwr-timestamp": "2026-11-16T00:00:00",
+}
+BEHIND, AHEAD = (
+    "older hdpmf than this device; whoever runs it",
+    "newer hdpmf than this device; upgrade here",
+)
 
 
 class Nobody:
     """Enrolled is nobody: whoever speaks as today's devices do is a stranger."""
 
-    def caller(self, headers: Mapping[bytes, bytes], method: str, path: str, length: int) -> bytes | None:
+    def caller(
+        self, headers: Mapping[bytes, bytes], method: str, path: str, length: int
+    ) -> bytes | None:
         return None
 
 
@@ -36,9 +51,15 @@ def answer_to(headers: Mapping[str, str]) -> httpx.Response:
 
     async def call(path: str, sent: Mapping[str, str]) -> None:
         scope = {
-            "type": "http", "method": "POST", "path": path, "client": None,
-            "headers": [(name.encode(), value.encode()) for name, value in {**sent, "content-length": "0"}.items()],
-        }  # fmt: skip
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "client": None,
+            "headers": [
+                (name.encode(), value.encode())
+                for name, value in {**sent, "content-length": "0"}.items()
+            ],
+        }
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -56,7 +77,15 @@ def answer_to(headers: Mapping[str, str]) -> httpx.Response:
         said.clear()
         await call(ACTIVATE, headers)
 
-    gate = Gate(behind, secret="secret", max_bytes=1000, guard=Nobody(), check=print, known=print, mailbox=bytes)
+    gate = Gate(
+        behind,
+        secret="secret",
+        max_bytes=1000,
+        guard=Nobody(),
+        check=print,
+        known=print,
+        mailbox=bytes,
+    )
     asyncio.run(play())
     start = said[0]
     return httpx.Response(
@@ -99,7 +128,11 @@ def test_a_device_hears_which_side_is_behind() -> None:
     assert "not enrolled" in words(httpx.Response(401, request=later))
 
 
-@given(st.dictionaries(st.sampled_from([PROTOCOL, "x-hdpmf-key", "flwr-public-key", "x"]), st.text(max_size=5)))
+@given(
+    st.dictionaries(
+        st.sampled_from([PROTOCOL, "x-hdpmf-key", "flwr-public-key", "x"]), st.text(max_size=5)
+    )
+)
 def test_any_headers_are_answered(headers: dict[str, str]) -> None:
     sent = {name.encode(): value.encode("utf-8", "replace") for name, value in headers.items()}
     assert speaks_another(sent) in (True, False)

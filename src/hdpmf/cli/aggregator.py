@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The server's folder.")],
     workers: Annotated[
-        int, run_option("--workers", metavar="N", min=1, help="Processes; more than one need PostgreSQL.")
+        int,
+        run_option(
+            "--workers", metavar="N", min=1, help="Processes; more than one need PostgreSQL."
+        ),
     ] = 1,
     json: Json = False,
 ) -> None:
-    """Run the server until it is told to stop (SIGTERM, or Ctrl-C). Its log goes to stderr, a line of JSON each."""
+    """Run the server until it is told to stop (SIGTERM, or Ctrl-C). Its log goes to stderr, a
+    line of JSON each.
+    """
     from hdpmf.untrusted.aggregator.folder import AggregatorFolder
     from hdpmf.untrusted.aggregator.prefork import serve as run
 
@@ -32,14 +37,21 @@ def serve(
     def ready() -> None:
         listening = f"{config.host}:{config.port}"
         if json:
-            print_json({"role": config.role, "url": config.url, "listening": listening, "workers": workers})
+            print_json(
+                {"role": config.role, "url": config.url, "listening": listening, "workers": workers}
+            )
         else:
-            print_lines(f"the {config.role} of {config.organisation} listens on {listening}, for {config.url}")
+            print_lines(
+                f"the {config.role} of {config.organisation} listens on {listening}, for "
+                f"{config.url}"
+            )
 
     run(place, workers, ready)
 
 
-app = typer.Typer(help="One of the two servers that sum devices' reports: set it up, pair it, run it.")
+app = typer.Typer(
+    help="One of the two servers that sum devices' reports: set it up, pair it, run it."
+)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The server's folder.")]
 
@@ -55,9 +67,14 @@ class RoleName(StrEnum):
 def init(
     folder: Folder,
     role: Annotated[RoleName, typer.Option("--role", help="Devices upload to the leader.")],
-    organisation: Annotated[str, typer.Option("--organisation", metavar="NAME", help="Who runs it.")],
+    organisation: Annotated[
+        str, typer.Option("--organisation", metavar="NAME", help="Who runs it.")
+    ],
     name: Annotated[
-        str, typer.Option("--name", metavar="HOST", help="Host name or address under which everybody reaches it.")
+        str,
+        typer.Option(
+            "--name", metavar="HOST", help="Host name or address under which everybody reaches it."
+        ),
     ],
     port: Annotated[int, typer.Option("--port", help="Port to listen on.")] = 9444,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
@@ -77,15 +94,22 @@ def init(
     from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 
     config = AggregatorConfig(
-        role=role.value, organisation=organisation, name=name, host=host, port=port, database=database
+        role=role.value,
+        organisation=organisation,
+        name=name,
+        host=host,
+        port=port,
+        database=database,
     )
     made = AggregatorFolder.create(folder, config)
     if json:
         print_json(_server(made))
         return
     print_lines(
-        f"the {role.value} of {organisation} is set up in {folder}; everybody reaches it at {config.url}",
-        f"give its card to the other organisation: {folder / 'card.json'} (there is no secret in it)",
+        f"the {role.value} of {organisation} is set up in {folder}; everybody reaches "
+        f"it at {config.url}",
+        f"give its card to the other organisation: {folder / 'card.json'} (there is no "
+        "secret in it)",
         f"and pin theirs: hdpmf aggregator pair {folder} PARTNER-CARD.json",
     )
 
@@ -93,7 +117,9 @@ def init(
 @app.command()
 def pair(
     folder: Folder,
-    card: Annotated[Path, typer.Argument(metavar="PARTNER-CARD", help="The other server's card.json.")],
+    card: Annotated[
+        Path, typer.Argument(metavar="PARTNER-CARD", help="The other server's card.json.")
+    ],
     json: Json = False,
 ) -> None:
     """Pin the other organisation's server. People at both compare the digest by telephone."""
@@ -110,7 +136,8 @@ def pair(
         f"leader: {servers.leader.organisation}, {servers.leader.url}",
         f"helper: {servers.helper.organisation}, {servers.helper.url}",
         f"digest: {servers.digest}",
-        "compare it with the other organisation; if it differs, one of the two cards is not the real one",
+        "compare it with the other organisation; if it differs, one of the two cards "
+        "is not the real one",
         f"for recommenders and devices: {path}",
     )
 
@@ -119,11 +146,16 @@ def pair(
 def admit(
     folder: Folder,
     cards: Annotated[
-        list[Path] | None, typer.Argument(metavar="[CARD]...", help="Cards that recommenders made for servers.")
+        list[Path] | None,
+        typer.Argument(metavar="[CARD]...", help="Cards that recommenders made for servers."),
     ] = None,
     remove: Annotated[
         list[str] | None,
-        typer.Option("--remove", metavar="NAME", help="Take a recommender off, by name or identity; repeatable."),
+        typer.Option(
+            "--remove",
+            metavar="NAME",
+            help="Take a recommender off, by name or identity; repeatable.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -157,7 +189,10 @@ def status(folder: Folder, json: Json = False) -> None:
     if servers is None:
         print_lines(f"no partner yet; pin one: hdpmf aggregator pair {folder} PARTNER-CARD.json")
     else:
-        print_lines(f"partner: {place.partner.organisation}, {place.partner.url}", f"digest: {servers.digest}")
+        print_lines(
+            f"partner: {place.partner.organisation}, {place.partner.url}",
+            f"digest: {servers.digest}",
+        )
     _show_collectors(place)
     tasks = _tasks(place)
     if tasks:
@@ -190,7 +225,9 @@ def _tasks(place: AggregatorFolder) -> list[dict[str, Any]]:
 
     from hdpmf.untrusted.aggregator.prefork import open_server
 
-    if place.servers is None or (not place.config.database and not (place.path / "data.sqlite").exists()):
+    if place.servers is None or (
+        not place.config.database and not (place.path / "data.sqlite").exists()
+    ):
         return []
     with open_server(place) as engine:
         return [
@@ -208,12 +245,20 @@ def _tasks(place: AggregatorFolder) -> list[dict[str, Any]]:
 
 
 def _collectors(place: AggregatorFolder) -> list[dict[str, str]]:
-    return [{"organisation": card.organisation, "identity": card.identity} for card in place.collectors.values()]
+    return [
+        {"organisation": card.organisation, "identity": card.identity}
+        for card in place.collectors.values()
+    ]
 
 
 def _show_collectors(place: AggregatorFolder) -> None:
     held = place.collectors.values()
     if not held:
-        print_lines(f"no recommender may have sums; admit one: hdpmf aggregator admit {place.path} CARD.json")
+        print_lines(
+            f"no recommender may have sums; admit one: hdpmf aggregator admit {place.path} "
+            "CARD.json"
+        )
         return
-    print_table(("recommender", "identity"), [(card.organisation, card.identity[:16]) for card in held])
+    print_table(
+        ("recommender", "identity"), [(card.organisation, card.identity[:16]) for card in held]
+    )

@@ -30,14 +30,17 @@ from hdpmf.cli.privacy import app as privacy_app
 from hdpmf.cli.recommender.app import app as recommender_app
 
 EPILOG = (
-    "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, 5 privacy budget or "
-    "weight, 6 protocol, 7 saved model, 8 disk, 9 missing extra, 10 training diverged, 11 secure sum, 12 federated run "
+    "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown "
+    "user, 4 data set, 5 privacy budget or "
+    "weight, 6 protocol, 7 saved model, 8 disk, 9 missing extra, 10 training "
+    "diverged, 11 secure sum, 12 federated run "
     "stopped, 13 sum by two servers, 14 answered no, 15 some runs failed, 130 interrupted."
 )
 
 app = typer.Typer(
     name="hdpmf",
-    help="Recommendations without trusting the recommender: matrix factorization with heterogeneous differential "
+    help="Recommendations without trusting the recommender: matrix factorization with "
+    "heterogeneous differential "
     "privacy.",
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -55,7 +58,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
     plugin: Annotated[
         list[Path] | None,

@@ -31,7 +31,10 @@ def print_overview(name: str, column: list[str] | None, plot: Path | None, json:
         found, about = _of_dataset(name)
     else:
         if not Path(name).exists():
-            raise DatasetError(f"{name!r} is neither a file nor a data set; data sets are {', '.join(DATASET_NAMES)}")
+            raise DatasetError(
+                f"{name!r} is neither a file nor a data set; data sets are "
+                f"{', '.join(DATASET_NAMES)}"
+            )
         from hdpmf.common.data.overview import overview_of_file
 
         found = overview_of_file(name, RatingsOptions(train=Path(name), column=column).columns)
@@ -40,7 +43,9 @@ def print_overview(name: str, column: list[str] | None, plot: Path | None, json:
         from hdpmf.common.base.files import atomic_write
         from hdpmf.lab.plots import spread_png
 
-        picture = spread_png(_size(found), spread, found.user_counts, found.item_counts, found.timestamps)
+        picture = spread_png(
+            _size(found), spread, found.user_counts, found.item_counts, found.timestamps
+        )
         atomic_write(plot, picture)
     if json:
         print_json({**about, **_fields(found, spread), "plot": None if plot is None else str(plot)})
@@ -53,7 +58,12 @@ def print_overview(name: str, column: list[str] | None, plot: Path | None, json:
         print_table(
             ("rating", "count", "share", ""),
             [
-                (label, f"{count:,}", f"{count / len(found.values):.1%}", "#" * round(_BAR_WIDTH * count / most))
+                (
+                    label,
+                    f"{count:,}",
+                    f"{count / len(found.values):.1%}",
+                    "#" * round(_BAR_WIDTH * count / most),
+                )
                 for label, count in spread
             ],
             numeric=("rating", "count", "share"),
@@ -74,7 +84,10 @@ def _of_dataset(name: str) -> tuple[Overview, dict[str, Any]]:
 def _size(found: Overview) -> str:
     what = "choices (no ratings: implicit feedback)" if found.scale is None else "ratings"
     users, items = len(found.user_counts), len(found.item_counts)
-    return f"{found.name}: {users:,} users, {items:,} items, {found.n_rows:,} {what} ({found.density:.2%} of all pairs)"
+    return (
+        f"{found.name}: {users:,} users, {items:,} items, {found.n_rows:,} {what} "
+        f"({found.density:.2%} of all pairs)"
+    )
 
 
 def _lines(found: Overview, about: dict[str, Any], name: str) -> list[str]:
@@ -82,12 +95,18 @@ def _lines(found: Overview, about: dict[str, Any], name: str) -> list[str]:
     if found.timestamps is not None:
         lines.append(f"from {_day(found.timestamps.min())} to {_day(found.timestamps.max())}")
     if found.scale is not None and "description" in about:
-        lines.append(f"scale {found.scale}" + ("; comes with a ready-made split" if about["ready_split"] else ""))
+        lines.append(
+            f"scale {found.scale}"
+            + ("; comes with a ready-made split" if about["ready_split"] else "")
+        )
     if "description" in about:
         return lines
     lines.append(f"ids: users are {found.id_kinds[0]}, items are {found.id_kinds[1]}")
     if found.n_duplicates:
-        lines.append(f"rows about a pair of user and item that was there before: {found.n_duplicates:,} (--duplicates)")
+        lines.append(
+            "rows about a pair of user and item that was there before: "
+            f"{found.n_duplicates:,} (--duplicates)"
+        )
     if found.off_scale:
         lines.append(f"{found.off_scale:,} ratings are no finite numbers: remove these rows")
     options = ""
@@ -96,7 +115,8 @@ def _lines(found: Overview, about: dict[str, Any], name: str) -> list[str]:
         if (found.scale.low, found.scale.high) != (1.0, 5.0):
             options = f" --scale {found.scale.low:g} {found.scale.high:g}"
         lines.append(
-            f"the ratings look like the scale {found.scale.low:g} {found.scale.high:g}{step and ' with' + step}; what "
+            f"the ratings look like the scale {found.scale.low:g} "
+            f"{found.scale.high:g}{step and ' with' + step}; what "
             "counts is what people could give, not what they gave"
         )
     else:
@@ -119,7 +139,9 @@ def _fields(found: Overview, spread: list[tuple[str, int]]) -> dict[str, Any]:
         "not_finite": found.off_scale,
         "implicit": scale is None,
         "id_kinds": {"users": found.id_kinds[0], "items": found.id_kinds[1]},
-        "scale": None if scale is None else {"low": scale.low, "high": scale.high, "step": scale.step},
+        "scale": None
+        if scale is None
+        else {"low": scale.low, "high": scale.high, "step": scale.step},
         "time": None if times is None else {"first": int(times.min()), "last": int(times.max())},
         "per_user": _summary(found.user_counts),
         "per_item": _summary(found.item_counts),
@@ -130,7 +152,11 @@ def _fields(found: Overview, spread: list[tuple[str, int]]) -> dict[str, Any]:
 def _summary(counts: Any) -> dict[str, float]:
     import numpy as np
 
-    return {"least": int(counts.min()), "median": float(np.median(counts)), "most": int(counts.max())}
+    return {
+        "least": int(counts.min()),
+        "median": float(np.median(counts)),
+        "most": int(counts.max()),
+    }
 
 
 def _counts(counts: Any) -> str:
@@ -153,15 +179,20 @@ def _spread(found: Overview) -> list[tuple[str, int]]:
     values, counts = np.unique(found.values, return_counts=True)
     if len(values) <= _MOST_BARS:
         return [(f"{value:g}", int(count)) for value, count in zip(values, counts, strict=True)]
-    counts, edges = np.histogram(found.values, bins=_MOST_BARS - 1, range=(found.scale.low, found.scale.high))
+    counts, edges = np.histogram(
+        found.values, bins=_MOST_BARS - 1, range=(found.scale.low, found.scale.high)
+    )
     return [
-        (f"{low:g} to {high:g}", int(count)) for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+        (f"{low:g} to {high:g}", int(count))
+        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
 
 
 app = typer.Typer(help="Data sets: list them, get them, look at them.")
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set.", autocompletion=complete_dataset)]
+_Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="A data set.", autocompletion=complete_dataset)
+]
 
 
 @app.command("list")
@@ -191,7 +222,9 @@ def get_dataset(
     name: _Name,
     from_file: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="A local archive or file, instead of downloading."),
+        typer.Option(
+            "--from", metavar="FILE", help="A local archive or file, instead of downloading."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -202,7 +235,9 @@ def get_dataset(
     with progress_bar(f"getting {info.title}", in_bytes=True) as advance:
         place = fetch_dataset(name, from_file, advance if from_file is None else None)
     if json:
-        print_json({"name": name, "title": info.title, "path": str(place), "bytes": place.stat().st_size})
+        print_json(
+            {"name": name, "title": info.title, "path": str(place), "bytes": place.stat().st_size}
+        )
         return
     print_lines(f"{info.title} is at {place}", f"look at it with: hdpmf data info {name}")
 
@@ -210,13 +245,20 @@ def get_dataset(
 @app.command("info")
 def describe(
     name: Annotated[
-        str, typer.Argument(metavar="NAME|FILE", help="A data set, or a file.", autocompletion=complete_dataset)
+        str,
+        typer.Argument(
+            metavar="NAME|FILE", help="A data set, or a file.", autocompletion=complete_dataset
+        ),
     ],
     column: Columns = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Save a picture as PNG.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Save a picture as PNG.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Look at a data set or a file: its size, its scale, duplicates, times, and how its ratings are spread."""
+    """Look at a data set or a file: its size, its scale, duplicates, times, and how its ratings
+    are spread.
+    """
     print_overview(name, column, plot, json)
 
 

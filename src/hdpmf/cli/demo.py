@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
     from hdpmf.models import Estimator
 
-# Enough ratings per item that the noise of epsilon 1 leaves something to see, few enough to train in seconds.
+# Enough ratings per item that the noise of epsilon 1 leaves something to see, few enough to train
+# in seconds.
 _WORLD: dict[str, Any] = {"n_users": 3_000, "n_items": 800, "n_ratings": 400_000}
 _QUICK_WORLD: dict[str, Any] = {"n_users": 300, "n_items": 100, "n_ratings": 9_000}
 _SEEDS = (0, 1, 2)
@@ -41,12 +42,17 @@ Step = Callable[[], None]
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the plot goes.")] = Path("out")
-    / "demo",
-    quick: Annotated[bool, typer.Option("--quick", help="A tiny world and one seed: to see that it runs.")] = False,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the plot goes.")
+    ] = Path("out") / "demo",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A tiny world and one seed: to see that it runs.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Train every method on a made-up world; print a table and recommendations, save a plot of the accuracy."""
+    """Train every method on a made-up world; print a table and recommendations, save a plot of
+    the accuracy.
+    """
     begin = time.perf_counter()
     make_folder(out)
 
@@ -102,7 +108,8 @@ def demo(
             for row in results
         ],
         numeric=("MSE", "MAE", "fit"),
-        title=f"A made-up world: {world.n_users:,} users, {world.n_items:,} items, {len(world):,} ratings; "
+        title=f"A made-up world: {world.n_users:,} users, {world.n_items:,} items, "
+        f"{len(world):,} ratings; "
         f"{_HELD_OUT} of each user's held out, K={_FACTORS}, {_seeds_in_words(len(seeds))}",
         strong=[position for position, row in enumerate(results) if row["method"] == _RECOMMENDING],
     )
@@ -110,7 +117,10 @@ def demo(
         print_lines(f"{METHODS[name].label}. {claim_sentence(models[name].privacy)}", "")
     print_table(
         ("expected", "title", "why"),
-        [(f"{entry.score:.2f}", entry.title or str(entry.item), entry.reason or "") for entry in recommended],
+        [
+            (f"{entry.score:.2f}", entry.title or str(entry.item), entry.reason or "")
+            for entry in recommended
+        ],
         numeric=("expected",),
         title=f"For user {user}, by {METHODS[_RECOMMENDING].label}:",
     )
@@ -122,8 +132,12 @@ def _compared() -> dict[str, Method]:
     return {name: method for name, method in METHODS.items() if not method.lists_only}
 
 
-def _compare(world: Ratings, seeds: tuple[int, ...], step: Step) -> tuple[list[dict[str, Any]], dict[str, Estimator]]:
-    """Every method on every seed's split and weights: mean errors best first, and one fitted model of each."""
+def _compare(
+    world: Ratings, seeds: tuple[int, ...], step: Step
+) -> tuple[list[dict[str, Any]], dict[str, Estimator]]:
+    """Every method on every seed's split and weights: mean errors best first, and one fitted
+    model of each.
+    """
     from statistics import fmean, pstdev
 
     from hdpmf.common.privacy import PrivacySpec
@@ -137,7 +151,9 @@ def _compare(world: Ratings, seeds: tuple[int, ...], step: Step) -> tuple[list[d
         scores, times = [], []
         for seed, (train, test) in splits.items():
             wanted = {"n_factors": _FACTORS, "rng": seed}
-            model = make_model(name, **{key: value for key, value in wanted.items() if key in method.options})
+            model = make_model(
+                name, **{key: value for key, value in wanted.items() if key in method.options}
+            )
             weights = PrivacySpec().draw(train, seed)
             begin = time.perf_counter()
             with warnings.catch_warnings():
@@ -172,12 +188,15 @@ def _size(world: Ratings) -> dict[str, int]:
     return {"users": world.n_users, "items": world.n_items, "ratings": len(world)}
 
 
-def _save_plot(results: list[dict[str, Any]], world: Ratings, seeds: tuple[int, ...], path: Path) -> None:
+def _save_plot(
+    results: list[dict[str, Any]], world: Ratings, seeds: tuple[int, ...], path: Path
+) -> None:
     from hdpmf.common.base.files import atomic_write
     from hdpmf.lab.plots import accuracy_png
 
     subtitle = (
-        f"made-up world of {world.n_users:,} users, {world.n_items:,} items, {len(world):,} ratings; "
+        f"made-up world of {world.n_users:,} users, {world.n_items:,} items, "
+        f"{len(world):,} ratings; "
         f"K = {_FACTORS}; {_seeds_in_words(len(seeds))}"
     )
     atomic_write(path, accuracy_png(results, subtitle))

@@ -1,4 +1,6 @@
-"""``hdpmf doctor`` and ``hdpmf health``: check the installation, and check that a service answers."""
+"""``hdpmf doctor`` and ``hdpmf health``: check the installation, and check that a service
+answers.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,39 @@ import typer
 from hdpmf.cli.options.common import DATASET_NAMES, Json
 from hdpmf.cli.output import print_json, print_lines, print_table
 
-_SHOWN = ("hdpmf", "numpy", "scipy", "numba", "polars", "msgspec", "safetensors", "matplotlib", "typer", "rich")
+_SHOWN = (
+    "hdpmf",
+    "numpy",
+    "scipy",
+    "numba",
+    "polars",
+    "msgspec",
+    "safetensors",
+    "matplotlib",
+    "typer",
+    "rich",
+)
 
 
 def doctor(json: Json = False) -> None:
-    """Tell what is installed, threads, caches, data found, extras missing and the command to get them."""
+    """Tell what is installed, threads, caches, data found, extras missing and the command to get
+    them.
+    """
     report = examine()
     if json:
         print_json(report)
         return
     installed = {"python": report["python"], **report["versions"]}
-    print_table(("package", "version"), [(name, found or "missing") for name, found in installed.items()])
+    print_table(
+        ("package", "version"), [(name, found or "missing") for name, found in installed.items()]
+    )
     kernels = report["kernels"]
     rows = [
         ("cores", f"{report['cores']} for this process, {report['machine_cores']} in the machine"),
-        ("kernel cache", f"{kernels['cache']} ({'writable' if kernels['writable'] else 'NOT writable'})"),
+        (
+            "kernel cache",
+            f"{kernels['cache']} ({'writable' if kernels['writable'] else 'NOT writable'})",
+        ),
         ("kernels", _compiled_in_words(kernels["compiled"])),
         ("GPU", report["gpu"]),
         *((name, value or "not set") for name, value in report["environment"].items()),
@@ -48,7 +68,10 @@ def doctor(json: Json = False) -> None:
     print_lines("")
     print_table(
         ("data set", "where"),
-        [(name, dataset["found"] or dataset["how_to_get"]) for name, dataset in report["datasets"].items()],
+        [
+            (name, dataset["found"] or dataset["how_to_get"])
+            for name, dataset in report["datasets"].items()
+        ],
     )
     print_lines("")
     print_table(
@@ -56,7 +79,9 @@ def doctor(json: Json = False) -> None:
         [
             (
                 name,
-                f"missing {', '.join(extra['missing'])}; run: {extra['command']}" if extra["missing"] else "installed",
+                f"missing {', '.join(extra['missing'])}; run: {extra['command']}"
+                if extra["missing"]
+                else "installed",
             )
             for name, extra in report["extras"].items()
         ],
@@ -77,7 +102,9 @@ def examine() -> dict[str, Any]:
         "machine_cores": os.cpu_count() or 1,
         "kernels": _kernels(),
         "gpu": explain(),
-        "environment": {name: os.environ.get(name) for name in ("HDPMF_DATA", "HDPMF_CACHE", "NUMBA_CACHE_DIR")},
+        "environment": {
+            name: os.environ.get(name) for name in ("HDPMF_DATA", "HDPMF_CACHE", "NUMBA_CACHE_DIR")
+        },
         "data_cache": str(cache_folder()),
         "datasets": {
             name: {key: known[key] for key in ("title", "found", "how_to_get")}
@@ -95,7 +122,9 @@ def _version(name: str) -> str | None:
 
 
 def _kernels() -> dict[str, Any]:
-    """Where Numba keeps the compiled kernels of this installation, and which are there for today's source."""
+    """Where Numba keeps the compiled kernels of this installation, and which are there for
+    today's source.
+    """
     caches: set[Path] = set()
     compiled: dict[str, bool] = {}
     for module, kernel in _cached_kernels():
@@ -118,7 +147,10 @@ def _compiled_in_words(compiled: dict[str, bool]) -> str:
     waiting = [name for name, ready in compiled.items() if not ready]
     if not waiting:
         return "compiled"
-    return f"compiled, but for {', '.join(waiting)}: the first training that needs one does it, in a few seconds"
+    return (
+        f"compiled, but for {', '.join(waiting)}: the first training that needs one "
+        "does it, in a few seconds"
+    )
 
 
 def _cached_kernels() -> Iterator[tuple[ModuleType, Any]]:
@@ -142,7 +174,9 @@ def _nearest(folder: Path) -> Path:
 def _extras() -> dict[str, dict[str, Any]]:
     """The optional dependencies, from the package's own metadata."""
     about = packages.distribution("hdpmf")
-    wanted: dict[str, list[str]] = {name: [] for name in about.metadata.get_all("Provides-Extra") or ()}
+    wanted: dict[str, list[str]] = {
+        name: [] for name in about.metadata.get_all("Provides-Extra") or ()
+    }
     for requirement in about.requires or ():
         extra = re.search(r"""extra\s*==\s*['"]([^'"]+)""", requirement)
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
@@ -158,13 +192,17 @@ def _extras() -> dict[str, dict[str, Any]]:
 
 
 def _install_command(about: packages.Distribution, extra: str) -> str:
-    """The pip command for the way in which this very installation was made (a checkout, or by name)."""
+    """The pip command for the way in which this very installation was made (a checkout, or by
+    name).
+    """
     target, flags = "hdpmf", ""
     origin = json_module.loads(about.read_text("direct_url.json") or "{}")
     if "dir_info" in origin:
         target = url2pathname(urlsplit(origin["url"]).path)
         flags = "-e " if origin["dir_info"].get("editable") else ""
-    return f"{shlex.quote(sys.executable)} -m pip install {flags}{shlex.quote(f'{target}[{extra}]')}"
+    return (
+        f"{shlex.quote(sys.executable)} -m pip install {flags}{shlex.quote(f'{target}[{extra}]')}"
+    )
 
 
 _SECONDS = 5.0
@@ -174,12 +212,16 @@ def health(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="PATH", envvar="HDPMF_FOLDER", help="A recommender's or a server's folder, or a device's store."
+            metavar="PATH",
+            envvar="HDPMF_FOLDER",
+            help="A recommender's or a server's folder, or a device's store.",
         ),
     ],
     json: Json = False,
 ) -> None:
-    """Ask the process that serves PATH whether it is well; nothing is written. Exit code 12 if it is not."""
+    """Ask the process that serves PATH whether it is well; nothing is written. Exit code 12 if
+    it is not.
+    """
     found = _asked(path)
     if json:
         print_json({"path": str(path), "healthy": True, **found})
@@ -222,7 +264,9 @@ def _recommender(path: Path) -> dict[str, Any]:
         authority = (place.transport_folder / "tls" / "authority.pem").read_text("ascii")
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot read the authority of {path}: {error}") from error
-    _get(place.config.host, place.config.port, place.config.names[0], authority)  # any answer is a sign of life
+    _get(
+        place.config.host, place.config.port, place.config.names[0], authority
+    )  # any answer is a sign of life
     return {"kind": "recommender", "says": "the recommender answers"}
 
 
@@ -243,7 +287,9 @@ def _device(path: Path) -> dict[str, Any]:
 
 
 def _get(host: str, port: int, name: str, authority: str) -> int:
-    """The status of ``/healthz`` by HTTPS, from this machine, by the certificate that the folder has."""
+    """The status of ``/healthz`` by HTTPS, from this machine, by the certificate that the folder
+    has.
+    """
     import http.client
     import socket
     import ssl
@@ -262,4 +308,6 @@ def _get(host: str, port: int, name: str, authority: str) -> int:
             connection.request("GET", "/healthz")
             return connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
-        raise TransportError(f"nothing answers well on {near}:{port} ({error or type(error).__name__})") from error
+        raise TransportError(
+            f"nothing answers well on {near}:{port} ({error or type(error).__name__})"
+        ) from error

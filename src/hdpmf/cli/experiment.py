@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from hdpmf.lab.report import Written
 
 
-Jobs = Annotated[int | None, run_option("--jobs", "-j", metavar="N", help="Runs at a time.", show_default="all cores")]
+Jobs = Annotated[
+    int | None,
+    run_option("--jobs", "-j", metavar="N", help="Runs at a time.", show_default="all cores"),
+]
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class ExecutionOptions:
         run_option(
             "--backend",
             metavar="loky|threading|dask|ray",
-            help="Who does the runs: processes or threads here, or the cluster that dask or ray is connected to.",
+            help="Who does the runs: processes or threads here, or the cluster that dask or ray "
+            "is connected to.",
             autocompletion=completion(("loky", "threading", "dask", "ray")),
         ),
     ] = "loky"
@@ -47,7 +51,8 @@ class ExecutionOptions:
         run_option(
             "--on",
             metavar="cpu|gpu|auto",
-            help="Where factors are trained; auto: on a GPU, if one can be used. There a seed gives other numbers.",
+            help="Where factors are trained; auto: on a GPU, if one can be used. There a seed "
+            "gives other numbers.",
             autocompletion=completion(("cpu", "gpu", "auto")),
         ),
     ] = "auto"
@@ -61,14 +66,17 @@ class ExecutionOptions:
     def typed(self) -> dict[str, Any]:
         """What people typed, for a command line that does the same again."""
         usual = ExecutionOptions()
-        return {name: value for name, value in asdict(self).items() if value != getattr(usual, name)}
+        return {
+            name: value for name, value in asdict(self).items() if value != getattr(usual, name)
+        }
 
 
 Fresh = Annotated[
     bool | None,
     run_option(
         "--fresh/--resume",
-        help="Do everything again, earlier results set aside; or go on from results that must be there.",
+        help="Do everything again, earlier results set aside; or go on from results that "
+        "must be there.",
         show_default="go on where there are results",
     ),
 ]
@@ -128,26 +136,46 @@ def run_and_summarise(
 ) -> tuple[Done, dict[str, list[Cell]]]:
     """Do what is missing and read everything back.
 
-    ``command`` goes on after Ctrl-C; ``public_command``, for the store, is the same without places on this machine.
+    ``command`` goes on after Ctrl-C; ``public_command``, for the store, is the same without places
+    on this machine.
     """
     from hdpmf.common.base.progress import clock
-    from hdpmf.lab.experiments import Store, collect, expected_runs, expected_seconds, run_experiments, watch
+    from hdpmf.lab.experiments import (
+        Store,
+        collect,
+        expected_runs,
+        expected_seconds,
+        run_experiments,
+        watch,
+    )
     from hdpmf.private.kernels.gpu.availability import use_gpu
 
     with Store(out, create=True) as store:
         about = ""
         if not use_gpu(execution.on):  # the estimate knows processors only
-            about = f", about {clock(expected_seconds(experiments, execution.jobs))} if none were done before"
+            about = (
+                f", about {clock(expected_seconds(experiments, execution.jobs))} if none were "
+                "done before"
+            )
         note(f"{len(expected_runs(experiments))} runs in all{about}")
-        for line in dict.fromkeys(line for experiment in experiments for line in _weights_said(experiment)):
+        for line in dict.fromkeys(
+            line for experiment in experiments for line in _weights_said(experiment)
+        ):
             note(line)
         with resume_hint(command), watch() as progress:
             done = run_experiments(
-                experiments, store, files=files or {}, command=public_command, progress=progress, **execution.arguments
+                experiments,
+                store,
+                files=files or {},
+                command=public_command,
+                progress=progress,
+                **execution.arguments,
             )
         results = store.results()
         cells = {
-            experiment.name: collect(store, experiment, results) for experiment in experiments if experiment.has_runs
+            experiment.name: collect(store, experiment, results)
+            for experiment in experiments
+            if experiment.has_runs
         }
     return done, cells
 
@@ -158,7 +186,10 @@ def _weights_said(experiment: Experiment) -> Iterator[str]:
 
     for name in experiment.datasets if experiment.has_runs else ():
         if name in experiment.data and experiment.data[name].file is not None:
-            yield f"{name}: privacy weights: {wishes_in_words(experiment, name)} (data.{name}.weights)"
+            yield (
+                f"{name}: privacy weights: {wishes_in_words(experiment, name)} "
+                f"(data.{name}.weights)"
+            )
 
 
 def done_fields(done: Done) -> dict[str, Any]:
@@ -173,14 +204,18 @@ def done_fields(done: Done) -> dict[str, Any]:
 
 
 def end_with_failures(done: Done) -> None:
-    """Where runs failed, say which and end the command with the code for it: the last thing that it does.
+    """Where runs failed, say which and end the command with the code for it: the last thing that it
+    does.
 
-    What the others gave is in the store and has been shown, so this is no error that stands for the whole answer.
+    What the others gave is in the store and has been shown, so this is no error that stands for the
+    whole answer.
     """
     for method, message in done.failures.items():
         note(f"failed: {METHODS[method].label}: {message}")
     if done.failures:
-        note(f"{done.ran['failed']} of {done.total} runs failed. The same command tries them again.")
+        note(
+            f"{done.ran['failed']} of {done.total} runs failed. The same command tries them again."
+        )
         raise typer.Exit(SOME_RUNS_FAILED)
 
 
@@ -220,16 +255,25 @@ def print_cells(experiment: Experiment, cells: Sequence[Cell]) -> None:
         for factors in experiment.factors:
             here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, factors)]
             title = (
-                f"{experiment.title} [{dataset_title(dataset)}, K={factors}{', quick]' if experiment.quick else ']'}"
+                f"{experiment.title} [{dataset_title(dataset)}, "
+                f"K={factors}{', quick]' if experiment.quick else ']'}"
             )
             measures = (_ERRORS if experiment.errors else {}) | (_LISTS if experiment.lists else {})
             if experiment.vary is None:
                 columns = ("method", *measures.values(), "lr", "reg")
                 print_table(columns, _rows(here, list(measures)), numeric=columns[1:], title=title)
                 continue
-            columns = ("method", *(f"{experiment.vary.parameter}={x:g}" for x in experiment.vary.values))
+            columns = (
+                "method",
+                *(f"{experiment.vary.parameter}={x:g}" for x in experiment.vary.values),
+            )
             for measure in (name for name in ("mse", "ndcg_at_10") if name in measures):
-                print_table(columns, _curves(here, measure), numeric=columns[1:], title=f"{title}: {measures[measure]}")
+                print_table(
+                    columns,
+                    _curves(here, measure),
+                    numeric=columns[1:],
+                    title=f"{title}: {measures[measure]}",
+                )
 
 
 def print_claims(cells: Iterable[Cell]) -> None:
@@ -238,7 +282,11 @@ def print_claims(cells: Iterable[Cell]) -> None:
     for cell in cells:
         if cell.claim is not None:
             claim = cell.claim
-            words = "no privacy" if claim.epsilon is None else f"epsilon is {claim.status.upper()} (seen: {claim.view})"
+            words = (
+                "no privacy"
+                if claim.epsilon is None
+                else f"epsilon is {claim.status.upper()} (seen: {claim.view})"
+            )
             groups.setdefault(words, {})[cell.label] = None
     print_lines(*(f"{', '.join(labels)}: {words}" for words, labels in groups.items()))
 
@@ -253,7 +301,10 @@ def _curves(cells: Sequence[Cell], measure: str) -> list[tuple[str, ...]]:
 def _rows(cells: Sequence[Cell], measures: Sequence[str]) -> list[tuple[str, ...]]:
     rows = []
     for cell in cells:
-        chosen = [f"{cell.hyperparameters[name]:g}" if name in cell.hyperparameters else "" for name in _CHOSEN]
+        chosen = [
+            f"{cell.hyperparameters[name]:g}" if name in cell.hyperparameters else ""
+            for name in _CHOSEN
+        ]
         rows.append((cell.label, *(_plus_minus(cell, name) for name in measures), *chosen))
     return rows
 
@@ -268,10 +319,15 @@ def _plus_minus(cell: Cell, metric: str) -> str:
     return f"{summary.mean:.4f}{spread}"
 
 
-Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write into; made where it is absent.")]
+Out = Annotated[
+    Path, typer.Argument(metavar="OUT", help="Folder to write into; made where it is absent.")
+]
 
 Results = Annotated[
-    Path, typer.Option("--results", metavar="FOLDER", help="What 'paper run' or 'experiment run' had as --out.")
+    Path,
+    typer.Option(
+        "--results", metavar="FOLDER", help="What 'paper run' or 'experiment run' had as --out."
+    ),
 ]
 
 
@@ -295,7 +351,10 @@ def print_written(written: Written, results: Path, *, json: bool, **more: Any) -
     for problem in written.problems:
         note(problem)
     if written.missing:
-        note(f"{written.missing} cells are incomplete and marked so; the same 'run' command does what is missing")
+        note(
+            f"{written.missing} cells are incomplete and marked so; the same 'run' command "
+            "does what is missing"
+        )
     print_lines(*written.findings, f"{len(written.files)} files written; open {page}")
 
 
@@ -310,12 +369,17 @@ def run_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file.")],
     execution: ExecutionOptions,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Results; a stopped command goes on from there.")
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", help="Results; a stopped command goes on from there."
+        ),
     ] = _OUT,
     fresh: Fresh = None,
     json: Json = False,
 ) -> None:
-    """Run an experiment: cross-validation, then every method on every seed; all cores, resumable."""
+    """Run an experiment: cross-validation, then every method on every seed; all cores,
+    resumable.
+    """
     from hdpmf.lab.experiments import read_experiment, resolve
 
     experiment, files = resolve(read_experiment(file), file.parent)
@@ -347,7 +411,9 @@ def run_file(
 
 @app.command("report")
 def report(out: Out, results: Results = _OUT, json: Json = False) -> None:
-    """Write a self-contained HTML page, figures (PNG, PDF), CSV and LaTeX tables about the experiments in a folder."""
+    """Write a self-contained HTML page, figures (PNG, PDF), CSV and LaTeX tables about the
+    experiments in a folder.
+    """
     from hdpmf.lab.report import write_report
 
     print_written(write_report(results, out), results, json=json)
@@ -374,7 +440,10 @@ def list_experiments(json: Json = False) -> None:
         return
     print_table(
         ("name", "title", "where", "runs"),
-        [(str(row["name"]), str(row["title"]), str(row["reference"]), str(row["runs"])) for row in rows],
+        [
+            (str(row["name"]), str(row["title"]), str(row["reference"]), str(row["runs"]))
+            for row in rows
+        ],
         numeric=("runs",),
     )
     print_lines("run them with: hdpmf paper run --experiment NAME")

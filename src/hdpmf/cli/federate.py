@@ -1,4 +1,6 @@
-"""``hdpmf federate``: a whole federation on this machine, of simulated devices or of real processes."""
+"""``hdpmf federate``: a whole federation on this machine, of simulated devices or of real
+processes.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,19 @@ def demo(
     options: FederatedOptions,
     method: Method = "hdp-sum",
     devices: Annotated[
-        int, data_option("--devices", metavar="N", min=3, help="Device processes; users are dealt to them.")
+        int,
+        data_option(
+            "--devices", metavar="N", min=3, help="Device processes; users are dealt to them."
+        ),
     ] = 8,
     data: DatasetName = None,
     keep: Annotated[
         Path | None,
-        run_option("--keep", metavar="FOLDER", help="Leave certificates, stores, ledgers, logs and the model there."),
+        run_option(
+            "--keep",
+            metavar="FOLDER",
+            help="Leave certificates, stores, ledgers, logs and the model there.",
+        ),
     ] = None,
     seed: Seed = 0,
     json: Json = False,
@@ -69,8 +78,14 @@ def demo(
         raise ConfigError(f"{keep} is not empty; give --keep a new folder")
     ratings = load_dataset(data) if data is not None else load_dataset("synthetic", **_WORLD)
     train, test = ratings.hold_out(per_user=_HELD_OUT, rng=seed)
-    users = min(train.n_users, devices * run_options.credit) if run_options.view(method) == "sums" else train.n_users
-    settings = run_options.settings(method, options, users, math.ceil(DEFAULT_SHARE * users), usual_rounds=_ROUNDS)
+    users = (
+        min(train.n_users, devices * run_options.credit)
+        if run_options.view(method) == "sums"
+        else train.n_users
+    )
+    settings = run_options.settings(
+        method, options, users, math.ceil(DEFAULT_SHARE * users), usual_rounds=_ROUNDS
+    )
     weights = PrivacySpec().draw(train, rng=seed)
     with _place(keep) as folder, progress_bar("training", settings.rounds) as advance:
 
@@ -78,7 +93,15 @@ def demo(
             advance(min(int(state["number"]), settings.rounds), settings.rounds)
 
         result = run_demo(
-            train, test, weights, settings, folder, devices=devices, seed=seed, say=note, progress=progress
+            train,
+            test,
+            weights,
+            settings,
+            folder,
+            devices=devices,
+            seed=seed,
+            say=note,
+            progress=progress,
         )
     _print_demo(result, ratings, keep, json)
 
@@ -102,23 +125,34 @@ def _print_demo(result: DemoResult, ratings: Ratings, keep: Path | None, json: b
     print_table(
         ("method", "MSE", "MAE"),
         [
-            (f"{result.method}, {result.devices} devices", f"{result.mse:.4f}", f"{result.mae:.4f}"),
-            (f"{result.method}, library, one process", f"{result.library_mse:.4f}", f"{result.library_mae:.4f}"),
+            (
+                f"{result.method}, {result.devices} devices",
+                f"{result.mse:.4f}",
+                f"{result.mae:.4f}",
+            ),
+            (
+                f"{result.method}, library, one process",
+                f"{result.library_mse:.4f}",
+                f"{result.library_mae:.4f}",
+            ),
             ("user mean (nothing is sent)", f"{result.user_mean_mse:.4f}", ""),
         ],
         numeric=("MSE", "MAE"),
-        title=f"{ratings.name}: {result.users:,} users on {result.devices} devices, {result.rounds} rounds, "
+        title=f"{ratings.name}: {result.users:,} users on {result.devices} devices, "
+        f"{result.rounds} rounds, "
         f"{result.n:,} ratings to test on",
         strong=(0,),
     )
     print_lines(
         f"{result.seconds_per_round:.2f} s per round (median), {result.seconds:.1f} s in all; "
-        f"{size(result.bytes_per_device)} per device in the whole run; {sum(result.refusals.values())} refusals",
+        f"{size(result.bytes_per_device)} per device in the whole run; "
+        f"{sum(result.refusals.values())} refusals",
         *result.statement,
     )
     if keep is not None:
         print_lines(
-            f"everything is in {keep}: try hdpmf device ledger {keep / 'devices' / '0.sqlite'}, and "
+            f"everything is in {keep}: try hdpmf device ledger "
+            f"{keep / 'devices' / '0.sqlite'}, and "
             f"hdpmf recommender status {keep / 'recommender'}"
         )
 
@@ -135,13 +169,16 @@ class PopulationOptions:
         data_option(
             "--devices",
             metavar="N",
-            help="Devices. With fewer than there are users, users are dealt to N silos of several users.",
+            help="Devices. With fewer than there are users, users are dealt to N silos of "
+            "several users.",
             show_default="one per user",
         ),
     ] = None
     sample: Annotated[
         int | None,
-        data_option("--sample", metavar="N", help="Take only N users of the data, chosen by the seed."),
+        data_option(
+            "--sample", metavar="N", help="Take only N users of the data, chosen by the seed."
+        ),
     ] = None
     max_ratings: Annotated[
         int | None,
@@ -153,13 +190,16 @@ class PopulationOptions:
             show_default="all",
         ),
     ] = None
-    processes: Annotated[int, run_option("--processes", metavar="N", min=1, help="Processes with devices in them.")] = 2
+    processes: Annotated[
+        int, run_option("--processes", metavar="N", min=1, help="Processes with devices in them.")
+    ] = 2
     engine: Annotated[
         str,
         run_option(
             "--engine",
             metavar="ENGINE",
-            help="Where devices are: in memory, or on flower, whose engine (Ray) can spread them over a cluster.",
+            help="Where devices are: in memory, or on flower, whose engine (Ray) can spread "
+            "them over a cluster.",
             autocompletion=completion(_ENGINES),
         ),
     ] = "memory"
@@ -196,7 +236,9 @@ def simulate(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Run a federation of simulated devices in one go, through the same messages, and measure it."""
+    """Run a federation of simulated devices in one go, through the same messages, and measure
+    it.
+    """
     from hdpmf.untrusted.service.live import watch
     from hdpmf.untrusted.service.metrics import Metrics
 
@@ -223,7 +265,9 @@ def simulate(
             log=log,
         )
     said = (*done.outcome.statement.lines(), wishes.sentence(seed, source))
-    _print_simulation(done.result, said, {"data": training.name, **wishes.record(seed, source)}, json)
+    _print_simulation(
+        done.result, said, {"data": training.name, **wishes.record(seed, source)}, json
+    )
 
 
 def _sampled(training: Ratings, held_out: Ratings, n: int, seed: int) -> tuple[Ratings, Ratings]:
@@ -244,7 +288,9 @@ def _sampled(training: Ratings, held_out: Ratings, n: int, seed: int) -> tuple[R
     return only_users(training, chosen), held_out.take(kept)
 
 
-def _print_simulation(result: SimulationResult, statement: tuple[str, ...], about: dict[str, Any], json: bool) -> None:
+def _print_simulation(
+    result: SimulationResult, statement: tuple[str, ...], about: dict[str, Any], json: bool
+) -> None:
     if json:
         print_json({**result.as_dict(), **about})
         return
@@ -254,15 +300,21 @@ def _print_simulation(result: SimulationResult, statement: tuple[str, ...], abou
         ("method", "MSE", "MAE"),
         [
             (result.method, _number(result.mse), _number(result.mae)),
-            ("user mean (nothing is sent)", _number(result.user_mean_mse), _number(result.user_mean_mae)),
+            (
+                "user mean (nothing is sent)",
+                _number(result.user_mean_mse),
+                _number(result.user_mean_mae),
+            ),
         ],
         numeric=("MSE", "MAE"),
-        title=f"{about['data']}: {result.users:,} users on {result.devices:,} devices, {result.rounds} rounds, "
+        title=f"{about['data']}: {result.users:,} users on {result.devices:,} devices, "
+        f"{result.rounds} rounds, "
         f"{result.n:,} ratings to test on",
         strong=(0,),
     )
     print_lines(
-        f"{result.seconds_per_round:.3f} s per round, {result.seconds:.1f} s in all; per device and round "
+        f"{result.seconds_per_round:.3f} s per round, {result.seconds:.1f} s in all; "
+        "per device and round "
         f"{size(result.bytes_up)} up, {size(result.bytes_down)} down",
         *statement,
     )

@@ -1,14 +1,14 @@
 """The ``hdpmf`` command: how it begins and how it ends.
 
-Exit codes: 0 done; 1 a bug of ours (with its traceback); 2 an option that makes no sense; 3 ratings that cannot be
-used, or an unknown user; 4 a data set that is absent or wrong; 5 a privacy budget or weight outside its range; 6 a
-malformed message; 7 a saved model that cannot be read; 8 the disk refused; 9 an optional dependency is missing; 10
-training ran away; 11 a secure sum that could not be completed; 12 a federated run that stopped; 13 a sum by two
-servers; 14 a question was answered with no; 15 some runs of an experiment failed, the others' results are kept; 130
-interrupted.
+Exit codes: 0 done; 1 a bug of ours (with its traceback); 2 an option that makes no sense; 3 ratings
+that cannot be used, or an unknown user; 4 a data set that is absent or wrong; 5 a privacy budget or
+weight outside its range; 6 a malformed message; 7 a saved model that cannot be read; 8 the disk
+refused; 9 an optional dependency is missing; 10 training ran away; 11 a secure sum that could not
+be completed; 12 a federated run that stopped; 13 a sum by two servers; 14 a question was answered
+with no; 15 some runs of an experiment failed, the others' results are kept; 130 interrupted.
 
-The commands themselves are in `hdpmf.cli.commands`. They show the options of every method, so files with methods of the
-user's own are loaded before.
+The commands themselves are in `hdpmf.cli.commands`. They show the options of every method, so files
+with methods of the user's own are loaded before.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _VALUES = {"cuda": "gpu"}
 
 
 def with_current_names(arguments: Sequence[str]) -> list[str]:
-    """The arguments with ``--device cuda`` as ``--on gpu`` and ``--uniform-weights`` as ``--weights uniform``.
+    """The arguments with ``--device cuda`` as ``--on gpu`` and ``--uniform-weights`` as ``--weights
+    uniform``.
 
     What follows a bare ``--`` is left alone.
     """
@@ -43,7 +44,9 @@ def with_current_names(arguments: Sequence[str]) -> list[str]:
     for argument in arguments[:end]:
         name, equals, value = argument.partition("=")
         if name == _OLD:
-            print(f"note: {_OLD} is now called {_NEW}, and cuda is gpu", file=sys.stderr, flush=True)
+            print(
+                f"note: {_OLD} is now called {_NEW}, and cuda is gpu", file=sys.stderr, flush=True
+            )
             current.append(_NEW + equals + _VALUES.get(value, value))
         elif argument == _UNIFORM:
             print(f"note: {_UNIFORM} is now written --weights uniform", file=sys.stderr, flush=True)
@@ -77,7 +80,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except HdpmfError as error:
         code = _fail(given, type(error).__name__, str(error), error.exit_code)
     except _UsageError as error:
-        code = _fail(given, "UsageError", error.format_message() + _help_hint(error), error.exit_code)
+        code = _fail(
+            given, "UsageError", error.format_message() + _help_hint(error), error.exit_code
+        )
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
@@ -89,7 +94,11 @@ def _with_plugins(arguments: Sequence[str]) -> list[str]:
     """Load the files that ``--plugin`` names, wherever it stands; the other arguments."""
     rest = list(arguments)
     while any(word == "--plugin" or word.startswith("--plugin=") for word in rest):
-        place = next(place for place, word in enumerate(rest) if word == "--plugin" or word.startswith("--plugin="))
+        place = next(
+            place
+            for place, word in enumerate(rest)
+            if word == "--plugin" or word.startswith("--plugin=")
+        )
         _, given, file = rest.pop(place).partition("=")
         if not given and place == len(rest):
             raise ConfigError("--plugin needs a FILE")
@@ -100,7 +109,9 @@ def _with_plugins(arguments: Sequence[str]) -> list[str]:
 
 
 def _answer_interrupts() -> None:
-    """Stop at SIGINT also where the starter ignored it (``nohup``, ``&`` in a script) and we inherited that."""
+    """Stop at SIGINT also where the starter ignored it (``nohup``, ``&`` in a script) and we
+    inherited that.
+    """
     inherited = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     if inherited and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)

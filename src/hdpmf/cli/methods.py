@@ -1,4 +1,6 @@
-"""``hdpmf methods`` and ``hdpmf prior``: describe methods, and learn or show the population priors that they use."""
+"""``hdpmf methods`` and ``hdpmf prior``: describe methods, and learn or show the population
+priors that they use.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ def methods(
 
         print_lines(*page(chosen).splitlines())
     elif method is None:
-        rows = [(known.name, known.claim().status, known.claim().against, known.summary) for known in chosen]
+        rows = [
+            (known.name, known.claim().status, known.claim().against, known.summary)
+            for known in chosen
+        ]
         print_table(("method", "epsilon is", "against who sees", "what it is"), rows)
     else:
         _print_method(chosen[0])
@@ -38,9 +43,18 @@ def methods(
 
 def _print_method(method: Method) -> None:
     claim = method.claim()
-    print_lines(f"{method.label}: {method.summary}", "", method.plain.sent, method.plain.stays_open, "")
-    print_lines(f"epsilon: {claim.status.upper()}, against an observer of: {claim.against}; {claim.reason}", "")
-    rows = [(known.flag, _default(method, known.name), known.help) for known in method.options.values() if known.flags]
+    print_lines(
+        f"{method.label}: {method.summary}", "", method.plain.sent, method.plain.stays_open, ""
+    )
+    print_lines(
+        f"epsilon: {claim.status.upper()}, against an observer of: {claim.against}; {claim.reason}",
+        "",
+    )
+    rows = [
+        (known.flag, _default(method, known.name), known.help)
+        for known in method.options.values()
+        if known.flags
+    ]
     if rows:
         print_table(("option", "default", ""), rows)
     else:
@@ -73,18 +87,28 @@ def _fields(method: Method) -> dict[str, Any]:
     }
 
 
-app = typer.Typer(help="Population priors: what people in general like, from public ratings.", no_args_is_help=True)
+app = typer.Typer(
+    help="Population priors: what people in general like, from public ratings.",
+    no_args_is_help=True,
+)
 
 
 @app.command()
 def learn(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the prior (JSON).")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the prior (JSON).")
+    ],
     data: DatasetName = None,
     public: Annotated[
         bool,
-        typer.Option("--public", help="Declare that these ratings are public: the prior may tell anything about them."),
+        typer.Option(
+            "--public",
+            help="Declare that these ratings are public: the prior may tell anything about them.",
+        ),
     ] = False,
-    name: Annotated[str | None, typer.Option("--name", help="What to call it.", show_default="the file's name")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="What to call it.", show_default="the file's name")
+    ] = None,
     seed: Seed = 0,
     threads: Threads = None,
     json: Json = False,
@@ -102,29 +126,45 @@ def learn(
 
     ratings = load_dataset(data)
     if ratings.item_table is None:
-        raise DatasetError(f"{ratings.name} has no item features, so there is nothing that a prior could be about")
+        raise DatasetError(
+            f"{ratings.name} has no item features, so there is nothing that a prior could be about"
+        )
     origin = {"dataset": data, "title": ratings.name, "declared": "public"}
     with progress_bar("learning") as advance:
         prior = learn_prior(
-            ratings, name=name or out.stem, origin=origin, rng=seed, n_threads=threads, progress=advance
+            ratings,
+            name=name or out.stem,
+            origin=origin,
+            rng=seed,
+            n_threads=threads,
+            progress=advance,
         )
     try:
         prior.save(out)
     except OSError as error:
         raise StorageError(f"could not write {out}: {error.strerror}") from error
-    facts = {"name": prior.name, "out": str(out), "columns": len(prior.columns), "noise": prior.noise}
+    facts = {
+        "name": prior.name,
+        "out": str(out),
+        "columns": len(prior.columns),
+        "noise": prior.noise,
+    }
     if json:
         print_json({**facts, "origin": prior.origin})
         return
     print_lines(
-        f"Prior {prior.name!r} over {len(prior.columns)} columns, learned from {ratings.name}, written to {out}.",
-        f"Use it with: hdpmf evaluate hdp-sum --prior {out} ... (on other data than {ratings.name})",
+        f"Prior {prior.name!r} over {len(prior.columns)} columns, learned from "
+        f"{ratings.name}, written to {out}.",
+        f"Use it with: hdpmf evaluate hdp-sum --prior {out} ... (on other data than "
+        f"{ratings.name})",
     )
 
 
 @app.command()
 def show(
-    prior: Annotated[str, typer.Argument(metavar="NAME|FILE", help="films, films-100k, or a file.")],
+    prior: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="films, films-100k, or a file.")
+    ],
     json: Json = False,
 ) -> None:
     """Say where a prior comes from and what it knows."""
@@ -134,7 +174,14 @@ def show(
     if found is None:
         raise ConfigError("name a prior")
     if json:
-        print_json({"name": found.name, "origin": found.origin, "columns": list(found.columns), "noise": found.noise})
+        print_json(
+            {
+                "name": found.name,
+                "origin": found.origin,
+                "columns": list(found.columns),
+                "noise": found.noise,
+            }
+        )
         return
     print_lines(
         f"Prior {found.name!r}: {len(found.columns)} columns, noise {found.noise:.3f}",

@@ -1,6 +1,8 @@
-"""What commands print: results to stdout, notes and progress to stderr, one JSON document where asked for.
+"""What commands print: results to stdout, notes and progress to stderr, one JSON document where
+asked for.
 
-Where the output is no terminal it is plain lines: no colours, no control characters, nothing cut to a width.
+Where the output is no terminal it is plain lines: no colours, no control characters, nothing cut to
+a width.
 """
 
 from __future__ import annotations
@@ -91,7 +93,10 @@ def print_table(
     cells = [[clean(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         heading = [clean(title)] if title else []
-        _say(*heading, *_plain_lines([list(columns), *cells], [column in numeric for column in columns]))
+        _say(
+            *heading,
+            *_plain_lines([list(columns), *cells], [column in numeric for column in columns]),
+        )
         return
     from rich import box
     from rich.table import Table
@@ -123,7 +128,9 @@ def _plain_lines(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterat
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = zip(row, widths, right, strict=True)
-        aligned = (cell.rjust(width) if flush else cell.ljust(width) for cell, width, flush in cells)
+        aligned = (
+            cell.rjust(width) if flush else cell.ljust(width) for cell, width, flush in cells
+        )
         yield "  ".join(aligned).rstrip()
 
 
@@ -133,11 +140,14 @@ def _say(*lines: str) -> None:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
     except OSError as error:
-        # What is left in the buffer can go nowhere; Python would try once more at exit and complain.
+        # What is left in the buffer can go nowhere; Python would try once more at exit and
+        # complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise typer.Exit from None  # the reader has seen enough, as with ``| head``
-        raise StorageError(f"could not write the output: {error.strerror}; send it to another place") from error
+        raise StorageError(
+            f"could not write the output: {error.strerror}; send it to another place"
+        ) from error
 
 
 @contextmanager
@@ -162,7 +172,12 @@ def progress_bar(
     from rich import progress as bars
 
     amount = bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn()
-    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), amount, bars.TimeRemainingColumn())
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        amount,
+        bars.TimeRemainingColumn(),
+    )
     with bars.Progress(*columns, console=_console(sys.stderr), transient=True) as shown:
         task = shown.add_task(label, total=total)
         yield lambda done, total: shown.update(task, completed=done, total=total)
@@ -188,12 +203,14 @@ def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:
 
 
 _SIMULATED = (
-    " The noise here is SIMULATED: whoever has the seed has it. This is to evaluate a method with, not a model to "
+    " The noise here is SIMULATED: whoever has the seed has it. This is to "
+    "evaluate a method with, not a model to "
     "publish; a federation releases one."
 )
 _ITEMS = {
     "": "",
-    "rated": " The items are those that somebody rated: that somebody did is NOT COVERED by epsilon.",
+    "rated": " The items are those that somebody rated: that somebody did is NOT COVERED by "
+    "epsilon.",
     "stated": " The items are a public list, stated apart from the ratings.",
 }
 
@@ -204,7 +221,8 @@ def claim_sentence(claim: PrivacyClaim) -> str:
         return f"Privacy: none; {claim.reason}."
     honest = f" What it really costs: {claim.honest}." if claim.honest else ""
     return (
-        f"Privacy: epsilon {claim.epsilon:g}, {claim.status.upper()}, against an observer of: {claim.view}; "
+        f"Privacy: epsilon {claim.epsilon:g}, {claim.status.upper()}, against an "
+        f"observer of: {claim.view}; "
         f"{claim.reason}.{honest}{_SIMULATED if claim.noise else ''}{_ITEMS[claim.items]}"
     )
 

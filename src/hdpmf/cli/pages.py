@@ -1,4 +1,6 @@
-"""``hdpmf device open`` and ``hdpmf recommender page``: the owner's and the operator's page in the browser."""
+"""``hdpmf device open`` and ``hdpmf recommender page``: the owner's and the operator's page in
+the browser.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,21 @@ class PageOptions:
     """Where a page is, and for how long."""
 
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port on this machine; 0: any that is free.")
+        int,
+        typer.Option(
+            "--port",
+            metavar="N",
+            min=0,
+            max=65535,
+            help="Port on this machine; 0: any that is free.",
+        ),
     ] = 0
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page, or only print its link.")] = (
-        True
-    )
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page, or only print its link.")
+    ] = True
     idle: Annotated[
-        float, typer.Option("--idle", metavar="MINUTES", help="Lock the page after so long without use.")
+        float,
+        typer.Option("--idle", metavar="MINUTES", help="Lock the page after so long without use."),
     ] = 15.0
 
     @property
@@ -56,7 +66,8 @@ class PageOptions:
 
 @contextmanager
 def browser_opener(browser: bool) -> Iterator[Callable[[str], None]]:
-    """A function that opens a link without showing it to other users, who see the arguments of every program.
+    """A function that opens a link without showing it to other users, who see the arguments of
+    every program.
 
     Args:
         browser: Without it the function does nothing.
@@ -83,14 +94,21 @@ def open_(
     shown: PageOptions,
     every: Annotated[
         float | None,
-        typer.Option("--every", metavar="SECONDS", help="How often to look for something new.", show_default="300"),
+        typer.Option(
+            "--every",
+            metavar="SECONDS",
+            help="How often to look for something new.",
+            show_default="300",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Open your own page in the browser: rate, see your list, set your privacy, see and decide what leaves.
+    """Open your own page in the browser: rate, see your list, set your privacy, see and decide what
+    leaves.
 
-    The page is served by this machine to itself. Its link works once; whoever else is on this machine cannot use it.
-    Without a store it makes one. Recommenders that you have joined are answered until this command ends.
+    The page is served by this machine to itself. Its link works once; whoever else is on this
+    machine cannot use it. Without a store it makes one. Recommenders that you have joined are
+    answered until this command ends.
     """
     from hdpmf.common.web.local_server import Loopback, local_server
     from hdpmf.common.web.sessions import BrowserSessions
@@ -98,7 +116,9 @@ def open_(
     from hdpmf.private.page.owner import Owner
 
     if target.old_copy:
-        raise ConfigError("the page takes no old copy; open it with another command and --old-copy once")
+        raise ConfigError(
+            "the page takes no old copy; open it with another command and --old-copy once"
+        )
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
     given = None if target.passphrase_file is None else first_line(target.passphrase_file)
@@ -123,7 +143,10 @@ def open_(
             if json:
                 print_json({"link": address, "port": place.port, "store": str(target.path)})
             else:
-                print_lines(f"Your page: {address}", "The link works once. Ctrl-C ends it; nothing is lost by that.")
+                print_lines(
+                    f"Your page: {address}",
+                    "The link works once. Ctrl-C ends it; nothing is lost by that.",
+                )
             show(address)
 
         page, stop = OwnerPage(owner, place.host, door, relink), threading.Event()
@@ -143,21 +166,33 @@ class ProxyOptions:
     trusted_header: Annotated[
         str | None,
         typer.Option(
-            "--trusted-header", metavar="NAME", help="Header in which a reverse proxy says who has logged in."
+            "--trusted-header",
+            metavar="NAME",
+            help="Header in which a reverse proxy says who has logged in.",
         ),
     ] = None
     behind_proxy: Annotated[
-        str | None, typer.Option("--behind-proxy", metavar="ADDRESS", help="That proxy's IP address; no other counts.")
+        str | None,
+        typer.Option(
+            "--behind-proxy", metavar="ADDRESS", help="That proxy's IP address; no other counts."
+        ),
     ] = None
     address: Annotated[
         str | None,
         typer.Option(
-            "--address", metavar="URL", help="What browsers know the page by at the proxy, as https://ops.example."
+            "--address",
+            metavar="URL",
+            help="What browsers know the page by at the proxy, as https://ops.example.",
         ),
     ] = None
     listen: Annotated[
         str | None,
-        typer.Option("--listen", metavar="ADDRESS", help="Where the proxy reaches us.", show_default="loopback only"),
+        typer.Option(
+            "--listen",
+            metavar="ADDRESS",
+            help="Where the proxy reaches us.",
+            show_default="loopback only",
+        ),
     ] = None
 
     def login(self) -> ProxyLogin | None:
@@ -167,11 +202,14 @@ class ProxyOptions:
         given = (self.trusted_header, self.behind_proxy, self.address)
         if given == (None, None, None):
             if self.listen is not None:
-                raise ConfigError("--listen is for a proxy: a link is for this machine only; see --behind-proxy")
+                raise ConfigError(
+                    "--listen is for a proxy: a link is for this machine only; see --behind-proxy"
+                )
             return None
         if self.trusted_header is None or self.behind_proxy is None or self.address is None:
             raise ConfigError(
-                "--trusted-header, --behind-proxy and --address go together: a header is only worth something from the "
+                "--trusted-header, --behind-proxy and --address go together: a header is only "
+                "worth something from the "
                 "proxy, and under its name"
             )
         return ProxyLogin(self.trusted_header, self.behind_proxy)
@@ -183,8 +221,16 @@ class ProxyOptions:
             fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         except ValueError:
             fits = False
-        if not fits or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
-            raise ConfigError(f"--address takes an address such as https://ops.example, not {self.address!r}")
+        if (
+            not fits
+            or parts.path not in ("", "/")
+            or parts.query
+            or parts.fragment
+            or "@" in parts.netloc
+        ):
+            raise ConfigError(
+                f"--address takes an address such as https://ops.example, not {self.address!r}"
+            )
         return parts.scheme, parts.netloc.lower()
 
 
@@ -195,10 +241,12 @@ def page(
     shown: PageOptions,
     json: Json = False,
 ) -> None:
-    """Open the operator's page: runs, devices, the public model, what the service knows, certificates, alerts.
+    """Open the operator's page: runs, devices, the public model, what the service knows,
+    certificates, alerts.
 
-    It only reads FOLDER, also while serve runs. This machine serves it to itself, and its link works once. A reverse
-    proxy can ask who it is instead (--trusted-header, --behind-proxy, --address).
+    It only reads FOLDER, also while serve runs. This machine serves it to itself, and its link
+    works once. A reverse proxy can ask who it is instead (--trusted-header, --behind-proxy,
+    --address).
     """
     from hdpmf.untrusted.service.folder import ServiceFolder
 
@@ -210,7 +258,9 @@ def page(
         _serve_behind(place, proxy, login, shown.port, json=json)
 
 
-def _serve_by_link(place: ServiceFolder, port: int, idle: float, *, browser: bool, json: bool) -> None:
+def _serve_by_link(
+    place: ServiceFolder, port: int, idle: float, *, browser: bool, json: bool
+) -> None:
     from hdpmf.common.web.local_server import Loopback
     from hdpmf.common.web.sessions import BrowserSessions
     from hdpmf.untrusted.service.page.http import OperatorPage, TokenLogin
@@ -220,7 +270,9 @@ def _serve_by_link(place: ServiceFolder, port: int, idle: float, *, browser: boo
     def link() -> str:
         return f"http://{bound.host}/enter#{door.token()}"
 
-    login = TokenLogin(door, bound.host, lambda: note(f"The page was locked. Open it again: {link()}"))
+    login = TokenLogin(
+        door, bound.host, lambda: note(f"The page was locked. Open it again: {link()}")
+    )
     with browser_opener(browser) as show:
 
         def ready() -> None:
@@ -231,12 +283,18 @@ def _serve_by_link(place: ServiceFolder, port: int, idle: float, *, browser: boo
         _serve(OperatorPage(place, login, bound.host).app(), ready, list(bound.sockets))
 
 
-def _serve_behind(place: ServiceFolder, proxy: ProxyOptions, login: ProxyLogin, port: int, *, json: bool) -> None:
+def _serve_behind(
+    place: ServiceFolder, proxy: ProxyOptions, login: ProxyLogin, port: int, *, json: bool
+) -> None:
     from hdpmf.common.web.local_server import Loopback, listen_on
     from hdpmf.untrusted.service.page.http import OperatorPage
 
     scheme, host = proxy.known_by()
-    sockets = list(Loopback.listen(port).sockets) if proxy.listen is None else [listen_on(proxy.listen, port)]
+    sockets = (
+        list(Loopback.listen(port).sockets)
+        if proxy.listen is None
+        else [listen_on(proxy.listen, port)]
+    )
     chosen = int(sockets[0].getsockname()[1])
     words = f"The proxy {proxy.behind_proxy} reaches it at port {chosen}."
     _serve(
@@ -248,10 +306,17 @@ def _serve_behind(place: ServiceFolder, proxy: ProxyOptions, login: ProxyLogin, 
 
 def _tell(place: ServiceFolder, address: str, port: int, words: str, *, json: bool) -> None:
     if json:
-        facts = {"link": address, "port": port, "folder": str(place.path), "hdpmf_version": hdpmf_version()}
+        facts = {
+            "link": address,
+            "port": port,
+            "folder": str(place.path),
+            "hdpmf_version": hdpmf_version(),
+        }
         print_lines(json_text.dumps(facts))
     else:
-        print_lines(f"The operator's page: {address}", f"{words} Ctrl-C ends it; the service goes on.")
+        print_lines(
+            f"The operator's page: {address}", f"{words} Ctrl-C ends it; the service goes on."
+        )
 
 
 def _serve(app: App, ready: Callable[[], None], sockets: list[socket.socket]) -> None:

@@ -34,14 +34,18 @@ if TYPE_CHECKING:
 
 
 def report(out: Out, results: Results = Path("out") / "paper", json: Json = False) -> None:
-    """Write a self-contained HTML page, figures (PNG, PDF), CSV and LaTeX tables from results, next to the paper's."""
+    """Write a self-contained HTML page, figures (PNG, PDF), CSV and LaTeX tables from results,
+    next to the paper's.
+    """
     from hdpmf.lab.paper.report import write_paper_report
 
     written, marks = write_paper_report(results, out)
     print_written(written, results, json=json, marks=marks)
 
 
-app = typer.Typer(help="The paper's whole evaluation: run it, see how far it is, and read the report.")
+app = typer.Typer(
+    help="The paper's whole evaluation: run it, see how far it is, and read the report."
+)
 
 _OUT, _QUICK_OUT = Path("out") / "paper", Path("out") / "paper-quick"
 
@@ -63,11 +67,18 @@ class PaperOptions:
     experiment: Annotated[
         list[str] | None,
         typer.Option(
-            "--experiment", "-e", metavar="NAME", help="Only this experiment; repeatable.", show_default="all"
+            "--experiment",
+            "-e",
+            metavar="NAME",
+            help="Only this experiment; repeatable.",
+            show_default="all",
         ),
     ] = None
     quick: Annotated[
-        bool, typer.Option("--quick", help="A reduced version of everything on ML-100K, in under two minutes.")
+        bool,
+        typer.Option(
+            "--quick", help="A reduced version of everything on ML-100K, in under two minutes."
+        ),
     ] = False
 
     def experiments(self) -> list[Experiment]:
@@ -81,9 +92,15 @@ class PaperOptions:
         if self.quick:
             experiments = [paper.quick(experiment) for experiment in experiments]
         wanted = tuple(dict.fromkeys(self.data)) if self.data else _present(experiments)
-        chosen = [resolve(msgspec.structs.replace(experiment, datasets=wanted))[0] for experiment in experiments]
+        chosen = [
+            resolve(msgspec.structs.replace(experiment, datasets=wanted))[0]
+            for experiment in experiments
+        ]
         if "yelp" in wanted and any("yelp-sample" in experiment.datasets for experiment in chosen):
-            note("Yelp's official file is not here; the Yelp sample stands in for it and is labelled so")
+            note(
+                "Yelp's official file is not here; the Yelp sample stands in for it and is "
+                "labelled so"
+            )
         return chosen
 
 
@@ -105,7 +122,9 @@ def run_paper(
     fresh: Fresh = None,
     json: Json = False,
 ) -> None:
-    """Repeat the paper's experiments: hyper-parameters by cross-validation, five seeds, all cores, resumable."""
+    """Repeat the paper's experiments: hyper-parameters by cross-validation, five seeds, all
+    cores, resumable.
+    """
     folder = out or (_QUICK_OUT if choice.quick else _OUT)
     experiments = choice.experiments()
     typed = {**asdict(choice), **execution.typed}
@@ -122,7 +141,9 @@ def run_paper(
             {
                 "out": str(folder),
                 "quick": choice.quick,
-                "experiments": {name: [cell_fields(cell) for cell in found] for name, found in cells.items()},
+                "experiments": {
+                    name: [cell_fields(cell) for cell in found] for name, found in cells.items()
+                },
                 **done_fields(done),
             }
         )
@@ -131,14 +152,19 @@ def run_paper(
             if experiment.has_runs:
                 print_cells(experiment, cells[experiment.name])
         print_claims(cell for found in cells.values() for cell in found)
-        print_lines(f"{done.total} runs done now in {done.seconds:.0f} s, {done.reused} reused; results in {folder}")
+        print_lines(
+            f"{done.total} runs done now in {done.seconds:.0f} s, {done.reused} reused; "
+            f"results in {folder}"
+        )
     end_with_failures(done)
 
 
 @app.command("plan")
 @with_option_groups
 def plan(choice: PaperOptions, jobs: Jobs = None, json: Json = False) -> None:
-    """Say how many runs there would be and about how long they take here, without running anything."""
+    """Say how many runs there would be and about how long they take here, without running
+    anything.
+    """
     from hdpmf.common.base.progress import clock
     from hdpmf.lab.experiments import dataset_title, expected_runs, expected_seconds
     from hdpmf.lab.experiments.runner import estimated_seconds
@@ -148,17 +174,29 @@ def plan(choice: PaperOptions, jobs: Jobs = None, json: Json = False) -> None:
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(run.data.name for run in runs):
         here = [run for run in runs if run.data.name == name]
-        rows.append({"dataset": name, "runs": len(here), "core_seconds": round(sum(map(estimated_seconds, here)))})
+        rows.append(
+            {
+                "dataset": name,
+                "runs": len(here),
+                "core_seconds": round(sum(map(estimated_seconds, here))),
+            }
+        )
     seconds = expected_seconds(experiments, jobs)
     if json:
         print_json({"datasets": rows, "runs": len(runs), "seconds": round(seconds)})
         return
     print_table(
         ("data set", "runs", "core time"),
-        [(dataset_title(row["dataset"]), str(row["runs"]), clock(row["core_seconds"])) for row in rows],
+        [
+            (dataset_title(row["dataset"]), str(row["runs"]), clock(row["core_seconds"]))
+            for row in rows
+        ],
         numeric=("runs", "core time"),
     )
-    print_lines(f"{len(runs)} runs, about {clock(seconds)} here; runs that experiments share are counted once")
+    print_lines(
+        f"{len(runs)} runs, about {clock(seconds)} here; runs that experiments share "
+        "are counted once"
+    )
 
 
 @app.command("status")
@@ -173,7 +211,9 @@ def status(
     with Store(out) as store:
         results = store.results()
         rows = [
-            experiment_status(experiment, results) for experiment in store.experiments().values() if experiment.has_runs
+            experiment_status(experiment, results)
+            for experiment in store.experiments().values()
+            if experiment.has_runs
         ]
     if json:
         print_json({"out": str(out), "experiments": [row.fields() for row in rows]})
@@ -212,5 +252,7 @@ def _present(experiments: Sequence[Experiment]) -> tuple[str, ...]:
             info = dataset_info(name)
             note(f"without {info.title}, which is not on this machine; {info.how_to_get()}")
     if not present:
-        raise DatasetError("none of the paper's data sets is on this machine; run: hdpmf data get ml-100k")
+        raise DatasetError(
+            "none of the paper's data sets is on this machine; run: hdpmf data get ml-100k"
+        )
     return present

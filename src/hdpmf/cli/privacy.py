@@ -1,4 +1,6 @@
-"""``hdpmf privacy``: explain what a method or a released data set protects, from whom, and at what cost."""
+"""``hdpmf privacy``: explain what a method or a released data set protects, from whom, and at
+what cost.
+"""
 
 from __future__ import annotations
 
@@ -68,31 +70,49 @@ def print_page(
 ) -> None:
     """Everything, in words and numbers.
 
-    What a rating's value, its presence and all ratings of a user together (``whole``) cost, for every observer.
+    What a rating's value, its presence and all ratings of a user together (``whole``) cost, for
+    every observer.
     """
     method = method_named(setting.method)
     form = method.form(setting.labels)
-    print_lines(title(setting) + ("" if numbers.releases == 1 else f", done {numbers.releases} times"), "")
+    print_lines(
+        title(setting) + ("" if numbers.releases == 1 else f", done {numbers.releases} times"), ""
+    )
     for paragraph in (
         f"What leaves the device. {form.sent}",
         f"What stays open. {form.stays_open}",
-        f"One star or five? An observer knows everything but one rating, of an item with {numbers.raters} raters. It "
-        "would guess 50:50 whether that was one star or five. Then it looks. How often is it right? A coin is right "
-        "50 % of the time; a full bar is certainty. Beside it, the epsilon of that rating and of all the user's "
+        "One star or five? An observer knows everything but one rating, of an item "
+        f"with {numbers.raters} raters. It "
+        "would guess 50:50 whether that was one star or five. Then it looks. How often "
+        "is it right? A coin is right "
+        "50 % of the time; a full bar is certainty. Beside it, the epsilon of that "
+        "rating and of all the user's "
         "ratings together.",
     ):
         print_paragraph(paragraph)
         print_lines("")
     for view in dict.fromkeys(line.view for line in values):
-        here, rated, together = ([line for line in table if line.view == view] for table in (values, presence, whole))
+        here, rated, together = (
+            [line for line in table if line.view == view] for table in (values, presence, whole)
+        )
         _print_view(observer(view, method.has_h), here, together, numbers.ratings)
         if rated[-1].cost.status == "proved" and method.family != "local":
             shares = "; ".join(f"{line.person.name} {line.cost.briefly()}" for line in rated)
             print_paragraph(f"Whether the item was rated at all, epsilon: {shares}.", indent="  ")
-        if together[0].cost.status == "proved" and math.isfinite(together[0].cost.pure) and method.family != "local":
+        if (
+            together[0].cost.status == "proved"
+            and math.isfinite(together[0].cost.pure)
+            and method.family != "local"
+        ):
             persons = "; ".join(f"{line.person.name} {line.cost.in_numbers()}" for line in together)
-            sent = "" if setting.max_ratings is None else f", of which {setting.max_ratings} at most are sent"
-            print_paragraph(f"All {numbers.ratings} ratings of a person together{sent}: {persons}.", indent="  ")
+            sent = (
+                ""
+                if setting.max_ratings is None
+                else f", of which {setting.max_ratings} at most are sent"
+            )
+            print_paragraph(
+                f"All {numbers.ratings} ratings of a person together{sent}: {persons}.", indent="  "
+            )
         print_lines("")
     for status in MEANING:
         if any(line.cost.status == status for line in values):
@@ -121,7 +141,10 @@ def _print_view(name: str, here: Sequence[Line], together: Sequence[Line], ratin
     ]
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     for row in (head, *rows):
-        print_lines("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print_lines(
+            "  "
+            + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 def _said(cost: Cost) -> str:
@@ -129,8 +152,11 @@ def _said(cost: Cost) -> str:
         return "no bound"
     if cost.guess >= SURE:
         return "practically always"
-    # A bound counts for the guarantee; what one channel gives away already, all of them give away at least.
-    sign = {"proved": "at most", "nominal": "at least" if cost.guess_is_exact else "up to"}[cost.status]
+    # A bound counts for the guarantee; what one channel gives away already, all of them give away
+    # at least.
+    sign = {"proved": "at most", "nominal": "at least" if cost.guess_is_exact else "up to"}[
+        cost.status
+    ]
     return f"{sign} {percent(cost.guess)}"
 
 
@@ -152,12 +178,18 @@ class ExplainOptions(MethodOptions):
 class NumberOptions:
     """What the page counts with."""
 
-    raters: Annotated[int, typer.Option("--raters", metavar="N", min=1, help="How many users rated the item.")] = 100
-    ratings: Annotated[int, typer.Option("--ratings", metavar="N", min=1, help="How many ratings the user has.")] = 50
+    raters: Annotated[
+        int, typer.Option("--raters", metavar="N", min=1, help="How many users rated the item.")
+    ] = 100
+    ratings: Annotated[
+        int, typer.Option("--ratings", metavar="N", min=1, help="How many ratings the user has.")
+    ] = 50
     releases: Annotated[
         int, typer.Option("--releases", metavar="N", min=1, help="How often all of it is repeated.")
     ] = 1
-    delta: Annotated[float, typer.Option("--delta", metavar="D", help="Chance that is left out of account.")] = 1e-5
+    delta: Annotated[
+        float, typer.Option("--delta", metavar="D", help="Chance that is left out of account.")
+    ] = 1e-5
 
 
 @with_option_groups
@@ -168,18 +200,26 @@ def explain(
     wanted: ExampleOptions,
     rounds: Annotated[
         int | None,
-        typer.Option("--rounds", metavar="T", help="Rounds of training.", show_default="100; hdpmf-paid: 10"),
+        typer.Option(
+            "--rounds", metavar="T", help="Rounds of training.", show_default="100; hdpmf-paid: 10"
+        ),
     ] = None,
     view: Annotated[
         list[str] | None,
-        typer.Option("--view", metavar="VIEW", help=f"Only this observer: {', '.join(_VIEWS)}; repeatable."),
+        typer.Option(
+            "--view", metavar="VIEW", help=f"Only this observer: {', '.join(_VIEWS)}; repeatable."
+        ),
     ] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Save the picture as PNG.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Save the picture as PNG.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Say in plain words and numbers what METHOD protects, from whom, for three kinds of users."""
     known = method_named(method)
-    chosen = {name: options.value(method, name) for name in ExplainOptions.only if name in known.options}
+    chosen = {
+        name: options.value(method, name) for name in ExplainOptions.only if name in known.options
+    }
     for name, value in chosen.items():
         known.options[name].check(value)
     form = known.form(chosen.get("labels", False))
@@ -195,7 +235,9 @@ def explain(
     if wanted.uniform:
         budget = None
     about: dict[str, Any] = {
-        name: chosen[name] for name in ("noise", "design", "labels", "max_ratings") if name in chosen
+        name: chosen[name]
+        for name in ("noise", "design", "labels", "max_ratings")
+        if name in chosen
     }
     if "n_factors" in chosen:
         about["factors"] = chosen["n_factors"]
@@ -206,13 +248,25 @@ def explain(
     views = _views(method, view)
 
     def lines(times: int | None = None, **what: Any) -> list[Line]:
-        """For every observer and person: the cost of one rating, or of so many of the same weight."""
-        counted = {"n_raters": numbers.raters, "releases": numbers.releases, "delta": numbers.delta, **what}
+        """For every observer and person: the cost of one rating, or of so many of the same
+        weight.
+        """
+        counted = {
+            "n_raters": numbers.raters,
+            "releases": numbers.releases,
+            "delta": numbers.delta,
+            **what,
+        }
         return [
             Line(
                 person,
                 seer,
-                cost(setting, seer, weight=person.weight if times is None else [person.weight] * times, **counted),
+                cost(
+                    setting,
+                    seer,
+                    weight=person.weight if times is None else [person.weight] * times,
+                    **counted,
+                ),
             )
             for seer in views
             for person in persons
@@ -266,33 +320,50 @@ def _views(method: str, wanted: Sequence[str] | None) -> list[str]:
 
 
 def release(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A released data set, as hdpmf release writes it.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A released data set, as hdpmf release writes it."),
+    ],
     json: Json = False,
 ) -> None:
-    """Say what is in a released data set: what anybody who has FILE sees, what stays hidden, where it is from."""
+    """Say what is in a released data set: what anybody who has FILE sees, what stays hidden,
+    where it is from.
+    """
     from hdpmf.untrusted.recommender.release import Release
 
     found = Release.load(file)
     numbers = _numbers(found)
     if json:
-        print_json({"file": str(file), **numbers, **claim_fields(found.claim), "provenance": found.provenance()})
+        print_json(
+            {
+                "file": str(file),
+                **numbers,
+                **claim_fields(found.claim),
+                "provenance": found.provenance(),
+            }
+        )
         return
     source = found.provenance()
     print_lines(
-        f"{file}: {numbers['bits']:,} bits of {numbers['people']:,} people about {numbers['items']:,} items",
+        f"{file}: {numbers['bits']:,} bits of {numbers['people']:,} people about "
+        f"{numbers['items']:,} items",
         f"From: {source['origin'] or 'unknown'}, by {source['made_by']}; noise {source['noise']}",
         f"Terms: {source['terms'] or 'not stated'}",
         f"SHA-256 of the content: {source['sha256']}",
         "",
     )
     print_paragraph(
-        f"In plain sight. Which items each person rated: {numbers['bits_per_person_median']:,} of the median person, "
-        f"{numbers['bits_per_person_most']:,} of the one with most. Which privacy weight each rating has. People have "
-        "numbers here and no names, but whoever knows a few items that somebody rated can find that person's others."
+        "In plain sight. Which items each person rated: "
+        f"{numbers['bits_per_person_median']:,} of the median person, "
+        f"{numbers['bits_per_person_most']:,} of the one with most. Which privacy "
+        "weight each rating has. People have "
+        "numbers here and no names, but whoever knows a few items that somebody rated "
+        "can find that person's others."
     )
     print_lines("")
     print_paragraph(
-        "Hidden. How each item was rated: a bit says it, but a coin has decided how often it lies. Whoever guesses "
+        "Hidden. How each item was rated: a bit says it, but a coin has decided how "
+        "often it lies. Whoever guesses "
         "between the lowest and the highest rating is right at most so often (a coin: 50 %):"
     )
     print_lines(
@@ -304,10 +375,15 @@ def release(
     )
     whole = numbers["epsilon_per_person"]
     print_paragraph(
-        f"Of one person. All ratings together have epsilon {whole['median']:.3g} for the median person and "
+        f"Of one person. All ratings together have epsilon {whole['median']:.3g} for "
+        "the median person and "
         f"{whole['most']:.3g} for the one with most."
     )
-    print_lines("", claim_sentence(found.claim), "Whatever is trained on it reveals no more: it is post-processing.")
+    print_lines(
+        "",
+        claim_sentence(found.claim),
+        "Whatever is trained on it reveals no more: it is post-processing.",
+    )
 
 
 def _numbers(release: Release) -> dict[str, Any]:
@@ -319,9 +395,13 @@ def _numbers(release: Release) -> dict[str, Any]:
     units, presence, survey = release.bits.units, release.presence, release.survey
     counts = np.bincount(presence.users, minlength=presence.n_users)
     totals = np.bincount(presence.users, units, presence.n_users) * survey.epsilon / WEIGHT_UNITS
-    setting = Setting(HDP_BIT.name, epsilon=survey.epsilon, coding=survey.coding, scale=release.scale)
+    setting = Setting(
+        HDP_BIT.name, epsilon=survey.epsilon, coding=survey.coding, scale=release.scale
+    )
     rows, some = [], presence.n_users > 0
-    for unit in np.unique(np.quantile(units, (0.0, 0.5, 1.0), method="nearest")).tolist() if some else ():
+    for unit in (
+        np.unique(np.quantile(units, (0.0, 0.5, 1.0), method="nearest")).tolist() if some else ()
+    ):
         weight = unit / WEIGHT_UNITS
         paid = cost(setting, "messages", weight=weight)
         rows.append({"weight": weight, "epsilon": paid.pure, "guess": paid.guess})

@@ -1,4 +1,6 @@
-"""Lists of recommended items: the options that ask for them, and their output as text, CSV or JSON."""
+"""Lists of recommended items: the options that ask for them, and their output as text, CSV or
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +28,37 @@ class RecommendationOptions:
     """What lists are asked for, and in which form."""
 
     number: Annotated[int, typer.Option("-n", "--number", metavar="N", help="How many items.")] = 10
-    keep_rated: Annotated[bool, typer.Option("--keep-rated", help="Rated items may be in a list, too.")] = False
+    keep_rated: Annotated[
+        bool, typer.Option("--keep-rated", help="Rated items may be in a list, too.")
+    ] = False
     genre: Annotated[
-        list[str] | None, typer.Option("--genre", metavar="NAME", help="Only items of this genre, or of another given.")
+        list[str] | None,
+        typer.Option(
+            "--genre", metavar="NAME", help="Only items of this genre, or of another given."
+        ),
     ] = None
-    not_genre: Annotated[list[str] | None, typer.Option("--not-genre", metavar="NAME", help="None of this genre.")] = (
-        None
-    )
-    from_year: Annotated[int | None, typer.Option("--from-year", metavar="YEAR", help="Of this year or later.")] = None
-    to_year: Annotated[int | None, typer.Option("--to-year", metavar="YEAR", help="Of this year or earlier.")] = None
+    not_genre: Annotated[
+        list[str] | None, typer.Option("--not-genre", metavar="NAME", help="None of this genre.")
+    ] = None
+    from_year: Annotated[
+        int | None, typer.Option("--from-year", metavar="YEAR", help="Of this year or later.")
+    ] = None
+    to_year: Annotated[
+        int | None, typer.Option("--to-year", metavar="YEAR", help="Of this year or earlier.")
+    ] = None
     item: Annotated[
-        list[str] | None, typer.Option("--item", metavar="ID", help="Only this item, or another given; repeatable.")
+        list[str] | None,
+        typer.Option("--item", metavar="ID", help="Only this item, or another given; repeatable."),
     ] = None
     items: Annotated[
-        Path | None, typer.Option("--items", metavar="FILE", help="Only items of this file, an id on each line.")
+        Path | None,
+        typer.Option(
+            "--items", metavar="FILE", help="Only items of this file, an id on each line."
+        ),
     ] = None
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each item of each user.")] = False
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV: a line for each item of each user.")
+    ] = False
     json: Json = False
 
     def __post_init__(self) -> None:
@@ -58,7 +75,9 @@ class RecommendationOptions:
             not_genres=self.not_genre or (),
             from_year=self.from_year,
             to_year=self.to_year,
-            items=None if self.item is None and self.items is None else [parse(text) for text in texts],
+            items=None
+            if self.item is None and self.items is None
+            else [parse(text) for text in texts],
         )
 
 
@@ -113,7 +132,9 @@ def print_lists(
         else:
             print_items(found)
     elif question.json:
-        everyone = [{"user": user, "items": item_fields(found)} for user, found in _watched(lists, total)]
+        everyone = [
+            {"user": user, "items": item_fields(found)} for user, found in _watched(lists, total)
+        ]
         print_json({"lists": everyone, **facts})
     else:
         for user, found in lists:

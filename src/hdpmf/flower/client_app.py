@@ -1,7 +1,8 @@
-"""The private side as a Flower ClientApp: each message meets a device made from its state, on whichever worker is free.
+"""The private side as a Flower ClientApp: each message meets a device made from its state, on
+whichever worker is free.
 
-A simulated device is bytes in ``context.state`` between two messages. A silo is a device store on the SuperNode's own
-disk, named by its node config: ``--node-config 'store="/srv/silo.store"'``.
+A simulated device is bytes in ``context.state`` between two messages. A silo is a device store on
+the SuperNode's own disk, named by its node config: ``--node-config 'store="/srv/silo.store"'``.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def report(message: Message, context: Context) -> Message:
     if task is None:
         raise ConfigError("a report needs a task")
     with _simulated(question, context) as device:
-        return Message(pack(list(device.reports(task.servers, task.files, task.now))), reply_to=message)
+        return Message(
+            pack(list(device.reports(task.servers, task.files, task.now))), reply_to=message
+        )
 
 
 @app.query("vectors")
@@ -59,7 +62,9 @@ def vectors(message: Message, context: Context) -> Message:
     """Return a simulated device's user vectors, by which a simulation measures its model."""
     with _simulated(unpack(message.content, Question), context) as device:
         found = device.vectors
-    reply = UserVectors([], b"") if found is None else UserVectors(found.users, found.vectors.tobytes())
+    reply = (
+        UserVectors([], b"") if found is None else UserVectors(found.users, found.vectors.tobytes())
+    )
     return Message(pack(reply), reply_to=message)
 
 
@@ -68,7 +73,9 @@ def _simulated(question: Question, context: Context) -> Iterator[VirtualDevice]:
     """Make the device that this node is: the server app deals it with its first message."""
     if "store" in context.node_config:
         raise ConfigError("this node has a store of its own, which takes part in no simulation")
-    device = VirtualDevice.from_bytes(question.device or unpack(context.state, bytes), question.public)
+    device = VirtualDevice.from_bytes(
+        question.device or unpack(context.state, bytes), question.public
+    )
     try:
         yield device
         context.state.update(pack(device.to_bytes()))

@@ -1,4 +1,6 @@
-"""The records that the two halves of the Flower app exchange: typed values as bytes in a ``ConfigRecord``."""
+"""The records that the two halves of the Flower app exchange: typed values as bytes in a
+``ConfigRecord``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The untrusted side as a Flower ServerApp: the run of a recommender whose way to devices is Flower's Grid."""
+"""The untrusted side as a Flower ServerApp: the run of a recommender whose way to devices is
+Flower's Grid.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 _IN_FLIGHT = 256  # messages that the Grid has at a time: bounds the memory
 _LOOK_SECONDS = 0.02
-_OBJECT_BYTES = 256 * 2**20  # of Ray's shared memory: a worker has one message and one device at a time
+_OBJECT_BYTES = (
+    256 * 2**20
+)  # of Ray's shared memory: a worker has one message and one device at a time
 _START_SECONDS = 600.0  # nodes may be started on other machines first
 
 Config = dict[str, Any]
@@ -53,7 +57,9 @@ def main(grid: Grid, context: Context) -> None:
     """Run what the run config says: a simulation on a data set or, without one, a run of silos."""
     config = dict(context.run_config)
     output = Path(str(config.pop("output")))
-    outcome = _simulate_data_set(grid, config) if config["data"] else _ask_silos(grid, config, output)
+    outcome = (
+        _simulate_data_set(grid, config) if config["data"] else _ask_silos(grid, config, output)
+    )
     atomic_write(output, msgspec.json.format(msgspec.json.encode(outcome), indent=1))
 
 
@@ -73,7 +79,8 @@ def simulate(
         settings: What the run is about.
         weights: Privacy weights; without them every rating has weight 1.
         devices: How many: users are dealt to them; None gives every user its own.
-        processes: Workers of Ray on this machine. A cluster that ``RAY_ADDRESS`` names has its own number.
+        processes: Workers of Ray on this machine. A cluster that ``RAY_ADDRESS`` names has its own
+            number.
         more: As for ``hdpmf.lab.simulate.simulate.simulate``.
 
     Raises:
@@ -82,18 +89,26 @@ def simulate(
     """
     nodes = train.n_users if devices is None else devices
     return run_on_engine(
-        lambda grid: simulate_on(grid, train, settings, weights, devices=devices, **more), nodes, processes
+        lambda grid: simulate_on(grid, train, settings, weights, devices=devices, **more),
+        nodes,
+        processes,
     )
 
 
 def run_on_engine(main: Callable[[Grid], T], nodes: int, processes: int) -> T:
-    """Call a function with the Grid of Flower's simulation engine and return its result; arguments as in `simulate`."""
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a warning about GPUs otherwise
+    """Call a function with the Grid of Flower's simulation engine and return its result;
+    arguments as in `simulate`.
+    """
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # a warning about GPUs otherwise
     try:
         import ray as _  # noqa: F401 - Flower would end this process without it
         from flwr.simulation import run_simulation
     except ModuleNotFoundError as error:
-        raise MissingExtraError("this needs Flower with Ray: pip install 'hdpmf[flower]'") from error
+        raise MissingExtraError(
+            "this needs Flower with Ray: pip install 'hdpmf[flower]'"
+        ) from error
     from hdpmf.flower.client_app import app as client_app
 
     server, results = ServerApp(), list[T]()
@@ -102,7 +117,11 @@ def run_on_engine(main: Callable[[Grid], T], nodes: int, processes: int) -> T:
     def run(grid: Grid, context: Context) -> None:
         results.append(main(grid))
 
-    here = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": processes, "object_store_memory": _OBJECT_BYTES}
+    here = (
+        {}
+        if "RAY_ADDRESS" in os.environ
+        else {"num_cpus": processes, "object_store_memory": _OBJECT_BYTES}
+    )
     run_simulation(
         server_app=server,
         client_app=client_app,
@@ -118,7 +137,9 @@ def run_on_engine(main: Callable[[Grid], T], nodes: int, processes: int) -> T:
 
 
 def simulate_on(grid: Grid, train: Ratings, *args: Any, **more: Any) -> Simulation:
-    """Run a federation of simulated devices on the nodes of a Grid; arguments as for the simulation in memory."""
+    """Run a federation of simulated devices on the nodes of a Grid; arguments as for the
+    simulation in memory.
+    """
     table = catalogue_table(train.items, train.scale, train.item_table)
     return simulate_with(train, *args, engine=partial(DevicesOnFlower, grid, table), **more)
 
@@ -134,7 +155,12 @@ class GridTransport:
     """
 
     def __init__(
-        self, grid: Grid, nodes: Mapping[str, int], wrap: Callable[[str, bytes], Question], *, strict: bool
+        self,
+        grid: Grid,
+        nodes: Mapping[str, int],
+        wrap: Callable[[str, bytes], Question],
+        *,
+        strict: bool,
     ) -> None:
         self._grid = grid
         self._nodes = nodes
@@ -150,7 +176,9 @@ class GridTransport:
         """Send each device its message and yield the replies as they come."""
         check_sizes(messages)
         devices = {self._nodes[device]: device for device in messages if device in self._nodes}
-        questions = ((node, self._wrap(device, messages[device])) for node, device in devices.items())
+        questions = (
+            (node, self._wrap(device, messages[device])) for node, device in devices.items()
+        )
         for node, content in _ask(self._grid, "answer", questions, deadline, strict=self._strict):
             try:
                 data = unpack(content, bytes)
@@ -170,10 +198,17 @@ class DevicesOnFlower:
     """
 
     def __init__(
-        self, grid: Grid, table: CatalogueTable, parts: Sequence[DeviceRatings], policy: str, seed: int
+        self,
+        grid: Grid,
+        table: CatalogueTable,
+        parts: Sequence[DeviceRatings],
+        policy: str,
+        seed: int,
     ) -> None:
         agreed = Policy.from_toml(policy)
-        devices = [VirtualDevice.create(part, agreed, number, seed) for number, part in enumerate(parts)]
+        devices = [
+            VirtualDevice.create(part, agreed, number, seed) for number, part in enumerate(parts)
+        ]
         self.cards = tuple(device.card for device in devices)
         names = [card.identity for card in self.cards]
         self._grid = grid
@@ -181,7 +216,9 @@ class DevicesOnFlower:
         self._public = PublicFacts.of(table)
         self._nodes = dict(zip(names, _wait_for_nodes(grid, len(devices)), strict=True))
         self._undealt = dict(zip(names, devices, strict=True))
-        self.network: RecommenderTransport = GridTransport(grid, self._nodes, self._question, strict=True)
+        self.network: RecommenderTransport = GridTransport(
+            grid, self._nodes, self._question, strict=True
+        )
 
     def pin_roster(self, cards: Sequence[DeviceCard]) -> None:
         """Make every device pin the same roster, before the first message."""
@@ -189,7 +226,9 @@ class DevicesOnFlower:
         for device in self._undealt.values():
             device.pin_roster(cards)
 
-    def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
+    def reports(
+        self, servers: Servers, files: Mapping[str, bytes], now: float
+    ) -> Iterator[SentReport]:
         """Return every device's reports to two servers, for the task that is published."""
         task = ReportTask(servers, dict(files), now)
         for content in self._ask_all("report", task):
@@ -199,7 +238,9 @@ class DevicesOnFlower:
         """Return the user vectors of devices that have finished a run."""
         replies = [unpack(content, UserVectors) for content in self._ask_all("vectors")]
         return [
-            Vectors(reply.users, np.frombuffer(reply.vectors, np.float32).reshape(len(reply.users), -1))
+            Vectors(
+                reply.users, np.frombuffer(reply.vectors, np.float32).reshape(len(reply.users), -1)
+            )
             for reply in replies
             if reply.users
         ]
@@ -214,7 +255,9 @@ class DevicesOnFlower:
         for _, content in _ask(self._grid, action, questions, DEFAULT_TTL, strict=True):
             yield content
 
-    def _question(self, name: str, message: bytes = b"", task: ReportTask | None = None) -> Question:
+    def _question(
+        self, name: str, message: bytes = b"", task: ReportTask | None = None
+    ) -> Question:
         device = self._undealt.pop(name, None)
         if device is None:
             return Question(self._public, message, task)
@@ -224,7 +267,12 @@ class DevicesOnFlower:
 
 
 def _ask(
-    grid: Grid, action: str, questions: Iterable[tuple[int, object]], seconds: float, *, strict: bool
+    grid: Grid,
+    action: str,
+    questions: Iterable[tuple[int, object]],
+    seconds: float,
+    *,
+    strict: bool,
 ) -> Iterator[tuple[int, RecordDict]]:
     """Send nodes their questions, a few at a time, and yield what they reply as it comes."""
     end = time.monotonic() + seconds
@@ -255,7 +303,9 @@ def _wait_for_nodes(grid: Grid, count: int) -> list[int]:
     end = time.monotonic() + _START_SECONDS
     while len(nodes := sorted(grid.get_node_ids())) < count:
         if time.monotonic() >= end:
-            raise FederationError(f"{len(nodes)} of {count} nodes are connected after {_START_SECONDS:g} s")
+            raise FederationError(
+                f"{len(nodes)} of {count} nodes are connected after {_START_SECONDS:g} s"
+            )
         time.sleep(_LOOK_SECONDS)
     return nodes[:count]
 
@@ -267,7 +317,13 @@ def _simulate_data_set(grid: Grid, config: Config) -> Config:
     devices = int(config["devices"]) or train.n_users
     users = train.n_users if config["view"] != "sums" else devices
     done = simulate_on(
-        grid, train, _settings(config, users), PrivacySpec().draw(train, seed), test=test, devices=devices, seed=seed
+        grid,
+        train,
+        _settings(config, users),
+        PrivacySpec().draw(train, seed),
+        test=test,
+        devices=devices,
+        seed=seed,
     )
     return done.result.as_dict()
 
@@ -275,7 +331,10 @@ def _simulate_data_set(grid: Grid, config: Config) -> Config:
 def _ask_silos(grid: Grid, config: Config, output: Path) -> Config:
     """Conduct a run with the silos that are connected; its model is written beside the summary."""
     if config["view"] == "two-servers":
-        raise ConfigError("silos on Flower answer directly or sum by masks; for two servers see docs/two-servers.md")
+        raise ConfigError(
+            "silos on Flower answer directly or sum by masks; for two servers see "
+            "docs/two-servers.md"
+        )
     items = read_item_table(Path(str(config["items"])))
     scale = RatingScale(config["scale-low"], config["scale-high"], config["scale-step"] or None)
     table = catalogue_table(items.index, scale, items)
@@ -284,10 +343,16 @@ def _ask_silos(grid: Grid, config: Config, output: Path) -> Config:
     for node, content in _ask(grid, "card", asked, _START_SECONDS, strict=False):
         silo = unpack(content, Card)
         nodes[silo.identity] = node
-        cards.append(DeviceCard(name=f"silo {node}", identity=silo.identity, node=silo.identity, users=silo.users))
+        cards.append(
+            DeviceCard(
+                name=f"silo {node}", identity=silo.identity, node=silo.identity, users=silo.users
+            )
+        )
     enrolled = Enrolled(cards)
     public = PublicFacts.of(table, cards if config["view"] == "sums" else ())
-    transport = GridTransport(grid, nodes, lambda _, message: Question(public, message), strict=False)
+    transport = GridTransport(
+        grid, nodes, lambda _, message: Question(public, message), strict=False
+    )
     run = Run(
         settings=_settings(config, sum(enrolled.users.values())),
         table=table,
@@ -303,5 +368,7 @@ def _ask_silos(grid: Grid, config: Config, output: Path) -> Config:
 def _settings(config: Config, users: int) -> RunSettings:
     """Make the run's settings of those keys of a run config that are theirs."""
     names = {key: key.replace("-", "_") for key in config}
-    own = {name: config[key] for key, name in names.items() if name in RunSettings.__struct_fields__}
+    own = {
+        name: config[key] for key, name in names.items() if name in RunSettings.__struct_fields__
+    }
     return msgspec.convert({"minimum": users} | own, RunSettings)

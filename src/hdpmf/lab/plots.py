@@ -26,7 +26,9 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def new_figure(width: float, height: float, **options: Any) -> Figure:
-    """An empty figure. Without pyplot: no window system is looked for and no global state is left behind."""
+    """An empty figure. Without pyplot: no window system is looked for and no global state is
+    left behind.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -60,14 +62,17 @@ _STATUS_MEANING = {
 }
 
 _CUT = 2.5
-"""Bars longer than so many times that of a device that sends nothing are cut, so that others can be told apart."""
+"""Bars longer than so many times that of a device that sends nothing are cut, so that others can
+be told apart.
+"""
 
 
 def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
     """A horizontal bar per method, best on top, coloured by what its epsilon stands on.
 
     Args:
-        results: Rows with ``method``, ``label``, ``mse``, ``mse_sd``, ``epsilon`` and ``epsilon_status``.
+        results: Rows with ``method``, ``label``, ``mse``, ``mse_sd``, ``epsilon`` and
+            ``epsilon_status``.
         subtitle: What was measured on.
     """
     from matplotlib.patches import Patch
@@ -75,7 +80,9 @@ def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
     rows = sorted(results, key=lambda row: float(row["mse"]), reverse=True)
     baseline = next(float(row["mse"]) for row in rows if row["method"] == "user-mean")
     end = min(max(float(row["mse"]) + float(row["mse_sd"]) for row in rows), _CUT * baseline)
-    present = [status for status in _STATUS_COLOURS if any(row["epsilon_status"] == status for row in rows)]
+    present = [
+        status for status in _STATUS_COLOURS if any(row["epsilon_status"] == status for row in rows)
+    ]
     height = 0.46 * len(rows) + 0.25 * len(present) + 1.95
     figure = new_figure(9.0, height, dpi=150, facecolor="white")
     below = 0.25 * len(present) + 0.75
@@ -96,12 +103,24 @@ def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
     axes.set_yticks(range(len(rows)), [str(row["label"]) for row in rows], fontsize=11, color=INK)
     axes.set_xlim(0, end * 1.02)
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    axes.set_xlabel("mean squared error on held-out ratings (shorter is better)", fontsize=10, color=FAINT)
+    axes.set_xlabel(
+        "mean squared error on held-out ratings (shorter is better)", fontsize=10, color=FAINT
+    )
     strip_frame(axes)
-    figure.text(0.02, 1 - 0.14 / height, "Accuracy by method", fontsize=14.5, fontweight="bold", color=INK, va="top")
+    figure.text(
+        0.02,
+        1 - 0.14 / height,
+        "Accuracy by method",
+        fontsize=14.5,
+        fontweight="bold",
+        color=INK,
+        va="top",
+    )
     figure.text(0.02, 1 - 0.47 / height, subtitle, fontsize=9.5, color=FAINT, va="top")
     figure.legend(
-        handles=[Patch(color=_STATUS_COLOURS[status], label=_meaning(status, rows)) for status in present],
+        handles=[
+            Patch(color=_STATUS_COLOURS[status], label=_meaning(status, rows)) for status in present
+        ],
         loc="lower left",
         bbox_to_anchor=(0.012, 0.0),
         frameon=False,
@@ -166,7 +185,9 @@ def comparison_png(rows: Sequence[Mapping[str, Any]], title: str) -> bytes:
     """
     from matplotlib.patches import Patch
 
-    figure = new_figure(7.5, 0.4 * len(rows) + 1.4, dpi=150, facecolor="white", layout="constrained")
+    figure = new_figure(
+        7.5, 0.4 * len(rows) + 1.4, dpi=150, facecolor="white", layout="constrained"
+    )
     axes = figure.add_subplot()
     errors = [float(row["mse"]) for row in rows]
     axes.barh(
@@ -184,9 +205,13 @@ def comparison_png(rows: Sequence[Mapping[str, Any]], title: str) -> bytes:
     axes.set_xlabel("mean squared error on test ratings", color=FAINT)
     used = {row["epsilon_is"] for row in rows}
     patches = [
-        Patch(color=colour, label=words) for name, (colour, words) in _COMPARISON_COLOURS.items() if name in used
+        Patch(color=colour, label=words)
+        for name, (colour, words) in _COMPARISON_COLOURS.items()
+        if name in used
     ]
-    figure.legend(handles=patches, loc="outside lower right", ncols=len(patches), frameon=False, fontsize=8)
+    figure.legend(
+        handles=patches, loc="outside lower right", ncols=len(patches), frameon=False, fontsize=8
+    )
     return figure_bytes(figure)
 
 
@@ -201,7 +226,9 @@ _OBSERVER_MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """How often an observer is right about one kind of person, what that stands on, and how it is said."""
+    """How often an observer is right about one kind of person, what that stands on, and how it
+    is said.
+    """
 
     person: str
     right: float
@@ -226,20 +253,42 @@ def guess_png(guesses: Mapping[str, Sequence[Guess]], title: str) -> bytes:
     height = figure.get_size_inches()[1]
     axes = figure.add_axes((0.17, 0.62 / height, 0.73, 1 - 1.75 / height))
     for place, guess in rows:
-        axes.barh(place, guess.right - 0.5, left=0.5, height=0.6, color=_OBSERVER_COLOURS[guess.status])
-        axes.annotate(guess.said, (max(guess.right, 0.5) + 0.006, place), va="center", fontsize=9, color=INK,
-                      annotation_clip=False)  # fmt: skip
+        axes.barh(
+            place, guess.right - 0.5, left=0.5, height=0.6, color=_OBSERVER_COLOURS[guess.status]
+        )
+        axes.annotate(
+            guess.said,
+            (max(guess.right, 0.5) + 0.006, place),
+            va="center",
+            fontsize=9,
+            color=INK,
+            annotation_clip=False,
+        )
     for place, observer in heads:
-        axes.annotate(observer, (0.5, place), va="center", fontsize=9.5, color=INK, fontweight="bold")
-    axes.set_yticks([place for place, _ in rows], [guess.person for _, guess in rows], fontsize=9.5, color=INK)
+        axes.annotate(
+            observer, (0.5, place), va="center", fontsize=9.5, color=INK, fontweight="bold"
+        )
+    axes.set_yticks(
+        [place for place, _ in rows], [guess.person for _, guess in rows], fontsize=9.5, color=INK
+    )
     axes.set_xlim(0.5, 1.0)
     axes.set_ylim(position - 0.3, -0.6)
-    axes.set_xticks([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], ["50 %\na coin", "60 %", "70 %", "80 %", "90 %", "100 %\ncertain"])
+    axes.set_xticks(
+        [0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
+        ["50 %\na coin", "60 %", "70 %", "80 %", "90 %", "100 %\ncertain"],
+    )
     axes.tick_params(labelsize=9)
     strip_frame(axes)
     top = 1 - 0.16 / height
-    figure.text(0.02, top, "One star or five? How often an observer is right", fontsize=14, fontweight="bold",
-                color=INK, va="top")  # fmt: skip
+    figure.text(
+        0.02,
+        top,
+        "One star or five? How often an observer is right",
+        fontsize=14,
+        fontweight="bold",
+        color=INK,
+        va="top",
+    )
     figure.text(0.02, top - 0.34 / height, title, fontsize=9.5, color=FAINT, va="top")
     present = {guess.status for _, guess in rows}
     figure.legend(
@@ -271,7 +320,9 @@ def spread_png(
     item_counts: np.ndarray,
     timestamps: np.ndarray | None,
 ) -> bytes:
-    """Bars of how often each rating was given, ratings per user and per item, and ratings over time."""
+    """Bars of how often each rating was given, ratings per user and per item, and ratings over
+    time.
+    """
     panels = ["ratings"] * bool(spread) + ["counts"] + ["time"] * (timestamps is not None)
     figure = new_figure(4.2 * len(panels) + 0.6, 3.6, dpi=150, facecolor="white")
     width = 1.0 / len(panels)
@@ -281,12 +332,25 @@ def spread_png(
         axes.tick_params(labelsize=8.5, which="both")
         if panel == "ratings":
             axes.bar(range(len(spread)), [count for _, count in spread], color=GOOD)
-            axes.set_xticks(range(len(spread)), [label for label, _ in spread], rotation=0 if len(spread) < 7 else 60)
+            axes.set_xticks(
+                range(len(spread)),
+                [label for label, _ in spread],
+                rotation=0 if len(spread) < 7 else 60,
+            )
             axes.set_title("how often each rating was given", fontsize=10, color=INK)
         elif panel == "counts":
-            for label, counts, colour in (("users", user_counts, GOOD), ("items", item_counts, FAINT)):
+            for label, counts, colour in (
+                ("users", user_counts, GOOD),
+                ("items", item_counts, FAINT),
+            ):
                 ordered = np.sort(counts[counts > 0])[::-1]
-                axes.plot(np.arange(1, len(ordered) + 1), ordered, label=label, color=colour, linewidth=1.8)
+                axes.plot(
+                    np.arange(1, len(ordered) + 1),
+                    ordered,
+                    label=label,
+                    color=colour,
+                    linewidth=1.8,
+                )
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.minorticks_off()
@@ -294,7 +358,9 @@ def spread_png(
             axes.set_title("rows of each, most first", fontsize=10, color=INK)
         elif timestamps is not None:
             days = timestamps.astype("datetime64[s]")
-            counts, edges = np.histogram(timestamps, bins=min(_BINS, int(np.ptp(timestamps)) // _DAY + 1))
+            counts, edges = np.histogram(
+                timestamps, bins=min(_BINS, int(np.ptp(timestamps)) // _DAY + 1)
+            )
             axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=GOOD)
             axes.set_xticks([edges[0], edges[-1]], [str(days.min())[:10], str(days.max())[:10]])
             axes.get_xticklabels()[0].set_horizontalalignment("left")

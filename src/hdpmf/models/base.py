@@ -42,11 +42,13 @@ Several = list[Any] | tuple[Any, ...] | np.ndarray
 
 
 class Estimator(Parameters):
-    """A method that can be fitted and asked: what all of them here are, and what yours becomes by subclassing.
+    """A method that can be fitted and asked: what all of them here are, and what yours becomes by
+    subclassing.
 
-    A subclass is a dataclass whose fields are its options. It says how it learns (``learn``) and what rating it expects
-    (``expect``), and keeps what it learned in attributes that end in an underscore. Everything else is here:
-    fallbacks for unknown users and items, errors, lists, files. docs/own-method.md has a whole one.
+    A subclass is a dataclass whose fields are its options. It says how it learns (``learn``) and
+    what rating it expects (``expect``), and keeps what it learned in attributes that end in an
+    underscore. Everything else is here: fallbacks for unknown users and items, errors, lists,
+    files. docs/own-method.md has a whole one.
 
     A fitted model is two parts that never mix: what the recommender holds and what devices hold.
 
@@ -65,7 +67,9 @@ class Estimator(Parameters):
     """Whether it says how much somebody would like an item, and does not only order items."""
 
     takes_implicit: ClassVar[bool] = False
-    """Whether it learns from who chose what alone, so that implicit feedback (clicks, purchases) will do."""
+    """Whether it learns from who chose what alone, so that implicit feedback (clicks, purchases)
+    will do.
+    """
 
     def fit(
         self,
@@ -80,11 +84,14 @@ class Estimator(Parameters):
 
         Args:
             train: Ratings to learn from, or a data frame or sparse matrix of them.
-            weights: PrivacyWeights; without them every rating has weight 1, that is the whole of epsilon. As
-                scikit-learn calls it, ``fit(X, y)``, this is the ratings, and ``train`` has only users and items.
+            weights: PrivacyWeights; without them every rating has weight 1, that is the whole of
+                epsilon. As scikit-learn calls it, ``fit(X, y)``, this is the ratings, and ``train``
+                has only users and items.
             scale: The public scale of a frame, matrix or ``y``, one to five where it is not given.
-            validation: Ratings to measure the error on after every epoch, for a method that has epochs.
-            callbacks: Called with an EpochRecord after every epoch; one that returns True ends the training.
+            validation: Ratings to measure the error on after every epoch, for a method that has
+                epochs.
+            callbacks: Called with an EpochRecord after every epoch; one that returns True ends the
+                training.
         """
         check(self)
         if scale is not None and isinstance(train, Ratings):
@@ -93,29 +100,49 @@ class Estimator(Parameters):
             train, weights = joined(train, weights, scale), None
         ratings = self._taken(train, scale)
         held = None if validation is None else self._taken(validation, ratings.scale)
-        self._fit(ratings, PrivacyWeights.uniform(ratings) if weights is None else weights, held, callbacks)
+        self._fit(
+            ratings,
+            PrivacyWeights.uniform(ratings) if weights is None else weights,
+            held,
+            callbacks,
+        )
         return self
 
     def __sklearn_tags__(self) -> Any:
         return tags()
 
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
-        """For subclasses: learn from ratings, and keep it in attributes that end in an underscore."""
-        raise ConfigError(f"{type(self).__name__} does not say how it learns; give it learn(self, train, weights)")
+        """For subclasses: learn from ratings, and keep it in attributes that end in an
+        underscore.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} does not say how it learns; give it learn(self, train, weights)"
+        )
 
     def expect(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """For subclasses: the ratings expected of pairs of positions in ``train.users`` and ``train.items``.
+        """For subclasses: the ratings expected of pairs of positions in ``train.users`` and
+        ``train.items``.
 
-        Only of users and items that had ratings in training; what is off the scale is brought back to it.
+        Only of users and items that had ratings in training; what is off the scale is brought back
+        to it.
         """
-        raise ConfigError(f"{type(self).__name__} does not say what it expects; give it expect(self, users, items)")
+        raise ConfigError(
+            f"{type(self).__name__} does not say what it expects; give it expect(self, "
+            "users, items)"
+        )
 
     def _fit(
-        self, train: Ratings, weights: PrivacyWeights, validation: Ratings | None, callbacks: Sequence[Callback]
+        self,
+        train: Ratings,
+        weights: PrivacyWeights,
+        validation: Ratings | None,
+        callbacks: Sequence[Callback],
     ) -> None:
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
         self.learn(train, weights)
-        self.devices_ = Devices.after_training(train, np.zeros((train.n_users, 0), np.float32), beta, gamma)
+        self.devices_ = Devices.after_training(
+            train, np.zeros((train.n_users, 0), np.float32), beta, gamma
+        )
         # How many rated an item is nobody's business unless the method says so: no raters here.
         no_raters = np.zeros(train.n_items, np.int64)
         factors = np.zeros((train.n_items, 0), np.float32)
@@ -125,7 +152,9 @@ class Estimator(Parameters):
     def privacy(self) -> PrivacyClaim:
         """What the model's epsilon is and what it stands on."""
         method = method_of(self)
-        claim = claim_of(method, getattr(self, "epsilon", 0.0), labels=bool(getattr(self, "labels", False)))
+        claim = claim_of(
+            method, getattr(self, "epsilon", 0.0), labels=bool(getattr(self, "labels", False))
+        )
         if claim.epsilon:
             # Made in this process from a seed.
             stated = hasattr(self, "catalogue_") and self.catalogue_.items.stated
@@ -136,21 +165,26 @@ class Estimator(Parameters):
 
         return with_honest_cost(claim, method.name, self.get_params())
 
-    def predict(self, users: Iterable[Id] | Id, items: Iterable[Id] | Id | None = None) -> np.ndarray:
+    def predict(
+        self, users: Iterable[Id] | Id, items: Iterable[Id] | Id | None = None
+    ) -> np.ndarray:
         """Predicted ratings for pairs of user and item ids, within the rating scale.
 
-        One user goes with many items, and one item with many users. An item not seen in training gets the user's own
-        mean, a user not seen in training the middle of the scale. Without ``items``, ``users`` has both, a pair per
-        row, as scikit-learn calls it.
+        One user goes with many items, and one item with many users. An item not seen in training
+        gets the user's own mean, a user not seen in training the middle of the scale. Without
+        ``items``, ``users`` has both, a pair per row, as scikit-learn calls it.
 
         Raises:
-            RatingsError: Ids are of another kind than in training (text for integers), or there are no pairs of them.
+            RatingsError: Ids are of another kind than in training (text for integers), or there are
+                no pairs of them.
         """
         self._check_fitted()
         user_ids, item_ids = columns_of(users) if items is None else in_pairs(users, items)
         check_kind(self.devices_.users, user_ids, "user")
         check_kind(self.catalogue_.items, item_ids, "item")
-        return self._predict_codes(self.devices_.users.find(user_ids), self.catalogue_.items.find(item_ids))
+        return self._predict_codes(
+            self.devices_.users.find(user_ids), self.catalogue_.items.find(item_ids)
+        )
 
     @overload
     def score(self, test: RatingsLike, y: None = None) -> dict[str, float | int]: ...
@@ -161,21 +195,25 @@ class Estimator(Parameters):
     def score(self, test: RatingsLike, y: Any = None) -> dict[str, float | int] | float:
         """Mean squared and absolute error on ``test``: ratings, a data frame or a sparse matrix.
 
-        With ``y``, the ratings of pairs in ``test``, as scikit-learn calls it: minus the mean squared error.
+        With ``y``, the ratings of pairs in ``test``, as scikit-learn calls it: minus the mean
+        squared error.
 
         Returns:
-            ``mse``, ``mae``, ``n`` (all test ratings) and ``n_cold`` (those among them whose user or item was not
-            in training, predicted by the fallback).
+            ``mse``, ``mae``, ``n`` (all test ratings) and ``n_cold`` (those among them whose user
+            or item was not in training, predicted by the fallback).
 
         Raises:
-            RatingsError: The test ratings are on another scale than the training ratings, or their ids of another kind.
+            RatingsError: The test ratings are on another scale than the training ratings, or their
+                ids of another kind.
         """
         self._check_fitted()
         if y is not None:
             return -float(self.score(joined(test, y, self.catalogue_.scale))["mse"])
         test = self._taken(test, self.catalogue_.scale)
         if test.implicit:
-            raise RatingsError(f"{test.name}: implicit feedback has no ratings to be wrong about; use rank")
+            raise RatingsError(
+                f"{test.name}: implicit feedback has no ratings to be wrong about; use rank"
+            )
         self._check_like_training(test, "test")
         users = self.devices_.users.find(test.users.ids)[test.user_codes]
         items = self.catalogue_.items.find(test.items.ids)[test.item_codes]
@@ -190,15 +228,17 @@ class Estimator(Parameters):
         }
 
     def rank(self, test: RatingsLike, n: int = 10) -> dict[str, float | int]:
-        """How good the lists of the ``n`` best items are, by the protocol that ``hdpmf.models.ranking_metrics`` states.
+        """How good the lists of the ``n`` best items are, by the protocol that
+        ``hdpmf.models.ranking_metrics`` states.
 
         Returns:
-            All ``METRICS`` there, ``NAME_margin`` of those that every user has (one side of a 95 % interval over
-            users), and ``n_users``, those who were ranked for.
+            All ``METRICS`` there, ``NAME_margin`` of those that every user has (one side of a 95 %
+            interval over users), and ``n_users``, those who were ranked for.
 
         Raises:
             ConfigError: The model predicts the same for every item.
-            RatingsError: No known user has a relevant test rating; or the scale or the ids are not the training's.
+            RatingsError: No known user has a relevant test rating; or the scale or the ids are not
+                the training's.
         """
         from hdpmf.models.ranking_metrics import rank
 
@@ -218,11 +258,21 @@ class Estimator(Parameters):
 
     @overload
     def recommend(
-        self, users: Several, n: int = 10, *, keep_rated: bool = False, only: ItemFilter | None = None
+        self,
+        users: Several,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
     ) -> RecommendedLists: ...
 
     def recommend(
-        self, users: Id | Several, n: int = 10, *, keep_rated: bool = False, only: ItemFilter | None = None
+        self,
+        users: Id | Several,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
     ) -> list[Recommendation] | RecommendedLists:
         """The ``n`` best items for a user, best first: what they would choose and like, and why.
 
@@ -242,9 +292,16 @@ class Estimator(Parameters):
         return next(iter(lists))[1]
 
     def recommend_each(
-        self, users: Several, n: int = 10, *, keep_rated: bool = False, only: ItemFilter | None = None
+        self,
+        users: Several,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
     ) -> Iterator[tuple[Id, list[Recommendation]]]:
-        """Each user with their list, one after the other, so that memory does not grow with their number."""
+        """Each user with their list, one after the other, so that memory does not grow with
+        their number.
+        """
         self._check_fitted()
         self._check_ranks()
         codes = self._user_codes(users)
@@ -252,7 +309,8 @@ class Estimator(Parameters):
         return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
 
     def similar_items(self, item: Id, n: int = 10) -> list[SimilarItem]:
-        """The ``n`` items that are most like one, by what the model learned about items; needs nothing private.
+        """The ``n`` items that are most like one, by what the model learned about items; needs
+        nothing private.
 
         Raises:
             UnknownIdError: The item is not in the catalogue.
@@ -262,9 +320,11 @@ class Estimator(Parameters):
         return similar(self.catalogue_, self._item_vectors(), self._candidates(), item, n)
 
     def only_users(self, users: Id | Several) -> Self:
-        """A copy that holds only these users' private part, to be saved or given to them; the public part is the same.
+        """A copy that holds only these users' private part, to be saved or given to them; the
+        public part is the same.
 
-        It has neither the seed (which would give away the simulated noise) nor the history of the training.
+        It has neither the seed (which would give away the simulated noise) nor the history of the
+        training.
         """
         from hdpmf.models.files import with_users
 
@@ -272,7 +332,8 @@ class Estimator(Parameters):
         return with_users(self, self._user_codes(column(users)))
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the model: ``folder/recommender`` has nothing private, ``folder/devices`` everything that is.
+        """Write the model: ``folder/recommender`` has nothing private, ``folder/devices``
+        everything that is.
 
         The folder appears whole or not at all; an earlier model there is replaced.
         """
@@ -289,7 +350,8 @@ class Estimator(Parameters):
         model = load_model(folder)
         if not isinstance(model, cls):
             raise ConfigError(
-                f"{folder} holds a {type(model).__name__}, not a {cls.__name__}; use hdpmf.load_model for any kind"
+                f"{folder} holds a {type(model).__name__}, not a {cls.__name__}; use "
+                "hdpmf.load_model for any kind"
             )
         return model
 
@@ -301,7 +363,8 @@ class Estimator(Parameters):
         if len(unknown):
             more = f" (and {len(unknown) - 1:,} others)" if len(unknown) > 1 else ""
             raise UnknownIdError(
-                f"user {plain(users[unknown[0]])!r}{more} was not in training, where user ids are {kind_of(known)}; "
+                f"user {plain(users[unknown[0]])!r}{more} was not in training, where user ids "
+                f"are {kind_of(known)}; "
                 f"{say('fold-in')} takes new users in"
             )
         return codes
@@ -317,7 +380,8 @@ class Estimator(Parameters):
             expected = np.asarray(self.expect(users[known], items[known]), np.float64)
             if expected.shape != (int(known.sum()),) or not np.isfinite(expected).all():
                 raise ConfigError(
-                    f"{type(self).__name__}.expect must give a finite number for each of {int(known.sum()):,} pairs"
+                    f"{type(self).__name__}.expect must give a finite number for each of "
+                    f"{int(known.sum()):,} pairs"
                 )
             predicted[known] = expected
         return scale.clip(predicted)
@@ -335,7 +399,9 @@ class Estimator(Parameters):
 
     def _item_vectors(self) -> np.ndarray:
         """What is known about items, a row for each."""
-        raise ConfigError(f"{type(self).__name__} learns no vectors of items, so it cannot say which are alike")
+        raise ConfigError(
+            f"{type(self).__name__} learns no vectors of items, so it cannot say which are alike"
+        )
 
     def _order(self) -> ListOrder:
         """By what items are ordered for lists: what people would choose and like."""
@@ -361,19 +427,25 @@ class Estimator(Parameters):
         """The ratings in whatever holds them: the first thing that `fit`, `score` and `rank` do.
 
         Raises:
-            RatingsError: They cannot be used, or it is implicit feedback and the model learns from ratings.
+            RatingsError: They cannot be used, or it is implicit feedback and the model learns from
+                ratings.
         """
         ratings = as_ratings(data, scale, implicit=None if self.takes_implicit else False)
         if ratings.implicit and not self.takes_implicit:
-            able = ", ".join(name for name, method in METHODS.items() if method.model.takes_implicit)
+            able = ", ".join(
+                name for name, method in METHODS.items() if method.model.takes_implicit
+            )
             raise RatingsError(
-                f"{ratings.name} is implicit feedback, which says who chose what and not how they liked it; "
+                f"{ratings.name} is implicit feedback, which says who chose what and not how "
+                "they liked it; "
                 f"{type(self).__name__} learns from ratings. Methods that take it: {able}"
             )
         return ratings
 
     def _newcomers(self, ratings: RatingsLike, replace: bool) -> Ratings:
-        """The ratings of new users, without users who have none; refuses those that this model cannot take in."""
+        """The ratings of new users, without users who have none; refuses those that this model
+        cannot take in.
+        """
         self._check_fitted()
         ratings = self._taken(ratings, self.catalogue_.scale).compact()
         self._check_like_training(ratings, "new")
@@ -383,7 +455,8 @@ class Estimator(Parameters):
             more = f" (and {len(known) - 1:,} others)" if len(known) > 1 else ""
             raise RatingsError(
                 f"user {known[0].item()!r}{more} is in the model already: "
-                f"their ratings there would be lost; give all their ratings with {say('replace')}, or train again"
+                "their ratings there would be lost; give all their ratings with "
+                f"{say('replace')}, or train again"
             )
         return ratings
 
@@ -391,14 +464,20 @@ class Estimator(Parameters):
         """Refuse ratings on another scale, or with ids of another kind."""
         scale = self.catalogue_.scale
         if (ratings.scale.low, ratings.scale.high) != (scale.low, scale.high):
-            raise RatingsError(f"the {what} ratings are on the scale {ratings.scale}, the model's is {scale}")
+            raise RatingsError(
+                f"the {what} ratings are on the scale {ratings.scale}, the model's is {scale}"
+            )
         check_same_kind(self.devices_.users, ratings.users, what, "user")
         check_same_kind(self.catalogue_.items, ratings.items, what, "item")
 
     def _check_ranks(self) -> None:
         if not self.can_rank:
-            raise ConfigError(f"{type(self).__name__} predicts the same for every item, so it cannot rank items")
+            raise ConfigError(
+                f"{type(self).__name__} predicts the same for every item, so it cannot rank items"
+            )
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "catalogue_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(train, weights) first")
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet; call fit(train, weights) first"
+            )

@@ -65,7 +65,8 @@ _SPREAD = 0.1
 
 @dataclass(eq=False, repr=False)
 class BiasedMF(BiasedOptions, Estimator):
-    """Matrix factorization with user and item biases, on ratings given away: ``mean + b_i + b_j + u_i . v_j``.
+    """Matrix factorization with user and item biases, on ratings given away: ``mean + b_i + b_j +
+    u_i . v_j``.
 
     Args:
         n_factors: Length K of the latent vectors.
@@ -96,16 +97,29 @@ class BiasedMF(BiasedOptions, Estimator):
         seed = seed_of(self.rng)
         noise = SeededNoise(seed, stream=7)
         U, V = (
-            pad(noise.normals((rows, self.n_factors)) * np.float32(_SPREAD)) for rows in (train.n_users, train.n_items)
+            pad(noise.normals((rows, self.n_factors)) * np.float32(_SPREAD))
+            for rows in (train.n_users, train.n_items)
         )
-        user_bias, item_bias = np.zeros(train.n_users, np.float32), np.zeros(train.n_items, np.float32)
+        user_bias, item_bias = (
+            np.zeros(train.n_users, np.float32),
+            np.zeros(train.n_items, np.float32),
+        )
         mean = float(train.values.mean(dtype=np.float64))
-        table = train.user_codes.copy(), train.item_codes.copy(), (train.values - mean).astype(np.float32)
+        table = (
+            train.user_codes.copy(),
+            train.item_codes.copy(),
+            (train.values - mean).astype(np.float32),
+        )
         for epoch in range(1, self.epochs + 1):
-            biased_pass(*table, user_bias, item_bias, U, V, self.learning_rate, self.reg, seed, epoch)
+            biased_pass(
+                *table, user_bias, item_bias, U, V, self.learning_rate, self.reg, seed, epoch
+            )
             check_finite(V, self.learning_rate)
         self.mean_, self.user_bias_, self.item_bias_ = mean, user_bias, item_bias
-        self.user_factors_, self.item_factors_ = U[:, : self.n_factors].copy(), V[:, : self.n_factors].copy()
+        self.user_factors_, self.item_factors_ = (
+            U[:, : self.n_factors].copy(),
+            V[:, : self.n_factors].copy(),
+        )
 
     def _item_vectors(self) -> np.ndarray:
         return self.item_factors_
@@ -136,11 +150,12 @@ class ListsOnly(Baseline):
 
 @dataclass(eq=False, repr=False)
 class PrivatePopular(PopularityOptions, ListsOnly):
-    """What most people rated, for everyone, from counts with noise: what any private list has to beat.
+    """What most people rated, for everyone, from counts with noise: what any private list has to
+    beat.
 
-    It is the first round of HDP-Sum with taste labels and nothing else, so that all of epsilon goes into how much
-    weight each item has: a rating's presence costs W_ij * epsilon where only sums over users are seen, its value
-    nothing.
+    It is the first round of HDP-Sum with taste labels and nothing else, so that all of epsilon goes
+    into how much weight each item has: a rating's presence costs W_ij * epsilon where only sums
+    over users are seen, its value nothing.
 
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
@@ -170,7 +185,9 @@ class PrivatePopular(PopularityOptions, ListsOnly):
         )
         shard.accept(survey)
         released = estimated_popularity(survey, [shard.count()])
-        self.lists_ = popular_lists(corrected_popularity(released, weights.for_items(train.items), 1.0 / self.epsilon))
+        self.lists_ = popular_lists(
+            corrected_popularity(released, weights.for_items(train.items), 1.0 / self.epsilon)
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -189,7 +206,11 @@ class ListYardstick(ListOptions, ListsOnly):
         """Learn who rates what with whom."""
         presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
         self.lists_ = train_list_model(
-            self.kind, presence, seed=seed_of(self.rng) % 2**31, on=self.on, n_threads=self.n_threads
+            self.kind,
+            presence,
+            seed=seed_of(self.rng) % 2**31,
+            on=self.on,
+            n_threads=self.n_threads,
         )
 
 

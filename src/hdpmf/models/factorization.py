@@ -13,8 +13,22 @@ import numpy as np
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import Ratings, RatingsLike
 from hdpmf.common.methods import check
-from hdpmf.common.methods.options import FactorizationOptions, HDPMFOptions, PrivateFactorizationOptions, SampledOptions
-from hdpmf.common.privacy.mechanisms import MECHANISMS, Mechanism, NoPrivacy, Paid, Sample, Stretch, Uniform, Weight
+from hdpmf.common.methods.options import (
+    FactorizationOptions,
+    HDPMFOptions,
+    PrivateFactorizationOptions,
+    SampledOptions,
+)
+from hdpmf.common.privacy.mechanisms import (
+    MECHANISMS,
+    Mechanism,
+    NoPrivacy,
+    Paid,
+    Sample,
+    Stretch,
+    Uniform,
+    Weight,
+)
 from hdpmf.common.privacy.sampling import seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan
@@ -22,7 +36,13 @@ from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.gpu_training import gpu_epochs
 from hdpmf.models.input_checks import with_current_names
-from hdpmf.models.training import EpochRecord, batch_epochs, run_epochs, sequential_epochs, warn_if_far
+from hdpmf.models.training import (
+    EpochRecord,
+    batch_epochs,
+    run_epochs,
+    sequential_epochs,
+    warn_if_far,
+)
 from hdpmf.private.client import Devices
 from hdpmf.private.kernels.gpu.availability import use_gpu
 from hdpmf.untrusted.recommender import Catalogue
@@ -30,7 +50,8 @@ from hdpmf.untrusted.recommender import Catalogue
 _SOLVERS = {"batch": batch_epochs, "sequential": sequential_epochs}
 
 NOT_ON_GPU = (
-    "the mechanism 'paid' runs on the CPU: what devices send are whole numbers with exact noise, which GPUs do not "
+    "the mechanism 'paid' runs on the CPU: what devices send are whole numbers "
+    "with exact noise, which GPUs do not "
     "compute here; use on='cpu' or 'auto'"
 )
 
@@ -41,15 +62,17 @@ class Factorization(FactorizationOptions, Estimator, ABC):
 
     Args:
         n_factors: Length K of the latent vectors.
-        learning_rate: Initial step; a fifth of it after a quarter of the epochs, 1/25 after three quarters.
+        learning_rate: Initial step; a fifth of it after a quarter of the epochs, 1/25 after three
+            quarters.
         reg: Regularisation.
         epochs: Passes over the ratings.
-        solver: ``batch`` (Algorithm 1, what a federation can run) or ``sequential`` (published numbers).
-        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it; False is
-            the form printed in the paper, which diverges on popular items.
+        solver: ``batch`` (Algorithm 1, what a federation can run) or ``sequential`` (published
+            numbers).
+        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind
+            it; False is the form printed in the paper, which diverges on popular items.
         early_stopping: End when validation has not improved for so many epochs, and keep the best.
-        on: ``cpu``, ``gpu`` (NVIDIA), or ``auto`` for the GPU where there is one. On a GPU the noise comes from
-            another generator: the same distribution, other numbers.
+        on: ``cpu``, ``gpu`` (NVIDIA), or ``auto`` for the GPU where there is one. On a GPU the
+            noise comes from another generator: the same distribution, other numbers.
         n_threads: Threads of a CPU; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
 
@@ -62,7 +85,8 @@ class Factorization(FactorizationOptions, Estimator, ABC):
 
     history_: tuple[EpochRecord, ...] = field(init=False)
 
-    # What only private methods can change; MF's plan needs a number for epsilon, and nothing reads it.
+    # What only private methods can change; MF's plan needs a number for epsilon, and nothing reads
+    # it.
     epsilon: ClassVar[float] = 1.0
     h: ClassVar[str] = "auto"
     noise: ClassVar[str] = "epoch"
@@ -72,13 +96,19 @@ class Factorization(FactorizationOptions, Estimator, ABC):
             self.on = with_current_names({"device": device}, stacklevel=4)["on"]
 
     def _fit(
-        self, train: Ratings, weights: PrivacyWeights, validation: Ratings | None, callbacks: Sequence[Callback]
+        self,
+        train: Ratings,
+        weights: PrivacyWeights,
+        validation: Ratings | None,
+        callbacks: Sequence[Callback],
     ) -> None:
         self._check_params(validation)
         plan, mechanism, h_per_item = self.setup(train)
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
 
-        def state(vectors: np.ndarray, factors: np.ndarray, raters: np.ndarray) -> tuple[Devices, Catalogue]:
+        def state(
+            vectors: np.ndarray, factors: np.ndarray, raters: np.ndarray
+        ) -> tuple[Devices, Catalogue]:
             devices = Devices.after_training(train, vectors, beta, gamma)
             return devices, Catalogue(train.items, factors, raters, train.scale, train.item_table)
 
@@ -89,24 +119,40 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         settings = train, weights, mechanism, plan, h_per_item, seed_of(self.rng)
         on_gpu = self._on_gpu()
         with Workers(self.n_threads) as workers:
-            epochs = gpu_epochs(*settings, self.solver) if on_gpu else _SOLVERS[self.solver](*settings, workers)
-            trained = run_epochs(epochs, plan, None if validation is None else validate, self.early_stopping, callbacks)
+            epochs = (
+                gpu_epochs(*settings, self.solver)
+                if on_gpu
+                else _SOLVERS[self.solver](*settings, workers)
+            )
+            trained = run_epochs(
+                epochs,
+                plan,
+                None if validation is None else validate,
+                self.early_stopping,
+                callbacks,
+            )
         self.devices_, self.catalogue_ = state(trained.vectors, trained.factors, trained.raters)
         self.history_ = trained.history
         warn_if_far(self, train)
 
     def fold_in(
-        self, ratings: RatingsLike, weights: PrivacyWeights | float | None = None, *, replace: bool = False
+        self,
+        ratings: RatingsLike,
+        weights: PrivacyWeights | float | None = None,
+        *,
+        replace: bool = False,
     ) -> np.ndarray:
-        """Take in new users: each one's vector is computed on the device with the item factors fixed.
+        """Take in new users: each one's vector is computed on the device with the item factors
+        fixed.
 
-        Nothing is sent. From then on ``predict`` and ``recommend`` know these users. Items that the model does not
-        know are left out.
+        Nothing is sent. From then on ``predict`` and ``recommend`` know these users. Items that the
+        model does not know are left out.
 
         Args:
             ratings: The new users' ratings, as `fit` takes them.
             weights: Their privacy weights, one number for all of them, or None for 1.
-            replace: Whether users whom the model knows may be among them: these ratings then stand for all of theirs.
+            replace: Whether users whom the model knows may be among them: these ratings then stand
+                for all of theirs.
 
         Returns:
             One vector per user who has ratings here.
@@ -115,7 +161,9 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
         known = np.flatnonzero(np.append(self.catalogue_.trained, False)[items])
         if len(known) == 0:
-            raise RatingsError("none of the rated items was in training, so there is nothing to fit a vector to")
+            raise RatingsError(
+                "none of the rated items was in training, so there is nothing to fit a vector to"
+            )
         if isinstance(weights, PrivacyWeights):
             row_weights, beta = weights.for_ratings(ratings), weights.for_users(ratings.users)
         else:
@@ -134,7 +182,9 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         )
 
     def setup(self, train: Ratings) -> tuple[Plan, Mechanism, bool]:
-        """What a training on these ratings is: the plan, how ratings enter, and whether h is drawn per item."""
+        """What a training on these ratings is: the plan, how ratings enter, and whether h is
+        drawn per item.
+        """
         mechanism = self._mechanism()
         return self._plan(train, mechanism), mechanism, self._h_per_item()
 
@@ -163,7 +213,9 @@ class Factorization(FactorizationOptions, Estimator, ABC):
 
     def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         catalogue = self.catalogue_
-        return self.devices_.predict(users, items, catalogue.factors, catalogue.trained, self._mechanism())
+        return self.devices_.predict(
+            users, items, catalogue.factors, catalogue.trained, self._mechanism()
+        )
 
     def _item_vectors(self) -> np.ndarray:
         return self.catalogue_.factors
@@ -176,16 +228,22 @@ class Factorization(FactorizationOptions, Estimator, ABC):
 
     def _predicted(self, users: np.ndarray) -> np.ndarray:
         catalogue = self.catalogue_
-        return self.devices_.predict_all(users, catalogue.factors, catalogue.trained, self._mechanism())
+        return self.devices_.predict_all(
+            users, catalogue.factors, catalogue.trained, self._mechanism()
+        )
 
     def _h_per_item(self) -> bool:
-        """By default as each solver's source has it: the paper's text per item, the published numbers shared."""
+        """By default as each solver's source has it: the paper's text per item, the published
+        numbers shared.
+        """
         return self.solver == "batch" if self.h == "auto" else self.h == "item"
 
     def _check_params(self, validation: Ratings | None) -> None:
         check(self)
         if self.early_stopping is not None and validation is None:
-            raise ConfigError("early_stopping needs a validation set; pass fit(..., validation=ratings)")
+            raise ConfigError(
+                "early_stopping needs a validation set; pass fit(..., validation=ratings)"
+            )
 
 
 class MF(Factorization):
@@ -200,9 +258,10 @@ class PrivateFactorization(PrivateFactorizationOptions, Factorization):
     """What the private methods share, beyond Factorization.
 
     Args:
-        epsilon: The largest budget of a rating; rating (i, j) has W_ij times this. NOMINAL: see ``privacy``.
-        h: The recommender's draws per ``item`` (the paper's text) or ``shared`` by all items (the published
-            numbers); ``auto`` is per item in ``batch`` and shared in ``sequential``.
+        epsilon: The largest budget of a rating; rating (i, j) has W_ij times this. NOMINAL: see
+            ``privacy``.
+        h: The recommender's draws per ``item`` (the paper's text) or ``shared`` by all items (the
+            published numbers); ``auto`` is per item in ``batch`` and shared in ``sequential``.
         noise: Drawn anew in every ``epoch`` or ``once``.
     """
 
@@ -231,15 +290,18 @@ class HDPMF(HDPMFOptions, PrivateFactorization):
     """The paper's method: ratings are stretched by their weights, predictions rescaled.
 
     Args:
-        mechanism: ``stretch`` (the paper), ``weight`` (weighted residuals; more accurate at the same noise) or
-            ``paid`` (the only one whose epsilon is a guarantee, where sums are secure: all rounds share the budget,
-            so use few epochs).
-        rescale: For ``stretch``: divide predictions by the weight; False is the paper's ablation HDPMF-R.
+        mechanism: ``stretch`` (the paper), ``weight`` (weighted residuals; more accurate at the
+            same noise) or ``paid`` (the only one whose epsilon is a guarantee, where sums are
+            secure: all rounds share the budget, so use few epochs).
+        rescale: For ``stretch``: divide predictions by the weight; False is the paper's ablation
+            HDPMF-R.
     """
 
     def _mechanism(self) -> Mechanism:
         check(self)
-        return {"stretch": Stretch(self.rescale), "weight": Weight(), "paid": Paid()}[self.mechanism]
+        return {"stretch": Stretch(self.rescale), "weight": Weight(), "paid": Paid()}[
+            self.mechanism
+        ]
 
     def _on_gpu(self) -> bool:
         if self.mechanism != "paid":
@@ -251,10 +313,13 @@ class HDPMF(HDPMFOptions, PrivateFactorization):
     def _check_params(self, validation: Ratings | None) -> None:
         super()._check_params(validation)
         if self.mechanism != "stretch" and not self.rescale:
-            raise ConfigError(f"rescale is for the mechanism 'stretch'; {self.mechanism!r} has nothing to rescale")
+            raise ConfigError(
+                f"rescale is for the mechanism 'stretch'; {self.mechanism!r} has nothing to rescale"
+            )
         if self.mechanism == "paid":
-            # Each of these would void the guarantee: nobody can run the first as secure sums, the second is removed
-            # by subtracting two rounds, the third stops at a time that depends on ratings.
+            # Each of these would void the guarantee: nobody can run the first as secure sums, the
+            # second is removed by subtracting two rounds, the third stops at a time that depends on
+            # ratings.
             for wrong, what in (
                 (self.solver != "batch", "solver='batch'"),
                 (self.noise != "epoch", "noise='epoch'"),

@@ -7,9 +7,9 @@
       devices/devices.json           user ids, seed, history  (mode 0600, like everything in this folder)
       devices/devices.safetensors    user vectors, privacy weights, own means, rated items
 
-The seed is with the devices: whoever knows it can draw the simulated noise again and take it away. So is the history:
-errors on validation ratings are made of ratings.
-"""
+The seed is with the devices: whoever knows it can draw the simulated noise again and take it away.
+So is the history: errors on validation ratings are made of ratings.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def with_users(model: M, users: np.ndarray) -> M:
     """A copy of a model with only these users (positions)."""
     if not isinstance(model, Factorization | OneRound | Baseline):
         raise ConfigError(
-            f"what {type(model).__name__} learned is not kept user by user, so it cannot be split; save it as a whole"
+            f"what {type(model).__name__} learned is not kept user by user, so it cannot be "
+            "split; save it as a whole"
         )
     part = copy.copy(model)
     part.devices_ = model.devices_.only(np.unique(users))
@@ -96,7 +97,8 @@ def learned_by(model: Estimator) -> tuple[dict[str, Any], dict[str, np.ndarray]]
             values[name] = value.item() if isinstance(value, np.generic) else value
         else:
             raise ConfigError(
-                f"{type(model).__name__}.{name} is a {type(value).__name__}, which cannot be saved; keep arrays of "
+                f"{type(model).__name__}.{name} is a {type(value).__name__}, which cannot be "
+                "saved; keep arrays of "
                 "numbers, numbers and strings"
             )
     return values, arrays
@@ -126,7 +128,9 @@ _STATE = ("vectors", "beta", "gamma", "means", "rated_start", "rated", "stars")
 
 
 def save_model(model: Estimator, folder: str | os.PathLike[str]) -> None:
-    """Write a fitted model; ``folder`` then holds all of it or, if anything fails, what it held before."""
+    """Write a fitted model; ``folder`` then holds all of it or, if anything fails, what it held
+    before.
+    """
     target = Path(folder)
     is_model = (target / "recommender" / "model.json").is_file()
     if target.exists() and not is_model and (not target.is_dir() or any(target.iterdir())):
@@ -145,8 +149,9 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
 
     Args:
         folder: Where it is.
-        public_only: Read only what the recommender holds, and look at nothing private: the folder may be the
-            ``recommender`` part alone. The model then knows no user; ``fold_in`` takes some in.
+        public_only: Read only what the recommender holds, and look at nothing private: the folder
+            may be the ``recommender`` part alone. The model then knows no user; ``fold_in`` takes
+            some in.
     """
     root = Path(folder)
     if public_only:
@@ -154,15 +159,25 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
     public = PublicModel.load(root / "recommender")
     public.items.stated = public.about.get("privacy", {}).get("items") == "stated"
     kind = _class_of(public.about)
-    _, private, state = read_part(root / "devices" / "devices.json", root / "devices" / "devices.safetensors")
+    _, private, state = read_part(
+        root / "devices" / "devices.json", root / "devices" / "devices.safetensors"
+    )
     try:
         params = dict(public.about["parameters"], **private["parameters"])
-        params |= {name: given for name in ("features", "prior") if (given := getattr(public, name)) is not None}
+        params |= {
+            name: given
+            for name in ("features", "prior")
+            if (given := getattr(public, name)) is not None
+        }
         model = kind(**with_current_names(params, stacklevel=None))
         restore(model, private.get("learned", {}), state)
-        if "stars" not in state:  # version 0.1.0 kept what was rated and not how: every item counts as the user's mean
+        if (
+            "stars" not in state
+        ):  # version 0.1.0 kept what was rated and not how: every item counts as the user's mean
             counts = np.diff(state["rated_start"])
-            state["stars"] = to_stars(np.repeat(state["means"], counts), public.scale).astype(np.float32)
+            state["stars"] = to_stars(np.repeat(state["means"], counts), public.scale).astype(
+                np.float32
+            )
         model.devices_ = Devices(users=ids(private["users"]), scale=public.scale, **state)
         _restore_public(model, public)
         if isinstance(model, OneRound):
@@ -178,7 +193,8 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
         _check_shapes(model)
     except (KeyError, TypeError, ValueError, AttributeError, HdpmfError) as error:
         raise ModelFileError(
-            f"{root} is not a model that this version can read ({type(error).__name__}: {error}); save it again"
+            f"{root} is not a model that this version can read ({type(error).__name__}: "
+            f"{error}); save it again"
         ) from error
     return model
 
@@ -187,17 +203,24 @@ def _load_public(root: Path) -> Estimator:
     public = PublicModel.load(root if (root / "model.json").is_file() else root / "recommender")
     kind = _class_of(public.about)
     if not issubclass(kind, Factorization | OneRound | Baseline):
-        raise ModelFileError(f"all that {kind.__name__} learned is in its private part; load it as a whole")
+        raise ModelFileError(
+            f"all that {kind.__name__} learned is in its private part; load it as a whole"
+        )
     try:
         params = dict(public.about["parameters"])
-        params |= {name: given for name in ("features", "prior") if (given := getattr(public, name)) is not None}
+        params |= {
+            name: given
+            for name in ("features", "prior")
+            if (given := getattr(public, name)) is not None
+        }
         model = kind(**with_current_names(params, stacklevel=None))
         _restore_public(model, public)
         if isinstance(model, HDPBit | HDPSum | ListsOnly) and public.lists is not None:
             model.lists_ = ListModel.of(public.lists)
     except (KeyError, TypeError, ValueError, AttributeError, HdpmfError) as error:
         raise ModelFileError(
-            f"{root} is not a model that this version can read ({type(error).__name__}: {error}); save it again"
+            f"{root} is not a model that this version can read ({type(error).__name__}: "
+            f"{error}); save it again"
         ) from error
     n_items, width = model.catalogue_.factors.shape
     model.devices_ = Devices.nobody(n_items, width, public.scale)
@@ -216,7 +239,8 @@ def _class_of(about: dict[str, Any]) -> type[Estimator]:
     method = METHODS.get(about.get("method", ""))
     if method is None:
         raise ModelFileError(
-            f"the model is a {name} of the method {about.get('method')!r}, which is not known here; import what adds "
+            f"the model is a {name} of the method {about.get('method')!r}, which is not "
+            "known here; import what adds "
             "it (on the command line: --plugin FILE)"
         )
     kind: type[Estimator] = method.model
@@ -228,7 +252,9 @@ def public_part(model: Estimator) -> PublicModel:
     catalogue, params = model.catalogue_, model.get_params()
     about: dict[str, Any] = {
         "model": type(model).__name__,
-        "parameters": {name: _plain(value) for name, value in params.items() if name not in _PRIVATE_PARAMETERS},
+        "parameters": {
+            name: _plain(value) for name, value in params.items() if name not in _PRIVATE_PARAMETERS
+        },
         "privacy": asdict(model.privacy),
     }
     method = method_of(model)
@@ -243,8 +269,14 @@ def public_part(model: Estimator) -> PublicModel:
         numbers, fit = model.facts_, model.fit_
     else:
         last = getattr(model, "epochs", 0) + 1
-        numbers = Round(number=last, item_factors=catalogue.factors, raters=catalogue.raters, h=None)
-    features, prior, lists = params.get("features"), params.get("prior"), getattr(model, "lists_", None)
+        numbers = Round(
+            number=last, item_factors=catalogue.factors, raters=catalogue.raters, h=None
+        )
+    features, prior, lists = (
+        params.get("features"),
+        params.get("prior"),
+        getattr(model, "lists_", None),
+    )
     return PublicModel(
         about=about,
         items=catalogue.items,
@@ -270,15 +302,21 @@ def _restore_public(model: Estimator, public: PublicModel) -> None:
         return
     if not isinstance(numbers, Round):
         raise ConfigError("a model with factors needs them")
-    model.catalogue_ = Catalogue(public.items, numbers.item_factors, numbers.raters, public.scale, public.item_table)
+    model.catalogue_ = Catalogue(
+        public.items, numbers.item_factors, numbers.raters, public.scale, public.item_table
+    )
 
 
 def _write_devices(model: Estimator, folder: Path) -> None:
     devices = model.devices_
-    seeds = {name: value for name, value in model.get_params().items() if name in _PRIVATE_PARAMETERS}
+    seeds = {
+        name: value for name, value in model.get_params().items() if name in _PRIVATE_PARAMETERS
+    }
     # A Generator cannot be written down; what it drew is in the model already.
     private: dict[str, Any] = {
-        "parameters": {name: value if isinstance(value, int) else None for name, value in seeds.items()},
+        "parameters": {
+            name: value if isinstance(value, int) else None for name, value in seeds.items()
+        },
         "users": devices.users.ids.tolist(),
     }
     if isinstance(model, OneRound):
@@ -311,7 +349,10 @@ def _check_shapes(model: Estimator) -> None:
         and devices.beta.shape == devices.means.shape == (n_users,)
         and devices.rated_start.shape == (n_users + 1,)
         and int(devices.rated_start[-1]) == len(devices.rated) == len(devices.stars)
-        and (len(devices.rated) == 0 or 0 <= int(devices.rated.min()) <= int(devices.rated.max()) < n_items)
+        and (
+            len(devices.rated) == 0
+            or 0 <= int(devices.rated.min()) <= int(devices.rated.max()) < n_items
+        )
     )
     if not consistent:
         raise ConfigError("the parts of the model do not fit each other")

@@ -1,7 +1,8 @@
-"""Training on a GPU: ratings as a mechanism lets them enter are brought to the device, and the loops run there.
+"""Training on a GPU: ratings as a mechanism lets them enter are brought to the device, and the
+loops run there.
 
-First factors, and which ratings a mechanism samples, are those of the same seed on a CPU. The noise and the orders of
-ratings come from another generator: the same distribution, other numbers.
+First factors, and which ratings a mechanism samples, are those of the same seed on a CPU. The noise
+and the orders of ratings come from another generator: the same distribution, other numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from hdpmf.private.kernels.gpu.training import GpuRun, Recipe
 
 
-def recipe_of(plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool, solver: str) -> Recipe:
+def recipe_of(
+    plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool, solver: str
+) -> Recipe:
     """How a plan is trained on a device."""
     from hdpmf.private.kernels.gpu.training import Recipe
 
@@ -51,7 +54,10 @@ def gpu_run_of(plan: Plan, budget: float | None, seed: int, view: int = 0) -> Gp
     scale = 0.0
     if budget is not None:
         scale = laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget)
-    rates = tuple(learning_rate_at(plan.learning_rate, epoch, plan.epochs) for epoch in range(1, plan.epochs + 1))
+    rates = tuple(
+        learning_rate_at(plan.learning_rate, epoch, plan.epochs)
+        for epoch in range(1, plan.epochs + 1)
+    )
     return GpuRun(rates, plan.reg, seed, scale, view)
 
 
@@ -64,18 +70,23 @@ def gpu_epochs(
     seed: int,
     solver: str,
 ) -> Iterator[tuple[Any, Any, np.ndarray]]:
-    """Train on the GPU; yields (user vectors, item factors, raters) after every epoch, read from it when asked for."""
+    """Train on the GPU; yields (user vectors, item factors, raters) after every epoch, read from
+    it when asked for.
+    """
     from hdpmf.private.kernels.gpu.training import GpuTraining
 
     entered = enter(train, weights, mechanism, plan, seed)
     table = table_of(train, entered) if fits(len(entered.target)) else stream_of(train, entered)
     recipe = recipe_of(plan, mechanism, entered.budget is not None, h_per_item, solver)
-    training = GpuTraining(table, recipe, [gpu_run_of(plan, entered.budget, seed)], *first_factors(train, plan, seed))
+    training = GpuTraining(
+        table, recipe, [gpu_run_of(plan, entered.budget, seed)], *first_factors(train, plan, seed)
+    )
     raters = training.raters[0].cpu().numpy()
     for _ in training.epochs():
         if not bool(training.V.sum().isfinite()):
             raise DivergedError(
-                f"training ran away to infinity with learning rate {plan.learning_rate:g}; use a smaller one"
+                f"training ran away to infinity with learning rate {plan.learning_rate:g}; use "
+                "a smaller one"
             )
         yield OnGpu(training.U, plan.n_factors), OnGpu(training.V, plan.n_factors), raters
 
@@ -86,7 +97,9 @@ def table_of(train: Ratings, entered: EnteredRatings) -> Table:
 
     (block,) = blocks_of(train, entered, max(len(entered.target), 1))
     coefficient = None if block.coefficient is None else block.coefficient[None]
-    return Table(block.users, block.items, block.target[None], train.n_users, train.n_items, coefficient)
+    return Table(
+        block.users, block.items, block.target[None], train.n_users, train.n_items, coefficient
+    )
 
 
 def stream_of(train: Ratings, entered: EnteredRatings) -> Stream:
@@ -106,7 +119,9 @@ def blocks_of(train: Ratings, entered: EnteredRatings, size: int) -> Iterator[Bl
 
     def put(values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
         # Arrays of ratings are read-only, which PyTorch cannot express.
-        return torch.from_numpy(values if values.flags.writeable else values.copy()).to(device, dtype)
+        return torch.from_numpy(values if values.flags.writeable else values.copy()).to(
+            device, dtype
+        )
 
     for begin in range(0, len(entered.target), size):
         part = slice(begin, begin + size)
@@ -115,7 +130,9 @@ def blocks_of(train: Ratings, entered: EnteredRatings, size: int) -> Iterator[Bl
             users=put(train.user_codes[rows], torch.int32),
             items=put(train.item_codes[rows], torch.int32),
             target=put(entered.target[part], torch.float32),
-            coefficient=None if entered.coefficient is None else put(entered.coefficient[part], torch.float32),
+            coefficient=None
+            if entered.coefficient is None
+            else put(entered.coefficient[part], torch.float32),
         )
 
 
@@ -136,7 +153,9 @@ class OnGpu:
 
 
 def fit_devices(train: Ratings, fit: DeviceFit, beta: np.ndarray, gamma: np.ndarray) -> Devices:
-    """The private state of the users of ``train`` after the fit, to the precision of what a CPU computes."""
+    """The private state of the users of ``train`` after the fit, to the precision of what a CPU
+    computes.
+    """
     import torch
 
     from hdpmf.private.kernels.gpu.layout import begins, shuffled
@@ -160,5 +179,9 @@ def fit_devices(train: Ratings, fit: DeviceFit, beta: np.ndarray, gamma: np.ndar
     vectors = np.ones((train.n_users, theta.shape[1] + 1), np.float32)
     vectors[:, :-1] = theta.float().cpu().numpy()
     return Devices.after_training(
-        train, vectors, beta, gamma, (begin.cpu().numpy(), partner.cpu().numpy(), stars.cpu().numpy())
+        train,
+        vectors,
+        beta,
+        gamma,
+        (begin.cpu().numpy(), partner.cpu().numpy(), stars.cpu().numpy()),
     )

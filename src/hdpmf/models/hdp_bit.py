@@ -29,15 +29,15 @@ from hdpmf.untrusted.recommender.release import Release, joined
 class HDPBit(BitOptions, OneRound):
     """One bit per rating: the recommender may see every message.
 
-    Every rating has W_ij * epsilon pure local differential privacy against the whole transcript. Which items a user
-    rated, and the weights, are visible.
+    Every rating has W_ij * epsilon pure local differential privacy against the whole transcript.
+    Which items a user rated, and the weights, are visible.
 
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
         max_ratings: As for HDPSum.
         coding: What the bit is about; ``auto`` is a threshold at four of five stars.
-        patterns: How many factors of who rates what with whom to look for, beside the similarity of items. It is in
-            plain sight in this design, so it costs nothing; 0 leaves both unused.
+        patterns: How many factors of who rates what with whom to look for, beside the similarity of
+            items. It is in plain sight in this design, so it costs nothing; 0 leaves both unused.
         features: As for HDPSum.
         prior: As for HDPSum.
         on: As for HDPSum.
@@ -50,7 +50,9 @@ class HDPBit(BitOptions, OneRound):
 
     @property
     def lists_(self) -> ListModel | None:
-        """The model for lists, trained when it is first needed; None where the released bits are not at hand."""
+        """The model for lists, trained when it is first needed; None where the released bits are
+        not at hand.
+        """
         if self._lists is None and self.release_ is not None:
             self._lists = train_list_model(
                 self.list_model,
@@ -67,19 +69,25 @@ class HDPBit(BitOptions, OneRound):
 
     @property
     def privacy(self) -> PrivacyClaim:
-        """What the model's epsilon is and what it stands on: what was claimed for the bits that it is made of."""
+        """What the model's epsilon is and what it stands on: what was claimed for the bits that
+        it is made of.
+        """
         return super().privacy if self.release_ is None else self.release_.claim
 
     def release(
-        self, train: Ratings, weights: PrivacyWeights | None = None, *, noise: ReleasedNoise | None = None
+        self,
+        train: Ratings,
+        weights: PrivacyWeights | None = None,
+        *,
+        noise: ReleasedNoise | None = None,
     ) -> Release:
         """What devices with these ratings would leave with a recommender; nothing is trained.
 
         Args:
             train: The ratings.
             weights: Privacy weights; without them every rating has weight 1.
-            noise: That of the operating system, for a data set that is given away. Without it the seed's, which is
-                simulated: whoever has the seed can take it off again.
+            noise: That of the operating system, for a data set that is given away. Without it the
+                seed's, which is simulated: whoever has the seed can take it off again.
         """
         self._check_params()
         weights = PrivacyWeights.uniform(train) if weights is None else weights
@@ -108,8 +116,16 @@ class HDPBit(BitOptions, OneRound):
         )
         model._check_params()
         prior = load_prior(model.prior)
-        facts = OneRoundRecommender(survey, features, n_patterns=model.patterns).facts([release.bits])
-        model.set_public(release.items, release.scale, release.item_table, facts, device_fit(facts, features, prior))
+        facts = OneRoundRecommender(survey, features, n_patterns=model.patterns).facts(
+            [release.bits]
+        )
+        model.set_public(
+            release.items,
+            release.scale,
+            release.item_table,
+            facts,
+            device_fit(facts, features, prior),
+        )
         model.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
         n_items, width = model.catalogue_.factors.shape
         model.devices_ = Devices.nobody(n_items, width, release.scale)
@@ -136,7 +152,13 @@ class HDPBit(BitOptions, OneRound):
             features=features,
         )
 
-    def _keep(self, answers: Sequence[Answer], survey: Survey, train: Ratings, features: ItemFeatures | None) -> None:
+    def _keep(
+        self,
+        answers: Sequence[Answer],
+        survey: Survey,
+        train: Ratings,
+        features: ItemFeatures | None,
+    ) -> None:
         self.release_ = self._released(answers, survey, train, features, super().privacy)
         self._lists = None
 

@@ -1,4 +1,6 @@
-"""Input of estimators, as scikit-learn knows it: constructor parameters, ids, and ``X`` and ``y`` apart."""
+"""Input of estimators, as scikit-learn knows it: constructor parameters, ids, and ``X`` and
+``y`` apart.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +36,25 @@ def with_current_names(params: Mapping[str, Any], *, stacklevel: int | None = 3)
 
 
 class Parameters:
-    """Gives a class ``get_params``, ``set_params`` and a readable repr, from the signature of its ``__init__``."""
+    """Gives a class ``get_params``, ``set_params`` and a readable repr, from the signature of
+    its ``__init__``.
+    """
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
         """The names that ``__init__`` takes."""
         if cls.__init__ is object.__init__:
             return ()
-        return tuple(name for name in inspect.signature(cls.__init__).parameters if name not in ("self", *_RENAMED))
+        return tuple(
+            name
+            for name in inspect.signature(cls.__init__).parameters
+            if name not in ("self", *_RENAMED)
+        )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments, by name (``deep`` is there for scikit-learn and changes nothing)."""
+        """The constructor's arguments, by name (``deep`` is there for scikit-learn and changes
+        nothing).
+        """
         return {name: getattr(self, name) for name in self.parameter_names()}
 
     def set_params(self, **params: Any) -> Self:
@@ -52,7 +62,9 @@ class Parameters:
         known = self.parameter_names()
         for name, value in with_current_names(params).items():
             if name not in known:
-                raise ConfigError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+                raise ConfigError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
+                )
             setattr(self, name, value)
         return self
 
@@ -88,11 +100,15 @@ def in_pairs(users: Any, items: Any) -> tuple[Any, Any]:
         return list(user_ids) * n_items, item_ids
     if n_items == 1:
         return user_ids, list(item_ids) * n_users
-    raise RatingsError(f"there are {n_users:,} users and {n_items:,} items; give pairs, one user, or one item")
+    raise RatingsError(
+        f"there are {n_users:,} users and {n_items:,} items; give pairs, one user, or one item"
+    )
 
 
 def check_kind(index: IdIndex, ids: Any, what: str) -> None:
-    """Refuse ids that cannot be in the index, whatever their value: text where ids are integers, or the reverse."""
+    """Refuse ids that cannot be in the index, whatever their value: text where ids are integers,
+    or the reverse.
+    """
     if not len(index) or not len(ids):
         return
     if isinstance(ids, np.ndarray) and ids.dtype.kind in "iuU":
@@ -100,9 +116,14 @@ def check_kind(index: IdIndex, ids: Any, what: str) -> None:
     else:
         fits = (int, np.integer, float, np.floating) if index.is_integer else (str,)
         listed = ids.tolist() if isinstance(ids, np.ndarray) else ids
-        wrong = [value for value in listed if not isinstance(value, fits) or isinstance(value, bool)][:1]
+        wrong = [
+            value for value in listed if not isinstance(value, fits) or isinstance(value, bool)
+        ][:1]
     for value in wrong:
-        raise RatingsError(f"{what} {plain(value)!r}: the model's {what} ids are {kind_of(index)}; give them as such")
+        raise RatingsError(
+            f"{what} {plain(value)!r}: the model's {what} ids are {kind_of(index)}; give "
+            "them as such"
+        )
 
 
 def check_same_kind(known: IdIndex, given: IdIndex, what: str, whose: str) -> None:
@@ -125,7 +146,9 @@ def columns_of(pairs: Any) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(pairs["user"]), np.asarray(pairs["item"])
     table = np.asarray(pairs)
     if table.ndim != 2 or table.shape[1] != 2:
-        raise RatingsError(f"pairs have two columns, user and item; this has the shape {table.shape}")
+        raise RatingsError(
+            f"pairs have two columns, user and item; this has the shape {table.shape}"
+        )
     return table[:, 0], table[:, 1]
 
 

@@ -1,8 +1,9 @@
-"""Many factorizations fitted at once on a GPU: a grid of learning rates and regularisations, folds, seeds.
+"""Many factorizations fitted at once on a GPU: a grid of learning rates and regularisations, folds,
+seeds.
 
-What can share a launch does: models with the same K, solver, kind of noise and number of epochs (in ``sequential`` also
-of one seed), over the union of their training ratings. What a model becomes does not depend on those beside it, but for
-rounding where they train on different ratings.
+What can share a launch does: models with the same K, solver, kind of noise and number of epochs (in
+``sequential`` also of one seed), over the union of their training ratings. What a model becomes
+does not depend on those beside it, but for rounding where they train on different ratings.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from hdpmf.private.kernels.gpu.training import GpuTraining
 
 _FACTORS_AT_A_TIME = 1 << 30
-"""Numbers in the factors of models that are trained at a time; segments' sums take about as many again."""
+"""Numbers in the factors of models that are trained at a time; segments' sums take about as many
+again.
+"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,7 +43,8 @@ class Fit:
 
     Attributes:
         model: The model; not fitted yet.
-        train: Ratings to learn from. Models that share a table object share the work of preparing it.
+        train: Ratings to learn from. Models that share a table object share the work of preparing
+            it.
         weights: Privacy weights, or None for 1.
     """
 
@@ -114,7 +118,9 @@ def _prepare(number: int, fit: Fit, entered: dict[Any, EnteredRatings]) -> _Prep
 
 
 def _fitting(group: list[_Prepared]) -> Iterator[list[_Prepared]]:
-    """Parts of a group that are small enough: few enough views for a word of bits, and factors that fit."""
+    """Parts of a group that are small enough: few enough views for a word of bits, and factors
+    that fit.
+    """
     from hdpmf.private.kernels.gpu.layout import MAX_VIEWS, padded
 
     first = group[0]
@@ -140,7 +146,9 @@ def _train(recipe: Any, part: list[_Prepared]) -> Iterator[Fitted]:
     view_of = {id(prepared.ratings): view for view, prepared in enumerate(views)}
     table = _union(views, gpu())
     runs = [
-        gpu_run_of(prepared.plan, prepared.ratings.budget, prepared.seed, view_of[id(prepared.ratings)])
+        gpu_run_of(
+            prepared.plan, prepared.ratings.budget, prepared.seed, view_of[id(prepared.ratings)]
+        )
         for prepared in part
     ]
     training = GpuTraining(table, recipe, runs, *_first_factors(part))
@@ -151,21 +159,34 @@ def _train(recipe: Any, part: list[_Prepared]) -> Iterator[Fitted]:
     for run, prepared in enumerate(part):
         if not finite[run]:
             rate = prepared.plan.learning_rate
-            message = f"training ran away to infinity with learning rate {rate:g}; use a smaller one"
-            yield Fitted(prepared.number, seconds, DivergedError(message), last=run == len(part) - 1)
+            message = (
+                f"training ran away to infinity with learning rate {rate:g}; use a smaller one"
+            )
+            yield Fitted(
+                prepared.number, seconds, DivergedError(message), last=run == len(part) - 1
+            )
             continue
         _set_state(prepared, training, run, runs[run].view, states)
         yield Fitted(prepared.number, seconds, last=run == len(part) - 1)
 
 
 def _first_factors(part: list[_Prepared]) -> tuple[np.ndarray, np.ndarray]:
-    """First user vectors and item factors, of shape (rows, runs, K): models of the same seed start from the same."""
-    by_seed = {prepared.seed: first_factors(prepared.fit.train, prepared.plan, prepared.seed) for prepared in part}
-    users, items = (np.stack([by_seed[prepared.seed][side] for prepared in part], axis=1) for side in (0, 1))
+    """First user vectors and item factors, of shape (rows, runs, K): models of the same seed
+    start from the same.
+    """
+    by_seed = {
+        prepared.seed: first_factors(prepared.fit.train, prepared.plan, prepared.seed)
+        for prepared in part
+    }
+    users, items = (
+        np.stack([by_seed[prepared.seed][side] for prepared in part], axis=1) for side in (0, 1)
+    )
     return users, items
 
 
-def _set_state(prepared: _Prepared, training: GpuTraining, run: int, view: int, states: dict[int, Devices]) -> None:
+def _set_state(
+    prepared: _Prepared, training: GpuTraining, run: int, view: int, states: dict[int, Devices]
+) -> None:
     train, model = prepared.fit.train, prepared.fit.model
     vectors = training.vectors(run)
     if id(train) not in states:
@@ -177,7 +198,9 @@ def _set_state(prepared: _Prepared, training: GpuTraining, run: int, view: int, 
         gamma=prepared.weights.for_items(train.items),
     )
     raters = training.raters[view].cpu().numpy()
-    model.catalogue_ = Catalogue(train.items, training.factors(run), raters, train.scale, train.item_table)
+    model.catalogue_ = Catalogue(
+        train.items, training.factors(run), raters, train.scale, train.item_table
+    )
     model.history_ = ()
 
 
@@ -191,7 +214,9 @@ def _union(views: list[_Prepared], device: Any) -> Table:
     keys = []
     for prepared in views:
         train, kept = prepared.fit.train, prepared.ratings.kept
-        users, items = (codes if kept is None else codes[kept] for codes in (train.user_codes, train.item_codes))
+        users, items = (
+            codes if kept is None else codes[kept] for codes in (train.user_codes, train.item_codes)
+        )
         keys.append(torch.from_numpy(users.astype(np.int64) * n_items + items).to(device))
     union = torch.unique(torch.cat(keys))
     shape = (len(views), len(union))
@@ -201,9 +226,13 @@ def _union(views: list[_Prepared], device: Any) -> Table:
     members = torch.zeros(len(union), dtype=torch.int32, device=device)
     for view, (prepared, key) in enumerate(zip(views, keys, strict=True)):
         places = torch.searchsorted(union, key)
-        target[view, places] = torch.from_numpy(prepared.ratings.target.astype(np.float32)).to(device)
+        target[view, places] = torch.from_numpy(prepared.ratings.target.astype(np.float32)).to(
+            device
+        )
         if coefficient is not None and prepared.ratings.coefficient is not None:
-            coefficient[view, places] = torch.from_numpy(prepared.ratings.coefficient.astype(np.float32)).to(device)
+            coefficient[view, places] = torch.from_numpy(
+                prepared.ratings.coefficient.astype(np.float32)
+            ).to(device)
         members[places] |= 1 << view
     return Table(
         users=(union // n_items).int(),

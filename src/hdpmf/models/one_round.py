@@ -1,7 +1,8 @@
-"""What HDPSum and HDPBit share, and HDPSum: one round, a proved guarantee, and everything else on the device.
+"""What HDPSum and HDPBit share, and HDPSum: one round, a proved guarantee, and everything else on
+the device.
 
-A prediction is ``mean + b_j + x_j . theta_i``: a matrix factorization whose item factors are public or privately
-released and whose user vectors never leave the device.
+A prediction is ``mean + b_j + x_j . theta_i``: a matrix factorization whose item factors are public
+or privately released and whose user vectors never leave the device.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
     if wanted is False or (wanted == "auto" and train.item_table is None):
         return None
     if train.item_table is None:
-        raise ConfigError("features=True needs an item table, and these ratings have none; give a file of features")
+        raise ConfigError(
+            "features=True needs an item table, and these ratings have none; give a file "
+            "of features"
+        )
     return ItemFeatures.of_table(train.item_table, train.items)
 
 
@@ -87,7 +91,11 @@ class OneRound(OneRoundOptions, Estimator):
             self.on = with_current_names({"device": device}, stacklevel=4)["on"]
 
     def _fit(
-        self, train: Ratings, weights: PrivacyWeights, validation: Ratings | None, callbacks: Sequence[Callback]
+        self,
+        train: Ratings,
+        weights: PrivacyWeights,
+        validation: Ratings | None,
+        callbacks: Sequence[Callback],
     ) -> None:
         """Run the one round, then fit every device. Nothing is tuned, and there are no epochs."""
         self._check_params()
@@ -98,7 +106,8 @@ class OneRound(OneRoundOptions, Estimator):
         self.n_silent_ = n_silent
 
     def with_facts(self, train: Ratings, weights: PrivacyWeights, facts: ItemFacts) -> Self:
-        """The model of devices with these ratings whom a recommender has told these facts, as after a federated run.
+        """The model of devices with these ratings whom a recommender has told these facts, as after
+        a federated run.
 
         ``n_silent_`` is 0 then: how many ratings sent nothing is known to their devices alone.
         """
@@ -118,7 +127,11 @@ class OneRound(OneRoundOptions, Estimator):
         features: ItemFeatures | None,
         prior: Prior | None,
     ) -> None:
-        inner = prior.labels.prior if prior is not None and prior.labels is not None and self._by_labels() else None
+        inner = (
+            prior.labels.prior
+            if prior is not None and prior.labels is not None and self._by_labels()
+            else None
+        )
         fit = device_fit(facts, features, inner or prior, simple=self._design() == "S")
         self.set_public(train.items, train.scale, train.item_table, facts, fit)
         self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
@@ -144,25 +157,39 @@ class OneRound(OneRoundOptions, Estimator):
         return chosen_coding(self._design(), self.coding, self.catalogue_.scale, self.epsilon)
 
     def score(self, test: RatingsLike, y: Any = None) -> Any:
-        """Mean squared and absolute error on ``test``; refused where the prior was learned from the same data set."""
+        """Mean squared and absolute error on ``test``; refused where the prior was learned from
+        the same data set.
+        """
         self._check_fitted()
         origin = self.prior_origin_
-        if origin is not None and isinstance(test, Ratings) and test.name == origin.get("title", test):
+        if (
+            origin is not None
+            and isinstance(test, Ratings)
+            and test.name == origin.get("title", test)
+        ):
             raise ConfigError(
-                f"the prior {origin['name']!r} was learned from {test.name}, so it must not be judged on it; "
+                f"the prior {origin['name']!r} was learned from {test.name}, so it must not be "
+                "judged on it; "
                 "use a prior from other data (films-100k for ML-1M, films for ML-100K)"
             )
         return super().score(test, y)
 
     def fold_in(
-        self, ratings: RatingsLike, weights: PrivacyWeights | float | None = None, *, replace: bool = False
+        self,
+        ratings: RatingsLike,
+        weights: PrivacyWeights | float | None = None,
+        *,
+        replace: bool = False,
     ) -> np.ndarray:
-        """Take in new users: each one's vector is fitted on the device. Nothing is sent, so nothing is paid.
+        """Take in new users: each one's vector is fitted on the device. Nothing is sent, so nothing
+        is paid.
 
         Args:
-            ratings: The new users' ratings, as `fit` takes them. Items that the model does not know are left out.
+            ratings: The new users' ratings, as `fit` takes them. Items that the model does not know
+                are left out.
             weights: Kept with the users; they do not change the fit.
-            replace: Whether users whom the model knows may be among them: these ratings then stand for all of theirs.
+            replace: Whether users whom the model knows may be among them: these ratings then stand
+                for all of theirs.
 
         Returns:
             One vector per user who has ratings here.
@@ -171,24 +198,42 @@ class OneRound(OneRoundOptions, Estimator):
         items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
         known = np.flatnonzero(items >= 0)
         if len(known) == 0:
-            raise RatingsError("the model knows none of the rated items, so there is nothing to fit a vector to")
+            raise RatingsError(
+                "the model knows none of the rated items, so there is nothing to fit a vector to"
+            )
         kept = ratings.take(known)
         by_user = ratings_by_user(kept)
         by_user.partner[:] = self.catalogue_.items.find(ratings.items.ids)[by_user.partner]
         with Workers(self.n_threads) as workers:
             vectors = fit_vectors(self.fit_, by_user, workers)
-        parts = weights if isinstance(weights, PrivacyWeights) else PrivacyWeights.uniform(ratings, weights or 1.0)
+        parts = (
+            weights
+            if isinstance(weights, PrivacyWeights)
+            else PrivacyWeights.uniform(ratings, weights or 1.0)
+        )
         self.devices_.add_users(
             ratings.users,
             vectors,
             parts.for_users(ratings.users),
             own_means(kept),
-            list(zip(*(np.split(own, by_user.start[1:-1]) for own in (by_user.partner, by_user.target)), strict=True)),
+            list(
+                zip(
+                    *(
+                        np.split(own, by_user.start[1:-1])
+                        for own in (by_user.partner, by_user.target)
+                    ),
+                    strict=True,
+                )
+            ),
         )
         return vectors
 
     def _ask(
-        self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None, prior: Prior | None
+        self,
+        train: Ratings,
+        weights: PrivacyWeights,
+        features: ItemFeatures | None,
+        prior: Prior | None,
     ) -> tuple[ItemFacts, int]:
         """The item facts of one round over these ratings, and how many of them sent nothing."""
         recommender, shard, answers = self._hear(train, weights, features, prior)
@@ -221,19 +266,34 @@ class OneRound(OneRoundOptions, Estimator):
             labels=self._by_labels(),
         )
         score = None if prior is None or prior.labels is None else prior.labels.score
-        recommender = OneRoundRecommender(survey, features, score=score, n_patterns=getattr(self, "patterns", 0))
+        recommender = OneRoundRecommender(
+            survey, features, score=score, n_patterns=getattr(self, "patterns", 0)
+        )
         seed = seed_of(self.rng)
         if self.max_ratings is not None:
             draws: Noise = released or SeededNoise(seed, stream=4)
-            sent = bound_contributions(train.user_codes, self.max_ratings, draws.uniforms(len(train)))
+            sent = bound_contributions(
+                train.user_codes, self.max_ratings, draws.uniforms(len(train))
+            )
             train, weights = train.take(sent), weights.take(sent)
         noise: Noise = released or SeededNoise(seed, stream=3)
         shard = OneRoundShard(
-            train, weights, noise, epsilon=survey.epsilon, catalogue=catalogue, simulation=released is None
+            train,
+            weights,
+            noise,
+            epsilon=survey.epsilon,
+            catalogue=catalogue,
+            simulation=released is None,
         )
         return recommender, shard, recommender.hear([shard])
 
-    def _keep(self, answers: Sequence[Answer], survey: Survey, train: Ratings, features: ItemFeatures | None) -> None:
+    def _keep(
+        self,
+        answers: Sequence[Answer],
+        survey: Survey,
+        train: Ratings,
+        features: ItemFeatures | None,
+    ) -> None:
         """Keep what the recommender holds of the answers beside the facts, if anything."""
 
     def _ask_more(self, survey: Survey, shard: OneRoundShard, facts: ItemFacts) -> None:
@@ -243,21 +303,29 @@ class OneRound(OneRoundOptions, Estimator):
         return self._choose_and_like()
 
     def _choose_and_like(self) -> ChooseAndLike:
-        """Released popularity, each user's own taste by public features, and a little of the predicted rating."""
+        """Released popularity, each user's own taste by public features, and a little of the
+        predicted rating.
+        """
         popularity = self._popularity()
         names, columns = taste_columns(self.fit_, popularity)
         return ChooseAndLike(self.devices_, self._predicted, popularity, columns, names)
 
     def _popularity(self) -> np.ndarray:
-        """How many raters items have: one table of item weights holds for everybody here, so every device has it."""
+        """How many raters items have: one table of item weights holds for everybody here, so
+        every device has it.
+        """
         noise_scale = 0.0 if self._design() == "L" else WEIGHT_SCALE / self.epsilon
-        return corrected_popularity(self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale)
+        return corrected_popularity(
+            self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale
+        )
 
     def _item_vectors(self) -> np.ndarray:
         return self.catalogue_.factors[:, :-1]  # the last is the mean with the item's bias
 
     def _predicted(self, users: np.ndarray) -> np.ndarray:
-        return np.asarray(self.devices_.scale.clip(self.devices_.vectors[users] @ self.catalogue_.factors.T))
+        return np.asarray(
+            self.devices_.scale.clip(self.devices_.vectors[users] @ self.catalogue_.factors.T)
+        )
 
     @abstractmethod
     def _design(self) -> str:
@@ -267,11 +335,18 @@ class OneRound(OneRoundOptions, Estimator):
         return False
 
     def set_public(
-        self, items: IdIndex, scale: RatingScale, item_table: ItemTable | None, facts: ItemFacts, fit: DeviceFit
+        self,
+        items: IdIndex,
+        scale: RatingScale,
+        item_table: ItemTable | None,
+        facts: ItemFacts,
+        fit: DeviceFit,
     ) -> None:
         """Take over what the recommender told everyone, and what devices make of it."""
         self.facts_, self.fit_ = facts, fit
-        self.catalogue_ = Catalogue(items, fit.factors(scale), np.ones(len(items), np.int64), scale, item_table)
+        self.catalogue_ = Catalogue(
+            items, fit.factors(scale), np.ones(len(items), np.int64), scale, item_table
+        )
 
     def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return predict(self.devices_, users, items, self.catalogue_.factors, self.fit_.stranger())
@@ -287,25 +362,29 @@ class OneRound(OneRoundOptions, Estimator):
 class HDPSum(SumOptions, OneRound):
     """Secure sums: the recommender sees only sums over users, with noise that nobody holds alone.
 
-    Every rating has W_ij * epsilon pure differential privacy against a change of its value and three quarters of
-    that (0.992 of it with labels) against its presence, where only sums over users are seen; which items a user
-    rated is hidden too.
+    Every rating has W_ij * epsilon pure differential privacy against a change of its value and
+    three quarters of that (0.992 of it with labels) against its presence, where only sums over
+    users are seen; which items a user rated is hidden too.
 
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
         design: ``A`` (sharpened) or ``S`` (the simple one).
-        max_ratings: At most so many ratings of a person are sent, drawn at random; all are used on the device. It
-            bounds what all of a person's ratings cost. Presence of one of more than so many costs 0.75 (W_ij + 1)
-            epsilon then.
-        coding: ``soft``, ``threshold`` or ``linear`` coding of ratings; ``auto`` is soft below epsilon 4.
-        features: Public item features: True or ``auto`` for the item table's genres and years, a file, an
-            ItemFeatures, or False.
+        max_ratings: At most so many ratings of a person are sent, drawn at random; all are used on
+            the device. It bounds what all of a person's ratings cost. Presence of one of more than
+            so many costs 0.75 (W_ij + 1) epsilon then.
+        coding: ``soft``, ``threshold`` or ``linear`` coding of ratings; ``auto`` is soft below
+            epsilon 4.
+        features: Public item features: True or ``auto`` for the item table's genres and years, a
+            file, an ItemFeatures, or False.
         prior: A population prior learned from public data: a shipped one by name, a file, or None.
-        pairs: Also release who rates what with whom, for lists: by Gaussian noise, which costs presence another (W_ij
-            epsilon, 1e-6). It is asked only where the released popularity says that it pays.
-        labels: Taste labels: each device draws one, once, from which items it rated, and items with much weight are
-            summed per label. It takes item features and a prior, and pays where there are thousands of users.
-        on: ``cpu``, ``gpu`` or ``auto``: where devices' vectors are fitted. What is sent is made on the CPU.
+        pairs: Also release who rates what with whom, for lists: by Gaussian noise, which costs
+            presence another (W_ij epsilon, 1e-6). It is asked only where the released popularity
+            says that it pays.
+        labels: Taste labels: each device draws one, once, from which items it rated, and items with
+            much weight are summed per label. It takes item features and a prior, and pays where
+            there are thousands of users.
+        on: ``cpu``, ``gpu`` or ``auto``: where devices' vectors are fitted. What is sent is made on
+            the CPU.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
 
@@ -324,7 +403,9 @@ class HDPSum(SumOptions, OneRound):
     @property
     def pair_plan_(self) -> PairPlan | None:
         """With pairs: what was asked of so many users, or why nothing was."""
-        return plan_pairs(self.facts_, self.epsilon, len(self.devices_.users)) if self.pairs else None
+        return (
+            plan_pairs(self.facts_, self.epsilon, len(self.devices_.users)) if self.pairs else None
+        )
 
     def _ask_more(self, survey: Survey, shard: OneRoundShard, facts: ItemFacts) -> None:
         """Who rates what with whom, where that is wanted and pays."""
@@ -333,7 +414,9 @@ class HDPSum(SumOptions, OneRound):
         if plan is not None and plan.pays:
             noise = SeededNoise(seed_of(self.rng), stream=5)
             asked = plan.survey(survey)
-            self.lists_ = pair_model(plan, facts, PairShard.after(shard, noise, simulation=True).answer(asked))
+            self.lists_ = pair_model(
+                plan, facts, PairShard.after(shard, noise, simulation=True).answer(asked)
+            )
 
     def _order(self) -> ListOrder:
         order = self._choose_and_like()

@@ -1,4 +1,6 @@
-"""Learn a population prior, and the score of taste labels, from ratings that were declared public."""
+"""Learn a population prior, and the score of taste labels, from ratings that were declared
+public.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from hdpmf.private.client.devices import ratings_by_user
 from hdpmf.private.kernels.batch import user_statistics
 
 _SHRUNK = 20.0
-"""Ratings that everybody is taken to have besides their own, of average items; a mean over a few says little."""
+"""Ratings that everybody is taken to have besides their own, of average items; a mean over a few
+says little.
+"""
 
 _RIDGE = 0.1
 
@@ -44,10 +48,14 @@ def learn_score(ratings: Ratings, features: ItemFeatures) -> dict[str, float]:
     whitening = (vectors / np.sqrt(sizes)) @ vectors.T
     white = described @ whitening
     steady = np.where(raters >= _FEWEST_RATERS, 1.0 / np.sqrt(raters + _STEADYING), 0.0)
-    together = np.column_stack([np.bincount(items, axis[users] * rest, n_items) * steady for axis in white.T])
+    together = np.column_stack(
+        [np.bincount(items, axis[users] * rest, n_items) * steady for axis in white.T]
+    )
     directions = np.linalg.svd(together, full_matrices=False)[2]
     weights = whitening @ directions[0]
-    weights *= np.sign(weights[np.argmax(np.abs(weights))])  # the sign means nothing; this one is always the same
+    weights *= np.sign(
+        weights[np.argmax(np.abs(weights))]
+    )  # the sign means nothing; this one is always the same
     return dict(zip((*features.names, POPULARITY), weights.tolist(), strict=True))
 
 
@@ -65,31 +73,36 @@ def _described(ratings: Ratings, columns: np.ndarray) -> np.ndarray:
     """Per user, the mean columns of what it rated, shrunk and centred."""
     users, items = ratings.user_codes, ratings.item_codes
     counts = np.bincount(users, minlength=ratings.n_users)
-    sums = np.column_stack([np.bincount(users, column[items], ratings.n_users) for column in columns.T])
+    sums = np.column_stack(
+        [np.bincount(users, column[items], ratings.n_users) for column in columns.T]
+    )
     means = sums / (counts + _SHRUNK)[:, None]
     return np.asarray(means - means.mean(0))
 
 
 EPSILON = 2.0
-"""The public ratings go through the same round as private ones: biases then err as they will in use, but less."""
+"""The public ratings go through the same round as private ones: biases then err as they will in
+use, but less.
+"""
 
 FEWEST_DRAWS, MOST_DRAWS, USERS_IN_ALL = 6, 12, 12_000
-"""The rounds are simulated several times, each with other ratings held out, other weights and other noise; more often
-where there are few users, whose average would show the draws."""
+"""The rounds are simulated several times, each with other ratings held out, other weights and other
+noise; more often where there are few users, whose average would show the draws."""
 
 HELD_OUT = 10
 
 ROUNDS = 8
 
 STEADY_USERS = 100
-"""A covariance of n users is kept to n / (n + this): a few hundred users seem to scatter more than people do. With
-ML-100K's 943 it is the nine tenths that cross-validation within them found best."""
+"""A covariance of n users is kept to n / (n + this): a few hundred users seem to scatter more than
+people do. With ML-100K's 943 it is the nine tenths that cross-validation within them found best."""
 
 LABEL_EPSILON = 100.0
 
 FOLDS = 5
-"""The labels' contrasts are learned from public ratings almost without noise, and by folds of users: nobody's own
-ratings are in the contrasts that their vector is fitted to, as they hardly are where there are many users."""
+"""The labels' contrasts are learned from public ratings almost without noise, and by folds of
+users: nobody's own ratings are in the contrasts that their vector is fitted to, as they hardly are
+where there are many users."""
 
 MEAN_RIDGE = 10.0
 """How strongly expected vectors are held to not depend on what a user rated, in users per draw."""
@@ -117,7 +130,8 @@ def learn_prior(
     """Learn how users' vectors are spread: ``theta_i ~ N(M z_i, A)``.
 
     Args:
-        ratings: Public ratings with an item table. They are *not* protected: the prior may tell anything about them.
+        ratings: Public ratings with an item table. They are *not* protected: the prior may tell
+            anything about them.
         name: What to call the prior.
         origin: Where the ratings come from; goes into the file.
         rng: Seed of the simulated rounds.
@@ -141,7 +155,9 @@ def learn_prior(
     plain = _gaussian(name, about, [_whole(world, n_threads, steps) for world in worlds], steps)
     score = learn_score(ratings, features)
     scored = replace(plain, labels=Labels(score, None))
-    labelled = [_by_folds(world, scored, rng + draw, n_threads, steps) for draw, world in enumerate(worlds)]
+    labelled = [
+        _by_folds(world, scored, rng + draw, n_threads, steps) for draw, world in enumerate(worlds)
+    ]
     inner = _gaussian(name, about, labelled, steps)
     return replace(plain, labels=Labels(score, inner))
 
@@ -176,7 +192,9 @@ def _one_world(ratings: Ratings, features: ItemFeatures, seed: int) -> _Simulate
     from hdpmf.models.one_round import HDPSum
 
     train, _ = ratings.hold_out(HELD_OUT, rng=seed)
-    facts, _ = HDPSum(EPSILON, rng=seed)._ask(train, PrivacySpec().draw(train, rng=seed), features, None)
+    facts, _ = HDPSum(EPSILON, rng=seed)._ask(
+        train, PrivacySpec().draw(train, rng=seed), features, None
+    )
     return _Simulated(train, facts, features, derived_names(features))
 
 
@@ -186,7 +204,9 @@ def _whole(world: _Simulated, n_threads: int | None, steps: _Steps) -> _Drawn:
     return drawn
 
 
-def _by_folds(world: _Simulated, scored: Prior, seed: int, n_threads: int | None, steps: _Steps) -> _Drawn:
+def _by_folds(
+    world: _Simulated, scored: Prior, seed: int, n_threads: int | None, steps: _Steps
+) -> _Drawn:
     """The statistics with the labels' contrast among the columns."""
     from hdpmf.models.one_round import HDPSum
 
@@ -199,7 +219,9 @@ def _by_folds(world: _Simulated, scored: Prior, seed: int, n_threads: int | None
         model = HDPSum(LABEL_EPSILON, coding="soft", labels=True, rng=seed * FOLDS + number)
         contrast, _ = model._ask(others, PrivacyWeights.uniform(others), world.features, scored)
         told = msgspec.structs.replace(world.facts, patterns=contrast.patterns)
-        parts.append(_drawn(train.take(np.flatnonzero(here)), world._replace(facts=told), n_threads))
+        parts.append(
+            _drawn(train.take(np.flatnonzero(here)), world._replace(facts=told), n_threads)
+        )
     steps.advance()
     return _Drawn(_joined([part.users for part in parts]), parts[0].names, parts[0].ridges)
 
@@ -217,7 +239,9 @@ def _drawn(ratings: Ratings, world: _Simulated, n_threads: int | None) -> _Drawn
         )
     H += np.tril(H, -1).transpose(0, 2, 1)
     some = by_user.counts > 0
-    return _Drawn(_Statistics(H[some], g[some], z[some], y2[some], by_user.counts[some]), names, ridges)
+    return _Drawn(
+        _Statistics(H[some], g[some], z[some], y2[some], by_user.counts[some]), names, ridges
+    )
 
 
 def _joined(parts: Sequence[_Statistics]) -> _Statistics:
@@ -225,7 +249,9 @@ def _joined(parts: Sequence[_Statistics]) -> _Statistics:
 
 
 def _gaussian(name: str, origin: dict[str, Any], drawn: Sequence[_Drawn], steps: _Steps) -> Prior:
-    means, covariance, noise = _maximise(_joined([draw.users for draw in drawn]), drawn[0].ridges, len(drawn), steps)
+    means, covariance, noise = _maximise(
+        _joined([draw.users for draw in drawn]), drawn[0].ridges, len(drawn), steps
+    )
     kept = origin["users"] / (origin["users"] + STEADY_USERS)
     return Prior(name, origin, drawn[0].names, means, kept * covariance, noise)
 

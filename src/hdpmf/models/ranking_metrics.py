@@ -3,20 +3,25 @@
 The protocol, the same for every method:
 
 - *Users*: those with a training rating and at least one relevant test rating.
-- *Relevant*: test ratings in the top quarter of the scale (4 and 5 stars of 1 to 5). All of them count, also of items
-  that no method could know.
-- *Candidates*: every item that has a training rating and that the model learned something about, except those that the
-  user rated in training.
+- *Relevant*: test ratings in the top quarter of the scale (4 and 5 stars of 1 to 5). All of them
+  count, also of items that no method could know.
+- *Candidates*: every item that has a training rating and that the model learned something about,
+  except those that the user rated in training.
 - *Order*: by the model's score for lists; equal scores in the order of the catalogue.
-- *NDCG@n*: gain 1 for a relevant item at place p, discounted by log2(p + 1), over the best that ``n`` places allow;
-  mean over users.
+- *NDCG@n*: gain 1 for a relevant item at place p, discounted by log2(p + 1), over the best that
+  ``n`` places allow; mean over users.
 - *Recall@n*: relevant items among the first ``n``, over all relevant ones; mean over users.
-- *Precision@n*: relevant items among the first ``n``, over ``n``. *Hit rate@n*: users with at least one of them.
-- *MAP@n*: mean over users of the precision at each relevant place, summed and divided by the relevant items (``n`` at
-  most). *MRR@n*: 1 over the place of the first relevant item, 0 without one.
-- *Coverage@n*: items in the first ``n`` of any of these users, over all items with a training rating.
-- *Popularity@n*: how many raters the listed items have in training, on average; the smaller, the more is new to people.
-- *Gini@n*: how unequally items share the places of all lists: 0 if all candidates are listed equally often.
+- *Precision@n*: relevant items among the first ``n``, over ``n``. *Hit rate@n*: users with at least
+  one of them.
+- *MAP@n*: mean over users of the precision at each relevant place, summed and divided by the
+  relevant items (``n`` at most). *MRR@n*: 1 over the place of the first relevant item, 0 without
+  one.
+- *Coverage@n*: items in the first ``n`` of any of these users, over all items with a training
+  rating.
+- *Popularity@n*: how many raters the listed items have in training, on average; the smaller, the
+  more is new to people.
+- *Gini@n*: how unequally items share the places of all lists: 0 if all candidates are listed
+  equally often.
 """
 
 from __future__ import annotations
@@ -39,7 +44,10 @@ def best_of(table: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         The columns, and which of them are in the list at all: a score of minus infinity is not.
     """
     n = min(n, table.shape[1])
-    columns, values = np.zeros((len(table), n), np.int64), np.full((len(table), n), -np.inf, table.dtype)
+    columns, values = (
+        np.zeros((len(table), n), np.int64),
+        np.full((len(table), n), -np.inf, table.dtype),
+    )
     if n:
         _best_of(np.ascontiguousarray(table), columns, values)
     return columns, values > -np.inf
@@ -108,7 +116,9 @@ class ListQuality:
     n_rated: int
 
     def summary(self) -> dict[str, float | int]:
-        """All ``METRICS``; ``NAME_margin`` is one side of the 95 % interval of a mean over users."""
+        """All ``METRICS``; ``NAME_margin`` is one side of the 95 % interval of a mean over
+        users.
+        """
         total = max(int(self.listed.sum()), 1)
         return (
             {name: float(np.mean(values)) for name, values in self.values.items()}
@@ -123,13 +133,20 @@ class ListQuality:
 
 
 def users_at_once(n_items: int) -> int:
-    """How many users are scored in one block. Peak memory is that of a block, however many users there are."""
+    """How many users are scored in one block. Peak memory is that of a block, however many users
+    there are.
+    """
     wished = max(_BLOCK_SCORES // max(1, n_items), _BLOCK_USERS)
     return max(1, min(wished, _MOST_SCORES // max(1, n_items)))
 
 
 def rank(
-    devices: Devices, candidates: np.ndarray, scores: Scores, test: Ratings, items: np.ndarray, n: int
+    devices: Devices,
+    candidates: np.ndarray,
+    scores: Scores,
+    test: Ratings,
+    items: np.ndarray,
+    n: int,
 ) -> ListQuality:
     """Make everybody's list and measure it; see the module.
 
@@ -151,13 +168,17 @@ def rank(
     liked_users, liked_items = liked_users[known], liked_items[known]
     if len(liked_users) == 0:
         raise RatingsError(
-            f"no user who is known from training has a test rating of {relevant_from(test.scale):g} or more, so "
+            "no user who is known from training has a test rating of "
+            f"{relevant_from(test.scale):g} or more, so "
             "there is nothing to rank for"
         )
     ranked, n_liked = np.unique(liked_users, return_counts=True)
-    # One number per relevant pair; what is unknown (-1) has the place after the last item, which is in no list.
+    # One number per relevant pair; what is unknown (-1) has the place after the last item, which is
+    # in no list.
     width, barred = len(candidates), np.flatnonzero(~candidates)
-    pairs = np.sort(liked_users.astype(np.int64) * (width + 1) + np.where(liked_items < 0, width, liked_items))
+    pairs = np.sort(
+        liked_users.astype(np.int64) * (width + 1) + np.where(liked_items < 0, width, liked_items)
+    )
     discounts = 1.0 / np.log2(np.arange(2, n + 2))
     best = np.cumsum(discounts)[np.minimum(n_liked, n) - 1]
     values = {name: np.empty(len(ranked)) for name in PER_USER}
@@ -181,7 +202,9 @@ def rank(
         values["mrr"][here] = np.where(hits > 0, 1.0 / (1.0 + found.argmax(axis=1)), 0.0)
         values["hit_rate"][here] = hits > 0
     raters = np.bincount(devices.rated, minlength=width)
-    return ListQuality(ranked, values, listed_times[candidates], raters[candidates], int((raters > 0).sum()))
+    return ListQuality(
+        ranked, values, listed_times[candidates], raters[candidates], int((raters > 0).sum())
+    )
 
 
 def _margin(values: np.ndarray) -> float:

@@ -21,7 +21,9 @@ from hdpmf.models.result_tables import Comparison
 
 
 def make_model(name: str, **params: Any) -> Estimator:
-    """A model of the method ``name``; a parameter that the method does not have is an error that names those it has."""
+    """A model of the method ``name``; a parameter that the method does not have is an error that
+    names those it has.
+    """
     model: Estimator = method_named(name).configure(**with_current_names(params))
     return model
 
@@ -30,33 +32,45 @@ _ALL = "all ratings"
 
 
 def add_method(
-    name: str, estimator: type[Estimator], *, label: str = "", summary: str = "", form: Form | None = None, **more: Any
+    name: str,
+    estimator: type[Estimator],
+    *,
+    label: str = "",
+    summary: str = "",
+    form: Form | None = None,
+    **more: Any,
 ) -> Method:
-    """Make an estimator a method: for ``make_model``, the command line, experiments and their reports.
+    """Make an estimator a method: for ``make_model``, the command line, experiments and their
+    reports.
 
     Args:
         name: For commands: small letters, digits and hyphens.
         estimator: A subclass of `Estimator`, a dataclass whose fields are its options.
         label: For tables and figures; the name where it is not given.
         summary: One line for people; the first of the docstring where it is not given.
-        form: What leaves devices and what epsilon is worth (`hdpmf.common.methods.Form`). Without it the method claims
-            no privacy: it works on ratings given away.
+        form: What leaves devices and what epsilon is worth (`hdpmf.common.methods.Form`). Without
+            it the method claims no privacy: it works on ratings given away.
         **more: Anything else that `hdpmf.common.methods.Method` has.
 
     Raises:
-        ConfigError: It is no `Estimator`, the name cannot be or is taken, or an option has no default.
+        ConfigError: It is no `Estimator`, the name cannot be or is taken, or an option has no
+            default.
     """
     if not (isinstance(estimator, type) and issubclass(estimator, Estimator)):
-        called = estimator.__name__ if isinstance(estimator, type) else repr(type(estimator).__name__)
+        called = (
+            estimator.__name__ if isinstance(estimator, type) else repr(type(estimator).__name__)
+        )
         raise ConfigError(
-            f"{called} is no hdpmf.Estimator; write class {called}(hdpmf.Estimator) with learn and expect, and give "
+            f"{called} is no hdpmf.Estimator; write class {called}(hdpmf.Estimator) with "
+            "learn and expect, and give "
             "the class itself (docs/own-method.md)"
         )
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise ConfigError(f"a method's name has small letters, digits and hyphens, not {name!r}")
     if estimator.parameter_names() and not is_dataclass(estimator):
         raise ConfigError(
-            f"the options of {estimator.__name__} are not known: make it a dataclass, with a field for each"
+            f"the options of {estimator.__name__} are not known: make it a dataclass, with "
+            "a field for each"
         )
     method = Method(
         name=name,
@@ -64,7 +78,9 @@ def add_method(
         summary=summary or (inspect.getdoc(estimator) or name).splitlines()[0].rstrip("."),
         estimator=estimator,
         configuration=estimator,
-        plain=nothing_hidden("The ratings themselves.", _ALL, _ALL, NO_NOISE) if form is None else form,
+        plain=nothing_hidden("The ratings themselves.", _ALL, _ALL, NO_NOISE)
+        if form is None
+        else form,
         **{"family": "clear", "accounting": "no-noise", **more},
     )
     known = METHODS.get(name)
@@ -74,7 +90,10 @@ def add_method(
 
 
 def _same_class(known: str | type, new: type) -> bool:
-    return isinstance(known, type) and (known.__module__, known.__qualname__) == (new.__module__, new.__qualname__)
+    return isinstance(known, type) and (known.__module__, known.__qualname__) == (
+        new.__module__,
+        new.__qualname__,
+    )
 
 
 def compare(
@@ -86,13 +105,17 @@ def compare(
     lists: bool = False,
     rng: int = 0,
 ) -> Comparison:
-    """Fit models on the same ratings and measure them on the same others, beside both trivial baselines.
+    """Fit models on the same ratings and measure them on the same others, beside both trivial
+    baselines.
 
-    In a notebook the answer shows itself as a table; ``.plot()`` is a picture, ``.to_frame()`` a data frame.
+    In a notebook the answer shows itself as a table; ``.plot()`` is a picture, ``.to_frame()`` a
+    data frame.
 
     Args:
-        models: Estimators, or names of methods. They are fitted as they are, so that they can be asked further.
-        data: Ratings (or a frame or matrix of them), of which some are held out; or a pair: training and test.
+        models: Estimators, or names of methods. They are fitted as they are, so that they can be
+            asked further.
+        data: Ratings (or a frame or matrix of them), of which some are held out; or a pair:
+            training and test.
         weights: Privacy weights of the training ratings; without them every rating has weight 1.
         per_user: Test ratings of each user, where some are held out.
         lists: Measure lists of ten too (NDCG@10), for models that rank.
@@ -123,20 +146,27 @@ def _model(given: Any, rng: int) -> Estimator:
 
         return make_model(given, **method_named(given).own(rng=rng))
     name = given.__name__ if isinstance(given, type) else type(given).__name__
-    raise ConfigError(f"compare takes hdpmf.Estimators (with parentheses) and names of methods, not {name}")
+    raise ConfigError(
+        f"compare takes hdpmf.Estimators (with parentheses) and names of methods, not {name}"
+    )
 
 
 def _names(models: list[Estimator]) -> list[str]:
     """Labels of the methods; with the parameters where two would have the same."""
     methods = [method_of(model) for model in models]
     labels = [
-        type(model).__name__ if method is None else method.label for model, method in zip(models, methods, strict=True)
+        type(model).__name__ if method is None else method.label
+        for model, method in zip(models, methods, strict=True)
     ]
     twice = {label for label in labels if labels.count(label) > 1}
     named = [
-        f"{label} {_changes(model)}" if label in twice else label for label, model in zip(labels, models, strict=True)
+        f"{label} {_changes(model)}" if label in twice else label
+        for label, model in zip(labels, models, strict=True)
     ]
-    return [f"{name} ({place})" if named.count(name) > 1 else name for place, name in enumerate(named, start=1)]
+    return [
+        f"{name} ({place})" if named.count(name) > 1 else name
+        for place, name in enumerate(named, start=1)
+    ]
 
 
 def _changes(model: Estimator) -> str:
@@ -156,4 +186,8 @@ def _measured(
     found: dict[str, Any] = {"mse": errors["mse"], "mae": errors["mae"]}
     if lists:
         found["ndcg_at_10"] = model.rank(test)["ndcg"] if model.can_rank else None
-    return found | {"epsilon": claim.epsilon, "epsilon_is": claim.status, "fit_seconds": round(seconds, 3)}
+    return found | {
+        "epsilon": claim.epsilon,
+        "epsilon_is": claim.status,
+        "fit_seconds": round(seconds, 3),
+    }

@@ -1,4 +1,6 @@
-"""Results with many rows (lists, similar items, comparisons) for notebooks, data frames and files."""
+"""Results with many rows (lists, similar items, comparisons) for notebooks, data frames and
+files.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Tabular:
         if kind == "polars":
             return pl.DataFrame(list(self.rows()), infer_schema_length=None)
         if find_spec("pandas") is None:
-            raise MissingExtraError('frames of pandas need it: pip install pandas; to_frame("polars") does without')
+            raise MissingExtraError(
+                'frames of pandas need it: pip install pandas; to_frame("polars") does without'
+            )
         return import_module("pandas").DataFrame(list(self.rows()))
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
@@ -61,7 +65,8 @@ class Tabular:
             return "<p>nothing</p>"
         head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
         body = "".join(
-            "<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row.values()) + "</tr>" for row in rows[:_SHOWN]
+            "<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row.values()) + "</tr>"
+            for row in rows[:_SHOWN]
         )
         more = "<p>and more</p>" if len(rows) > _SHOWN else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
@@ -112,21 +117,26 @@ class Comparison(Tabular):
         for row in self._rows:
             if row["model"] == model:
                 return dict(row)
-        raise ConfigError(f"{model!r} was not compared; there are {', '.join(row['model'] for row in self._rows)}")
+        raise ConfigError(
+            f"{model!r} was not compared; there are {', '.join(row['model'] for row in self._rows)}"
+        )
 
     def __str__(self) -> str:
         names = list(self._rows[0])
         table = [names, *([_text(row[name]) for name in names] for row in self._rows)]
         widths = [max(len(line[place]) for line in table) for place in range(len(names))]
         lines = (
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in table
         )
         return "\n".join([self.title, *lines])
 
     __repr__ = __str__
 
     def plot(self) -> Any:
-        """A picture of the errors, coloured by what each epsilon stands on (for notebooks; ``.data`` is the PNG)."""
+        """A picture of the errors, coloured by what each epsilon stands on (for notebooks;
+        ``.data`` is the PNG).
+        """
         from hdpmf.lab.plots import comparison_png
 
         return Picture(comparison_png(self._rows, self.title))
@@ -172,17 +182,23 @@ class SimilarItem:
     title: str | None = None
 
 
-def similar(catalogue: Catalogue, vectors: np.ndarray, able: np.ndarray, item: Id, n: int) -> list[SimilarItem]:
+def similar(
+    catalogue: Catalogue, vectors: np.ndarray, able: np.ndarray, item: Id, n: int
+) -> list[SimilarItem]:
     """The ``n`` able items whose vectors point most nearly where this one's does."""
     if n < 1:
         raise ConfigError(f"n must be at least 1, not {n}")
     items = catalogue.items
     place = int(items.find([item])[0])
     if place < 0:
-        raise UnknownIdError(f"item {item!r} is none of the model's {len(items):,}, whose ids are {kind_of(items)}")
+        raise UnknownIdError(
+            f"item {item!r} is none of the model's {len(items):,}, whose ids are {kind_of(items)}"
+        )
     lengths = np.linalg.norm(vectors, axis=1)
     if not able[place] or lengths[place] == 0:
-        raise ConfigError(f"the model learned nothing about item {item!r}, so nothing is known to be like it")
+        raise ConfigError(
+            f"the model learned nothing about item {item!r}, so nothing is known to be like it"
+        )
     cosines = vectors @ vectors[place] / np.maximum(lengths * lengths[place], 1e-12)
     cosines[~able | (lengths == 0)] = -np.inf
     cosines[place] = -np.inf

@@ -1,7 +1,8 @@
-"""Training loops: the protocol in one process (``batch``) and the published procedure (``sequential``).
+"""Training loops: the protocol in one process (``batch``) and the published procedure
+(``sequential``).
 
-Both are generators that yield user vectors and item factors after every epoch, so that progress, validation and early
-stopping are written once, in ``run_epochs``.
+Both are generators that yield user vectors and item factors after every epoch, so that progress,
+validation and early stopping are written once, in ``run_epochs``.
 """
 
 from __future__ import annotations
@@ -37,12 +38,16 @@ SHARD_STREAM = 2
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EnteredRatings(Entered):
-    """What a mechanism makes of all ratings, with the epsilon that sets the noise; None: no noise."""
+    """What a mechanism makes of all ratings, with the epsilon that sets the noise; None: no
+    noise.
+    """
 
     budget: float | None
 
 
-def enter(train: Ratings, weights: PrivacyWeights, mechanism: Mechanism, plan: Plan, seed: int) -> EnteredRatings:
+def enter(
+    train: Ratings, weights: PrivacyWeights, mechanism: Mechanism, plan: Plan, seed: int
+) -> EnteredRatings:
     """Let ratings enter as a single shard of all users would."""
     row_weights = weights.for_ratings(train)
     budgets = Budgets.of(row_weights, plan.epsilon) if mechanism.needs_budgets else None
@@ -54,7 +59,9 @@ def enter(train: Ratings, weights: PrivacyWeights, mechanism: Mechanism, plan: P
 
 def first_factors(train: Ratings, plan: Plan, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """First user vectors and item factors."""
-    items = SeededNoise(seed, RECOMMENDER_STREAM).normals((plan.n_items, plan.n_factors)) * np.float32(SPREAD)
+    items = SeededNoise(seed, RECOMMENDER_STREAM).normals(
+        (plan.n_items, plan.n_factors)
+    ) * np.float32(SPREAD)
     return initial_vectors(train.users, plan.n_factors, seed), items
 
 
@@ -101,7 +108,9 @@ def batch_epochs(
     workers: Workers,
 ) -> Epochs:
     """Algorithm 1: the protocol with one shard of all users, in this process."""
-    from hdpmf.private.client import Shard  # here and below: a machine that trains on its GPU need not have Numba
+    from hdpmf.private.client import (
+        Shard,
+    )  # here and below: a machine that trains on its GPU need not have Numba
 
     shard = Shard(train, weights, mechanism, SeededNoise(seed, SHARD_STREAM), seed, workers)
     recommender = Recommender(plan, mechanism, SeededNoise(seed, RECOMMENDER_STREAM), h_per_item)
@@ -126,7 +135,9 @@ def sequential_epochs(
     seed: int,
     workers: Workers,
 ) -> Epochs:
-    """The procedure behind the published numbers: one step per rating. A simulation; no federation can run it."""
+    """The procedure behind the published numbers: one step per rating. A simulation; no
+    federation can run it.
+    """
     from hdpmf.private.kernels import sequential
     from hdpmf.private.kernels.batch import group
     from hdpmf.private.kernels.simd import pad
@@ -174,7 +185,9 @@ def check_finite(factors: np.ndarray, learning_rate: float) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(factors.sum())
     if not finite:
-        raise DivergedError(f"training ran away to infinity with learning rate {learning_rate:g}; use a smaller one")
+        raise DivergedError(
+            f"training ran away to infinity with learning rate {learning_rate:g}; use a smaller one"
+        )
 
 
 def run_epochs(
@@ -193,11 +206,15 @@ def run_epochs(
     best: tuple[float, int, np.ndarray, np.ndarray] | None = None
     begin = time.perf_counter()
     for epoch, (vectors, factors, raters) in enumerate(epochs, start=1):
-        error = None if validate is None else validate(np.asarray(vectors), np.asarray(factors), raters)
+        error = (
+            None if validate is None else validate(np.asarray(vectors), np.asarray(factors), raters)
+        )
         rate = learning_rate_at(plan.learning_rate, epoch, plan.epochs)
         record = EpochRecord(epoch, plan.epochs, rate, time.perf_counter() - begin, error)
         history.append(record)
-        answers = [callback(record) for callback in callbacks]  # every one is called, also after one says stop
+        answers = [
+            callback(record) for callback in callbacks
+        ]  # every one is called, also after one says stop
         stop = any(answer is True for answer in answers)
         if patience is not None and error is not None:
             if best is None or error < best[0]:
@@ -213,8 +230,9 @@ def run_epochs(
 _ROWS = 50_000
 
 _FAR = 1.5
-"""Factors start near zero, so that a model that has hardly begun is several times worse than the users' means; one that
-has arrived is better, even with the paper's noise at epsilon 1 (docs/methods.md)."""
+"""Factors start near zero, so that a model that has hardly begun is several times worse than the
+users' means; one that has arrived is better, even with the paper's noise at epsilon 1
+(docs/methods.md)."""
 
 
 class FarFromConvergedWarning(UserWarning):
@@ -222,7 +240,9 @@ class FarFromConvergedWarning(UserWarning):
 
 
 def warn_if_far(model: Factorization, train: Ratings) -> None:
-    """Warn where the model is much worse on its own training ratings than each user's own mean is."""
+    """Warn where the model is much worse on its own training ratings than each user's own mean
+    is.
+    """
     rows = slice(None, None, max(1, len(train) // _ROWS))
     users, items, values = train.user_codes[rows], train.item_codes[rows], train.values[rows]
     error = float(np.mean((model._predict_codes(users, items) - values) ** 2))
@@ -231,8 +251,10 @@ def warn_if_far(model: Factorization, train: Ratings) -> None:
     epochs = len(model.history_)
     noise = "" if type(model).__name__ == "MF" else ", or its noise drowns them"
     warnings.warn(
-        f"{type(model).__name__} fits its own training ratings worse than each user's own mean does: after {epochs} "
-        f"epochs at learning rate {model.learning_rate:g} it is far from converged{noise}; train longer, or with a "
+        f"{type(model).__name__} fits its own training ratings worse than each user's "
+        f"own mean does: after {epochs} "
+        f"epochs at learning rate {model.learning_rate:g} it is far from "
+        f"converged{noise}; train longer, or with a "
         "larger rate",
         FarFromConvergedWarning,
         stacklevel=4,

@@ -27,7 +27,12 @@ from hdpmf.common.aggregation.two_servers.dap import (
     ReportMetadata,
     Role,
 )
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, aggregate_share_info, input_share_info, seal
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    aggregate_share_info,
+    input_share_info,
+    seal,
+)
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Task, encode
 from hdpmf.common.protocol.servers import Collector, Server
@@ -69,7 +74,9 @@ def server_keys() -> tuple[ServerKeys, ServerKeys]:
     for name in ("library", "university"):
         party, hpke = PartyKey.generate(), KeyPair.generate(7)
         config = hpke.config.encode().hex()
-        card = Server(organisation=name, url=f"https://{name}.example:443", hpke=config, identity=party.public)
+        card = Server(
+            organisation=name, url=f"https://{name}.example:443", hpke=config, identity=party.public
+        )
         made.append((party, hpke, card))
     (first, hpke, leader), (second, other, helper) = made
     return (
@@ -108,21 +115,32 @@ class Pair:
         self.keys = server_keys()
         self.collector_keys = KeyPair.generate(9)
         config = self.collector_keys.config.encode().hex()
-        self.collector = Collector(organisation="shop", hpke=config, identity=PartyKey.generate().public)
+        self.collector = Collector(
+            organisation="shop", hpke=config, identity=PartyKey.generate().public
+        )
         self.clock = Clock(BEGIN + 10)
         self.noises: Any = (KnownNoise(100), KnownNoise(7000))
         self.folder, self.rules, self.between = folder, rules, between
-        self.url = url or (lambda role: "sqlite://" if folder is None else f"sqlite:///{folder / role}.sqlite")
+        self.url = url or (
+            lambda role: "sqlite://" if folder is None else f"sqlite:///{folder / role}.sqlite"
+        )
         self.databases = [ServerDatabase(self.url(role)) for role in ("leader", "helper")]
         self.start()
 
     def start(self) -> None:
         """Both servers, from what is in their databases."""
-        marks = [None if self.folder is None else self.folder / f"{role}.marks" for role in ("leader", "helper")]
+        marks = [
+            None if self.folder is None else self.folder / f"{role}.marks"
+            for role in ("leader", "helper")
+        ]
         options: dict[str, Any] = {"clock": self.clock, "rules": self.rules}
-        self.helper = Helper(self.keys[1], self.databases[1], noise=self.noises[1], marks=marks[1], **options)
+        self.helper = Helper(
+            self.keys[1], self.databases[1], noise=self.noises[1], marks=marks[1], **options
+        )
         door = self.between(self.helper)
-        self.leader = Leader(self.keys[0], self.databases[0], door, noise=self.noises[0], marks=marks[0], **options)
+        self.leader = Leader(
+            self.keys[0], self.databases[0], door, noise=self.noises[0], marks=marks[0], **options
+        )
 
     def reopen(self) -> None:
         """As after a restart: nothing but what is on the disk is left, and leases are over."""
@@ -161,11 +179,15 @@ class Pair:
             done += found
         return done
 
-    def ask(self, task: bytes, interval: Interval = WHOLE, job: bytes | None = None) -> bytes | None:
+    def ask(
+        self, task: bytes, interval: Interval = WHOLE, job: bytes | None = None
+    ) -> bytes | None:
         """What the collector gets, after the end of a batch."""
         self.clock.now = max(self.clock.now, interval.end + 1)
         job = secrets.token_bytes(16) if job is None else job
-        self.leader.begin_collection(task, job, CollectionReq(Query(batch_interval=interval), b"").encode())
+        self.leader.begin_collection(
+            task, job, CollectionReq(Query(batch_interval=interval), b"").encode()
+        )
         return self.leader.collection(task, job)
 
     def collect(self, task: bytes, interval: Interval = WHOLE) -> bytes:
@@ -184,7 +206,9 @@ class Pair:
                 (found.helper_encrypted_agg_share, Role.HELPER),
             )
         ]
-        known = sum(getattr(noise, "number", 0) for noise in self.noises)  # released noise is not known
+        known = sum(
+            getattr(noise, "number", 0) for noise in self.noises
+        )  # released noise is not known
         return [number - known for number in opened.prio.unshard(shares)]
 
 
@@ -225,5 +249,7 @@ def make_report(
     servers, sealed = ((task.servers.leader, Role.LEADER), (task.servers.helper, Role.HELPER)), []
     for place, (server, role) in enumerate(servers):
         plain = PlaintextInputShare(extensions, spoil(place, sharded.input_shares[place])).encode()
-        sealed.append(seal(HpkeConfig.decode(bytes.fromhex(server.hpke)), input_share_info(role), aad, plain))
+        sealed.append(
+            seal(HpkeConfig.decode(bytes.fromhex(server.hpke)), input_share_info(role), aad, plain)
+        )
     return Report(metadata, sharded.public_share, sealed[0], sealed[1]).encode()

@@ -1,4 +1,6 @@
-"""A batch closes once, with noise that is drawn once, and a rolled-back database does not draw it again."""
+"""A batch closes once, with noise that is drawn once, and a rolled-back database does not draw
+it again.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def test_nothing_is_there_before_its_time_or_while_reports_wait() -> None:
     task, job = pair.add(), bytes(16)
     pair.upload(task, [0, 1])
     pair.aggregate_all()
-    pair.leader.begin_collection(task, job, CollectionReq(Query(batch_interval=WHOLE), b"").encode())
+    pair.leader.begin_collection(
+        task, job, CollectionReq(Query(batch_interval=WHOLE), b"").encode()
+    )
     assert pair.leader.collection(task, job) is None
     pair.clock.now = END + 1
     pair.upload(task, [2])
@@ -117,7 +121,10 @@ def test_the_same_batch_again_is_the_same_bytes_and_an_overlapping_one_is_refuse
     assert refused(pair, task, Interval(BEGIN + 2 * HOUR, HOUR)) == Problem.INVALID_BATCH_SIZE
     for database in pair.databases:
         with database.read() as connection:  # nothing without noise is kept
-            assert connection.execute(sa.select(sa.func.count()).select_from(accumulators)).scalar() == 0
+            assert (
+                connection.execute(sa.select(sa.func.count()).select_from(accumulators)).scalar()
+                == 0
+            )
 
 
 def test_the_leader_gives_nothing_before_the_helper_has_given() -> None:
@@ -151,7 +158,9 @@ def test_only_a_simulation_may_have_seeded_noise() -> None:
 def test_a_database_on_the_disk_needs_its_marks(tmp_path: Path) -> None:
     pair = Pair()
     with pytest.raises(ConfigError, match="outside the database"):
-        Batches(ServerDatabase(f"sqlite:///{tmp_path}/x.sqlite"), pair.keys[0], Rules(), ReleasedNoise())
+        Batches(
+            ServerDatabase(f"sqlite:///{tmp_path}/x.sqlite"), pair.keys[0], Rules(), ReleasedNoise()
+        )
 
 
 @pytest.mark.parametrize("role", ["leader", "helper"])
@@ -180,7 +189,10 @@ def test_a_rolled_back_database_does_not_draw_again(tmp_path: Path, role: str) -
             ids = list(connection.execute(sa.text("SELECT id FROM reports")).scalars())
         with pytest.raises(PrivacyError, match="was closed before"):
             pair.helper.aggregate_share(
-                task, AggregateShareReq(BatchSelector(batch_interval=WHOLE), b"", 2, report_checksum(ids)).encode()
+                task,
+                AggregateShareReq(
+                    BatchSelector(batch_interval=WHOLE), b"", 2, report_checksum(ids)
+                ).encode(),
             )
     assert [noise.draws for noise in pair.noises] == [3, 3]
     for database in pair.databases:

@@ -34,11 +34,15 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @contextmanager
-def helper(certificates: Certificates, status: int, body: bytes, **headers: str) -> Iterator[HelperClient]:
+def helper(
+    certificates: Certificates, status: int, body: bytes, **headers: str
+) -> Iterator[HelperClient]:
     """A client of a helper that always sends this answer."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server, certificates.key)
-    lines = {"content-length": str(len(body))} | {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = {"content-length": str(len(body))} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     answer = f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + body
 
@@ -52,14 +56,19 @@ def helper(certificates: Certificates, status: int, body: bytes, **headers: str)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, daemon=True).start()
-        with HelperClient(keys(f"https://127.0.0.1:{listener.getsockname()[1]}", certificates.authority)) as client:
+        with HelperClient(
+            keys(f"https://127.0.0.1:{listener.getsockname()[1]}", certificates.authority)
+        ) as client:
             yield client
 
 
 def keys(url: str, authority: Path) -> ServerKeys:
     party, other, hpke = PartyKey.generate(), PartyKey.generate(), KeyPair.generate()
     own = Server(
-        organisation="library", url="https://127.0.0.1:1", hpke=hpke.config.encode().hex(), identity=party.public
+        organisation="library",
+        url="https://127.0.0.1:1",
+        hpke=hpke.config.encode().hex(),
+        identity=party.public,
     )
     partner = Server(
         organisation="university",
@@ -72,13 +81,17 @@ def keys(url: str, authority: Path) -> ServerKeys:
 
 
 @pytest.mark.parametrize("status", [200, 400])
-def test_a_compressed_answer_is_refused_without_decompressing_it(certificates: Certificates, status: int) -> None:
+def test_a_compressed_answer_is_refused_without_decompressing_it(
+    certificates: Certificates, status: int
+) -> None:
     bomb = gzip.compress(bytes(300 << 20), 9)
     assert len(bomb) < 310_000  # less than any limit on what is received
     tracemalloc.start()
     try:
         with (
-            helper(certificates, status, bomb, content_type=RESPONSE, content_encoding="gzip") as client,
+            helper(
+                certificates, status, bomb, content_type=RESPONSE, content_encoding="gzip"
+            ) as client,
             pytest.raises(TransportError, match="compressed"),
         ):
             client.aggregation_job(TASK, JOB, b"request")
@@ -89,7 +102,9 @@ def test_a_compressed_answer_is_refused_without_decompressing_it(certificates: C
 
 def test_an_answer_beyond_its_limit_is_refused_unread(certificates: Certificates) -> None:
     with (
-        helper(certificates, 200, b"x", content_type=RESPONSE, content_length=str(1 << 40)) as client,
+        helper(
+            certificates, 200, b"x", content_type=RESPONSE, content_length=str(1 << 40)
+        ) as client,
         pytest.raises(TransportError, match="longer than"),
     ):
         client.aggregation_job(TASK, JOB, b"request")
@@ -100,7 +115,10 @@ def test_answers_of_a_helper(certificates: Certificates) -> None:
         assert client.aggregation_job(TASK, JOB, b"request") == b"answer"
         with pytest.raises(TransportError, match="no answer of a helper"):
             client.aggregate_share(TASK, b"request")
-    with helper(certificates, 503, b"") as client, pytest.raises(TransportError, match="at the moment"):
+    with (
+        helper(certificates, 503, b"") as client,
+        pytest.raises(TransportError, match="at the moment"),
+    ):
         client.aggregation_job(TASK, JOB, b"request")
     problem = b'{"type": "urn:ietf:params:ppm:dap:error:unrecognizedTask"}'
     with (

@@ -1,4 +1,6 @@
-"""Uploads are written in groups; what waits is bounded, and nothing is confirmed that is not written."""
+"""Uploads are written in groups; what waits is bounded, and nothing is confirmed that is not
+written.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def test_what_comes_while_the_disk_works_is_one_group() -> None:
     results = asyncio.run(all_of_it())
     assert results[:100] == [None] * 100
     assert isinstance(results[100], DapError)
-    assert [report for group in disk.groups for report in group] == [*(bytes([place]) for place in range(100)), b"bad"]
+    assert [report for group in disk.groups for report in group] == [
+        *(bytes([place]) for place in range(100)),
+        b"bad",
+    ]
     assert len(disk.groups) <= 3
     assert max(map(len, disk.groups)) == GROUP_REPORTS
 
@@ -95,6 +100,11 @@ def test_a_log_line_names_an_error_and_never_quotes_it(caplog: pytest.LogCapture
         logging.getLogger("uvicorn.error").error("from %s", "192.0.2.7")
     ours, theirs = (JsonLines(role="leader").format(record) for record in caplog.records)
     line = json.loads(ours)
-    assert (line["event"], line["error"], line["reports"], line["role"]) == ("trouble", "ValueError", 3, "leader")
+    assert (line["event"], line["error"], line["reports"], line["role"]) == (
+        "trouble",
+        "ValueError",
+        3,
+        "leader",
+    )
     assert "0123" not in ours
     assert "192.0.2.7" not in theirs

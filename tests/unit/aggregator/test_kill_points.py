@@ -64,7 +64,9 @@ def everything(pair: Pair, task: bytes, reports: list[bytes]) -> bytes:
     pair.aggregate_all(limit=2)
     pair.clock.now = max(pair.clock.now, END + 1)
     interval = Interval(pair.leader.task(task).task.begin, END - pair.leader.task(task).task.begin)
-    pair.leader.begin_collection(task, bytes(16), CollectionReq(Query(batch_interval=interval), b"").encode())
+    pair.leader.begin_collection(
+        task, bytes(16), CollectionReq(Query(batch_interval=interval), b"").encode()
+    )
     found = pair.leader.collection(task, bytes(16))
     assert found is not None
     return found
@@ -119,7 +121,9 @@ def test_the_same_on_the_disk(tmp_path: Path) -> None:
     assert deaths(tmp_path, 5) > 40
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["after its lease", "or at once by the only process"])
+@pytest.mark.parametrize(
+    "alone", [False, True], ids=["after its lease", "or at once by the only process"]
+)
 def test_a_job_that_a_dead_worker_left_is_taken(alone: bool) -> None:
     pair = Pair()
     task = pair.add()

@@ -36,10 +36,16 @@ def init_of(pair: Pair, task: bytes, report: bytes) -> PrepareInit:
     found = Report.decode(report)
     opened = pair.leader.task(task)
     prepared = prepare_share(
-        pair.keys[0], opened, found.report_metadata, found.public_share, found.leader_encrypted_input_share
+        pair.keys[0],
+        opened,
+        found.report_metadata,
+        found.public_share,
+        found.leader_encrypted_input_share,
     )
     assert not isinstance(prepared, PrepareError)
-    share = ReportShare(found.report_metadata, found.public_share, found.helper_encrypted_input_share)
+    share = ReportShare(
+        found.report_metadata, found.public_share, found.helper_encrypted_input_share
+    )
     return PrepareInit(share, PingPongMessage(prep_share=prepared[1]).encode())
 
 
@@ -47,14 +53,20 @@ def job_of(*inits: PrepareInit) -> bytes:
     return AggregationJobInitReq(b"", PartialBatchSelector(), inits).encode()
 
 
-def told(pair: Pair, task: bytes, body: bytes, job: bytes | None = None) -> list[PrepareError | None]:
-    answer = pair.helper.aggregation_job(task, secrets.token_bytes(16) if job is None else job, body)
+def told(
+    pair: Pair, task: bytes, body: bytes, job: bytes | None = None
+) -> list[PrepareError | None]:
+    answer = pair.helper.aggregation_job(
+        task, secrets.token_bytes(16) if job is None else job, body
+    )
     return [resp.prepare_error for resp in AggregationJobResp.decode(answer).prepare_resps]
 
 
 def share_request(interval: Interval, ids: list[bytes], count: int | None = None) -> bytes:
     selector = BatchSelector(batch_interval=interval)
-    return AggregateShareReq(selector, b"", len(ids) if count is None else count, report_checksum(ids)).encode()
+    return AggregateShareReq(
+        selector, b"", len(ids) if count is None else count, report_checksum(ids)
+    ).encode()
 
 
 def id_of(report: bytes) -> bytes:
@@ -70,7 +82,9 @@ def pair() -> Pair:
 
 
 def off_the_scale(server: int, share: bytes) -> bytes:
-    """The leader's share of the first number, one larger: a weight nobody may have, or a score without one."""
+    """The leader's share of the first number, one larger: a weight nobody may have, or a score
+    without one.
+    """
     if server:
         return share
     first = (int.from_bytes(share[:8], "little") + 1) % (2**64 - 2**32 + 1)
@@ -115,7 +129,10 @@ def test_wrong_keys_and_garbage_are_rejected_with_their_reason(pair: Pair) -> No
     pair.upload(task, [0, 1])
     whole = Report.decode(pair.report(task, 2))
     leaders, helpers = whole.leader_encrypted_input_share, whole.helper_encrypted_input_share
-    for share, where in ((leaders, "leader_encrypted_input_share"), (helpers, "helper_encrypted_input_share")):
+    for share, where in (
+        (leaders, "leader_encrypted_input_share"),
+        (helpers, "helper_encrypted_input_share"),
+    ):
         unknown = HpkeCiphertext(99, share.enc, share.payload)
         garbage = HpkeCiphertext(share.config_id, share.enc, bytes(len(share.payload)))
         for cipher in (unknown, garbage):
@@ -131,7 +148,9 @@ def test_wrong_keys_and_garbage_are_rejected_with_their_reason(pair: Pair) -> No
 
 def test_an_extension_nobody_knows_is_rejected(pair: Pair) -> None:
     task = pair.add()
-    shorter = pair.report(task, 0, extensions=(Extension(1, b""),), spoil=lambda server, share: share[:-4])
+    shorter = pair.report(
+        task, 0, extensions=(Extension(1, b""),), spoil=lambda server, share: share[:-4]
+    )
     assert len(shorter) == pair.leader.task(task).report_size
     pair.leader.upload(task, shorter)
     pair.aggregate_all()
@@ -174,7 +193,9 @@ def test_what_is_malformed_is_rejected_singly(pair: Pair) -> None:
         return PrepareInit(ReportShare(**(fields | parts)), init.payload)
 
     def moved(init: PrepareInit, time: int) -> PrepareInit:
-        return with_share(init, report_metadata=ReportMetadata(init.report_share.report_metadata.report_id, time))
+        return with_share(
+            init, report_metadata=ReportMetadata(init.report_share.report_metadata.report_id, time)
+        )
 
     share = others[0].report_share
     body = job_of(
@@ -222,7 +243,10 @@ def test_a_job_that_is_none_is_refused(pair: Pair) -> None:
 def test_reports_of_a_collected_batch_are_rejected_and_so_are_other_counts(pair: Pair) -> None:
     task = pair.add()
     made = [pair.report(task, seed) for seed in range(3)]
-    assert told(pair, task, job_of(*(init_of(pair, task, report) for report in made[:2]))) == [None, None]
+    assert told(pair, task, job_of(*(init_of(pair, task, report) for report in made[:2]))) == [
+        None,
+        None,
+    ]
     ids = [id_of(report) for report in made]
     for lie in (
         share_request(WHOLE, ids[:1]),
@@ -252,7 +276,9 @@ def test_a_victim_alone_is_too_few(pair: Pair) -> None:
 
 
 def test_who_drops_all_but_a_victim_still_meets_the_whole_noise() -> None:
-    """The leader's own reports fill the batch up; it knows them, its own noise and the collector's key."""
+    """The leader's own reports fill the batch up; it knows them, its own noise and the
+    collector's key.
+    """
     pair, scale, seen = Pair(), 50, []
     pair.noises = (pair.noises[0], ReleasedNoise())
     pair.start()
@@ -261,8 +287,13 @@ def test_who_drops_all_but_a_victim_still_meets_the_whole_noise() -> None:
         task = pair.add(pair.a_task(minimum=minimum))
         pair.upload(task, list(range(minimum)))
         pair.aggregate_all()
-        seen.extend(np.subtract(pair.numbers(task, pair.collect(task)), plain_sum(list(range(minimum)))).tolist())
-    # 104 draws of standard deviation 71: their mean square is off by a factor of 2 once in 10^3 runs or less.
+        seen.extend(
+            np.subtract(
+                pair.numbers(task, pair.collect(task)), plain_sum(list(range(minimum)))
+            ).tolist()
+        )
+    # 104 draws of standard deviation 71: their mean square is off by a factor of 2 once in 10^3
+    # runs or less.
     assert 0.5 < np.mean(np.square(seen)) / (2 * scale**2) < 2.2
 
 
@@ -279,13 +310,17 @@ def test_a_helper_that_answers_for_others_counts_nothing(pair: Pair) -> None:
     honest = pair.helper.aggregation_job
 
     def swapped(*request: bytes) -> bytes:
-        return AggregationJobResp(AggregationJobResp.decode(honest(*request)).prepare_resps[::-1]).encode()
+        return AggregationJobResp(
+            AggregationJobResp.decode(honest(*request)).prepare_resps[::-1]
+        ).encode()
 
     pair.helper.aggregation_job = swapped  # type: ignore[method-assign]
     with pytest.raises(DapError, match="other reports"):
         pair.leader.aggregate()
     pair.helper.aggregation_job = honest  # type: ignore[method-assign]
-    assert pair.aggregate_all() == 0  # the job waits for its lease, so that other tasks have their turn
+    assert (
+        pair.aggregate_all() == 0
+    )  # the job waits for its lease, so that other tasks have their turn
     pair.clock.now += pair.rules.lease + 1
     assert pair.aggregate_all() == 2
     assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1])

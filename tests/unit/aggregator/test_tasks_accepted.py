@@ -18,7 +18,9 @@ from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
 
 
 def noises(*scales: str) -> tuple[Noise, ...]:
-    return tuple(Noise(entries=n, scale=scale) for n, scale in zip((ITEMS, ITEMS, 1), scales, strict=True))
+    return tuple(
+        Noise(entries=n, scale=scale) for n, scale in zip((ITEMS, ITEMS, 1), scales, strict=True)
+    )
 
 
 NONE = (0,) * 5
@@ -110,7 +112,10 @@ def test_the_same_again_changes_nothing_even_after_its_end(pair: Pair) -> None:
 
 
 def test_lists_of_devices_are_checked(pair: Pair) -> None:
-    enrolled, anybody = encode(pair.a_task(minimum=3, enrolled=True)), encode(pair.a_task(minimum=3))
+    enrolled, anybody = (
+        encode(pair.a_task(minimum=3, enrolled=True)),
+        encode(pair.a_task(minimum=3)),
+    )
     me = Device().identity
     for document, devices in (
         (enrolled, []),
@@ -126,11 +131,22 @@ def test_lists_of_devices_are_checked(pair: Pair) -> None:
 
 def test_keys_are_what_the_card_shows(pair: Pair) -> None:
     keys = pair.keys[0]
-    parts = {"role": keys.role, "party": keys.party, "hpke": keys.hpke, "own": keys.own, "partner": keys.partner}
+    parts = {
+        "role": keys.role,
+        "party": keys.party,
+        "hpke": keys.hpke,
+        "own": keys.own,
+        "partner": keys.partner,
+    }
     assert ServerKeys(**parts) == keys
     assert keys.verify_key(bytes(32), 32) == pair.keys[1].verify_key(bytes(32), 32)
     assert keys.verify_key(bytes(32), 32) != keys.verify_key(bytes(31) + b"1", 32)
-    for wrong in ({"own": keys.partner}, {"partner": keys.own}, {"role": "boss"}, {"hpke": pair.keys[1].hpke}):
+    for wrong in (
+        {"own": keys.partner},
+        {"partner": keys.own},
+        {"role": "boss"},
+        {"hpke": pair.keys[1].hpke},
+    ):
         with pytest.raises(ConfigError):
             ServerKeys(**(parts | wrong))
     assert keys.party.to_bytes().hex() not in repr(keys)
@@ -144,7 +160,10 @@ def test_another_schema_is_refused_in_words(tmp_path: Path) -> None:
     database = ServerDatabase(url)
     for version, remedy in (("2", "upgrade with"), ("0", "no version of hdpmf")):
         with database.write() as connection:
-            connection.execute(sa.text("UPDATE facts SET value = :version WHERE name = 'schema'"), {"version": version})
+            connection.execute(
+                sa.text("UPDATE facts SET value = :version WHERE name = 'schema'"),
+                {"version": version},
+            )
         with pytest.raises(ConfigError, match=remedy):
             ServerDatabase(url)
 
@@ -177,7 +196,9 @@ def test_what_the_disk_holds_is_committed_and_errors_show_no_values(tmp_path: Pa
     assert "private" not in str(caught.value)
     assert caught.value.__cause__ is None
     with database.read() as connection:
-        assert connection.execute(sa.text("SELECT count(*) FROM facts WHERE name = 'a'")).scalar() == 0
+        assert (
+            connection.execute(sa.text("SELECT count(*) FROM facts WHERE name = 'a'")).scalar() == 0
+        )
 
 
 def test_rules_make_sense() -> None:

@@ -47,7 +47,8 @@ def test_a_report_has_one_size(pair: Pair) -> None:
 def test_the_length_is_looked_at_before_anything_is_read(pair: Pair, monkeypatch) -> None:
     task = pair.add()
     monkeypatch.setattr(
-        "hdpmf.untrusted.aggregator.report_writer.Report.decode", lambda data: pytest.fail("it was read")
+        "hdpmf.untrusted.aggregator.report_writer.Report.decode",
+        lambda data: pytest.fail("it was read"),
     )
     assert refused(pair, task, bytes(10_000_000)) == Problem.INVALID_MESSAGE
 
@@ -102,19 +103,37 @@ def test_enrolled_devices_sign_and_have_one_report_for_each_user(pair: Pair) -> 
     first, second = pair.report(task, 0), pair.report(task, 1)
     me, you, third = devices
     assert refused(pair, task, first) == Problem.UNAUTHORIZED_REQUEST
-    assert refused(pair, task, first, me.identity, me.sign(task, second)) == Problem.UNAUTHORIZED_REQUEST
-    assert refused(pair, task, first, me.identity, you.sign(task, first)) == Problem.UNAUTHORIZED_REQUEST
-    assert refused(pair, task, first, me.identity, me.sign(bytes(32), first)) == Problem.UNAUTHORIZED_REQUEST
-    assert refused(pair, task, first, stranger.identity, stranger.sign(task, first)) == Problem.UNAUTHORIZED_REQUEST
+    assert (
+        refused(pair, task, first, me.identity, me.sign(task, second))
+        == Problem.UNAUTHORIZED_REQUEST
+    )
+    assert (
+        refused(pair, task, first, me.identity, you.sign(task, first))
+        == Problem.UNAUTHORIZED_REQUEST
+    )
+    assert (
+        refused(pair, task, first, me.identity, me.sign(bytes(32), first))
+        == Problem.UNAUTHORIZED_REQUEST
+    )
+    assert (
+        refused(pair, task, first, stranger.identity, stranger.sign(task, first))
+        == Problem.UNAUTHORIZED_REQUEST
+    )
     pair.leader.upload(task, first, me.identity, me.sign(task, first))
     pair.leader.upload(task, first, me.identity, me.sign(task, first))
-    assert refused(pair, task, second, me.identity, me.sign(task, second)) == Problem.REPORT_REJECTED
+    assert (
+        refused(pair, task, second, me.identity, me.sign(task, second)) == Problem.REPORT_REJECTED
+    )
     pair.leader.aggregate()
-    assert refused(pair, task, second, me.identity, me.sign(task, second)) == Problem.REPORT_REJECTED
+    assert (
+        refused(pair, task, second, me.identity, me.sign(task, second)) == Problem.REPORT_REJECTED
+    )
     pair.leader.upload(task, second, you.identity, you.sign(task, second))
     both = [pair.report(task, 2), pair.report(task, 3)]
     for device, first_result in ((you, Problem.REPORT_REJECTED), (third, None)):
-        results = pair.leader.upload_many([Upload(task, it, device.identity, device.sign(task, it)) for it in both])
+        results = pair.leader.upload_many(
+            [Upload(task, it, device.identity, device.sign(task, it)) for it in both]
+        )
         assert [kind(result) for result in results] == [first_result, Problem.REPORT_REJECTED]
 
 

@@ -1,4 +1,6 @@
-"""A task that the helper refuses does not keep the leader from others; errors tell others nothing of the machine."""
+"""A task that the helper refuses does not keep the leader from others; errors tell others
+nothing of the machine.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import pytest
 from server_pair import HOUR, Pair
 
 from hdpmf.common.protocol import encode
-from hdpmf.errors import ConfigError, DapError, PrivacyError, ProtocolError, StorageError, TransportError
+from hdpmf.errors import (
+    ConfigError,
+    DapError,
+    PrivacyError,
+    ProtocolError,
+    StorageError,
+    TransportError,
+)
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.config import Limits
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics

@@ -13,7 +13,9 @@ from hdpmf.private.client.h_plausibility import HPlausibility
 
 @pytest.mark.slow
 def test_reconstruction_beats_what_anybody_could_guess(world):
-    """1,600 ratings at weight 1 and epsilon 1; the margin of 0.2 is many standard errors (0.013) wide."""
+    """1,600 ratings at weight 1 and epsilon 1; the margin of 0.2 is many standard errors (0.013)
+    wide.
+    """
     found = run("reconstruct", AttackSetting(weight=1.0), world, users=30)
     assert found.exact > max(found.modal_exact, found.item_mean_exact) + 0.2
     assert found.rmse < found.item_mean_rmse
@@ -50,7 +52,8 @@ def test_the_shard_refuses_h_zero_and_an_h_just_above_it(world):
     assert "without noise" in found.reason
     assert found.tiny_refused
     assert found.exact == 1.0  # why it matters: what one such round would have given away
-    # Four draws below 1e-3 have a probability of 1e-12; the test, an upper bound of it, takes about 1e-9 / 1,000.
+    # Four draws below 1e-3 have a probability of 1e-12; the test, an upper bound of it, takes about
+    # 1e-9 / 1,000.
     assert 1e-4 < found.smallest_answered < 1e-2
     words = in_words(found)
     assert "REFUSED" in words[0]

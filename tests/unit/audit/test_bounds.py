@@ -46,17 +46,23 @@ def test_the_mirrored_side_counts_as_much():
 def test_delta_is_taken_off_the_power():
     perfect = Scores(np.zeros(500), np.ones(500))
     k = beta.ppf(0.025, 500, 1)
-    assert lower_bound(perfect, perfect, delta=0.5).epsilon == pytest.approx(math.log((k - 0.5) / (1 - k)))
+    assert lower_bound(perfect, perfect, delta=0.5).epsilon == pytest.approx(
+        math.log((k - 0.5) / (1 - k))
+    )
 
 
 def test_a_bound_on_a_mechanism_of_known_epsilon_is_seldom_too_high():
-    """Randomised response with epsilon 1: the bound may exceed 1 in 5% of audits; 400 audits, at most 20 + 4 sd."""
+    """Randomised response with epsilon 1: the bound may exceed 1 in 5% of audits; 400 audits, at
+    most 20 + 4 sd.
+    """
     generator = np.random.default_rng(1)
     p = math.e / (1 + math.e)
     too_high = 0
     for _ in range(400):
         low, high = (np.where(generator.random(400) < q, 1.0, -1.0) for q in (1 - p, p))
-        too_high += lower_bound(Scores(low[:200], high[:200]), Scores(low[200:], high[200:])).epsilon > 1.0
+        too_high += (
+            lower_bound(Scores(low[:200], high[:200]), Scores(low[200:], high[200:])).epsilon > 1.0
+        )
     assert too_high <= 20 + 4 * math.sqrt(400 * 0.05 * 0.95)
 
 
@@ -66,7 +72,9 @@ def test_scores_must_be_numbers(bad):
         Scores(bad, np.zeros(3))
 
 
-@pytest.mark.parametrize(("delta", "confidence"), [(-0.1, 0.95), (1.0, 0.95), (0.0, 1.0), (0.0, 0.0)])
+@pytest.mark.parametrize(
+    ("delta", "confidence"), [(-0.1, 0.95), (1.0, 0.95), (0.0, 1.0), (0.0, 0.0)]
+)
 def test_delta_and_confidence_must_make_sense(delta, confidence):
     scores = Scores(np.zeros(3), np.ones(3))
     with pytest.raises(ConfigError, match="confidence"):

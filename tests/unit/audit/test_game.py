@@ -49,11 +49,18 @@ def test_methods_that_prove_their_claim_keep_it_where_they_make_it(results):
 
 
 def test_claims_are_broken_where_nobody_proved_them(results):
-    for pair in (("hdpmf", "messages"), ("hdpmf-w", "messages"), ("hdp-sum", "messages"), ("hdpmf-paid", "messages")):
+    for pair in (
+        ("hdpmf", "messages"),
+        ("hdpmf-w", "messages"),
+        ("hdp-sum", "messages"),
+        ("hdpmf-paid", "messages"),
+    ):
         assert results[pair].verdict == BROKEN, pair
     assert results["mf", "final"].verdict == NO_CLAIM
     assert results["mf", "final"].epsilon_claimed is None
-    assert results["mf", "final"].epsilon_lower_bound == pytest.approx(results["mf", "final"].ceiling)
+    assert results["mf", "final"].epsilon_lower_bound == pytest.approx(
+        results["mf", "final"].ceiling
+    )
 
 
 def test_direct_and_indirect_parts_are_reported(results):
@@ -81,7 +88,9 @@ def test_whether_the_claim_was_made_for_the_view_is_said(results):
 
 @pytest.mark.parametrize("view", ["messages", "sums", "final"])
 def test_presence_has_a_claim_of_its_own(world, view):
-    result = run_audit(_audit("hdp-sum", view, epsilon=2.0, weight=0.5, adjacency="presence"), world)
+    result = run_audit(
+        _audit("hdp-sum", view, epsilon=2.0, weight=0.5, adjacency="presence"), world
+    )
     assert result.epsilon_claimed == pytest.approx(0.75)
     assert result.settings["adjacency"] == "presence"
     assert (result.verdict == STANDS) == (view != "messages")
@@ -95,13 +104,25 @@ def test_the_claim_is_the_rating_s_own(world):
 def test_a_weight_below_the_grid_sends_nothing(world):
     for method in ("hdp-sum", "hdp-bit"):
         view = "messages" if method == "hdp-bit" else "sums"
-        assert run_audit(_audit(method, view, epsilon=50.0, weight=0.01), world).epsilon_lower_bound == 0.0
+        assert (
+            run_audit(_audit(method, view, epsilon=50.0, weight=0.01), world).epsilon_lower_bound
+            == 0.0
+        )
 
 
 def test_progress_reaches_its_end(world):
-    for method, view in (("hdpmf", "messages"), ("hdp-sum", "final"), ("hdp-bit", "sums"), ("user-mean", "sums")):
+    for method, view in (
+        ("hdpmf", "messages"),
+        ("hdp-sum", "final"),
+        ("hdp-bit", "sums"),
+        ("user-mean", "sums"),
+    ):
         told = []
-        run_audit(_audit(method, view, 20), world, lambda done, total, told=told: told.append((done, total)))
+        run_audit(
+            _audit(method, view, 20),
+            world,
+            lambda done, total, told=told: told.append((done, total)),
+        )
         assert told[-1][0] == told[-1][1]
 
 

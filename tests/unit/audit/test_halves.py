@@ -8,7 +8,9 @@ from hdpmf.lab.audit import Audit, Scores, game, lower_bound, run_audit
 
 def test_the_threshold_is_the_pilots():
     pilot = Scores(np.zeros(300), np.ones(300))
-    measured = Scores(np.full(300, 10.0), np.full(300, 20.0))  # perfect at 20, useless at the pilot's 1
+    measured = Scores(
+        np.full(300, 10.0), np.full(300, 20.0)
+    )  # perfect at 20, useless at the pilot's 1
     bound = lower_bound(pilot, measured)
     assert 0 < bound.threshold <= 1
     assert bound.epsilon == 0
@@ -29,7 +31,9 @@ def test_the_threshold_is_the_pilots():
         ("hdp-sum", "final", {"labels": True}),
     ],
 )
-def test_every_game_measures_on_other_runs_than_its_pilot(world, monkeypatch, method, view, options):
+def test_every_game_measures_on_other_runs_than_its_pilot(
+    world, monkeypatch, method, view, options
+):
     judged = []
 
     def watched(pilot, measured, *others, **more):
@@ -38,7 +42,9 @@ def test_every_game_measures_on_other_runs_than_its_pilot(world, monkeypatch, me
 
     monkeypatch.setattr(game, "lower_bound", watched)
     run_audit(Audit(method, view, 60, factors=3, epochs=5, **options), world)
-    pairs = [pair for pair in judged if pair[0] is not pair[1]]  # choosing between attacks looks at the pilot alone
+    pairs = [
+        pair for pair in judged if pair[0] is not pair[1]
+    ]  # choosing between attacks looks at the pilot alone
     assert pairs
     for pilot, measured in pairs:
         for world_name in ("low", "high"):

@@ -29,12 +29,19 @@ def _bound(scores):
 @pytest.mark.parametrize("adjacency", ["value", "presence"])
 @pytest.mark.parametrize("head", [True, False])
 def test_the_attacker_knows_the_law_of_what_devices_send(target, adjacency, head):
-    """A likelihood ratio has mean 1 in the world that it speaks against, and never leaves the claim's bounds."""
-    for design in (Design("A", 1.0, labels=True), Design("A", 1.0, labels=True, noise_factor=0.5, label_factor=0.5)):
+    """A likelihood ratio has mean 1 in the world that it speaks against, and never leaves the
+    claim's bounds.
+    """
+    for design in (
+        Design("A", 1.0, labels=True),
+        Design("A", 1.0, labels=True, noise_factor=0.5, label_factor=0.5),
+    ):
         scored = labelled_scores(target, design, 800, 0, adjacency=adjacency, head=head)
         for scores in scored.values():
             for ratio in (np.exp(scores.low), np.exp(-scores.high)):
-                assert ratio.mean() == pytest.approx(1.0, abs=5 * ratio.std() / np.sqrt(len(ratio)) + 0.03)
+                assert ratio.mean() == pytest.approx(
+                    1.0, abs=5 * ratio.std() / np.sqrt(len(ratio)) + 0.03
+                )
             most = max(np.abs(scores.low).max(), np.abs(scores.high).max())
             assert most <= CLAIMS[adjacency] / design.noise_factor + 0.03
 
@@ -43,14 +50,20 @@ def test_the_attacker_knows_the_law_of_what_devices_send(target, adjacency, head
 def test_half_of_the_noise_is_caught(target, adjacency):
     """From released sums alone; true epsilon 2 and 1.98."""
     design = Design("A", 1.0, labels=True, noise_factor=0.5, label_factor=0.5)
-    bound = _bound(labelled_scores(target, design, 6_000, 0, adjacency=adjacency, head=False)["sums"])
+    bound = _bound(
+        labelled_scores(target, design, 6_000, 0, adjacency=adjacency, head=False)["sums"]
+    )
     assert verdict(CLAIMS[adjacency], bound) == BROKEN
     assert bound <= 2 * CLAIMS[adjacency]
 
 
 @pytest.mark.parametrize("adjacency", ["value", "presence"])
 def test_labels_as_designed_pass(target, adjacency):
-    bound = _bound(labelled_scores(target, Design("A", 1.0, labels=True), 3_000, 0, adjacency=adjacency)["label"])
+    bound = _bound(
+        labelled_scores(target, Design("A", 1.0, labels=True), 3_000, 0, adjacency=adjacency)[
+            "label"
+        ]
+    )
     assert verdict(CLAIMS[adjacency], bound) == STANDS
     assert bound > 0.3  # not by being blind
 
@@ -65,7 +78,9 @@ def test_a_label_that_is_no_lot_is_caught(target):
 
 
 def test_the_world_of_the_published_facts_has_heads_among_them_the_audited_item():
-    """With fewer than 30 the recommender would publish nothing about labels, and the audit would look at nothing."""
+    """With fewer than 30 the recommender would publish nothing about labels, and the audit would
+    look at nothing.
+    """
     audited = choose_target(labelled_world(synthetic_world()), 1.0)
     ratings, design = audited.ratings, Design("A", 1.0, labels=True)
     noise, recommender = (
@@ -103,7 +118,9 @@ def test_the_same_seed_gives_the_same_bound(world):
 def test_labels_have_rows_of_their_own_in_a_report(world):
     audits = [one for one in cells(20, 1.0, 1.0, 0) if one.labels]
     assert {(one.method, one.view, one.adjacency) for one in audits} == {
-        ("hdp-sum", view, adjacency) for view in ("sums", "final") for adjacency in ("value", "presence")
+        ("hdp-sum", view, adjacency)
+        for view in ("sums", "final")
+        for adjacency in ("value", "presence")
     }
     sums = [run_audit(one, world) for one in audits if one.view == "sums"]
     assert [row_of(one) for one in sums] == ["HDP-Sum, labels", "HDP-Sum, labels, presence"]

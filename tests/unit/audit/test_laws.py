@@ -25,7 +25,9 @@ def test_two_shares_add_up_to_the_whole():
     k = np.arange(-3_000, 3_001)
     share = np.exp(log_share(k, 40.0, 2))
     whole = np.convolve(share, share, mode="same")
-    assert whole[2_500:3_501] == pytest.approx(np.exp(log_discrete_laplace(k[2_500:3_501], 40.0)), rel=1e-6)
+    assert whole[2_500:3_501] == pytest.approx(
+        np.exp(log_discrete_laplace(k[2_500:3_501], 40.0)), rel=1e-6
+    )
 
 
 def test_one_share_of_wide_noise_is_all_of_it():

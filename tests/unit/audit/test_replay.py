@@ -1,4 +1,6 @@
-"""The attacker's simulation of a device is the device, and the noise has the law that it is scored by."""
+"""The attacker's simulation of a device is the device, and the noise has the law that it is
+scored by.
+"""
 
 import numpy as np
 import pytest
@@ -18,7 +20,9 @@ def _path(name, target, **params):
 def _copies(target, n):
     own = target.own
     values = np.tile(target.ratings.values[own].astype(float), (n, 1))
-    return Copies(np.arange(n), target.ratings.item_codes[own], values, np.tile(target.weights[own], (n, 1)))
+    return Copies(
+        np.arange(n), target.ratings.item_codes[own], values, np.tile(target.weights[own], (n, 1))
+    )
 
 
 class _Silent(SeededNoise):
@@ -48,7 +52,9 @@ def test_the_simulated_device_is_the_real_one(target, name):
 
 @pytest.mark.parametrize("view", ["messages", "sums"])
 def test_noise_has_the_stated_variance(target, view):
-    """8 Delta^2 K h / (eps^2 n_j); the ratio of 72,000 squares to it is within 4 standard errors of 1."""
+    """8 Delta^2 K h / (eps^2 n_j); the ratio of 72,000 squares to it is within 4 standard errors
+    of 1.
+    """
     path = _path("hdpmf", target)
     copies = _copies(target, 400)
     raters = path.raters[copies.items] if view == "messages" else np.ones(copies.shape[1], np.int64)
@@ -79,7 +85,9 @@ def test_noise_with_h_of_its_own_is_laplace(target):
 
 
 def test_scores_are_log_likelihood_ratios(target):
-    """Means of +-D/2 and variance D for Gaussian noise, where both are estimated from 3,000 runs (4 sd)."""
+    """Means of +-D/2 and variance D for Gaussian noise, where both are estimated from 3,000 runs
+    (4 sd).
+    """
     scores = device_scores(target, _path("hdpmf", target), "sums", 3_000, 0).everything
     spread = scores.high.var()
     error = 4 * np.sqrt(spread / 3_000) + 4 * spread * np.sqrt(2 / 3_000)

@@ -1,4 +1,6 @@
-"""Every message comes back as it was; whatever bytes arrive are a message or a refusal, and cost little memory."""
+"""Every message comes back as it was; whatever bytes arrive are a message or a refusal, and cost
+little memory.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,23 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Report,
     ReportMetadata,
 )
-from hdpmf.common.aggregation.two_servers.dap.codec import Choice, Codec, Fixed, Items, Nested, Opaque, Uint, layout
+from hdpmf.common.aggregation.two_servers.dap.codec import (
+    Choice,
+    Codec,
+    Fixed,
+    Items,
+    Nested,
+    Opaque,
+    Uint,
+    layout,
+)
 from hdpmf.errors import DapError, PrioError
 
-MESSAGES = [kind for name in dap.__all__ if isinstance(kind := getattr(dap, name), type) and issubclass(kind, Message)]
+MESSAGES = [
+    kind
+    for name in dap.__all__
+    if isinstance(kind := getattr(dap, name), type) and issubclass(kind, Message)
+]
 MESSAGES.remove(Message)
 
 
@@ -98,7 +113,12 @@ def test_a_message_comes_back(kind: type[Message]):
 def test_changed_bytes_are_a_message_or_a_refusal(kind: type[Message]):
     change = st.tuples(st.integers(0, 2**16), st.integers(0, 255))
 
-    @given(messages(kind), st.lists(change, min_size=1, max_size=4), st.binary(max_size=8), st.integers(0, 8))
+    @given(
+        messages(kind),
+        st.lists(change, min_size=1, max_size=4),
+        st.binary(max_size=8),
+        st.integers(0, 8),
+    )
     @settings(max_examples=40)
     def either(message: Message, changes: list[tuple[int, int]], more: bytes, fewer: int):
         changed = bytearray(message.encode())
@@ -136,7 +156,9 @@ def test_any_bytes_are_a_message_or_a_refusal(kind: type[Message]):
     either()
 
 
-@pytest.mark.parametrize("kind", [Report, AggregationJobInitReq, PlaintextInputShare, HpkeConfigList, PingPongMessage])
+@pytest.mark.parametrize(
+    "kind", [Report, AggregationJobInitReq, PlaintextInputShare, HpkeConfigList, PingPongMessage]
+)
 @pytest.mark.parametrize("start", [b"", bytes(24), bytes(6), b"\x01", bytes(4) + b"\x01"])
 def test_announced_lengths_take_no_memory(kind: type[Message], start: bytes):
     data = start + b"\xff" * 64
@@ -157,7 +179,10 @@ def test_the_fields_that_are_there_say_which_case_it_is():
     assert PartialBatchSelector().tag is QueryType.TIME_INTERVAL
     assert PrepareResp(bytes(16)).tag is PrepareRespState.FINISHED
     assert PrepareResp(bytes(16), payload=b"").tag is PrepareRespState.CONTINUE
-    assert PrepareResp(bytes(16), prepare_error=PrepareError.BATCH_COLLECTED).tag is PrepareRespState.REJECT
+    assert (
+        PrepareResp(bytes(16), prepare_error=PrepareError.BATCH_COLLECTED).tag
+        is PrepareRespState.REJECT
+    )
     assert PingPongMessage(prep_share=b"").tag is PingPongType.INITIALIZE
     assert PingPongMessage(prep_msg=b"", prep_share=b"").tag is PingPongType.CONTINUE
     assert PingPongMessage(prep_msg=b"").tag is PingPongType.FINISH
@@ -190,7 +215,12 @@ def test_what_does_not_fit_is_not_written(message: Message):
 
 @pytest.mark.parametrize(
     ("kind", "data"),
-    [(Query, b"\x00"), (Query, b"\x03"), (PartialBatchSelector, b"\x00"), (PrepareResp, bytes(16) + b"\x03")],
+    [
+        (Query, b"\x00"),
+        (Query, b"\x03"),
+        (PartialBatchSelector, b"\x00"),
+        (PrepareResp, bytes(16) + b"\x03"),
+    ],
 )
 def test_unknown_cases_are_refused(kind: type[Message], data: bytes):
     with pytest.raises(DapError):
@@ -218,7 +248,9 @@ def test_shares_are_not_shown():
     message = PingPongMessage(prep_share=b"secret")
     assert repr(share) == "PlaintextInputShare(extensions=<1 items>, payload=<6 bytes>)"
     assert "secret" not in f"{message} {share.extensions[0]!r}"
-    assert repr(PrepareResp(bytes(16), prepare_error=PrepareError.VDAF_PREP_ERROR)).endswith("VDAF_PREP_ERROR)")
+    assert repr(PrepareResp(bytes(16), prepare_error=PrepareError.VDAF_PREP_ERROR)).endswith(
+        "VDAF_PREP_ERROR)"
+    )
 
 
 def test_errors_are_of_the_one_tree():

@@ -51,7 +51,9 @@ def test_an_id_has_one_text(text: str):
     assert id_to_text(data) == text
 
 
-@pytest.mark.parametrize("text", ["", TASK + "=", TASK[:-1], TASK[:-1] + "d", TASK.replace("_", "/"), "é" * 43])
+@pytest.mark.parametrize(
+    "text", ["", TASK + "=", TASK[:-1], TASK[:-1] + "d", TASK.replace("_", "/"), "é" * 43]
+)
 def test_other_texts_are_refused(text: str):
     with pytest.raises(DapError):
         id_from_text(text, 32)
@@ -59,7 +61,9 @@ def test_other_texts_are_refused(text: str):
 
 def test_a_problem_comes_back():
     for problem in Problem:
-        details = problem_details(DapError("what was wrong", problem), id_from_text(TASK, 32), status=403)
+        details = problem_details(
+            DapError("what was wrong", problem), id_from_text(TASK, 32), status=403
+        )
         assert details == {
             "type": f"urn:ietf:params:ppm:dap:error:{problem}",
             "status": 403,
@@ -70,7 +74,9 @@ def test_a_problem_comes_back():
     assert "taskid" not in problem_details(DapError("what was wrong"))
 
 
-@pytest.mark.parametrize("details", [None, [], {}, {"type": 7}, {"type": "about:blank"}, {"type": ["x"]}, "text"])
+@pytest.mark.parametrize(
+    "details", [None, [], {}, {"type": 7}, {"type": "about:blank"}, {"type": ["x"]}, "text"]
+)
 def test_any_answer_is_a_problem(details: object):
     assert problem_from_details(details).kind == Problem.INVALID_MESSAGE
 
@@ -84,7 +90,9 @@ def test_a_checksum_is_of_a_set():
     assert report_checksum([]) == bytes(32)
     assert report_checksum(ids[:1]) == hashlib.sha256(ids[0]).digest()
     assert report_checksum(ids) == report_checksum(reversed(ids))
-    assert combine_checksums([report_checksum(ids[:1]), report_checksum(ids[1:])]) == report_checksum(ids)
+    assert combine_checksums(
+        [report_checksum(ids[:1]), report_checksum(ids[1:])]
+    ) == report_checksum(ids)
     assert report_checksum(ids) != report_checksum(ids[:2])
 
 

@@ -1,4 +1,6 @@
-"""Bytes that others publish: the encoding tests of divviup's janus 0.7.135 (DAP 09) and libprio-rs 0.16.2 (VDAF 08)."""
+"""Bytes that others publish: the encoding tests of divviup's janus 0.7.135 (DAP 09) and
+libprio-rs 0.16.2 (VDAF 08).
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,14 @@ VECTORS: list[tuple[Message, str]] = [
     (Extension(0xFF00, b"0123"), "FF00 0004 30313233"),
     (ReportMetadata(UP, 12345), f"{UP_HEX} 0000000000003039"),
     (PlaintextInputShare((), b"0123"), "0000 00000004 30313233"),
-    (PlaintextInputShare((Extension(0, b"0123"),), b"4567"), "0008 0000 0004 30313233 00000004 34353637"),
-    (Report(ReportMetadata(UP, 12345), b"", SIX, FOUR), f"{UP_HEX} 0000000000003039 00000000 {SIX_HEX} {FOUR_HEX}"),
+    (
+        PlaintextInputShare((Extension(0, b"0123"),), b"4567"),
+        "0008 0000 0004 30313233 00000004 34353637",
+    ),
+    (
+        Report(ReportMetadata(UP, 12345), b"", SIX, FOUR),
+        f"{UP_HEX} 0000000000003039 00000000 {SIX_HEX} {FOUR_HEX}",
+    ),
     (
         Report(ReportMetadata(DOWN, 54321), b"3210", SIX, FOUR),
         f"{DOWN_HEX} 000000000000D431 00000004 33323130 {SIX_HEX} {FOUR_HEX}",
@@ -90,11 +98,16 @@ VECTORS: list[tuple[Message, str]] = [
         f"00000006 303132333435 02 {'02' * 32} 00000076 {FIRST_HEX} {SECOND_HEX}",
     ),
     (
-        AggregationJobContinueReq(42405, tuple(PrepareContinue(which, INITIALIZE.encode()) for which in (UP, DOWN))),
-        f"A5A5 0000003e {UP_HEX} 0000000b 00 00000006 303132333435 {DOWN_HEX} 0000000b 00 00000006 303132333435",
+        AggregationJobContinueReq(
+            42405, tuple(PrepareContinue(which, INITIALIZE.encode()) for which in (UP, DOWN))
+        ),
+        f"A5A5 0000003e {UP_HEX} 0000000b 00 00000006 303132333435 {DOWN_HEX} 0000000b "
+        "00 00000006 303132333435",
     ),
     (
-        AggregationJobResp((PrepareResp(UP, PingPongMessage(b"01234", b"56789").encode()), PrepareResp(DOWN))),
+        AggregationJobResp(
+            (PrepareResp(UP, PingPongMessage(b"01234", b"56789").encode()), PrepareResp(DOWN))
+        ),
         f"00000039 {UP_HEX} 00 00000013 01 00000005 3031323334 00000005 3536373839 {DOWN_HEX} 01",
     ),
     # collection
@@ -107,7 +120,10 @@ VECTORS: list[tuple[Message, str]] = [
         CollectionReq(Query(fixed_size_query=FixedSizeQuery(b"\x0a" * 32)), b""),
         f"02 00 {'0A' * 32} 00000000",
     ),
-    (CollectionReq(Query(fixed_size_query=FixedSizeQuery()), b"012345"), "02 01 00000006 303132333435"),
+    (
+        CollectionReq(Query(fixed_size_query=FixedSizeQuery()), b"012345"),
+        "02 01 00000006 303132333435",
+    ),
     (PartialBatchSelector(), "01"),
     (PartialBatchSelector(b"\x03" * 32), f"02 {'03' * 32}"),
     (

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.two_servers.dap import HpkeCiphertext, HpkeConfig, HpkeConfigList, Problem, Role
+from hdpmf.common.aggregation.two_servers.dap import (
+    HpkeCiphertext,
+    HpkeConfig,
+    HpkeConfigList,
+    Problem,
+    Role,
+)
 from hdpmf.common.aggregation.two_servers.dap.hpke import (
     KeyPair,
     aggregate_share_info,
@@ -28,14 +34,23 @@ SEALED = seal(KEYS.config, INFO, AAD, TEXT)
 
 def test_the_vector_of_rfc_9180_opens():
     """Appendix A.1.1 (X25519, HKDF-SHA256, AES-128-GCM, base mode), sequence number 0."""
-    keys = KeyPair(0, bytes.fromhex("4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8"))
+    keys = KeyPair(
+        0, bytes.fromhex("4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8")
+    )
     sealed = HpkeCiphertext(
         0,
         bytes.fromhex("37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431"),
-        bytes.fromhex("f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a96d8770ac83d07bea87e13c512a"),
+        bytes.fromhex(
+            "f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a96d8770ac83d07bea87e13c512a"
+        ),
     )
-    assert keys.config.public_key.hex() == "3948cfe0ad1ddb695d780e59077195da6c56506b027329794ab02bca80815c4d"
-    assert keys.open(sealed, b"Ode on a Grecian Urn", b"Count-0") == b"Beauty is truth, truth beauty"
+    assert (
+        keys.config.public_key.hex()
+        == "3948cfe0ad1ddb695d780e59077195da6c56506b027329794ab02bca80815c4d"
+    )
+    assert (
+        keys.open(sealed, b"Ode on a Grecian Urn", b"Count-0") == b"Beauty is truth, truth beauty"
+    )
 
 
 @given(st.binary(max_size=300), st.binary(max_size=60), st.binary(max_size=60))
@@ -126,7 +141,11 @@ def test_the_first_key_that_we_speak_is_taken():
     other = HpkeConfig(1, 0x0010, 1, 1, bytes(65))
     later = KeyPair.generate(9).config
     assert select_config(HpkeConfigList((other, KEYS.config, later))) == KEYS.config
-    for refused in ((other,), (KEYS.config, KEYS.config), (HpkeConfig(2, 0x0020, 1, 1, bytes(31)),)):
+    for refused in (
+        (other,),
+        (KEYS.config, KEYS.config),
+        (HpkeConfig(2, 0x0020, 1, 1, bytes(31)),),
+    ):
         with pytest.raises(DapError):
             select_config(HpkeConfigList(refused))
 
@@ -148,4 +167,6 @@ def test_messages_need_no_extra_and_keys_say_which():
     """In a process of its own: without pyhpke there are messages, and a hint for keys."""
     code = "import sys; sys.modules['pyhpke'] = None; import hdpmf.common.aggregation.two_servers.dap; import hdpmf.common.aggregation.two_servers.dap.hpke"  # noqa: E501
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert "MissingExtraError: sums by two servers need the package pyhpke: pip install" in done.stderr
+    assert (
+        "MissingExtraError: sums by two servers need the package pyhpke: pip install" in done.stderr
+    )

@@ -1,4 +1,6 @@
-"""The stock client of npm's @divviup/dap 0.9.1 reports to us: we open, check and count what it sends."""
+"""The stock client of npm's @divviup/dap 0.9.1 reports to us: we open, check and count what it
+sends.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Our script, with the package beside it."""
-    return npm_packages.install(PACKAGE, Path(__file__).with_name("npm_client.mjs"), tmp_path_factory.mktemp("npm"))
+    return npm_packages.install(
+        PACKAGE, Path(__file__).with_name("npm_client.mjs"), tmp_path_factory.mktemp("npm")
+    )
 
 
 def test_its_reports_count(client: Path):
@@ -88,10 +92,14 @@ def outputs(vdaf: Prio3, report: Report) -> list[np.ndarray]:
     return [vdaf.finish(kept, message) for kept, _ in prepared]
 
 
-def opened(report: Report, sealed: HpkeCiphertext, role: Role, task: bytes = TASK) -> PlaintextInputShare:
+def opened(
+    report: Report, sealed: HpkeCiphertext, role: Role, task: bytes = TASK
+) -> PlaintextInputShare:
     """A server's share of a report."""
     aad = InputShareAad(task, report.report_metadata, report.public_share)
-    share = PlaintextInputShare.decode(KEYS[role].open(sealed, input_share_info(role), aad.encode()))
+    share = PlaintextInputShare.decode(
+        KEYS[role].open(sealed, input_share_info(role), aad.encode())
+    )
     assert share.extensions == ()
     return share
 
@@ -110,7 +118,10 @@ def ask(client: Path, vdaf: Prio3, rows: np.ndarray) -> list[dict[str, Any]]:
             "helper": HELPER,
             "timePrecisionSeconds": 3600,
         },
-        "configs": {server: HpkeConfigList((UNKNOWN, config)).encode().hex() for server, config in configs.items()},
+        "configs": {
+            server: HpkeConfigList((UNKNOWN, config)).encode().hex()
+            for server, config in configs.items()
+        },
         "measurements": rows.tolist(),
         "time": 1_700_000_000,
     }

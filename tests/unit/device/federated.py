@@ -1,4 +1,6 @@
-"""A small federation in one process: real agents on real stores, and a recommender that the test plays."""
+"""A small federation in one process: real agents on real stores, and a recommender that the test
+plays.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,13 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
-from hdpmf.common.protocol.layout import SumLayout, counts_from_sum, counts_layout, gradients_from_sum, gradients_layout
+from hdpmf.common.protocol.layout import (
+    SumLayout,
+    counts_from_sum,
+    counts_layout,
+    gradients_from_sum,
+    gradients_layout,
+)
 from hdpmf.private.device.agent import DeviceAgent
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -52,7 +60,17 @@ RUN = b"the first run..."
 SEED = 7
 ROUNDS = 4
 OPEN = Policy(
-    methods=("mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit"),
+    methods=(
+        "mf",
+        "dpmf",
+        "pdpmf",
+        "hdpmf",
+        "hdpmf-w",
+        "hdpmf-r",
+        "hdpmf-paid",
+        "hdp-sum",
+        "hdp-bit",
+    ),
     allow_nominal=True,
     require_sums=False,
     allow_unprotected=True,
@@ -65,9 +83,14 @@ OPEN = Policy(
     min_epsilon_per_run=1e-9,
 )
 MECHANISMS = {
-    "mf": "none", "dpmf": "uniform", "pdpmf": "sample", "hdpmf": "stretch", "hdpmf-w": "weight", "hdpmf-r": "stretch",
+    "mf": "none",
+    "dpmf": "uniform",
+    "pdpmf": "sample",
+    "hdpmf": "stretch",
+    "hdpmf-w": "weight",
+    "hdpmf-r": "stretch",
     "hdpmf-paid": "paid",
-}  # fmt: skip
+}
 
 
 class Silent:
@@ -79,7 +102,9 @@ class Silent:
     def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
         return np.zeros(np.shape(sigma), np.int64)
 
-    def laplace_share(self, scale: object, n_shares: int, size: Any, *, count: int = 1) -> np.ndarray:
+    def laplace_share(
+        self, scale: object, n_shares: int, size: Any, *, count: int = 1
+    ) -> np.ndarray:
         return np.zeros(size, np.int64)
 
     def discrete_laplace(self, scale: object, size: Any) -> np.ndarray:
@@ -124,7 +149,9 @@ def agent_for(store: DeviceStore, noise: Any = None, **options: Any) -> DeviceAg
     return DeviceAgent(store, noise=noise or Silent(), **settings)
 
 
-def envelope(message: Message | bytes, number: int = 0, *, run: bytes = RUN, kind: str = "job") -> bytes:
+def envelope(
+    message: Message | bytes, number: int = 0, *, run: bytes = RUN, kind: str = "job"
+) -> bytes:
     """An envelope, as it travels."""
     body = message if isinstance(message, bytes) else encode(message)
     return encode(Envelope(run=run, number=number, part=kind, body=body))  # type: ignore[arg-type]
@@ -140,7 +167,9 @@ def ask(agent: DeviceAgent, message: Message, number: int = 0, *, run: bytes = R
     return found
 
 
-def refuses(agent: DeviceAgent, message: Message, reason: str, number: int = 0, *, run: bytes = RUN) -> None:
+def refuses(
+    agent: DeviceAgent, message: Message, reason: str, number: int = 0, *, run: bytes = RUN
+) -> None:
     """The agent refuses with this word, and its ledger stays as it is."""
     before = agent._store.ledger.entries()
     found = ask(agent, message, number, run=run)
@@ -153,9 +182,15 @@ def terms_for(method: str = "hdpmf", view: str = "messages", **changes: Any) -> 
     """Terms of a run over the world."""
     one_round = method in ("hdp-sum", "hdp-bit")
     fields = {
-        "method": method, "view": view, "epsilon": 0.5, "rounds": 1 if one_round else ROUNDS,
-        "catalogue": KNOWN.fingerprint, "users": WORLD.n_users, "minimum": WORLD.n_users, "credit": WORLD.n_users,
-    }  # fmt: skip
+        "method": method,
+        "view": view,
+        "epsilon": 0.5,
+        "rounds": 1 if one_round else ROUNDS,
+        "catalogue": KNOWN.fingerprint,
+        "users": WORLD.n_users,
+        "minimum": WORLD.n_users,
+        "credit": WORLD.n_users,
+    }
     fields |= changes
     return Terms(**({"sharing": fields["minimum"]} | fields))
 
@@ -163,10 +198,18 @@ def terms_for(method: str = "hdpmf", view: str = "messages", **changes: Any) -> 
 def plan_for(method: str = "hdpmf", **changes: Any) -> Plan:
     """A plan that fits the terms."""
     fields = {
-        "n_items": WORLD.n_items, "n_factors": 4, "epochs": ROUNDS, "learning_rate": 0.05, "reg": 0.01,
-        "mechanism": MECHANISMS[method], "epsilon": 0.5, "scale_low": WORLD.scale.low,
-        "scale_high": WORLD.scale.high, "scale_steps": True, "fresh_noise": True,
-    }  # fmt: skip
+        "n_items": WORLD.n_items,
+        "n_factors": 4,
+        "epochs": ROUNDS,
+        "learning_rate": 0.05,
+        "reg": 0.01,
+        "mechanism": MECHANISMS[method],
+        "epsilon": 0.5,
+        "scale_low": WORLD.scale.low,
+        "scale_high": WORLD.scale.high,
+        "scale_steps": True,
+        "fresh_noise": True,
+    }
     return Plan(**(fields | changes))
 
 
@@ -185,10 +228,13 @@ def facts_for(**changes: Any) -> ItemFacts:
     """Item facts of the world."""
     n = WORLD.n_items
     fields = {
-        "catalogue": KNOWN.fingerprint, "mean": 3.5, "bias": np.linspace(-1, 1, n).astype(np.float32),
-        "variance": np.full(n, 0.1, np.float32), "popularity": np.ones(n, np.float32),
+        "catalogue": KNOWN.fingerprint,
+        "mean": 3.5,
+        "bias": np.linspace(-1, 1, n).astype(np.float32),
+        "variance": np.full(n, 0.1, np.float32),
+        "popularity": np.ones(n, np.float32),
         "patterns": np.zeros((n, 0), np.float32),
-    }  # fmt: skip
+    }
     return ItemFacts(**(fields | changes))
 
 
@@ -234,7 +280,9 @@ class Run:
     def tell(self, message: Message, number: int = 0) -> list[Any]:
         """All agents' answers."""
         data = envelope(message, number, run=self.run)
-        return [self._opened(one, data, agent.answer(data)) for one, agent in enumerate(self.agents)]
+        return [
+            self._opened(one, data, agent.answer(data)) for one, agent in enumerate(self.agents)
+        ]
 
     def _opened(self, place: int, data: bytes, answer: bytes) -> Any:
         if self._heard is not None:
@@ -253,7 +301,9 @@ class Run:
             self.tell(TABLE)
         self.tell(self.terms)
         reports = self.tell(self.plan)
-        opening = self.recommender.open([one if hasattr(one, "smallest") else None for one in reports])
+        opening = self.recommender.open(
+            [one if hasattr(one, "smallest") else None for one in reports]
+        )
         counts = self.tell(opening)
         if self.roster is not None:
             total = self.sum(0, counts_layout)
@@ -287,7 +337,9 @@ class Run:
         return secure_sum(self, self.roster, number, words)
 
 
-def secure_sum(run: Run, roster: Roster, number: int, words: SumLayout, **options: Any) -> np.ndarray:
+def secure_sum(
+    run: Run, roster: Roster, number: int, words: SumLayout, **options: Any
+) -> np.ndarray:
     """A secure sum over the agents of a run."""
     n = len(run.agents)
     settings = {"minimum": n, "wide": words.wide} | options

@@ -20,12 +20,16 @@ from hdpmf.private.device.store import database
 from hdpmf.private.device.store.device_store import DeviceStore
 
 RUN = b"r" * 16
-TABLE = CatalogueTable(ids=("10", "20", "30"), integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=1.0)
+TABLE = CatalogueTable(
+    ids=("10", "20", "30"), integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=1.0
+)
 
 
 def full_store(path: Path, passphrase: str | None) -> Path:
     """A store with a row in every table; one of its ratings has paid and is gone."""
-    with new_device(path, name="mine", passphrase=passphrase, users=2, policy=Policy(epsilon=2.0)) as store:
+    with new_device(
+        path, name="mine", passphrase=passphrase, users=2, policy=Policy(epsilon=2.0)
+    ) as store:
         store.pin_catalogue(TABLE)
         for user, item, value in (("ana", "10", 4.0), ("ana", "20", 1.0), ("bob", "10", 5.0)):
             store.rate(item, value, user=user)
@@ -41,9 +45,16 @@ def spend(store: DeviceStore) -> None:
     """Let every rating pay 0.75 of its weight."""
     ratings = store.ratings()
     entry = Entry(
-        recommender="films.example", run="ab" * 16, number=0, method="hdp-sum", view="sums", epsilon=1.0,
-        status="proved", action="sent", words="numbers",
-    )  # fmt: skip
+        recommender="films.example",
+        run="ab" * 16,
+        number=0,
+        method="hdp-sum",
+        view="sums",
+        epsilon=1.0,
+        status="proved",
+        action="sent",
+        words="numbers",
+    )
     epsilons = store.weights().for_ratings(ratings) * 0.75
     store.ledger.charge(entry, ratings, np.arange(len(ratings)), epsilons)
 
@@ -53,14 +64,25 @@ def facts(path: Path, passphrase: str | None) -> object:
     with DeviceStore.open(path, passphrase=passphrase) as store:
         left = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
         return (
-            left.tolist(), store.ledger.entries(), store.records(), store.policy, store.users, store.get("name"),
-            store.runs.load(RUN), store.runs.reply_to(RUN, 3, b"request"), store.identity.public, store.fingerprint,
-            store.rated.betas(), store.rated.gammas(),
-        )  # fmt: skip
+            left.tolist(),
+            store.ledger.entries(),
+            store.records(),
+            store.policy,
+            store.users,
+            store.get("name"),
+            store.runs.load(RUN),
+            store.runs.reply_to(RUN, 3, b"request"),
+            store.identity.public,
+            store.fingerprint,
+            store.rated.betas(),
+            store.rated.gammas(),
+        )
 
 
 def killed_at(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> int | None:
-    """Run ``act`` in a process that is killed before its n-th statement or file; how many there were, if it was not."""
+    """Run ``act`` in a process that is killed before its n-th statement or file; how many there
+    were, if it was not.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child:
@@ -88,7 +110,9 @@ def killed_at(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPa
 
     try:
         connect = sqlite3.connect
-        monkeypatch.setattr(database.sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Dying))
+        monkeypatch.setattr(
+            database.sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Dying)
+        )
         for name in ("replace", "rename", "unlink", "link"):
             dying(name)
         act()

@@ -13,7 +13,11 @@ from .reporting_world import N_ITEMS, SERVERS, server, table
 TITLES = tuple(f"Film {place}" for place in range(N_ITEMS))
 FILMS = table(titles=TITLES)
 BOOKS = table(titles=tuple(f"Book {place}" for place in range(N_ITEMS)))
-MORE_FILMS = msgspec.structs.replace(FILMS, ids=(*FILMS.ids, "item 99"), titles=(*TITLES, "Film 99"))
-OTHERS = Servers(leader=SERVERS.leader, helper=server("Others", KeyPair(4, bytes(range(3, 35))), "d"))
+MORE_FILMS = msgspec.structs.replace(
+    FILMS, ids=(*FILMS.ids, "item 99"), titles=(*TITLES, "Film 99")
+)
+OTHERS = Servers(
+    leader=SERVERS.leader, helper=server("Others", KeyPair(4, bytes(range(3, 35))), "d")
+)
 FIRST = Invitation(address="https://films.example:9443", servers=SERVERS)
 SECOND = Invitation(address="https://books.example:9443", servers=OTHERS)

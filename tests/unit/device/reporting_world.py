@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from hdpmf.common.aggregation.masks.primitives import verifies
-from hdpmf.common.aggregation.two_servers.dap import InputShareAad, PlaintextInputShare, Report, Role, id_from_text
+from hdpmf.common.aggregation.two_servers.dap import (
+    InputShareAad,
+    PlaintextInputShare,
+    Report,
+    Role,
+    id_from_text,
+)
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
 from hdpmf.common.protocol import CatalogueTable, Grouping, ItemFacts, Survey, decode, encode
 from hdpmf.common.protocol.catalogue import known_items
@@ -26,12 +32,20 @@ N_ITEMS = 12
 START = 1_800_000_000
 PERIOD = 7200
 STARS = {f"item {place:02d}": float(1 + place % 5) for place in range(0, N_ITEMS, 2)}
-KEYS = KeyPair(1, bytes(range(32))), KeyPair(2, bytes(range(1, 33))), KeyPair(3, bytes(range(2, 34)))
+KEYS = (
+    KeyPair(1, bytes(range(32))),
+    KeyPair(2, bytes(range(1, 33))),
+    KeyPair(3, bytes(range(2, 34))),
+)
 
 
 def server(name: str, key: KeyPair, identity: str) -> Server:
-    return Server(organisation=name, url=f"https://{name.lower()}.example:8443", hpke=key.config.encode().hex(),
-                  identity=identity * 64)  # fmt: skip
+    return Server(
+        organisation=name,
+        url=f"https://{name.lower()}.example:8443",
+        hpke=key.config.encode().hex(),
+        identity=identity * 64,
+    )
 
 
 SERVERS = Servers(leader=server("Leaders", KEYS[0], "a"), helper=server("Helpers", KEYS[1], "b"))
@@ -52,30 +66,52 @@ TABLE = table()
 
 def survey(**changes: Any) -> Survey:
     fields: dict[str, Any] = {
-        "design": "A", "coding": "soft", "epsilon": 0.5, "n_items": N_ITEMS, "contributors": 1,
-        "catalogue": known_items(TABLE).fingerprint, "scale_low": 1.0, "scale_high": 5.0, "scale_step": 1.0,
-    }  # fmt: skip
+        "design": "A",
+        "coding": "soft",
+        "epsilon": 0.5,
+        "n_items": N_ITEMS,
+        "contributors": 1,
+        "catalogue": known_items(TABLE).fingerprint,
+        "scale_low": 1.0,
+        "scale_high": 5.0,
+        "scale_step": 1.0,
+    }
     return Survey(**(fields | changes))
 
 
-def make_task(asked: Survey | None = None, grouping: Grouping | None = None, **changes: Any) -> bytes:
+def make_task(
+    asked: Survey | None = None, grouping: Grouping | None = None, **changes: Any
+) -> bytes:
     """A task as it is published."""
     asked = survey() if asked is None else asked
     part = "labels" if grouping is not None else "counts" if asked.labels else "whole"
     circuit, noise = stated(asked, part, grouping)
     fields: dict[str, Any] = {
-        "servers": SERVERS, "collector": COLLECTOR, "circuit": circuit, "noise": noise, "begin": START,
-        "end": START + PERIOD, "precision": 3600, "minimum": 100, "survey": asked, "part": part, "grouping": grouping,
-    }  # fmt: skip
+        "servers": SERVERS,
+        "collector": COLLECTOR,
+        "circuit": circuit,
+        "noise": noise,
+        "begin": START,
+        "end": START + PERIOD,
+        "precision": 3600,
+        "minimum": 100,
+        "survey": asked,
+        "part": part,
+        "grouping": grouping,
+    }
     return encode(Task(**(fields | changes)))
 
 
 def make_facts(mean: float = 3.0, **changes: Any) -> bytes:
     zeros = np.zeros(N_ITEMS, np.float32)
     fields: dict[str, Any] = {
-        "catalogue": known_items(TABLE).fingerprint, "mean": mean, "bias": zeros, "variance": zeros + 1,
-        "popularity": zeros + 1, "patterns": np.zeros((N_ITEMS, 0), np.float32),
-    }  # fmt: skip
+        "catalogue": known_items(TABLE).fingerprint,
+        "mean": mean,
+        "bias": zeros,
+        "variance": zeros + 1,
+        "popularity": zeros + 1,
+        "patterns": np.zeros((N_ITEMS, 0), np.float32),
+    }
     return encode(ItemFacts(**(fields | changes)))
 
 
@@ -103,7 +139,8 @@ class World:
     Attributes:
         now: The time.
         files: The recommender's folder.
-        answers: What the leader says to the next uploads: a status, or TransportError before or after the bytes left.
+        answers: What the leader says to the next uploads: a status, or TransportError before or
+            after the bytes left.
         uploads: All uploads whose bytes left: task, device, report.
         requests: What was asked for, with the size of what was sent.
     """
@@ -120,8 +157,15 @@ class World:
         self.tasks: dict[bytes, bytes] = {}
         self.publish(catalogue=encode(TABLE))
 
-    def publish(self, *, catalogue: bytes = b"", task: bytes = b"", facts: bytes = b"", run: str = "ab" * 16,
-                lists: bytes = b"") -> None:  # fmt: skip
+    def publish(
+        self,
+        *,
+        catalogue: bytes = b"",
+        task: bytes = b"",
+        facts: bytes = b"",
+        run: str = "ab" * 16,
+        lists: bytes = b"",
+    ) -> None:
         if catalogue:
             self.index["catalogue"] = self._keep("catalogue", catalogue)
         if task:
@@ -152,7 +196,9 @@ class World:
         tag = sha256(data).hexdigest()
         return None if etag == tag else (data, tag)
 
-    def upload(self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: Any) -> int:
+    def upload(
+        self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: Any
+    ) -> int:
         self.requests.append((f"{leader.organisation} {path} {sorted(headers)}", len(body)))
         answer = self.answers.pop(0) if self.answers else self.otherwise
         if answer == "unreachable":
@@ -200,7 +246,9 @@ class World:
         return [int(one) for one in prio.unshard([prio.field.encode(total) for total in totals])]
 
 
-def make_store(ratings: Any = None, *, users: int = 1, path: Any = ":memory:", policy: Policy = POLICY) -> DeviceStore:
+def make_store(
+    ratings: Any = None, *, users: int = 1, path: Any = ":memory:", policy: Policy = POLICY
+) -> DeviceStore:
     """A device's store with these ratings, of one user."""
     store = DeviceStore.create(path, users=users, policy=policy)
     for item, value in (STARS if ratings is None else ratings).items():
@@ -211,7 +259,9 @@ def make_store(ratings: Any = None, *, users: int = 1, path: Any = ":memory:", p
 def reporter(store: DeviceStore, world: World, moment: float = 0.5, **options: Any) -> Reporter:
     """A device whose random numbers are all ``moment``."""
     settings = {"every": 60.0, "uniform": lambda: moment, "log": world.logged.append} | options
-    return Reporter(store, world, recommender="https://films.example", clock=lambda: world.now, **settings)
+    return Reporter(
+        store, world, recommender="https://films.example", clock=lambda: world.now, **settings
+    )
 
 
 def live(device: Reporter, world: World, seconds: float) -> None:
@@ -240,7 +290,9 @@ def actions(store: DeviceStore) -> list[str]:
     return [entry.action for entry in store.ledger.entries()]
 
 
-def reported(task: bytes, *stores: DeviceStore, moments: tuple[float, ...] = (0.1, 0.5, 0.9)) -> World:
+def reported(
+    task: bytes, *stores: DeviceStore, moments: tuple[float, ...] = (0.1, 0.5, 0.9)
+) -> World:
     """A world in which these devices have lived through a period."""
     world = World()
     world.publish(task=task)

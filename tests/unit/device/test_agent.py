@@ -1,4 +1,6 @@
-"""Whole runs between agents and a recommender: the library's result, whoever holds whom, and a model to go on with."""
+"""Whole runs between agents and a recommender: the library's result, whoever holds whom, and a
+model to go on with.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from hdpmf.common.base.threads import Workers
 from hdpmf.common.methods import method_named
 from hdpmf.common.privacy.mechanisms import mechanism_of
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
-from hdpmf.common.protocol import Accepted, BitContribution, Call, Here, Ready, Refusal, Round, encode
+from hdpmf.common.protocol import (
+    Accepted,
+    BitContribution,
+    Call,
+    Here,
+    Ready,
+    Refusal,
+    Round,
+    encode,
+)
 from hdpmf.common.protocol.layout import contribution_from_sum, survey_layout
 from hdpmf.errors import PrivacyError
 from hdpmf.models import make_model
@@ -71,7 +82,9 @@ def agents_of(n, **options):
     return [agent_for(make_store(ratings=ratings), **options) for ratings in partition(n)]
 
 
-@pytest.mark.parametrize("method", ["mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid"])
+@pytest.mark.parametrize(
+    "method", ["mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid"]
+)
 @pytest.mark.parametrize("n", [1, 5, 18])
 def test_without_noise_any_partition_gives_the_librarys_factors(method, n):
     agents = agents_of(n)
@@ -96,7 +109,10 @@ def test_without_noise_secure_sums_give_the_librarys_factors(method, n):
 
 @pytest.mark.parametrize("noise", [lambda seed: SeededNoise(seed), lambda seed: ReleasedNoise()])
 def test_with_noise_the_whole_conversation_goes_through(noise):
-    agents = [agent_for(make_store(ratings=ratings), noise(seed)) for seed, ratings in enumerate(partition(6))]
+    agents = [
+        agent_for(make_store(ratings=ratings), noise(seed))
+        for seed, ratings in enumerate(partition(6))
+    ]
     for method, view, run in (("hdpmf", "messages", b"a" * 16), ("hdpmf-paid", "sums", b"b" * 16)):
         played = Run(agents, method, view, run=run)
         played.open()
@@ -118,27 +134,42 @@ def test_a_real_device_keeps_its_model_and_recommends_by_itself():
         [part([3]).values.mean(), WORLD.scale.middle]
     )
     words = [one.words for one in store.ledger.entries()]
-    assert words[0].startswith("hdpmf with epsilon 0.5. The recommender sees in every round every device's gradients")
+    assert words[0].startswith(
+        "hdpmf with epsilon 0.5. The recommender sees in every round every device's gradients"
+    )
     assert "nominal" in words[0]
     assert "no finite pure epsilon" in words[0]
     assert [one.action for one in store.ledger.entries()] == [*["sent"] * 5, "received"]
 
 
 def test_predictions_are_those_of_the_library():
-    model = make_model("hdpmf", n_factors=4, epochs=4, learning_rate=0.05, epsilon=0.5, rng=1).fit(WORLD, WEIGHTS)
+    model = make_model("hdpmf", n_factors=4, epochs=4, learning_rate=0.05, epsilon=0.5, rng=1).fit(
+        WORLD, WEIGHTS
+    )
     agent = agent_for(make_store())
     run = Run([agent])
     run.open()
     run.finish()
     kept = agent.model
     final = Round(
-        number=5, item_factors=model.catalogue_.factors, raters=model.catalogue_.raters.astype(np.int64), h=None
+        number=5,
+        item_factors=model.catalogue_.factors,
+        raters=model.catalogue_.raters.astype(np.int64),
+        h=None,
     )
     own = type(kept)(
-        recommender="r", run=kept.run, method="hdpmf", view="messages", plan=kept.plan, numbers=encode(final),
-        users=tuple(map(str, WORLD.users.ids.tolist())), vectors=model.devices_.vectors.tobytes(),
-    )  # fmt: skip
-    found = predict_ratings(agent._store, [str(u) for u in WORLD.user_ids], [str(i) for i in WORLD.item_ids], model=own)
+        recommender="r",
+        run=kept.run,
+        method="hdpmf",
+        view="messages",
+        plan=kept.plan,
+        numbers=encode(final),
+        users=tuple(map(str, WORLD.users.ids.tolist())),
+        vectors=model.devices_.vectors.tobytes(),
+    )
+    found = predict_ratings(
+        agent._store, [str(u) for u in WORLD.user_ids], [str(i) for i in WORLD.item_ids], model=own
+    )
     np.testing.assert_allclose(found, model.predict(WORLD.user_ids, WORLD.item_ids), atol=1e-4)
 
 
@@ -152,7 +183,9 @@ def test_one_round_of_secure_sums_gives_the_librarys_facts():
     total = secure_sum(run, roster, 0, survey_layout(survey, 9))
     answer = contribution_from_sum(survey, 9, total)
     facts = facts_from_sums(survey, [answer], None)
-    shard = OneRoundShard(WORLD, WEIGHTS, Silent(), epsilon=0.5, catalogue=survey.catalogue, simulation=True)
+    shard = OneRoundShard(
+        WORLD, WEIGHTS, Silent(), epsilon=0.5, catalogue=survey.catalogue, simulation=True
+    )
     shard.accept(survey)
     whole = shard.contribute()
     assert np.array_equal(answer.scores, whole.scores)
@@ -161,7 +194,9 @@ def test_one_round_of_secure_sums_gives_the_librarys_facts():
     assert run.tell(facts, 1) == [Accepted()] * 9
     user = str(part([4]).user_ids[0])
     holder = next(agent for agent in agents if user in agent._store.ratings().users.ids.tolist())
-    assert np.isfinite(predict_ratings(holder._store, [user], ["no such item"], model=holder.model)).all()
+    assert np.isfinite(
+        predict_ratings(holder._store, [user], ["no such item"], model=holder.model)
+    ).all()
     assert [one.action for one in holder._store.ledger.entries()] == ["agreed", "sent", "received"]
     assert "that is a guarantee" in holder._store.ledger.entries()[0].words
 
@@ -182,7 +217,9 @@ def test_one_bit_per_rating():
     for agent in agents:
         for user in agent._store.ratings().users.ids.tolist():
             here = predict_ratings(agent._store, [user] * len(items), items, model=agent.model)
-            np.testing.assert_allclose(here, library.predict([user] * len(items), WORLD.items.ids), atol=1e-5)
+            np.testing.assert_allclose(
+                here, library.predict([user] * len(items), WORLD.items.ids), atol=1e-5
+            )
     # Bits leave with the answer, so the ledger says that they were sent.
     assert [one.action for one in agents[0]._store.ledger.entries()] == ["sent", "received"]
 
@@ -193,15 +230,23 @@ def test_a_new_device_gets_the_model_without_giving_anything():
     assert ask(agent, Call()) == Here(catalogue=None, run=None, number=0)
     assert ask(agent, TABLE) == Accepted()
     user = str(WORLD.users.ids[2])
-    final = Round(number=5, item_factors=np.ones((30, 4), np.float32), raters=np.ones(30, np.int64), h=None)
+    final = Round(
+        number=5, item_factors=np.ones((30, 4), np.float32), raters=np.ones(30, np.int64), h=None
+    )
     refuses(agent, final, "protocol", 5)  # without a plan nobody knows what it means
     assert ask(agent, plan_for()) == Accepted()
-    refuses(agent, Round(number=1, item_factors=final.item_factors, raters=final.raters, h=final.item_factors),
-            "protocol", 1)  # fmt: skip
+    refuses(
+        agent,
+        Round(number=1, item_factors=final.item_factors, raters=final.raters, h=final.item_factors),
+        "protocol",
+        1,
+    )
     assert ask(agent, final, 5) == Accepted()
     assert len(recommend(store, 3, user=user)) == 3
     assert ask(agent, facts_for(), 1, run=b"another run....!") == Accepted()
-    assert recommend(store, 1, user=user)[0].item not in {str(one) for one in part([2]).item_ids.tolist()}
+    assert recommend(store, 1, user=user)[0].item not in {
+        str(one) for one in part([2]).item_ids.tolist()
+    }
     assert store.ledger.entries() == []  # which is about what was sent
     for one in range(40):
         assert ask(agent, facts_for(), 1, run=one.to_bytes(16, "big")) == Accepted()
@@ -210,7 +255,10 @@ def test_a_new_device_gets_the_model_without_giving_anything():
 
 def test_a_device_without_ratings_adds_its_noise_to_sums_and_nothing_else():
     empty = WORLD.take(np.zeros(0, np.int64))
-    agents = [agent_for(make_store(ratings=one), SeededNoise(1)) for one in (part([0]), part([1]), part([2]), empty)]
+    agents = [
+        agent_for(make_store(ratings=one), SeededNoise(1))
+        for one in (part([0]), part([1]), part([2]), empty)
+    ]
     terms = terms_for("hdpmf-paid", "sums", users=4, minimum=4)
     run = Run(agents, "hdpmf-paid", "sums", terms=terms)
     run.open()

@@ -1,4 +1,6 @@
-"""A recommender that wants more than was agreed on: every attack is refused with its word, and the ledger stays."""
+"""A recommender that wants more than was agreed on: every attack is refused with its word, and
+the ledger stays.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ def test_the_policy_counts_when_numbers_are_about_to_leave(agent):
 
 
 def test_another_item_table_is_never_taken(agent):
-    moved = replace(TABLE, ids=tuple(sorted(str(one + 1000) for one in range(30))), integer_ids=False)
+    moved = replace(
+        TABLE, ids=tuple(sorted(str(one + 1000) for one in range(30))), integer_ids=False
+    )
     retitled = replace(TABLE, titles=("x",) * 30)
     wider = replace(TABLE, scale_high=10.0)
     for other in (moved, retitled, wider):
@@ -115,7 +119,12 @@ def test_terms_come_first_and_once(agent):
         refuses(agent, message, "protocol", number)
     assert ask(agent, terms_for()) == Accepted()
     assert ask(agent, terms_for()) == Accepted()  # an exact repeat
-    for changed in (terms_for(epsilon=0.6), terms_for(rounds=5), terms_for("hdp-bit"), terms_for(users=99)):
+    for changed in (
+        terms_for(epsilon=0.6),
+        terms_for(rounds=5),
+        terms_for("hdp-bit"),
+        terms_for(users=99),
+    ):
         refuses(agent, changed, "protocol")
     refuses(agent, Opening(noise_budget=0.5), "protocol")
     refuses(agent, survey_for(), "protocol")
@@ -124,10 +133,16 @@ def test_terms_come_first_and_once(agent):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"epsilon": 5.0}, {"epsilon": 0.1}, {"epochs": ROUNDS + 1}, {"mechanism": "none"}, {"mechanism": "weight"},
-        {"n_items": 29}, {"scale_high": 4.0}, {"scale_low": 0.0},
+        {"epsilon": 5.0},
+        {"epsilon": 0.1},
+        {"epochs": ROUNDS + 1},
+        {"mechanism": "none"},
+        {"mechanism": "weight"},
+        {"n_items": 29},
+        {"scale_high": 4.0},
+        {"scale_low": 0.0},
     ],
-)  # fmt: skip
+)
 def test_a_plan_that_is_not_what_the_terms_say(agent, changes):
     ask(agent, terms_for())
     refuses(agent, plan_for(**changes), "protocol")
@@ -161,7 +176,9 @@ def test_who_allows_it_all_the_same_pays_infinitely_much():
     assert "no guarantee" in first.words
     ask(agent, terms_for(), run=OTHER_RUN)
     ask(agent, plan_for(), run=OTHER_RUN)
-    assert not ask(agent, Opening(noise_budget=0.5), run=OTHER_RUN).counts.any()  # nothing is left to send
+    assert not ask(
+        agent, Opening(noise_budget=0.5), run=OTHER_RUN
+    ).counts.any()  # nothing is left to send
 
 
 @pytest.mark.parametrize("budget", [None, 0.6, 50.0, 0.4])
@@ -190,10 +207,19 @@ ATTACKS = {
     "one h is zero": {"h": np.where(np.arange(30)[:, None] == 7, np.float32(0), H)},
     "more raters than users": {"raters": np.full(30, WORLD.n_users + 1)},
     "a million raters": {"raters": np.full(30, 10**6)},
-    "fewer items": {"item_factors": np.zeros((29, 4), np.float32), "raters": np.full(29, 9), "h": H[:29]},
-    "more factors": {"item_factors": np.zeros((30, 5), np.float32), "h": np.ones((30, 5), np.float32)},
+    "fewer items": {
+        "item_factors": np.zeros((29, 4), np.float32),
+        "raters": np.full(29, 9),
+        "h": H[:29],
+    },
+    "more factors": {
+        "item_factors": np.zeros((30, 5), np.float32),
+        "h": np.ones((30, 5), np.float32),
+    },
     "beyond the end": {"number": ROUNDS + 2},
-    "huge factors": {"item_factors": np.tile(np.array([1e36, -1e36, 1e36, -1e36], np.float32), (30, 1))},
+    "huge factors": {
+        "item_factors": np.tile(np.array([1e36, -1e36, 1e36, -1e36], np.float32), (30, 1))
+    },
 }
 
 
@@ -280,18 +306,24 @@ def test_a_run_that_is_over_does_not_begin_again(agent, run):
 def test_budgets_run_out_over_runs_and_recommenders():
     store = make_store(ratings=part([4]))
     one, other = agent_for(store, recommender="one"), agent_for(store, recommender="other")
-    for place, (agent, name) in enumerate(((one, b"run 1..........."), (other, b"run 2...........")), start=1):
+    for place, (agent, name) in enumerate(
+        ((one, b"run 1..........."), (other, b"run 2...........")), start=1
+    ):
         ask(agent, terms_for(), run=name)
         ask(agent, plan_for(), run=name)
         assert isinstance(ask(agent, Opening(noise_budget=0.5), run=name), ItemCounts)
         paid = sum(entry.paid for entry in store.ledger.entries())
-        assert paid == pytest.approx(place * 0.5 * store.weights().for_ratings(store.ratings()).sum())
+        assert paid == pytest.approx(
+            place * 0.5 * store.weights().for_ratings(store.ratings()).sum()
+        )
     for agent in (one, other):
         name = bytes([65 + (agent is one)]) * 16
         ask(agent, terms_for(), run=name)
         ask(agent, plan_for(), run=name)
         assert not ask(agent, Opening(noise_budget=0.5), run=name).counts.any()
-    assert store.ledger.remaining(store.ratings(), store.weights(), store.policy).max() == pytest.approx(0, abs=1e-9)
+    assert store.ledger.remaining(
+        store.ratings(), store.weights(), store.policy
+    ).max() == pytest.approx(0, abs=1e-9)
 
 
 def test_only_ratings_that_can_pay_take_part():
@@ -366,16 +398,24 @@ def test_the_oldest_of_many_paid_runs_makes_place():
     assert ask(agent, terms_for()) == Accepted()
     first = (0).to_bytes(16, "big")
     refuses(agent, _round(1), "protocol", 1, run=first)
-    refuses(agent, terms_for(epsilon=0.02), "protocol", run=first)  # what was paid for does not begin again
+    refuses(
+        agent, terms_for(epsilon=0.02), "protocol", run=first
+    )  # what was paid for does not begin again
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"epsilon": 2.0}, {"epsilon": 0.1}, {"contributors": 19}, {"contributors": 10**6}, {"n_items": 29},
-        {"catalogue": "other"}, {"scale_high": 6.0}, {"design": "L"},
+        {"epsilon": 2.0},
+        {"epsilon": 0.1},
+        {"contributors": 19},
+        {"contributors": 10**6},
+        {"n_items": 29},
+        {"catalogue": "other"},
+        {"scale_high": 6.0},
+        {"design": "L"},
     ],
-)  # fmt: skip
+)
 def test_a_survey_that_is_not_what_the_terms_say(changes):
     agents = [agent_for(make_store(ratings=part([one]))) for one in range(3)]
     run = Run(agents, "hdpmf-paid", "sums", terms=terms_for("hdp-sum", "sums", users=3, minimum=3))
@@ -392,7 +432,8 @@ def test_a_second_survey_gets_nothing_that_the_first_one_had():
     store = make_store(ratings=part([4]))
     agent = agent_for(store, SeededNoise(1))
     elsewhere = DeviceAgent(store, recommender="other", noise=SeededNoise(1), simulation=True)
-    # Each rating has epsilon 1, of which a survey costs a half: one recommender gets it once, two get it once each.
+    # Each rating has epsilon 1, of which a survey costs a half: one recommender gets it once, two
+    # get it once each.
     bits = []
     for number, asked in enumerate((agent, agent, elsewhere, elsewhere)):
         run = bytes([number + 1]) * 16
@@ -403,21 +444,35 @@ def test_a_second_survey_gets_nothing_that_the_first_one_had():
 
 
 def test_item_facts_of_other_items(agent):
-    for bad in (facts_for(catalogue="other"), facts_for(bias=np.zeros(3, np.float32), variance=np.zeros(3, np.float32),
-                popularity=np.zeros(3, np.float32), patterns=np.zeros((3, 0), np.float32))):  # fmt: skip
+    for bad in (
+        facts_for(catalogue="other"),
+        facts_for(
+            bias=np.zeros(3, np.float32),
+            variance=np.zeros(3, np.float32),
+            popularity=np.zeros(3, np.float32),
+            patterns=np.zeros((3, 0), np.float32),
+        ),
+    ):
         refuses(agent, bad, "protocol", 1)
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"\xc1", b"hello", bytes(100), encode(Call()), encode(terms_for()),
-        encode(Reply(run=RUN, number=0, part="job", body=b"")), envelope(b""), envelope(b"\x93\x01\x02\x03"),
+        b"",
+        b"\xc1",
+        b"hello",
+        bytes(100),
+        encode(Call()),
+        encode(terms_for()),
+        encode(Reply(run=RUN, number=0, part="job", body=b"")),
+        envelope(b""),
+        envelope(b"\x93\x01\x02\x03"),
         envelope(encode(ItemCounts(counts=np.zeros(30, np.int64)))),
         envelope(encode(Envelope(run=RUN, number=0, part="job", body=b""))),
         envelope(encode(Gradients(number=1, sums=np.zeros((1, 1), np.float32)))),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_envelope_or_no_message(agent, run, data):
     _refused(agent, data, "protocol")
     _refused(agent, envelope(b"x", kind="sum"), "secure-sum")
@@ -458,7 +513,9 @@ def test_refusals_tell_a_word_and_the_log_no_rating():
 
 
 def test_items_with_few_raters_stay_out():
-    agent = agent_for(make_store(ratings=part([4]), policy=replace(OPEN, min_raters=12)), SeededNoise(3))
+    agent = agent_for(
+        make_store(ratings=part([4]), policy=replace(OPEN, min_raters=12)), SeededNoise(3)
+    )
     run = Run([agent])
     run.open()
     raters = np.where(np.arange(30) % 2, 15, 11)
@@ -470,7 +527,9 @@ def test_items_with_few_raters_stay_out():
 
 def test_a_catalogue_that_cannot_be_one():
     agent = agent_for(make_store(ratings=part([4]), pin=False))
-    unclear = CatalogueTable(ids=("01", "2"), integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=1.0)
+    unclear = CatalogueTable(
+        ids=("01", "2"), integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=1.0
+    )
     refuses(agent, unclear, "protocol")
     refuses(agent, plan_for(), "protocol")
     refuses(agent, terms_for(), "catalogue")

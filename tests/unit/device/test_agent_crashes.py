@@ -1,8 +1,9 @@
 """A device that is killed at any instant goes on: nothing is paid twice, answered twice or lost.
 
-A kill is simulated where it can happen: the process ends before a commit (the disk refuses it), or after the commit and
-before the reply leaves (the reply is thrown away); then the store is opened again and the envelope comes again. Killing
-real processes is in the store's own tests and in the federation's.
+A kill is simulated where it can happen: the process ends before a commit (the disk refuses it), or
+after the commit and before the reply leaves (the reply is thrown away); then the store is opened
+again and the envelope comes again. Killing real processes is in the store's own tests and in the
+federation's.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ from hdpmf.common.protocol import Refusal, Reply, decode
 from hdpmf.errors import StorageError
 from hdpmf.private.device.store.device_store import DeviceStore
 
-from .federated import ROUNDS, RUN, Run, agent_for, envelope, make_store, part, survey_for, terms_for
+from .federated import (
+    ROUNDS,
+    RUN,
+    Run,
+    agent_for,
+    envelope,
+    make_store,
+    part,
+    survey_for,
+    terms_for,
+)
 
 
 class Killed(Run):
@@ -62,7 +73,9 @@ SCHEDULES = {
     "before every commit": lambda step: {"before"},
     "after every commit": lambda step: {"after"},
     "both": lambda step: {"before", "after"},
-    "now and then": lambda step: {"before"} if step % 3 == 0 else {"after"} if step % 4 == 0 else set(),
+    "now and then": lambda step: (
+        {"before"} if step % 3 == 0 else {"after"} if step % 4 == 0 else set()
+    ),
 }
 
 
@@ -80,7 +93,10 @@ def test_a_training_survives(tmp_path, method, name):
     # pdpmf and dpmf report budgets first, which is when they pay.
     assert len(entries) == 1 + ROUNDS + 1 + (method == "pdpmf")
     weights = store.weights().for_ratings(store.ratings())
-    if method not in ("mf", "hdpmf-paid"):  # in this view these hide nothing, and pay infinitely much
+    if method not in (
+        "mf",
+        "hdpmf-paid",
+    ):  # in this view these hide nothing, and pay infinitely much
         assert store.ledger.paid_in(RUN.hex(), store.ratings()) == pytest.approx(0.5 * weights)
     assert len(store.ratings()) == len(part([4]))
 
@@ -88,7 +104,9 @@ def test_a_training_survives(tmp_path, method, name):
 def test_vectors_after_a_restart_are_those_without_one(tmp_path):
     results = []
     for name in ("now and then", None):
-        run = Killed(tmp_path / f"{name}.db", "hdpmf-w", SCHEDULES[name] if name else lambda step: set())
+        run = Killed(
+            tmp_path / f"{name}.db", "hdpmf-w", SCHEDULES[name] if name else lambda step: set()
+        )
         run.agents = [agent_for(agent._store) for agent in run.agents]
         run.restart = lambda run=run: run.agents.__setitem__(0, agent_for(run.agents[0]._store))
         run.open()
@@ -107,7 +125,9 @@ def test_a_survey_survives(tmp_path, name):
 
 
 def test_every_persisted_step_can_be_the_last_one(tmp_path):
-    """The store copied after each answer, as a kill would leave it, and the conversation gone on with from there."""
+    """The store copied after each answer, as a kill would leave it, and the conversation gone on
+    with from there.
+    """
     path = tmp_path / "me.db"
     store = make_store(path, part([4]))
     agent = agent_for(store, SeededNoise(1))
@@ -131,5 +151,7 @@ def test_every_persisted_step_can_be_the_last_one(tmp_path):
             assert isinstance(found, Reply)
             assert found.part == "job", decode(found.body)
         total = again._store.ledger.paid_in(RUN.hex(), again._store.ratings())
-        assert total == pytest.approx(0.5 * again._store.weights().for_ratings(again._store.ratings()))
+        assert total == pytest.approx(
+            0.5 * again._store.weights().for_ratings(again._store.ratings())
+        )
         again._store.close()

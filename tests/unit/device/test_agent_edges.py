@@ -47,9 +47,16 @@ def test_a_message_in_the_envelope_of_another_job_is_refused() -> None:
 def test_the_number_of_raters_is_named_where_the_cost_depends_on_it() -> None:
     words = {
         (method, view): agreed_words(terms_for(method, view), "nominal")
-        for method, view in (("hdpmf", "messages"), ("hdpmf", "sums"), ("hdp-bit", "messages"), ("hdp-sum", "sums"))
+        for method, view in (
+            ("hdpmf", "messages"),
+            ("hdpmf", "sums"),
+            ("hdp-bit", "messages"),
+            ("hdp-sum", "sums"),
+        )
     }
-    named = [pair for pair, text in words.items() if f"(an item with {TYPICAL_RATERS} raters)" in text]
+    named = [
+        pair for pair, text in words.items() if f"(an item with {TYPICAL_RATERS} raters)" in text
+    ]
     assert named == [("hdpmf", "messages")]
     assert all("The accountant, for a rating of weight 1" in text for text in words.values())
 
@@ -64,14 +71,22 @@ def _conversation(method: str, view: str) -> list[tuple[Message, int]]:
     V, h = np.full(n, 0.1, np.float32), None if method == "hdpmf-paid" else np.ones(n, np.float32)
     rounds = [Round(number=k, item_factors=V * k, raters=raters, h=h) for k in (1, 2)]
     opening = Opening(noise_budget=0.5)
-    talk: list[tuple[Message, int]] = [(terms_for(method, view), 0), (plan_for(method), 0), (opening, 0)]
+    talk: list[tuple[Message, int]] = [
+        (terms_for(method, view), 0),
+        (plan_for(method), 0),
+        (opening, 0),
+    ]
     return talk if view == "sums" else talk + [(message, message.number) for message in rounds]
 
 
 @pytest.mark.parametrize(
     ("method", "view", "step"),
     [
-        *((method, "messages", step) for method, n in (("hdpmf", 5), ("hdp-bit", 3)) for step in range(n)),
+        *(
+            (method, "messages", step)
+            for method, n in (("hdpmf", 5), ("hdp-bit", 3))
+            for step in range(n)
+        ),
         *(("hdp-sum", "sums", step) for step in range(2)),
         *(("hdpmf-paid", "sums", step) for step in range(3)),
     ],
@@ -79,9 +94,13 @@ def _conversation(method: str, view: str) -> list[tuple[Message, int]]:
 def test_what_the_disk_refused_has_not_happened(
     method: str, view: str, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same message again is answered as if nothing had been: nothing is known here that is not on the disk."""
+    """The same message again is answered as if nothing had been: nothing is known here that is
+    not on the disk.
+    """
 
-    def lived(failing: int | None) -> tuple[list[Message], list[tuple[str, float]], bytes | None, bool]:
+    def lived(
+        failing: int | None,
+    ) -> tuple[list[Message], list[tuple[str, float]], bytes | None, bool]:
         agent = agent_for(make_store())
         enrol([agent, *(agent_for(make_store()) for _ in range(2))])
         answers = []
@@ -98,7 +117,12 @@ def test_what_the_disk_refused_has_not_happened(
             answers.append(ask(agent, message, number))
         entries = [(entry.action, entry.paid) for entry in agent._store.ledger.entries()]
         session = agent._sessions.get(RUN)
-        return answers, entries, agent._store.runs.load(RUN), session is not None and session.sum is not None
+        return (
+            answers,
+            entries,
+            agent._store.runs.load(RUN),
+            session is not None and session.sum is not None,
+        )
 
     answers, entries, state, waiting = lived(None)
     again = lived(step)

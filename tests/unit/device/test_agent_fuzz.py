@@ -1,4 +1,6 @@
-"""Anything at all as a message: there is always a reply, never an exception, and the ledger tells the truth."""
+"""Anything at all as a message: there is always a reply, never an exception, and the ledger
+tells the truth.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,28 @@ AGENTS, ROSTER = _agents()
 TARGET = AGENTS[0]
 _F = np.zeros((30, 4), np.float32)
 VALID = [
-    envelope(Call()), envelope(TABLE), envelope(terms_for()), envelope(plan_for()), envelope(Opening(noise_budget=0.5)),
-    envelope(terms_for("hdp-sum", "sums", users=3, minimum=3), run=b"2" * 16), envelope(survey_for(contributors=3),
-    run=b"2" * 16), envelope(facts_for(), 1, run=b"3" * 16),
-    envelope(encode_sum(propose(ROSTER, 61, neighbours=2, minimum=3, wide=True)), 0, run=b"2" * 16, kind="sum"),
-    envelope(terms_for("hdp-sum", "sums", users=3, minimum=3, rounds=2, labels=True), run=b"4" * 16),
+    envelope(Call()),
+    envelope(TABLE),
+    envelope(terms_for()),
+    envelope(plan_for()),
+    envelope(Opening(noise_budget=0.5)),
+    envelope(terms_for("hdp-sum", "sums", users=3, minimum=3), run=b"2" * 16),
+    envelope(survey_for(contributors=3), run=b"2" * 16),
+    envelope(facts_for(), 1, run=b"3" * 16),
+    envelope(
+        encode_sum(propose(ROSTER, 61, neighbours=2, minimum=3, wide=True)),
+        0,
+        run=b"2" * 16,
+        kind="sum",
+    ),
+    envelope(
+        terms_for("hdp-sum", "sums", users=3, minimum=3, rounds=2, labels=True), run=b"4" * 16
+    ),
     envelope(survey_for(contributors=3, labels=True), run=b"4" * 16),
     envelope(Grouping(scores=np.arange(30), heads=np.arange(9)), 1, run=b"4" * 16),
     envelope(Round(number=1, item_factors=_F, raters=np.full(30, 3), h=_F + 1), 1),
     envelope(Round(number=5, item_factors=_F, raters=np.full(30, 3), h=None), 5),
-]  # fmt: skip
+]
 
 
 def answered(data):
@@ -108,6 +122,8 @@ def test_rounds_with_any_number_in_them(field, value, number):
     run.open()
     data = envelope(Round(number=number, item_factors=_F, raters=np.full(30, 3), h=_F + 1), number)
     bad = data.replace(
-        (_F if field == "item_factors" else _F + 1).tobytes(), np.full((30, 4), value, "<f4").tobytes(), 1
+        (_F if field == "item_factors" else _F + 1).tobytes(),
+        np.full((30, 4), value, "<f4").tobytes(),
+        1,
     )
     assert isinstance(decode(agent.answer(bad)), Reply)

@@ -1,4 +1,6 @@
-"""Taste labels on a device: two sums in one run, and one label that is drawn once, whatever is restarted or asked."""
+"""Taste labels on a device: two sums in one run, and one label that is drawn once, whatever is
+restarted or asked.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from hdpmf.common.aggregation.masks import propose
 from hdpmf.common.privacy.coding import weight_units
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Accepted, Grouping, Ready, Refusal, Reply, decode, encode
-from hdpmf.common.protocol.layout import contribution_from_sum, popularity_from_sum, popularity_layout, survey_layout
+from hdpmf.common.protocol.layout import (
+    contribution_from_sum,
+    popularity_from_sum,
+    popularity_layout,
+    survey_layout,
+)
 from hdpmf.errors import ProtocolError, StorageError
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.device.recommender_state import read_state
@@ -88,13 +95,19 @@ def labels_of(agent):
 def test_two_secure_sums_are_the_librarys(noise):
     agents, roster = agents_of(noise=noise)
     run, total = counted(agents, roster, GROUPING)
-    shard = OneRoundShard(WORLD, WEIGHTS, noise, epsilon=0.5, catalogue=SURVEY.catalogue, simulation=True)
+    shard = OneRoundShard(
+        WORLD, WEIGHTS, noise, epsilon=0.5, catalogue=SURVEY.catalogue, simulation=True
+    )
     shard.accept(SURVEY)
-    np.testing.assert_array_equal(popularity_from_sum(SURVEY, N, total).weights, shard.count().weights)
+    np.testing.assert_array_equal(
+        popularity_from_sum(SURVEY, N, total).weights, shard.count().weights
+    )
     shard.group(GROUPING)
     whole = shard.contribute()
     heads = len(GROUPING.heads)
-    answer = contribution_from_sum(SURVEY, N, secure_sum(run, roster, 1, survey_layout(SURVEY, N, heads)), heads)
+    answer = contribution_from_sum(
+        SURVEY, N, secure_sum(run, roster, 1, survey_layout(SURVEY, N, heads)), heads
+    )
     np.testing.assert_array_equal(answer.scores, whole.scores)
     np.testing.assert_array_equal(answer.weights, whole.weights)
     assert answer.total == whole.total
@@ -115,17 +128,22 @@ def test_two_secure_sums_are_the_librarys(noise):
 
 
 def test_a_restarted_device_keeps_its_label(tmp_path):
-    """Drawn with the odds against it, and never again: the same numbers come back from the store."""
+    """Drawn with the odds against it, and never again: the same numbers come back from the
+    store.
+    """
     paths = [tmp_path / f"{one}.db" for one in range(N)]
     agents = [
-        agent_for(make_store(path, ratings), Flipped()) for path, ratings in zip(paths, partition(N), strict=True)
+        agent_for(make_store(path, ratings), Flipped())
+        for path, ratings in zip(paths, partition(N), strict=True)
     ]
     roster = enrol(agents)
     run, _ = counted(agents, roster, GROUPING)
     before = [numbers(one) for one in agents]
     plain, _ = agents_of()
     counted(plain, enrol(plain), GROUPING)
-    assert any(not np.array_equal(numbers(one), old) for one, old in zip(plain, before, strict=True))
+    assert any(
+        not np.array_equal(numbers(one), old) for one, old in zip(plain, before, strict=True)
+    )
     for one in agents:
         one._store.close()
     run.agents = [agent_for(DeviceStore.open(path), Undrawn()) for path in paths]
@@ -271,7 +289,9 @@ def _forged(old, new):
     [
         _forged(np.int64(7).tobytes(), np.int64(65).tobytes()),
         _forged(np.int64(7).tobytes(), np.int64(-(2**63)).tobytes()),
-        _forged(np.int64(7).tobytes() * WORLD.n_items, np.float64(np.nan).tobytes() * WORLD.n_items),
+        _forged(
+            np.int64(7).tobytes() * WORLD.n_items, np.float64(np.nan).tobytes() * WORLD.n_items
+        ),
         _forged(b"i8", b"f8"),
         _forged(np.int64(17).tobytes(), np.int64(2).tobytes()),
         _forged(np.int64(29).tobytes(), np.int64(30).tobytes()),
@@ -303,7 +323,9 @@ def test_a_sum_of_other_heads_than_the_grouping_has():
 
 
 @pytest.mark.parametrize(
-    ("rounds", "labels"), [(1, True), (2, False)], ids=["labels that the terms lack", "terms without their labels"]
+    ("rounds", "labels"),
+    [(1, True), (2, False)],
+    ids=["labels that the terms lack", "terms without their labels"],
 )
 def test_a_survey_with_other_labels_than_the_terms(rounds, labels):
     agents, _ = agents_of()
@@ -321,7 +343,8 @@ def test_terms_have_one_round_or_two():
         terms_for("hdp-bit", rounds=2)
     strict = agent_for(make_store(ratings=part([1]), policy=replace(OPEN, max_rounds=1)))
     strict._store.pin_roster(
-        [strict._store.identity.public, *(bytes([one]) * 32 for one in range(1, 18))], [1] * WORLD.n_users
+        [strict._store.identity.public, *(bytes([one]) * 32 for one in range(1, 18))],
+        [1] * WORLD.n_users,
     )
     refuses(strict, TERMS, "policy")
     assert ask(strict, replace(TERMS, rounds=1, labels=False)) == Accepted()

@@ -1,4 +1,6 @@
-"""Secure sums through agents: a recommender that wants a smaller sum, another sum, or the same numbers twice."""
+"""Secure sums through agents: a recommender that wants a smaller sum, another sum, or the same
+numbers twice.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,24 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumServer, decode_to_recommender, propose
+from hdpmf.common.aggregation.masks import (
+    DeviceIdentity,
+    Roster,
+    SecureSumServer,
+    decode_to_recommender,
+    propose,
+)
 from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.aggregation.masks.messages import MaskedVector
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Accepted, Opening, Ready, Refusal, Reply, decode
 from hdpmf.common.protocol.cohort import cohort_of
-from hdpmf.common.protocol.layout import counts_from_sum, counts_layout, gradients_layout, survey_layout
+from hdpmf.common.protocol.layout import (
+    counts_from_sum,
+    counts_layout,
+    gradients_layout,
+    survey_layout,
+)
 
 from .federated import (
     OPEN,
@@ -39,8 +52,14 @@ N = 6
 @pytest.fixture
 def run():
     """Six silos that are ready to have their ratings counted."""
-    made = Run([agent_for(make_store(ratings=one), SeededNoise(place)) for place, one in enumerate(partition(N))],
-               "hdpmf", "sums")  # fmt: skip
+    made = Run(
+        [
+            agent_for(make_store(ratings=one), SeededNoise(place))
+            for place, one in enumerate(partition(N))
+        ],
+        "hdpmf",
+        "sums",
+    )
     made.tell(made.terms)
     made.tell(made.plan)
     assert made.tell(made.recommender.open([])) == [Ready(number=0)] * N
@@ -126,7 +145,10 @@ def test_a_vector_that_could_not_be_written_down_does_not_leave(run, monkeypatch
     ],
 )
 def test_a_smaller_sum_than_was_agreed_on(changes):
-    agents = [agent_for(make_store(ratings=one, policy=replace(OPEN, min_neighbours=4))) for one in partition(N)]
+    agents = [
+        agent_for(make_store(ratings=one, policy=replace(OPEN, min_neighbours=4)))
+        for one in partition(N)
+    ]
     run = Run(agents, "hdpmf", "sums")
     run.tell(run.terms)
     run.tell(run.plan)
@@ -136,8 +158,12 @@ def test_a_smaller_sum_than_was_agreed_on(changes):
 
 
 def test_a_smaller_threshold_and_fewer_devices_than_the_policy_wants():
-    agents = [agent_for(make_store(ratings=one, policy=replace(OPEN, threshold_fraction="3/4", min_devices=N)))
-              for one in partition(N)]  # fmt: skip
+    agents = [
+        agent_for(
+            make_store(ratings=one, policy=replace(OPEN, threshold_fraction="3/4", min_devices=N))
+        )
+        for one in partition(N)
+    ]
     terms = terms_for("hdpmf", "sums", minimum=3)
     run = Run(agents, "hdpmf", "sums", terms=terms)
     run.tell(run.terms)
@@ -156,7 +182,12 @@ def test_other_words(run):
 
 
 def test_strangers(run):
-    others = Roster([run.agents[0]._store.identity.public, *(DeviceIdentity.generate().public for _ in range(N - 1))])
+    others = Roster(
+        [
+            run.agents[0]._store.identity.public,
+            *(DeviceIdentity.generate().public for _ in range(N - 1)),
+        ]
+    )
     refused(run, propose(others, 30, minimum=N))
     refused(run, proposed(run, participants=[1, 2, 3, 4], minimum=4))  # without this device
 
@@ -164,7 +195,9 @@ def test_strangers(run):
 def test_a_sum_for_another_job(run):
     for number in (1, 7):
         refused(run, proposed(run), number)
-    reply = decode(run.agents[0].answer(envelope(encode_sum(proposed(run)), 0, run=b"x" * 16, kind="sum")))
+    reply = decode(
+        run.agents[0].answer(envelope(encode_sum(proposed(run)), 0, run=b"x" * 16, kind="sum"))
+    )
     assert decode(reply.body) == Refusal(reason="protocol")
     run.sum(0, counts_layout)
     counts = WORLD.item_counts().astype(np.int64)
@@ -203,7 +236,9 @@ def test_a_message_out_of_turn_ends_the_sum_but_not_the_run(run):
 
 
 def test_lost_numbers_are_not_said_to_be_ready(run):
-    """Counts come back after a restart; a round's gradients do not, because they would have other noise."""
+    """Counts come back after a restart; a round's gradients do not, because they would have
+    other noise.
+    """
     opening = run.recommender.open([])
     run.agents = [agent_for(agent._store, SeededNoise(9)) for agent in run.agents]
     assert ask(run.agents[0], opening) == Ready(number=0)
@@ -214,7 +249,9 @@ def test_lost_numbers_are_not_said_to_be_ready(run):
     again = agent_for(run.agents[3]._store, SeededNoise(9))
     refuses(again, message, "unavailable", 1)
     reply = decode(
-        again.answer(envelope(encode_sum(proposed(run, words=gradients_layout(run.plan, N))), 1, kind="sum"))
+        again.answer(
+            envelope(encode_sum(proposed(run, words=gradients_layout(run.plan, N))), 1, kind="sum")
+        )
     )
     assert decode(reply.body) == Refusal(reason="secure-sum")
     following = replace(message, number=2)
@@ -222,20 +259,27 @@ def test_lost_numbers_are_not_said_to_be_ready(run):
 
 
 def test_a_surveys_numbers_come_back_with_new_noise_that_nobody_has_seen():
-    agents = [agent_for(make_store(ratings=one), SeededNoise(place)) for place, one in enumerate(partition(N))]
+    agents = [
+        agent_for(make_store(ratings=one), SeededNoise(place))
+        for place, one in enumerate(partition(N))
+    ]
     roster = enrol(agents)
     run = Run(agents, "hdpmf", terms=terms_for("hdp-sum", "sums"))
     survey = survey_for()
     run.tell(run.terms)
     run.tell(survey)
     first = run.agents[0]._sessions[RUN].sum.numbers
-    run.agents = [agent_for(agent._store, SeededNoise(90 + place)) for place, agent in enumerate(agents)]
+    run.agents = [
+        agent_for(agent._store, SeededNoise(90 + place)) for place, agent in enumerate(agents)
+    ]
     assert run.tell(survey) == [Ready(number=0)] * N
     assert not np.array_equal(run.agents[0]._sessions[RUN].sum.numbers, first)
     secure_sum(run, roster, 0, survey_layout(survey, N))
     assert run.agents[0]._sessions[RUN].sum.numbers is None
     refuses(run.agents[0], survey, "secure-sum")
-    assert len([one for one in run.agents[0]._store.ledger.entries() if one.action == "agreed"]) == 1
+    assert (
+        len([one for one in run.agents[0]._store.ledger.entries() if one.action == "agreed"]) == 1
+    )
 
 
 def test_terms_of_more_users_than_the_roster_has():
@@ -249,13 +293,28 @@ def test_terms_of_more_users_than_the_roster_has():
 def test_in_the_sums_view_no_gradient_leaves_by_itself():
     said = []
     agents = [agent_for(make_store(ratings=one)) for one in partition(3)]
-    run = Run(agents, "hdpmf", "sums", heard=lambda place, asked, reply: said.append(type(decode(decode(reply).body))
-              if decode(reply).part == "job" else type(decode_to_recommender(decode(reply).body))))  # fmt: skip
+    run = Run(
+        agents,
+        "hdpmf",
+        "sums",
+        heard=lambda place, asked, reply: said.append(
+            type(decode(decode(reply).body))
+            if decode(reply).part == "job"
+            else type(decode_to_recommender(decode(reply).body))
+        ),
+    )
     run.open()
     run.finish()
     assert {one.__name__ for one in said} == {
-        "Here", "Accepted", "Ready", "Advertisement", "DealtShares", "MaskedVector", "Confirmation", "Unmasking",
-    }  # fmt: skip
+        "Here",
+        "Accepted",
+        "Ready",
+        "Advertisement",
+        "DealtShares",
+        "MaskedVector",
+        "Confirmation",
+        "Unmasking",
+    }
 
 
 def test_numbers_too_large_for_the_words_are_reduced_by_their_width():
@@ -274,7 +333,10 @@ def test_numbers_too_large_for_the_words_are_reduced_by_their_width():
 
 def cohort_run(size=N - 1):
     """Six silos, and a run that asks so many of them; who is not asked."""
-    agents = [agent_for(make_store(ratings=one), SeededNoise(place)) for place, one in enumerate(partition(N))]
+    agents = [
+        agent_for(make_store(ratings=one), SeededNoise(place))
+        for place, one in enumerate(partition(N))
+    ]
     users = sum(agent._store.users for agent in agents)
     terms = terms_for("hdpmf", "sums", cohort=size, beacon="drand 7", minimum=users // 2)
     made = Run(agents, "hdpmf", "sums", terms=terms)

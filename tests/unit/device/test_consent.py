@@ -1,4 +1,6 @@
-"""The owner is asked before a run, sees what would leave, and what is said counts: once, always, or never."""
+"""The owner is asked before a run, sees what would leave, and what is said counts: once, always,
+or never.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,31 @@ from hdpmf.common.privacy.coding import WEIGHT_UNITS, make_coding
 from hdpmf.common.protocol import Accepted, Terms, decode
 from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.consent import Asked, consents, give_answer, pending, require_consent, take_back
+from hdpmf.private.device.consent import (
+    Asked,
+    consents,
+    give_answer,
+    pending,
+    require_consent,
+    take_back,
+)
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.preview import preview_of
 from hdpmf.private.device.store.device_store import DeviceStore
 
 from . import federated
-from .reporting_world import PERIOD, POLICY, SERVERS, STARS, START, World, live, make_store, make_task, reporter
+from .reporting_world import (
+    PERIOD,
+    POLICY,
+    SERVERS,
+    STARS,
+    START,
+    World,
+    live,
+    make_store,
+    make_task,
+    reporter,
+)
 
 ASKING = msgspec.structs.replace(POLICY, ask=True)
 
@@ -73,7 +93,9 @@ def test_an_answer_counts_for_the_next_run_too_or_not(answer, reports):
     world.publish(task=make_task(begin=START + PERIOD, end=START + 3 * PERIOD))
     live(device, world, 2 * PERIOD)
     assert len(world.uploads) == reports
-    assert [asked.terms.method for asked in pending(store)] == (["hdp-sum"] if answer == "once" else [])
+    assert [asked.terms.method for asked in pending(store)] == (
+        ["hdp-sum"] if answer == "once" else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +110,9 @@ def test_other_terms_are_asked_about_anew(change):
         require_consent(store, asked)
     give_answer(store, asked.key, "always")
     require_consent(store, asked)
-    require_consent(store, msgspec.structs.replace(asked, terms=msgspec.structs.replace(terms, users=90)))
+    require_consent(
+        store, msgspec.structs.replace(asked, terms=msgspec.structs.replace(terms, users=90))
+    )
     for other in (
         msgspec.structs.replace(asked, terms=msgspec.structs.replace(terms, **change)),
         msgspec.structs.replace(asked, recommender="https://other.example"),
@@ -108,13 +132,26 @@ def test_other_terms_are_asked_about_anew(change):
 def test_who_asks_ever_new_things_does_not_push_out_what_others_ask():
     store = asking_store()
     terms = Terms(
-        method="hdp-sum", view="sums", epsilon=0.5, rounds=1, catalogue="ab" * 32, users=20, minimum=18, sharing=18
+        method="hdp-sum",
+        view="sums",
+        epsilon=0.5,
+        rounds=1,
+        catalogue="ab" * 32,
+        users=20,
+        minimum=18,
+        sharing=18,
     )
-    for recommender, number in [("quiet.example:1", 0), *(("loud.example:1", number) for number in range(100))]:
+    for recommender, number in [
+        ("quiet.example:1", 0),
+        *(("loud.example:1", number) for number in range(100)),
+    ]:
         with pytest.raises(DeclinedError):
             require_consent(store, Asked(recommender=recommender, terms=terms, servers=str(number)))
     waiting = [(asked.recommender, asked.servers) for asked in pending(store)]
-    assert waiting == [("quiet.example:1", "0"), *(("loud.example:1", str(number)) for number in range(92, 100))]
+    assert waiting == [
+        ("quiet.example:1", "0"),
+        *(("loud.example:1", str(number)) for number in range(92, 100)),
+    ]
 
 
 def test_the_preview_has_the_very_numbers_and_costs_nothing():
@@ -129,12 +166,17 @@ def test_the_preview_has_the_very_numbers_and_costs_nothing():
     survey = decode(make_task())
     assert isinstance(survey, Task)
     coding = make_coding("soft", RatingScale(1.0, 5.0, 1.0), 0.5)
-    expected = {item: WEIGHT_UNITS * int(coding.encode(np.array([value]))[0]) for item, value in STARS.items()}
+    expected = {
+        item: WEIGHT_UNITS * int(coding.encode(np.array([value]))[0])
+        for item, value in STARS.items()
+    }
     assert {number.item: number.plain for number in first.numbers} == expected
     assert first.pays == pytest.approx(0.5 * len(STARS))
     assert first.others == 12 - len(STARS)
     assert [number.plain for number in first.numbers] == [number.plain for number in second.numbers]
-    assert [number.noised for number in first.numbers] != [number.noised for number in second.numbers]
+    assert [number.noised for number in first.numbers] != [
+        number.noised for number in second.numbers
+    ]
     assert first.noise > 0
     assert not first.refused
     store.set_policy(msgspec.structs.replace(ASKING, epsilon=0.1))
@@ -147,7 +189,14 @@ def encode_terms() -> bytes:
 
     return encode(
         Terms(
-            method="hdp-sum", view="sums", epsilon=0.5, rounds=1, catalogue="f" * 16, users=100, minimum=50, sharing=10
+            method="hdp-sum",
+            view="sums",
+            epsilon=0.5,
+            rounds=1,
+            catalogue="f" * 16,
+            users=100,
+            minimum=50,
+            sharing=10,
         )
     )
 

@@ -1,4 +1,5 @@
-"""A device that is killed, or whose disk is full, loses nothing that was committed and keeps nothing by halves.
+"""A device that is killed, or whose disk is full, loses nothing that was committed and keeps
+nothing by halves.
 
 Each test runs in a process of its own, which forks the writers that it kills.
 """
@@ -53,7 +54,7 @@ def check(store):
         assert store.runs.load(b"r" * 16) == str(n - 1).encode() * 500
         assert store.runs.reply_to(b"r" * 16, n - 1, b"request") == str(n - 1).encode()
     return n
-"""
+"""  # noqa: E501
 
 _KILLED = (
     _COMMON
@@ -101,7 +102,9 @@ print(reached)
 @pytest.mark.parametrize("passphrase", ["", PASSPHRASE], ids=["plain", "encrypted"])
 def test_killed_at_random_moments(tmp_path: Path, passphrase: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", _KILLED, tmp_path / "store", passphrase, "25"], capture_output=True, text=True
+        [sys.executable, "-c", _KILLED, tmp_path / "store", passphrase, "25"],
+        capture_output=True,
+        text=True,
     )
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) > 0
@@ -160,9 +163,13 @@ print(*ends)
 @pytest.mark.slow
 @pytest.mark.parametrize("passphrase", ["", PASSPHRASE], ids=["plain", "encrypted"])
 def test_killed_while_it_is_made(tmp_path: Path, passphrase: str) -> None:
-    """Before every single statement: what is left says that it was interrupted, until all of it is there at once."""
+    """Before every single statement: what is left says that it was interrupted, until all of it
+    is there at once.
+    """
     ended = subprocess.run(
-        [sys.executable, "-c", _MADE, tmp_path / "store", passphrase, "0"], capture_output=True, text=True
+        [sys.executable, "-c", _MADE, tmp_path / "store", passphrase, "0"],
+        capture_output=True,
+        text=True,
     )
     assert ended.returncode == 0, ended.stderr
     ends = ended.stdout.split()
@@ -213,7 +220,9 @@ print(refused, number)
 @pytest.mark.parametrize("passphrase", ["", PASSPHRASE], ids=["plain", "encrypted"])
 def test_full_disk(tmp_path: Path, passphrase: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", _FULL, tmp_path / "store", passphrase, "0"], capture_output=True, text=True
+        [sys.executable, "-c", _FULL, tmp_path / "store", passphrase, "0"],
+        capture_output=True,
+        text=True,
     )
     assert ended.returncode == 0, ended.stderr
     refused, number = map(int, ended.stdout.split())
@@ -259,5 +268,7 @@ with DeviceStore.open(path, passphrase=passphrase) as store:
 
 
 def test_several_recommenders_at_once_share_one_budget(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", _RACE, tmp_path / "store", "", "0"], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", _RACE, tmp_path / "store", "", "0"], capture_output=True, text=True
+    )
     assert ended.returncode == 0, ended.stderr

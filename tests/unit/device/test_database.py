@@ -1,4 +1,6 @@
-"""The connection to a store's file: threads, transactions within transactions, and what is undone."""
+"""The connection to a store's file: threads, transactions within transactions, and what is
+undone.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,10 @@ def test_an_error_inside_undoes_all_and_is_counted(tmp_path: Path) -> None:
 
 
 def test_what_another_connection_changes_is_told(tmp_path: Path) -> None:
-    with DeviceStore.create(tmp_path / "me.hdpmf") as store, DeviceStore.open(tmp_path / "me.hdpmf") as other:
+    with (
+        DeviceStore.create(tmp_path / "me.hdpmf") as store,
+        DeviceStore.open(tmp_path / "me.hdpmf") as other,
+    ):
         before = store._database.version()
         store.rate("film", 3.0)
         assert store._database.version() == before
@@ -106,7 +111,9 @@ def test_nothing_is_left_of_a_store_that_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_that_was_not_made_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_was_not_made_whole_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise OSError("no space left")
 
@@ -118,8 +125,12 @@ def test_a_store_that_was_not_made_whole_is_not_there(tmp_path: Path, monkeypatc
         DeviceStore.create(tmp_path / "me.hdpmf", users=0)
 
 
-def test_a_transaction_that_the_disk_has_undone_is_an_error_and_leaves_the_file_whole(tmp_path: Path) -> None:
-    """SQLite undoes it by itself where the disk is full; somebody inside may have taken no notice."""
+def test_a_transaction_that_the_disk_has_undone_is_an_error_and_leaves_the_file_whole(
+    tmp_path: Path,
+) -> None:
+    """SQLite undoes it by itself where the disk is full; somebody inside may have taken no
+    notice.
+    """
     store = DeviceStore.create(tmp_path / "me.hdpmf")
 
     def unnoticed() -> None:

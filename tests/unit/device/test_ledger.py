@@ -32,7 +32,9 @@ def test_a_charge_is_written_and_counted(store: DeviceStore) -> None:
     budgets = weights.for_ratings(ratings) * policy.epsilon
     assert np.array_equal(store.ledger.remaining(ratings, weights, policy), budgets)
     store.ledger.charge(entry(), ratings, np.array([0, 2]), budgets[[0, 2]] / 4)
-    assert store.ledger.remaining(ratings, weights, policy) == pytest.approx(budgets * [0.75, 1, 0.75])
+    assert store.ledger.remaining(ratings, weights, policy) == pytest.approx(
+        budgets * [0.75, 1, 0.75]
+    )
     assert store.ledger.spent_total() == pytest.approx(float(budgets[0] + budgets[2]) / 4)
     (written,) = store.ledger.entries()
     assert (written.ratings, written.paid) == (2, pytest.approx(float(budgets[0] + budgets[2]) / 4))
@@ -48,7 +50,11 @@ def test_one_that_is_too_much_leaves_all_as_it_was(store: DeviceStore) -> None:
     with pytest.raises(PrivacyError, match="1 of 3 ratings"):
         store.ledger.charge(entry(), ratings, np.arange(3), budgets * 0.75)
     assert len(store.ledger.entries()) == 1
-    assert store.ledger.affords(ratings, weights, store.policy, budgets * 0.75).tolist() == [True, False, True]
+    assert store.ledger.affords(ratings, weights, store.policy, budgets * 0.75).tolist() == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_what_is_spent_stays_spent(store: DeviceStore, path: Path, passphrase: str | None) -> None:
@@ -129,7 +135,9 @@ def test_a_limit_for_all_of_a_users_ratings(path: Path) -> None:
 
 
 def test_at_most_so_many_ratings_of_a_person_in_a_run(path: Path) -> None:
-    """Whichever they are, their values have no say; those of one person do not count for another."""
+    """Whichever they are, their values have no say; those of one person do not count for
+    another.
+    """
     store = DeviceStore.create(path, users=2, policy=Policy(max_ratings=2, max_total=math.inf))
     for item in ITEMS[:5]:
         store.rate(item, 3.0, user="ann")
@@ -139,7 +147,9 @@ def test_at_most_so_many_ratings_of_a_person_in_a_run(path: Path) -> None:
     def within() -> list[tuple[str, str]]:
         ratings = store.ratings()
         kept = store.ledger.within_limits(ratings, np.arange(6), np.ones(6), store.policy)
-        return list(zip(ratings.user_ids[kept].tolist(), ratings.item_ids[kept].tolist(), strict=True))
+        return list(
+            zip(ratings.user_ids[kept].tolist(), ratings.item_ids[kept].tolist(), strict=True)
+        )
 
     before = within()
     assert sorted(user for user, _ in before) == ["ann", "ann", "bob"]
@@ -149,14 +159,18 @@ def test_at_most_so_many_ratings_of_a_person_in_a_run(path: Path) -> None:
 
 
 def test_a_person_is_charged_for_all_ratings_together(path: Path) -> None:
-    """Pure they add up; at delta many small ones cost less; what has no proof, or no noise, is said."""
+    """Pure they add up; at delta many small ones cost less; what has no proof, or no noise, is
+    said.
+    """
     store = DeviceStore.create(path, users=2, policy=Policy(allow_unprotected=True, max_total=None))
     assert spent_together(store.ledger).pure == 0
     for number in range(60):
         store.rate(f"i{number:02d}", 3.0, user="ann")
     store.rate("i00", 3.0, user="bob")
     ids = tuple(f"i{number:02d}" for number in range(60))
-    store.pin_catalogue(CatalogueTable(ids=ids, integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=None))
+    store.pin_catalogue(
+        CatalogueTable(ids=ids, integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=None)
+    )
     ratings = store.ratings()
     for run in ("ab" * 16, "cd" * 16):
         store.ledger.charge(entry(run=run, epsilon=0.25), ratings, np.arange(61), np.full(61, 0.25))
@@ -166,7 +180,10 @@ def test_a_person_is_charged_for_all_ratings_together(path: Path) -> None:
     assert 8 < found.at_delta < 0.7 * found.pure
     assert str(found) == f"epsilon 30, or ({found.at_delta:.4g}, 1e-05)"
     store.ledger.charge(
-        entry(method="mf", status="none", epsilon=math.inf), ratings, np.arange(1), np.full(1, math.inf)
+        entry(method="mf", status="none", epsilon=math.inf),
+        ratings,
+        np.arange(1),
+        np.full(1, math.inf),
     )
     assert math.isinf(spent_together(store.ledger).pure)
     assert "without protection" in str(spent_together(store.ledger))
@@ -203,9 +220,18 @@ def test_what_hides_nothing_costs_everything(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("chosen", "epsilons"),
-    [([0, 0], [0.1, 0.1]), ([0], [0.0]), ([0], [-0.1]), ([0], [math.nan]), ([0, 1], [0.1]), ([0.5], [0.1])],
+    [
+        ([0, 0], [0.1, 0.1]),
+        ([0], [0.0]),
+        ([0], [-0.1]),
+        ([0], [math.nan]),
+        ([0, 1], [0.1]),
+        ([0.5], [0.1]),
+    ],
 )
-def test_charges_that_make_no_sense(store: DeviceStore, chosen: list[float], epsilons: list[float]) -> None:
+def test_charges_that_make_no_sense(
+    store: DeviceStore, chosen: list[float], epsilons: list[float]
+) -> None:
     with pytest.raises(PrivacyError):
         store.ledger.charge(entry(), store.ratings(), np.array(chosen), np.array(epsilons))
     assert store.ledger.entries() == []
@@ -218,7 +244,9 @@ def test_nobody_takes_part_and_that_is_written(store: DeviceStore) -> None:
 
 
 def test_the_order_is_that_of_writing_whatever_the_clock_says(store: DeviceStore) -> None:
-    times = iter(("2031-01-01T00:00:00+00:00", "1970-01-01T00:00:00+00:00", "2026-05-05T00:00:00+00:00"))
+    times = iter(
+        ("2031-01-01T00:00:00+00:00", "1970-01-01T00:00:00+00:00", "2026-05-05T00:00:00+00:00")
+    )
     store.ledger._clock = lambda: next(times)
     charge_all(store, 0.5, words="first")
     store.ledger.note(entry(action="sent", words="second"))
@@ -253,7 +281,9 @@ def test_entries_cannot_be_exchanged_in_an_encrypted_store(path: Path) -> None:
     charge_all(store, 0.1)
     connection = sqlite3.connect(path)
     connection.execute("DROP TRIGGER ledger_stays")
-    connection.execute("UPDATE ledger SET charges = (SELECT charges FROM ledger WHERE number = 2) WHERE number = 1")
+    connection.execute(
+        "UPDATE ledger SET charges = (SELECT charges FROM ledger WHERE number = 2) WHERE number = 1"
+    )
     connection.commit()
     connection.close()
     with pytest.raises(StorageError, match="tampered"):
@@ -261,7 +291,9 @@ def test_entries_cannot_be_exchanged_in_an_encrypted_store(path: Path) -> None:
 
 
 class Life(RuleBasedStateMachine):
-    """A device's life with two recommenders, crashes and a changing mind; a model of it in plain Python beside it."""
+    """A device's life with two recommenders, crashes and a changing mind; a model of it in plain
+    Python beside it.
+    """
 
     @initialize(encrypted=st.booleans())
     def begin(self, encrypted: bool) -> None:
@@ -273,12 +305,16 @@ class Life(RuleBasedStateMachine):
         self.spent: dict[str, float] = defaultdict(float)
         self.weight: dict[str, float] = {}
         self.rated: dict[str, float] = {}
-        self.allowed: dict[str, float] = defaultdict(float)  # the largest budget that a rating ever had
+        self.allowed: dict[str, float] = defaultdict(
+            float
+        )  # the largest budget that a rating ever had
         self.written = 0
 
     def _note_budgets(self) -> None:
         for item in self.rated:
-            self.allowed[item] = max(self.allowed[item], self.weight.get(item, 1.0) * self.store.policy.epsilon)
+            self.allowed[item] = max(
+                self.allowed[item], self.weight.get(item, 1.0) * self.store.policy.epsilon
+            )
 
     @rule(item=st.sampled_from(ITEMS), value=st.floats(1, 5))
     def rate(self, item: str, value: float) -> None:
@@ -315,7 +351,9 @@ class Life(RuleBasedStateMachine):
             self.store.ledger.charge(entry(recommender=recommender), ratings, chosen, asked[chosen])
             assert can[chosen].all()
             self.written += 1
-            for item, paid in zip(ratings.item_ids[chosen].tolist(), asked[chosen].tolist(), strict=True):
+            for item, paid in zip(
+                ratings.item_ids[chosen].tolist(), asked[chosen].tolist(), strict=True
+            ):
                 self.spent[item] += paid
         except PrivacyError:
             assert greedy
@@ -354,7 +392,10 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=25,
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 
 
@@ -367,7 +408,9 @@ def test_what_can_be_afforded_can_be_charged(epsilons: list[float], beta: float)
     store.pin_catalogue(TABLE)
     ratings, weights, one = store.ratings(), store.weights(), np.array([0])
     for epsilon in epsilons:
-        can = bool(store.ledger.affords(ratings, weights, store.policy, np.array([epsilon * beta]))[0])
+        can = bool(
+            store.ledger.affords(ratings, weights, store.policy, np.array([epsilon * beta]))[0]
+        )
         try:
             store.ledger.charge(entry(), ratings, one, np.array([epsilon * beta]))
             assert can

@@ -1,4 +1,6 @@
-"""What is held for a run counts as spent by all others, to the last; what was given back does not."""
+"""What is held for a run counts as spent by all others, to the last; what was given back does
+not.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,12 @@ def test_what_is_held_and_can_never_be_sent_comes_back(store: DeviceStore) -> No
     store.ledger.note(entry(run=OTHER, action="sent"), first=True)
     store.ledger.give_back_held("the model is gone")
     last = store.ledger.entries()[-1]
-    assert (last.run, last.action, last.part, last.words) == (RUN, "returned", 1.0, "the model is gone")
+    assert (last.run, last.action, last.part, last.words) == (
+        RUN,
+        "returned",
+        1.0,
+        "the model is gone",
+    )
     assert _left(store) == pytest.approx(0.75 * _budgets(store))
     n_entries = len(store.ledger.entries())
     store.ledger.give_back_held("again")
@@ -97,7 +104,9 @@ def test_one_run_has_a_limit_of_its_own(store: DeviceStore) -> None:
         ([0.5], [0.1]),
     ],
 )
-def test_charges_that_are_none(store: DeviceStore, positions: list[float], epsilons: list[float]) -> None:
+def test_charges_that_are_none(
+    store: DeviceStore, positions: list[float], epsilons: list[float]
+) -> None:
     with pytest.raises(PrivacyError):
         store.ledger.charge(entry(), store.ratings(), np.array(positions), np.array(epsilons))
     assert store.ledger.entries() == []

@@ -1,4 +1,6 @@
-"""A model for lists on a device: it orders as the library does, waits for its facts, and an older one stays."""
+"""A model for lists on a device: it orders as the library does, waits for its facts, and an
+older one stays.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from hdpmf.untrusted.recommender.lists import train_list_model
 from .federated import TABLE, WEIGHTS, WORLD, envelope, facts_for
 
 RUN, LATER = b"a run of bits...", b"a later run....."
-BODY = encode(train_list_model("popular", HDPBit(rng=0).fit(WORLD, WEIGHTS).release_.presence).table())
+BODY = encode(
+    train_list_model("popular", HDPBit(rng=0).fit(WORLD, WEIGHTS).release_.presence).table()
+)
 
 
 def _silo(folder: Path, ratings=WORLD, weights=WEIGHTS) -> DeviceAgent:
@@ -46,7 +50,9 @@ def test_a_device_orders_as_the_library_does(tmp_path, kind):
     agent = _silo(tmp_path, world, weights)
     body = encode(model.lists_.table())
     assert _say(agent, catalogue_table(world.items, world.scale, world.item_table)) == Accepted()
-    assert _say(agent, msgspec.structs.replace(model.facts_, lists=digest_of(body)), 1) == Accepted()
+    assert (
+        _say(agent, msgspec.structs.replace(model.facts_, lists=digest_of(body)), 1) == Accepted()
+    )
     by_facts = [one.item for one in recommend(agent._store, 8, user="1")]
     assert _say(agent, body, 2, kind="lists") == Accepted()
     for user in world.users.ids[:6].tolist():
@@ -72,7 +78,9 @@ def test_lists_wait_for_the_facts_that_name_them_and_older_ones_stay_until_then(
     assert _say(agent, BODY, 2, kind="lists") == Accepted()  # a repeat changes nothing
     assert kept_model(store).lists == BODY
     # New facts that name other lists: until those come, the older ones are used.
-    other = encode(msgspec.structs.replace(decode(BODY), output=np.zeros(WORLD.n_items, np.float32)))
+    other = encode(
+        msgspec.structs.replace(decode(BODY), output=np.zeros(WORLD.n_items, np.float32))
+    )
     assert _say(agent, facts_for(lists=digest_of(other), mean=3.0), 1, LATER) == Accepted()
     assert kept_model(store).lists == BODY
     assert _say(agent, other[:-1], 2, LATER, "lists") == Refusal(reason="protocol")

@@ -13,7 +13,13 @@ from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import NotFittedError, UnknownIdError
 from hdpmf.models import HDPMF, HDPSum
 from hdpmf.models.base import Estimator
-from hdpmf.private.device.recommendations import LocalModel, keep_model, kept_model, recommend, recommend_each
+from hdpmf.private.device.recommendations import (
+    LocalModel,
+    keep_model,
+    kept_model,
+    recommend,
+    recommend_each,
+)
 from hdpmf.private.device.store.device_store import DeviceStore
 
 WORLD = synthetic_world(25, 40, 500, rng=2)
@@ -43,18 +49,28 @@ def _agrees(store: DeviceStore, model: Estimator, users: list[int]) -> None:
         ]
     each = dict(recommend_each(store, n=5))
     assert list(each) == list(map(str, store.ratings().users.ids.tolist()))
-    assert [one.item for one in each[str(users[0])]] == [one.item for one in recommend(store, 5, user=str(users[0]))]
+    assert [one.item for one in each[str(users[0])]] == [
+        one.item for one in recommend(store, 5, user=str(users[0]))
+    ]
 
 
 def test_from_item_facts() -> None:
     drawn = PrivacySpec().draw(WORLD, 0)
-    # The library corrects popularity for item weights that hold for everybody; a device knows only its owner's.
+    # The library corrects popularity for item weights that hold for everybody; a device knows only
+    # its owner's.
     weights = PrivacyWeights(WORLD.users, WORLD.items, drawn.beta, np.ones(WORLD.n_items))
     model = HDPSum(rng=0).fit(WORLD, weights)
     store = _silo(WORLD, weights)
     keep_model(
         store,
-        LocalModel(recommender="r", run="ab", method="hdp-sum", view="sums", plan=None, numbers=encode(model.facts_)),
+        LocalModel(
+            recommender="r",
+            run="ab",
+            method="hdp-sum",
+            view="sums",
+            plan=None,
+            numbers=encode(model.facts_),
+        ),
     )
     _agrees(store, model, WORLD.users.ids[:6].tolist())
     assert kept_model(store) is not None
@@ -66,16 +82,33 @@ def test_from_item_facts() -> None:
 def _rounds(model: HDPMF, *, with_vectors: bool) -> LocalModel:
     catalogue = model.catalogue_
     plan = Plan(
-        n_items=WORLD.n_items, n_factors=4, epochs=5, learning_rate=0.01, reg=0.01, mechanism="stretch", epsilon=1.0,
-        scale_low=WORLD.scale.low, scale_high=WORLD.scale.high, scale_steps=True, fresh_noise=True,
-    )  # fmt: skip
-    last = Round(number=6, item_factors=catalogue.factors, raters=catalogue.raters.astype(np.int64), h=None)
+        n_items=WORLD.n_items,
+        n_factors=4,
+        epochs=5,
+        learning_rate=0.01,
+        reg=0.01,
+        mechanism="stretch",
+        epsilon=1.0,
+        scale_low=WORLD.scale.low,
+        scale_high=WORLD.scale.high,
+        scale_steps=True,
+        fresh_noise=True,
+    )
+    last = Round(
+        number=6, item_factors=catalogue.factors, raters=catalogue.raters.astype(np.int64), h=None
+    )
     users = tuple(map(str, WORLD.users.ids.tolist())) if with_vectors else ()
     vectors = model.devices_.vectors.astype(np.float32).tobytes() if with_vectors else b""
     return LocalModel(
-        recommender="r", run="ab", method="hdpmf", view="sums", plan=encode(plan), numbers=encode(last), users=users,
+        recommender="r",
+        run="ab",
+        method="hdpmf",
+        view="sums",
+        plan=encode(plan),
+        numbers=encode(last),
+        users=users,
         vectors=vectors,
-    )  # fmt: skip
+    )
 
 
 def test_from_rounds_with_the_vectors_of_the_run() -> None:

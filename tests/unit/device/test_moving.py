@@ -1,4 +1,6 @@
-"""A store moves to another machine: one of the two can be used, whenever somebody pulls the plug."""
+"""A store moves to another machine: one of the two can be used, whenever somebody pulls the
+plug.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def test_everything_moves_and_one_store_can_be_used(
     assert not usable(here, passphrase)
 
 
-def test_old_copies_are_known_on_both_machines(here: Path, stick: Path, there: Path, passphrase: str | None) -> None:
+def test_old_copies_are_known_on_both_machines(
+    here: Path, stick: Path, there: Path, passphrase: str | None
+) -> None:
     shutil.copy(here, here.with_name("copy"))
     export_store(here, stick, TRAVEL, passphrase=passphrase)
     shutil.copy(here.with_name("copy"), here)
@@ -93,7 +97,9 @@ def test_old_copies_are_known_on_both_machines(here: Path, stick: Path, there: P
         DeviceStore.open(there, passphrase=TRAVEL)
 
 
-def test_an_export_is_imported_once_on_a_machine(here: Path, stick: Path, there: Path, passphrase: str | None) -> None:
+def test_an_export_is_imported_once_on_a_machine(
+    here: Path, stick: Path, there: Path, passphrase: str | None
+) -> None:
     export_store(here, stick, TRAVEL, passphrase=passphrase)
     copied = stick.with_name("copied")
     shutil.copy(stick, copied)
@@ -116,7 +122,9 @@ def test_only_an_export_is_imported(tmp_path: Path, there: Path, here: Path) -> 
     assert list(there.parent.iterdir()) == []
 
 
-def test_a_store_comes_back_with_its_export_as_proof(here: Path, stick: Path, passphrase: str | None) -> None:
+def test_a_store_comes_back_with_its_export_as_proof(
+    here: Path, stick: Path, passphrase: str | None
+) -> None:
     before = facts(here, passphrase)
     with pytest.raises(ConfigError, match="nothing to take back"):
         take_back(here, lost=True, passphrase=passphrase)
@@ -142,7 +150,9 @@ def test_a_store_comes_back_with_its_export_as_proof(here: Path, stick: Path, pa
     assert usable(here, passphrase)
 
 
-def test_a_store_that_is_answering_does_not_move(here: Path, stick: Path, passphrase: str | None) -> None:
+def test_a_store_that_is_answering_does_not_move(
+    here: Path, stick: Path, passphrase: str | None
+) -> None:
     with (
         DeviceStore.open(here, passphrase=passphrase, serving=True),
         pytest.raises(StorageError, match="in use"),
@@ -230,9 +240,14 @@ def _restore(folder: Path, saved: Path) -> None:
         shutil.copytree(saved / place, folder / place)
 
 
-def test_the_export_keeps_what_marks_a_file_as_ours(here: Path, stick: Path, passphrase: str | None) -> None:
+def test_the_export_keeps_what_marks_a_file_as_ours(
+    here: Path, stick: Path, passphrase: str | None
+) -> None:
     export_store(here, stick, TRAVEL, passphrase=passphrase)
     connection = sqlite3.connect(stick)
-    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
+    names = {
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+    }
     connection.close()
     assert names == {"ledger_stays", "ledger_kept", "ledger_grows"}

@@ -1,4 +1,6 @@
-"""The recommenders of version 0.2.0, which had one of everything for all; tests/upgrade has real files of it."""
+"""The recommenders of version 0.2.0, which had one of everything for all; tests/upgrade has real
+files of it.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,18 @@ def test_an_authority_that_followed_in_version_0_2_0_is_at_its_recommenders_plac
         store.put("authority-changed", b"2026-11-16T10:00:00+00:00")
         found = before_places(
             store,
-            JoinedBefore(address=FIRST.address, authority=b"first", servers=SERVERS, since="2026-11-14T10:00:00+00:00"),
-            JoinedBefore(address=SECOND.address, authority=b"one", servers=OTHERS, since="2026-11-15T10:00:00+00:00"),
+            JoinedBefore(
+                address=FIRST.address,
+                authority=b"first",
+                servers=SERVERS,
+                since="2026-11-14T10:00:00+00:00",
+            ),
+            JoinedBefore(
+                address=SECOND.address,
+                authority=b"one",
+                servers=OTHERS,
+                since="2026-11-15T10:00:00+00:00",
+            ),
             last=SECOND.address,
         )
         first, second = found[FIRST.address], found[SECOND.address]
@@ -65,8 +77,15 @@ def test_an_authority_that_was_pinned_since_is_the_one_that_counts():
     with DeviceStore.create(":memory:") as store:
         store.put("authority", b"older")
         store.put("authority-changed", b"2026-11-13T10:00:00+00:00")
-        old = JoinedBefore(address=FIRST.address, authority=b"new", servers=SERVERS, since="2026-11-14T10:00:00+00:00")
-        assert before_places(store, old, last=FIRST.address)[FIRST.address].get("authority") == b"new"
+        old = JoinedBefore(
+            address=FIRST.address,
+            authority=b"new",
+            servers=SERVERS,
+            since="2026-11-14T10:00:00+00:00",
+        )
+        assert (
+            before_places(store, old, last=FIRST.address)[FIRST.address].get("authority") == b"new"
+        )
 
 
 def test_a_roster_of_version_0_2_0_goes_to_the_recommender_that_sums_by_masks(tmp_path: Path):
@@ -86,4 +105,6 @@ def test_whom_the_owner_left_in_version_0_2_0_stays_left():
         store.pin_catalogue(FILMS)
         before_places(store, last=FIRST.address)
         assert joined(store) == []
-        assert [(known.address, known.left) for known in ever_joined(store)] == [(FIRST.address, True)]
+        assert [(known.address, known.left) for known in ever_joined(store)] == [
+            (FIRST.address, True)
+        ]

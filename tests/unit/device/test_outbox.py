@@ -15,7 +15,9 @@ from hdpmf.private.device.messages import pack, request_tag, unpack
 
 @given(
     arrays(
-        np.float32, st.tuples(st.integers(1, 20), st.integers(1, 5)), elements=st.sampled_from([0.0, -0.0, 1.5, 1e-45])
+        np.float32,
+        st.tuples(st.integers(1, 20), st.integers(1, 5)),
+        elements=st.sampled_from([0.0, -0.0, 1.5, 1e-45]),
     ),
     st.integers(1, 9),
 )

@@ -1,4 +1,6 @@
-"""What a device's owner sees and wishes: items of a file, search, a file of ratings, the dial, recommenders."""
+"""What a device's owner sees and wishes: items of a file, search, a file of ratings, the dial,
+recommenders.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError, UnknownIdError
 from hdpmf.private.device.disclosures.data_export import data_export
 from hdpmf.private.device.joined import join, joined, leave, pause
-from hdpmf.private.device.own_items import load_catalogue, preview_file, rate_known, shown_items, take_file
+from hdpmf.private.device.own_items import (
+    load_catalogue,
+    preview_file,
+    rate_known,
+    shown_items,
+    take_file,
+)
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.privacy_level import (
     MISS_ALONE,
@@ -33,7 +41,10 @@ from hdpmf.private.device.store.device_store import DeviceStore
 
 from .reporting_world import SERVERS, TABLE, server
 
-FILMS = "item,title,genres,year\n10,The Thing,Horror,1982\n20,Things to Come,Drama,1936\n30,Amélie,Comedy|Drama,2001\n"
+FILMS = (
+    "item,title,genres,year\n10,The Thing,Horror,1982\n20,Things to "
+    "Come,Drama,1936\n30,Amélie,Comedy|Drama,2001\n"
+)
 
 
 @pytest.fixture
@@ -48,7 +59,9 @@ def plain_store(tmp_path: Path) -> DeviceStore:
     return DeviceStore.create(tmp_path / "me.sqlite")
 
 
-def test_a_catalogue_of_a_file_is_there_until_a_recommender_brings_its_own(plain_store: DeviceStore, films: Path):
+def test_a_catalogue_of_a_file_is_there_until_a_recommender_brings_its_own(
+    plain_store: DeviceStore, films: Path
+):
     with pytest.raises(ConfigError, match="load a catalogue"):
         rate_known(plain_store, "10", 5)
     load_catalogue(plain_store, films)
@@ -86,18 +99,28 @@ def test_what_begins_with_the_words_is_found_first(plain_store: DeviceStore, fil
     assert search.find("x") == search.find("") == []
 
 
-@given(st.lists(st.text("abé c", min_size=1, max_size=8), min_size=1, max_size=30), st.text("abec ", max_size=5))
+@given(
+    st.lists(st.text("abé c", min_size=1, max_size=8), min_size=1, max_size=30),
+    st.text("abec ", max_size=5),
+)
 def test_search_finds_exactly_what_has_all_words(titles, wanted):
     from hdpmf.common.protocol.federation import CatalogueTable
 
     ids = tuple(f"{place:04d}" for place in range(len(titles)))
     table = CatalogueTable(
-        ids=ids, integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0, titles=tuple(titles)
+        ids=ids,
+        integer_ids=False,
+        scale_low=1.0,
+        scale_high=5.0,
+        scale_step=1.0,
+        titles=tuple(titles),
     )
     search = TitleSearch(table)
     words = plain(wanted).split()
     shown = [plain(title or item) for title, item in zip(titles, ids, strict=True)]
-    expected = {place for place, title in enumerate(shown) if words and all(word in title for word in words)}
+    expected = {
+        place for place, title in enumerate(shown) if words and all(word in title for word in words)
+    }
     assert set(search.find(wanted, 100)) == expected
 
 
@@ -106,10 +129,18 @@ def test_a_file_by_ids_and_by_titles(plain_store: DeviceStore, films: Path):
     plain_store.rate("10", 1)
     found = preview_file(plain_store, b"movieId;rating\n10;5\n20;3\n20;4\n99;1\n30;7\n30;x\n")
     assert dict(found.ready) == {"10": 5.0, "20": 4.0}
-    assert (found.new, found.changed, found.unknown, found.off_scale, found.repeated) == (1, 1, 1, 2, 1)
+    assert (found.new, found.changed, found.unknown, found.off_scale, found.repeated) == (
+        1,
+        1,
+        1,
+        2,
+        1,
+    )
     assert plain_store.n_ratings == 1
     assert take_file(plain_store, found) == 2
-    by_title = preview_file(plain_store, "\ufeffTitle,Year,Your Rating\nThe Thing,1982,2\nThe Thing,2011,3\n".encode())
+    by_title = preview_file(
+        plain_store, "\ufeffTitle,Year,Your Rating\nThe Thing,1982,2\nThe Thing,2011,3\n".encode()
+    )
     assert dict(by_title.ready) == {"10": 2.0}
     assert by_title.unknown == 1  # of another year
     for bad in (b"", b"a,b\n1,2\n", b"rating\n5\n"):
@@ -172,7 +203,9 @@ def test_recommenders_side_by_side(plain_store: DeviceStore):
     assert [known.address for known in joined(plain_store)] == [first.address, second.address]
     assert plain_store.policy.servers == (SERVERS.digest, other.digest)
     pause(plain_store, first.address)
-    assert [known.paused for known in joined(plain_store) if known.address == first.address] == [True]
+    assert [known.paused for known in joined(plain_store) if known.address == first.address] == [
+        True
+    ]
     with pytest.raises(ConfigError, match="another authority or other servers"):
         join(plain_store, Invitation(address=first.address, servers=other))
     leave(plain_store, second.address)
@@ -191,7 +224,14 @@ def test_an_invitation_is_a_file_or_a_link():
     assert made.to_link().startswith("https://films.example:9443#")
     changed = Invitation(address="https://films.example:9444", servers=SERVERS, authority="PEM")
     assert changed.digest != made.digest
-    for bad in (b"", b"{}", b"\xff", made.to_link()[:-9].encode(), b"https://x#hdpmf-join=AAAA", b"x" * 100_000):
+    for bad in (
+        b"",
+        b"{}",
+        b"\xff",
+        made.to_link()[:-9].encode(),
+        b"https://x#hdpmf-join=AAAA",
+        b"x" * 100_000,
+    ):
         with pytest.raises(ConfigError):
             Invitation.read(bad)
     with pytest.raises(ConfigError):

@@ -18,13 +18,29 @@ from hdpmf.common.protocol.versions import next_version, signed_first
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 from hdpmf.private.device.consent import give_answer, pending
 from hdpmf.private.device.disclosures.history import budgets
-from hdpmf.private.device.joined import at_recommender, forget, join, joined, leave, place_for, remember, with_catalogue
+from hdpmf.private.device.joined import (
+    at_recommender,
+    forget,
+    join,
+    joined,
+    leave,
+    place_for,
+    remember,
+    with_catalogue,
+)
 from hdpmf.private.device.own_items import load_catalogue, rate_known, shown_items
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import for_you, hide, kept_model
 from hdpmf.private.device.reporting import Reporter
-from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, id_of, name_in, namespace_of, same_items
+from hdpmf.private.device.store.catalogues import (
+    PLAIN,
+    PinnedCatalogue,
+    id_of,
+    name_in,
+    namespace_of,
+    same_items,
+)
 from hdpmf.private.device.store.device_store import DeviceStore
 
 from .places_world import BOOKS, FILMS, FIRST, MORE_FILMS, OTHERS, SECOND, TITLES
@@ -45,12 +61,18 @@ def at(store: DeviceStore, invitation: Invitation) -> DeviceStore:
 
 def reporter(store: DeviceStore, invitation: Invitation, world: World) -> Reporter:
     return Reporter(
-        at(store, invitation), world, recommender=invitation.address, clock=lambda: world.now, log=world.logged.append,
+        at(store, invitation),
+        world,
+        recommender=invitation.address,
+        clock=lambda: world.now,
+        log=world.logged.append,
         uniform=lambda: 0.5,
-    )  # fmt: skip
+    )
 
 
-def report(store: DeviceStore, invitation: Invitation, items: CatalogueTable, **changes: Any) -> World:
+def report(
+    store: DeviceStore, invitation: Invitation, items: CatalogueTable, **changes: Any
+) -> World:
     """A recommender with its own catalogue, task and model, which this device reports to."""
     world, name = World(), known_items(items).fingerprint
     asked = survey(catalogue=name, n_items=len(items.ids), **changes)
@@ -77,7 +99,9 @@ def test_other_items_under_the_same_ids_are_other_items(store: DeviceStore):
 
 
 def test_the_same_items_are_rated_once_and_paid_for_once(store: DeviceStore):
-    """Two recommenders that have an item with one id and one title take from one budget, whoever comes first."""
+    """Two recommenders that have an item with one id and one title take from one budget, whoever
+    comes first.
+    """
     for item in FILMS.ids[:4]:
         store.rate(item, 4.0)
     world = report(store, FIRST, FILMS, epsilon=0.6)
@@ -100,7 +124,11 @@ def test_other_items_have_budgets_of_their_own_and_the_total_is_for_all(store: D
     store.set_policy(msgspec.structs.replace(store.policy, max_total=3.0))
     report(store, FIRST, FILMS, epsilon=0.6)
     report(store, SECOND, BOOKS, epsilon=0.6)
-    paid = [(entry.recommender, entry.ratings) for entry in store.ledger.entries() if entry.action == "agreed"]
+    paid = [
+        (entry.recommender, entry.ratings)
+        for entry in store.ledger.entries()
+        if entry.action == "agreed"
+    ]
     assert paid == [(FIRST.address, 4), (SECOND.address, 1)]
     assert store.ledger.spent_total() == pytest.approx(3.0)
 
@@ -115,7 +143,10 @@ def test_each_has_its_model_and_its_list(store: DeviceStore):
         device.step()
     films, books = at(store, FIRST), at(store, SECOND)
     models = [kept_model(place) for place in (films, books)]
-    assert [model.recommender for model in models if model is not None] == [FIRST.address, SECOND.address]
+    assert [model.recommender for model in models if model is not None] == [
+        FIRST.address,
+        SECOND.address,
+    ]
     assert {entry.title for entry in for_you(films, 3)} <= set(TITLES)
     told = for_you(books, 3)
     assert all((entry.title or "").startswith("Book") for entry in told)
@@ -128,7 +159,9 @@ def test_each_has_its_model_and_its_list(store: DeviceStore):
     assert books.pinned_catalogue is None
 
 
-def test_a_place_is_the_same_after_a_restart_and_after_forgetting(tmp_path: Path, store: DeviceStore):
+def test_a_place_is_the_same_after_a_restart_and_after_forgetting(
+    tmp_path: Path, store: DeviceStore
+):
     at(store, FIRST).pin_catalogue(FILMS)
     at(store, SECOND).pin_catalogue(BOOKS)
     at(store, SECOND).rate(name_in("2", "item 00"), 2.0)
@@ -189,7 +222,8 @@ def test_a_recommender_names_its_own_servers(store: DeviceStore):
     store.rate("item 00", 4.0)
     world = World()
     world.publish(
-        catalogue=encode(FILMS), task=make_task(survey(catalogue=known_items(FILMS).fingerprint), servers=OTHERS)
+        catalogue=encode(FILMS),
+        task=make_task(survey(catalogue=known_items(FILMS).fingerprint), servers=OTHERS),
     )
     device = reporter(store, FIRST, world)
     device.step()
@@ -205,16 +239,22 @@ def test_who_comes_back_has_the_place_of_before(store: DeviceStore):
     assert [known.address for known in joined(store)] == [FIRST.address]
     assert [known.address for known, _ in with_catalogue(store)] == [SECOND.address]
     assert OTHERS.digest not in store.policy.servers
-    renewed = Invitation(address=SECOND.address, servers=SERVERS)  # having left it, its owner may join it anew
+    renewed = Invitation(
+        address=SECOND.address, servers=SERVERS
+    )  # having left it, its owner may join it anew
     assert join(store, renewed).place == 2
     assert pinned_servers(at(store, SECOND)) == SERVERS
     assert store.places == range(1, 3)
 
 
-def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_left(store: DeviceStore):
+def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_left(
+    store: DeviceStore,
+):
     """The ledger stays, and with it what was sent; what was only held is not lost."""
     at(store, SECOND).pin_catalogue(BOOKS)
-    store.rate("item 00", 4.0)  # of both: a film by its id, and the first catalogue is the books' here
+    store.rate(
+        "item 00", 4.0
+    )  # of both: a film by its id, and the first catalogue is the books' here
     report(store, SECOND, BOOKS, epsilon=0.3)
     store.rate("item 01", 2.0)
     world, asked = World(), survey(catalogue=known_items(BOOKS).fingerprint)
@@ -228,7 +268,9 @@ def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_
     books = at(store, SECOND)
     assert [round(budget.left, 6) for budget in budgets(store)] == [0.7, 0.5]  # the second is held
     forget(store, SECOND.address)
-    assert (books.pinned_catalogue, kept_model(books), pinned_servers(books), books.roster) == (None,) * 4
+    assert (books.pinned_catalogue, kept_model(books), pinned_servers(books), books.roster) == (
+        None,
+    ) * 4
     assert OTHERS.digest not in store.policy.servers
     assert store.n_ratings == 2
     actions = [entry.action for entry in store.ledger.entries()]
@@ -246,7 +288,9 @@ def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_
     assert at(store, SECOND).place == 2
 
 
-def test_on_the_command_line_an_unknown_address_is_the_same_recommender_that_moved(store: DeviceStore):
+def test_on_the_command_line_an_unknown_address_is_the_same_recommender_that_moved(
+    store: DeviceStore,
+):
     moved = place_for(store, "https://films.example:9999")
     assert moved.place == 2  # the one of last time
     with pytest.raises(ConfigError, match="joined already"):
@@ -265,7 +309,9 @@ def test_an_earlier_version_of_a_catalogue_is_of_the_same_items_also_without_tit
     assert same_items(PinnedCatalogue(table()), PinnedCatalogue(later))
     assert same_items(PinnedCatalogue(later), PinnedCatalogue(first))
     assert not same_items(PinnedCatalogue(later), PinnedCatalogue(other))
-    assert same_items(PinnedCatalogue(later), PinnedCatalogue(later.table))  # at once, and in two versions
+    assert same_items(
+        PinnedCatalogue(later), PinnedCatalogue(later.table)
+    )  # at once, and in two versions
 
 
 @given(st.text(max_size=20).filter(lambda text: "\x1f" not in text), st.integers(1, 99))
@@ -276,7 +322,8 @@ def test_a_name_says_its_shelf_and_its_id(item: str, place: int):
 
 
 @pytest.mark.parametrize(
-    "written", ["https://films.example:9443/", "https://FILMS.example:9443", "HTTPS://films.example:9443//"]
+    "written",
+    ["https://films.example:9443/", "https://FILMS.example:9443", "HTTPS://films.example:9443//"],
 )
 def test_an_address_is_the_same_however_it_is_written(store: DeviceStore, written: str):
     join(store, Invitation(address=written, servers=SERVERS))
@@ -304,9 +351,15 @@ def test_an_address_that_an_older_version_kept_stays_as_it_is_in_the_ledger(stor
 
 @pytest.mark.parametrize(
     "address",
-    ["https://f\u0456lms.example", "https://films.example:99999", "https://films.example:0", "https://films .example",
-     "https://a@films.example", "https://films.example\\x"],
-)  # fmt: skip
+    [
+        "https://f\u0456lms.example",
+        "https://films.example:99999",
+        "https://films.example:0",
+        "https://films .example",
+        "https://a@films.example",
+        "https://films.example\\x",
+    ],
+)
 def test_no_address_only_looks_like_another(address: str):
     with pytest.raises(ConfigError, match="https://host:port"):
         Invitation(address=address, servers=SERVERS)
@@ -322,13 +375,19 @@ def test_forgetting_before_a_catalogue_came_chooses_no_shelf(store: DeviceStore)
 
 @pytest.mark.parametrize(
     ("titles", "shelf"),
-    [(TITLES, PLAIN), (tuple(f"  FILM {place} (1999)" for place in range(N_ITEMS)), PLAIN), (BOOKS.titles, "1")],
+    [
+        (TITLES, PLAIN),
+        (tuple(f"  FILM {place} (1999)" for place in range(N_ITEMS)), PLAIN),
+        (BOOKS.titles, "1"),
+    ],
 )
 def test_what_was_rated_by_a_file_is_never_sent_as_something_else(
     tmp_path: Path, store: DeviceStore, titles: tuple[str, ...], shelf: str
 ):
     rows = zip(FILMS.ids, titles, strict=True)
-    (tmp_path / "own.csv").write_text("item,title\n" + "".join(f"{item},{title}\n" for item, title in rows))
+    (tmp_path / "own.csv").write_text(
+        "item,title\n" + "".join(f"{item},{title}\n" for item, title in rows)
+    )
     load_catalogue(store, tmp_path / "own.csv")
     rate_known(store, FILMS.ids[0], 5.0)
     at(store, FIRST).pin_catalogue(FILMS)
@@ -338,7 +397,9 @@ def test_what_was_rated_by_a_file_is_never_sent_as_something_else(
 
 def test_a_files_items_wait_for_the_recommender_that_has_them(tmp_path: Path, store: DeviceStore):
     rows = zip(FILMS.ids, TITLES, strict=True)
-    (tmp_path / "own.csv").write_text("item,title\n" + "".join(f"{item},{title}\n" for item, title in rows))
+    (tmp_path / "own.csv").write_text(
+        "item,title\n" + "".join(f"{item},{title}\n" for item, title in rows)
+    )
     load_catalogue(store, tmp_path / "own.csv")
     rate_known(store, FILMS.ids[0], 5.0)
     at(store, SECOND).pin_catalogue(BOOKS)

@@ -19,12 +19,21 @@ STATUS = {"proved": "proved", "nominal": "nominal", "no guarantee": "none"}
 
 
 def _terms(**fields: Any) -> Terms:
-    given = {"method": "hdp-sum", "view": "sums", "epsilon": 1.0, "rounds": 1, "catalogue": "f", "users": 100,
-             "minimum": 50} | fields  # fmt: skip
+    given = {
+        "method": "hdp-sum",
+        "view": "sums",
+        "epsilon": 1.0,
+        "rounds": 1,
+        "catalogue": "f",
+        "users": 100,
+        "minimum": 50,
+    } | fields
     return Terms(**({"sharing": given["minimum"]} | given))
 
 
-@pytest.mark.parametrize(("method", "view"), [(name, view) for name in EVERYTHING for view in METHODS[name].offered])
+@pytest.mark.parametrize(
+    ("method", "view"), [(name, view) for name in EVERYTHING for view in METHODS[name].offered]
+)
 def test_standing_is_what_the_accountant_says(method: str, view: str) -> None:
     assert METHODS[method].claim(view).status == STATUS[cost(method, view).status]
 
@@ -63,12 +72,16 @@ def test_nominal_and_unprotected_are_asked_for_by_name_and_by_word() -> None:
     with pytest.raises(PrivacyError, match="nothing is hidden"):
         named.check(_terms(method="mf", rounds=10))
     Policy(methods=EVERYTHING, allow_nominal=True).check(_terms(method="hdpmf", rounds=10))
-    Policy(methods=EVERYTHING, allow_unprotected=True).check(_terms(method="mf", rounds=10, epsilon=50.0))
+    Policy(methods=EVERYTHING, allow_unprotected=True).check(
+        _terms(method="mf", rounds=10, epsilon=50.0)
+    )
 
 
 def test_sums_only_and_a_limit_per_run() -> None:
     with pytest.raises(PrivacyError, match="secure sums"):
-        msgspec.structs.replace(PROVED, require_sums=True).check(_terms(method="hdp-bit", view="messages"))
+        msgspec.structs.replace(PROVED, require_sums=True).check(
+            _terms(method="hdp-bit", view="messages")
+        )
     careful = Policy(max_epsilon_per_run=0.25)
     careful.check(_terms(epsilon=0.25))
     with pytest.raises(PrivacyError, match=r"0\.25"):
@@ -78,7 +91,11 @@ def test_sums_only_and_a_limit_per_run() -> None:
 
 def test_in_secure_sums() -> None:
     made = Policy(min_devices=20, min_neighbours=30, threshold_fraction="3/4").sum_policy()
-    assert (made.min_survivors, made.min_neighbours, made.threshold_fraction) == (20, 30, Fraction(3, 4))
+    assert (made.min_survivors, made.min_neighbours, made.threshold_fraction) == (
+        20,
+        30,
+        Fraction(3, 4),
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,25 +13,46 @@ from hdpmf.private.device.policy import Policy
 
 def terms(**changes: Any) -> Terms:
     fields = {
-        "method": "hdp-sum", "view": "sums", "epsilon": 0.5, "rounds": 1, "catalogue": "00" * 32, "users": 300,
-        "minimum": 30, "sharing": 15, "credit": 1,
-    }  # fmt: skip
+        "method": "hdp-sum",
+        "view": "sums",
+        "epsilon": 0.5,
+        "rounds": 1,
+        "catalogue": "00" * 32,
+        "users": 300,
+        "minimum": 30,
+        "sharing": 15,
+        "credit": 1,
+    }
     return Terms(**(fields | changes))
 
 
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("max_ratings", 1, 0), ("max_rounds", 1, 0), ("min_participants", 2, 1), ("min_devices", 2, 1),
-        ("min_raters", 1, 0), ("min_neighbours", 1, 0), ("max_credit", 1, 0), ("epsilon", 1e-9, 0.0),
-        ("epsilon", 100.0, float("inf")), ("max_total", float("inf"), -1.0), ("max_epsilon_per_run", 1e-9, 0.0),
-        ("max_epsilon_per_run", 9.0, float("inf")), ("min_epsilon_per_run", 1e-9, 0.0),
+        ("max_ratings", 1, 0),
+        ("max_rounds", 1, 0),
+        ("min_participants", 2, 1),
+        ("min_devices", 2, 1),
+        ("min_raters", 1, 0),
+        ("min_neighbours", 1, 0),
+        ("max_credit", 1, 0),
+        ("epsilon", 1e-9, 0.0),
+        ("epsilon", 100.0, float("inf")),
+        ("max_total", float("inf"), -1.0),
+        ("max_epsilon_per_run", 1e-9, 0.0),
+        ("max_epsilon_per_run", 9.0, float("inf")),
+        ("min_epsilon_per_run", 1e-9, 0.0),
         ("max_total", None, float("nan")),
-        ("threshold_fraction", "1/2", "49/100"), ("threshold_fraction", "99/100", "1"), ("min_fraction", "0", "1"),
-        ("min_fraction", "99/100", "-1/100"), ("max_colluding", "0", "1"), ("max_colluding", "0.5", "1/0"),
-        ("max_colluding", "0.5", "few"), ("methods", ("hdp-bit",), ("popular",)),
+        ("threshold_fraction", "1/2", "49/100"),
+        ("threshold_fraction", "99/100", "1"),
+        ("min_fraction", "0", "1"),
+        ("min_fraction", "99/100", "-1/100"),
+        ("max_colluding", "0", "1"),
+        ("max_colluding", "0.5", "1/0"),
+        ("max_colluding", "0.5", "few"),
+        ("methods", ("hdp-bit",), ("popular",)),
     ],
-)  # fmt: skip
+)
 def test_what_a_policy_may_say(name: str, good: object, bad: object) -> None:
     Policy(**{name: good})
     with pytest.raises(ConfigError, match=f"policy: .*{'method' if name == 'methods' else name}"):
@@ -52,12 +73,22 @@ def test_what_a_policy_may_say(name: str, good: object, bad: object) -> None:
         ({"min_epsilon_per_run": 0.01}, {"epsilon": 0.01}, {"epsilon": 0.0099}),
         ({"min_participants": 30}, {"minimum": 30}, {"minimum": 29}),
         ({"methods": ("hdp-sum", "hdp-bit")}, {}, {"method": "hdp-bit", "view": "messages"}),
-        ({"methods": ("hdp-bit",), "require_sums": False}, {"method": "hdp-bit", "view": "messages"}, {}),
-        ({"methods": ("hdpmf",), "allow_nominal": True}, {"method": "hdpmf"}, {"method": "hdpmf", "view": "messages"}),
+        (
+            {"methods": ("hdp-bit",), "require_sums": False},
+            {"method": "hdp-bit", "view": "messages"},
+            {},
+        ),
+        (
+            {"methods": ("hdpmf",), "allow_nominal": True},
+            {"method": "hdpmf"},
+            {"method": "hdpmf", "view": "messages"},
+        ),
         ({"methods": ("hdp-sum", "hdpmf")}, {}, {"method": "hdpmf"}),
     ],
 )
-def test_what_a_run_may_ask_for(policy: dict[str, Any], good: dict[str, Any], bad: dict[str, Any]) -> None:
+def test_what_a_run_may_ask_for(
+    policy: dict[str, Any], good: dict[str, Any], bad: dict[str, Any]
+) -> None:
     made = Policy(**policy)
     made.check(terms(**good))
     with pytest.raises(PrivacyError):
@@ -65,9 +96,13 @@ def test_what_a_run_may_ask_for(policy: dict[str, Any], good: dict[str, Any], ba
 
 
 def test_what_hides_nothing_has_no_epsilon_to_keep_to() -> None:
-    open_to_all = Policy(methods=("hdpmf", "mf"), allow_unprotected=True, allow_nominal=True, require_sums=False)
+    open_to_all = Policy(
+        methods=("hdpmf", "mf"), allow_unprotected=True, allow_nominal=True, require_sums=False
+    )
     open_to_all.check(terms(method="mf", view="messages", epsilon=50.0))
-    open_to_all.check(terms(method="hdpmf", view="messages", epsilon=1e-6))  # a nominal one may be small
+    open_to_all.check(
+        terms(method="hdpmf", view="messages", epsilon=1e-6)
+    )  # a nominal one may be small
     with pytest.raises(PrivacyError, match="nothing is hidden"):
         Policy(methods=("mf",), require_sums=False).check(terms(method="mf", view="messages"))
 
@@ -96,10 +131,18 @@ def test_the_largest_devices_are_taken_to_collude() -> None:
 
 
 def test_what_it_insists_on_in_a_sum() -> None:
-    found = Policy(min_devices=7, min_neighbours=9, threshold_fraction="3/4", max_colluding="1/4", min_fraction="1/3")
+    found = Policy(
+        min_devices=7,
+        min_neighbours=9,
+        threshold_fraction="3/4",
+        max_colluding="1/4",
+        min_fraction="1/3",
+    )
     sums = found.sum_policy()
     assert (sums.min_survivors, sums.min_neighbours) == (7, 9)
-    assert [str(part) for part in (sums.threshold_fraction, sums.max_colluding, sums.min_fraction)] == [
+    assert [
+        str(part) for part in (sums.threshold_fraction, sums.max_colluding, sums.min_fraction)
+    ] == [
         "3/4",
         "1/4",
         "1/3",

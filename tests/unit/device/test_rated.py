@@ -46,7 +46,9 @@ def test_numbers_that_are_none(empty: DeviceStore) -> None:
             empty.rate("film", value)
 
 
-def test_a_rating_that_is_given_anew_keeps_its_own_weight(empty: DeviceStore, table: CatalogueTable) -> None:
+def test_a_rating_that_is_given_anew_keeps_its_own_weight(
+    empty: DeviceStore, table: CatalogueTable
+) -> None:
     empty.pin_catalogue(table)
     empty.rate("quiet-romance", 4.0)
     ratings = empty.ratings()
@@ -64,7 +66,9 @@ def test_a_rating_that_is_given_anew_keeps_its_own_weight(empty: DeviceStore, ta
     assert empty.weights().for_ratings(empty.ratings()).tolist() == [0.25, 0.25]
 
 
-def test_what_comes_out_is_in_order_and_over_the_catalogue(tmp_path: Path, table: CatalogueTable) -> None:
+def test_what_comes_out_is_in_order_and_over_the_catalogue(
+    tmp_path: Path, table: CatalogueTable
+) -> None:
     with DeviceStore.create(tmp_path / "all.hdpmf", users=2) as store:
         for user, item, value in (
             ("zoe", "zz-another", 1.0), ("ana", "zombie-opera", 2.0), ("zoe", "a-known-thing", 3.0),
@@ -75,9 +79,13 @@ def test_what_comes_out_is_in_order_and_over_the_catalogue(tmp_path: Path, table
         store.pin_catalogue(table)
         found = store.rated.table(store.pinned_catalogue)  # type: ignore[arg-type]
         assert found.n_left_out == 1
-        assert list(zip(found.ratings.user_ids, found.ratings.item_ids, found.ratings.values, strict=True)) == [
-            ("ana", "zombie-opera", 2.0), ("zoe", "a-known-thing", 3.0), ("zoe", "zz-another", 1.0)
-        ]  # fmt: skip
+        assert list(
+            zip(found.ratings.user_ids, found.ratings.item_ids, found.ratings.values, strict=True)
+        ) == [
+            ("ana", "zombie-opera", 2.0),
+            ("zoe", "a-known-thing", 3.0),
+            ("zoe", "zz-another", 1.0),
+        ]
         assert [record.item for record in store.rated.records()] == [
             "gone",
             "zombie-opera",
@@ -116,5 +124,7 @@ def test_a_few_are_found_as_among_all(tmp_path):
             store.set_weight(item=f"item {place}", gamma=0.1 * (1 + place))
         few = ["item 3", "nothing", "item 1"]
         assert store.rated.values_of(ME, few) == {"item 3": 4.0, "item 1": 2.0}
-        assert store.rated.gammas(few) == {item: store.rated.gammas()[item] for item in ("item 3", "item 1")}
+        assert store.rated.gammas(few) == {
+            item: store.rated.gammas()[item] for item in ("item 3", "item 1")
+        }
         assert store.rated.values_of("somebody else", few) == {}

@@ -1,4 +1,6 @@
-"""Receipts: what left, who asked, what was answered; signed by the device, and without anything private."""
+"""Receipts: what left, who asked, what was answered; signed by the device, and without anything
+private.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,12 @@ def test_a_receipt_says_who_asked_what_left_and_what_was_answered(tmp_path: Path
         catalogue=store.pinned_catalogue.version_digest, catalogue_version=1,
     )  # fmt: skip
     (piece,) = found.left
-    assert (piece.number, piece.size, piece.sha256, piece.answer) == (0, len(body), digest(body), 201)
+    assert (piece.number, piece.size, piece.sha256, piece.answer) == (
+        0,
+        len(body),
+        digest(body),
+        201,
+    )
     assert piece.answered is not None
     assert found.made >= piece.answered >= piece.at
     assert found.complete
@@ -204,7 +211,9 @@ def test_masked_messages_have_the_digest_of_what_left():
 def test_what_left_in_clear_has_no_digest_by_which_a_guess_could_be_checked():
     store = federated.make_store(ratings=federated.part([4]))
     sizes = []
-    run = federated.Run([DeviceAgent(store)], "hdpmf", heard=lambda place, data, answer: sizes.append(len(answer)))
+    run = federated.Run(
+        [DeviceAgent(store)], "hdpmf", heard=lambda place, data, answer: sizes.append(len(answer))
+    )
     run.open()
     run.round()
     found = receipt_of(store, federated.RUN.hex())
@@ -259,7 +268,9 @@ def test_whatever_was_rated_the_receipt_is_the_same():
 def _without_times(plain: Any) -> Any:
     if isinstance(plain, dict):
         times = ("at", "made", "answered")
-        return {name: "" if name in times else _without_times(value) for name, value in plain.items()}
+        return {
+            name: "" if name in times else _without_times(value) for name, value in plain.items()
+        }
     return [_without_times(each) for each in plain] if isinstance(plain, list) else plain
 
 
@@ -272,7 +283,9 @@ def test_the_report_is_the_same_length_and_leaves_at_the_same_time_on_a_store_th
         with monkeypatch.context() as patched:
             if not keeps:
                 patched.setattr("hdpmf.private.device.reports.report_leaves", lambda *given: None)
-                patched.setattr("hdpmf.private.device.reports.leader_answered", lambda *given, last: None)
+                patched.setattr(
+                    "hdpmf.private.device.reports.leader_answered", lambda *given, last: None
+                )
             requests.append(reported(make_store(), 503, 201).requests)
     assert requests[0] == requests[1]
 
@@ -310,7 +323,11 @@ def test_each_recommender_has_its_own_authority_and_catalogue_on_receipts(tmp_pa
     assert found.asked_by.authority == (digest(authority),)
     assert place.pinned_catalogue is not None
     assert store.pinned_catalogue is not None
-    assert found.terms.catalogue == place.pinned_catalogue.version_digest != store.pinned_catalogue.version_digest
+    assert (
+        found.terms.catalogue
+        == place.pinned_catalogue.version_digest
+        != store.pinned_catalogue.version_digest
+    )
 
 
 # Older runs, other keys
@@ -320,7 +337,11 @@ def test_an_old_run_has_a_receipt_that_says_what_it_does_not_know(store: DeviceS
     charge_all(store)
     found = read_receipt(receipt_of(store, "ab" * 16).to_json())
     assert not found.complete
-    assert (found.left, found.sent_as, found.asked_by) == ((), (), AskedBy(recommender="films.example"))
+    assert (found.left, found.sent_as, found.asked_by) == (
+        (),
+        (),
+        AskedBy(recommender="films.example"),
+    )
     assert (found.terms.method, found.terms.catalogue) == ("hdp-sum", None)
 
 
@@ -364,7 +385,11 @@ def test_facts_that_come_later_are_on_it():
     live(device, world, PERIOD / 2)
     world.publish(facts=make_facts())
     live(device, world, PERIOD / 2)
-    assert [entry.action for entry in receipt_of(store, RUN).happened] == ["agreed", "sent", "received"]
+    assert [entry.action for entry in receipt_of(store, RUN).happened] == [
+        "agreed",
+        "sent",
+        "received",
+    ]
 
 
 def test_a_damaged_record_is_said():
@@ -410,13 +435,18 @@ _RECEIPTS = st.builds(
     complete=st.booleans(),
     left=st.lists(
         st.builds(
-            LeftBytes, number=st.integers(0, 9), at=_TEXT, size=st.integers(0, 1 << 50), sha256=st.none() | _TEXT
+            LeftBytes,
+            number=st.integers(0, 9),
+            at=_TEXT,
+            size=st.integers(0, 1 << 50),
+            sha256=st.none() | _TEXT,
         ),
         max_size=3,
     ).map(tuple),
     given_back=_FLOATS,
     happened=st.lists(
-        st.builds(Happened, at=_TEXT, action=_TEXT, number=st.integers(0, 9), words=_TEXT), max_size=2
+        st.builds(Happened, at=_TEXT, action=_TEXT, number=st.integers(0, 9), words=_TEXT),
+        max_size=2,
     ).map(tuple),
     sees=_TEXT,
     reveals=_TEXT,
@@ -444,11 +474,18 @@ def test_a_change_is_noticed(receipt: Receipt, data: st.DataObject):
     assert found.signature.lower() == receipt.signature
 
 
-@given(st.binary(max_size=200) | st.text().map(str.encode) | st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["format", "version", "left", "cost"]), inner),
-    max_leaves=8,
-).map(lambda plain: json.dumps(plain).encode()))  # fmt: skip
+@given(
+    st.binary(max_size=200)
+    | st.text().map(str.encode)
+    | st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(st.sampled_from(["format", "version", "left", "cost"]), inner)
+        ),
+        max_leaves=8,
+    ).map(lambda plain: json.dumps(plain).encode())
+)
 def test_nothing_else_is_a_receipt(data: bytes):
     with pytest.raises(ConfigError):
         read_receipt(data)

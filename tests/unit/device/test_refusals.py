@@ -1,4 +1,6 @@
-"""What a device refused is kept for its owner, whatever a recommender does to wear the disk or to fill it."""
+"""What a device refused is kept for its owner, whatever a recommender does to wear the disk or
+to fill it.
+"""
 
 from __future__ import annotations
 
@@ -69,10 +71,21 @@ def test_a_refusal_is_kept_with_what_was_asked():
     agent.answer(b"no message at all")
     first, second = kept_refusals(store).refused
     assert (first.recommender, first.reason, first.count) == ("films.example:1", "policy", 3)
-    assert (first.method, first.view, first.epsilon, first.run) == ("mf", "messages", 0.5, RUN.hex())
+    assert (first.method, first.view, first.epsilon, first.run) == (
+        "mf",
+        "messages",
+        0.5,
+        RUN.hex(),
+    )
     assert "mf" in first.words
     assert first.first <= first.last
-    assert (second.reason, second.method, second.epsilon, second.run, second.count) == ("protocol", "", 0.0, "", 1)
+    assert (second.reason, second.method, second.epsilon, second.run, second.count) == (
+        "protocol",
+        "",
+        0.0,
+        "",
+        1,
+    )
     assert store.ledger.entries() == []
 
 
@@ -85,7 +98,9 @@ def test_what_breaks_terms_that_were_agreed_on_is_kept_with_them():
     assert (kept.method, kept.view, kept.epsilon, kept.run) == ("hdpmf", "messages", 0.5, RUN.hex())
 
 
-def test_a_flood_is_merged_bounded_counted_and_written_now_and_then(monkeypatch: pytest.MonkeyPatch):
+def test_a_flood_is_merged_bounded_counted_and_written_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+):
     store, clock = store_with(), Clock()
     RefusalBook(store, "quiet.example").note("policy", "the only one")
     book = RefusalBook(store, "loud.example", clock)
@@ -104,7 +119,9 @@ def test_a_flood_is_merged_bounded_counted_and_written_now_and_then(monkeypatch:
     assert sum(each.count for each in loud) + kept.dropped["loud.example"] == 4001
     (same,) = [each for each in loud if each.words == "the same again"]
     assert same.count == 2000
-    assert [each.words for each in kept.refused if each.recommender == "quiet.example"] == ["the only one"]
+    assert [each.words for each in kept.refused if each.recommender == "quiet.example"] == [
+        "the only one"
+    ]
     assert "quiet.example" not in kept.dropped
 
 
@@ -115,7 +132,9 @@ def test_what_was_not_written_in_a_flood_is_written_at_the_end():
         book.note("busy", f"number {number}")
     assert len(kept_refusals(store).refused) == BURST
     book.settle()
-    assert [each.words for each in kept_refusals(store).refused] == [f"number {n}" for n in range(BURST + 5)]
+    assert [each.words for each in kept_refusals(store).refused] == [
+        f"number {n}" for n in range(BURST + 5)
+    ]
     book.settle()
     assert sum(each.count for each in kept_refusals(store).refused) == BURST + 5
 
@@ -127,7 +146,12 @@ def test_long_words_are_cut():
 
 
 def test_a_full_disk_changes_no_answer(monkeypatch: pytest.MonkeyPatch):
-    requests = [envelope(terms_for("mf")), b"nonsense", envelope(plan_for(), 3), envelope(terms_for("hdp-sum", "sums"))]
+    requests = [
+        envelope(terms_for("mf")),
+        b"nonsense",
+        envelope(plan_for(), 3),
+        envelope(terms_for("hdp-sum", "sums")),
+    ]
     well = [DeviceAgent(store_with(policy=Policy())).answer(request) for request in requests]
     store = store_with(policy=Policy())
     agent = DeviceAgent(store)
@@ -161,7 +185,9 @@ def test_nobody_waits_for_a_refusal_to_be_written(tmp_path: Path):
         assert store._database.execute("PRAGMA busy_timeout") == [(30_000,)]
 
 
-def test_it_is_sealed_and_stays_when_ratings_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_it_is_sealed_and_stays_when_ratings_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     path = tmp_path / "me.sqlite"
     with DeviceStore.create(path, passphrase="a long passphrase") as store:
         RefusalBook(store, "films.example").note("policy", "because of reasons")
@@ -200,7 +226,9 @@ def test_a_damaged_list_is_said():
 
 
 def servers_store(**changes: Any) -> DeviceStore:
-    return reporting_world.make_store(policy=msgspec.structs.replace(reporting_world.POLICY, **changes))
+    return reporting_world.make_store(
+        policy=msgspec.structs.replace(reporting_world.POLICY, **changes)
+    )
 
 
 def test_a_task_that_the_policy_refuses_is_kept_once_however_often_it_is_looked_at():

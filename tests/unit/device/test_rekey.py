@@ -48,7 +48,10 @@ def test_every_table_is_sealed_anew(path: Path, old: str | None) -> None:
     def rows() -> dict[str, set[Any]]:
         connection = sqlite3.connect(path)
         found = {one: set(connection.execute(f"SELECT * FROM {one}")) for one in _COLUMNS}
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
         connection.close()
         assert tables - {"head", "sqlite_sequence"} == set(_COLUMNS)
         return found
@@ -59,8 +62,13 @@ def test_every_table_is_sealed_anew(path: Path, old: str | None) -> None:
     for name in _COLUMNS:
         assert len(after[name]) == len(before[name]) > 0
         assert not after[name] & before[name]
-    tags = {name: [{row[0] for row in which[name]} for which in (before, after)] for name in ("people", "ratings")}
-    assert all(not was & now for was, now in tags.values())  # or who has the old key knows what is rated later
+    tags = {
+        name: [{row[0] for row in which[name]} for which in (before, after)]
+        for name in ("people", "ratings")
+    }
+    assert all(
+        not was & now for was, now in tags.values()
+    )  # or who has the old key knows what is rated later
 
 
 def test_a_rating_that_is_gone_has_spent_what_it_has_spent(path: Path, old: str | None) -> None:
@@ -77,7 +85,10 @@ def test_nothing_of_before_is_left_beside_it(path: Path, old: str | None) -> Non
     connection = sqlite3.connect(path)
     secrets = [bytes(row[1]) for row in connection.execute("SELECT * FROM ratings")]
     secrets += [bytes(row[1]) for row in connection.execute("SELECT * FROM ledger")]
-    secrets += [bytes(row[0]) for row in connection.execute("SELECT sealed FROM settings WHERE name = 'header'")]
+    secrets += [
+        bytes(row[0])
+        for row in connection.execute("SELECT sealed FROM settings WHERE name = 'header'")
+    ]
     connection.close()
     assert all(secret in path.read_bytes() for secret in secrets)
     change_passphrase(path, NEW, old=old)
@@ -102,7 +113,10 @@ def test_what_is_refused_changes_nothing(path: Path, old: str | None) -> None:
     if old is not None:
         with pytest.raises(ConfigError, match="is the old one"):
             change_passphrase(path, old, old=old)
-    with DeviceStore.open(path, passphrase=old, serving=True), pytest.raises(StorageError, match="in use"):
+    with (
+        DeviceStore.open(path, passphrase=old, serving=True),
+        pytest.raises(StorageError, match="in use"),
+    ):
         change_passphrase(path, NEW, old=old)
     assert facts(path, old) == before
 
@@ -142,7 +156,9 @@ def test_a_kill_leaves_the_old_one_or_the_new(
     for number in kill_points(count, 8):
         assert change_and_die(number) is None
     assert opened[1] == old
-    assert opened[-3:] == [NEW] * 3  # killed before the counter was written, and while the file was tidied up
+    assert (
+        opened[-3:] == [NEW] * 3
+    )  # killed before the counter was written, and while the file was tidied up
     assert opened[1:] == sorted(opened[1:], key=lambda one: one == NEW)
 
 

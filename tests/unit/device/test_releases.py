@@ -1,4 +1,6 @@
-"""A rating that was changed or removed after it was released: what was sent stays sent, and the device says so."""
+"""A rating that was changed or removed after it was released: what was sent stays sent, and the
+device says so.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,25 @@ def store() -> DeviceStore:
 
 
 def entry(run: str, action: str, recommender: str = "here:9443") -> Entry:
-    return Entry(recommender=recommender, run=run * 32, number=0, method="hdp-sum", view="sums", epsilon=0.5,
-                 status="proved", action=action, words="", labels=False)  # type: ignore[arg-type]  # fmt: skip
+    return Entry(
+        recommender=recommender,
+        run=run * 32,
+        number=0,
+        method="hdp-sum",
+        view="sums",
+        epsilon=0.5,
+        status="proved",
+        action=action,
+        words="",
+        labels=False,
+    )  # type: ignore[arg-type]
 
 
 def pay(store: DeviceStore, run: str, action: str = "sent") -> None:
     ratings = store.ratings()
-    store.ledger.charge(entry(run, action), ratings, np.arange(len(ratings)), np.full(len(ratings), 0.25))
+    store.ledger.charge(
+        entry(run, action), ratings, np.arange(len(ratings)), np.full(len(ratings), 0.25)
+    )
 
 
 def test_nothing_was_released_nothing_is_said(store: DeviceStore) -> None:
@@ -64,7 +78,10 @@ def test_a_new_value_is_in_the_runs_after_it_and_not_in_those_before(store: Devi
     pay(store, "b")
     assert afterwards(store) == {"a" * 32: Afterwards(1, 0), "b" * 32: Afterwards(0, 0)}
     assert [run.sent.run[0] for run in releases(store, "me", A)] == ["a", "b"]
-    changed = {record.item: [record.since >= run.number for run in runs] for record, runs in by_rating(store)}
+    changed = {
+        record.item: [record.since >= run.number for run in runs]
+        for record, runs in by_rating(store)
+    }
     assert changed == {A: [True, False], B: [False, False], C: [False, False]}
 
 
@@ -73,7 +90,9 @@ def test_what_is_held_has_not_left_and_what_was_given_back_never_did(store: Devi
     store.rate(A, 2)
     assert afterwards(store) == {}
     store.ledger.note(entry("a", "sent"), first=True)
-    assert afterwards(store) == {"a" * 32: Afterwards(1, 0)}  # the numbers were made before the change
+    assert afterwards(store) == {
+        "a" * 32: Afterwards(1, 0)
+    }  # the numbers were made before the change
     pay(store, "b", "agreed")
     store.ledger.give_back(entry("b", "returned"), 1.0)
     assert set(afterwards(store)) == {"a" * 32}

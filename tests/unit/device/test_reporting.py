@@ -1,4 +1,6 @@
-"""A device that reports to two servers: what leaves is what NumPy adds up, paid once, and kills change nothing."""
+"""A device that reports to two servers: what leaves is what NumPy adds up, paid once, and kills
+change nothing.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def test_the_sum_is_numpys() -> None:
     assert len({body for _, _, body in world.uploads}) == 3
     expected = np.add(plain_sums(task, STARS), plain_sums(task, others))
     assert world.sums(task) == expected.tolist()
-    assert {device for _, device, _ in world.uploads} == {store.identity.public.hex() for store in stores}
+    assert {device for _, device, _ in world.uploads} == {
+        store.identity.public.hex() for store in stores
+    }
     assert [actions(store) for store in stores] == [["agreed", "sent"]] * 3
     assert stores[0].ledger.spent_total() == pytest.approx(0.5 * len(STARS))
     assert stores[2].ledger.spent_total() == 0
@@ -71,8 +75,12 @@ def test_a_silo_reports_for_every_user() -> None:
     assert actions(store) == ["agreed", "sent"]
 
 
-def test_a_large_silo_that_fails_between_its_reports_makes_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some are kept already when the disk refuses, and none is paid for: only the new ones leave."""
+def test_a_large_silo_that_fails_between_its_reports_makes_them_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some are kept already when the disk refuses, and none is paid for: only the new ones
+    leave.
+    """
     monkeypatch.setattr(reports, "_AT_A_TIME", 2)
     store, world, task = make_store({"item 00": 5.0}, users=5), World(), make_task()
     world.publish(task=task)

@@ -1,4 +1,6 @@
-"""Reports by two servers where something goes wrong in the middle: kills, full disks, owners who change their mind."""
+"""Reports by two servers where something goes wrong in the middle: kills, full disks, owners who
+change their mind.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,12 @@ class KilledError(BaseException):
 
 
 @pytest.mark.slow
-def test_a_kill_anywhere_pays_once_and_sends_one_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process ends before the n-th commit, or right after it, for every n; then it starts again."""
+def test_a_kill_anywhere_pays_once_and_sends_one_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends before the n-th commit, or right after it, for every n; then it starts
+    again.
+    """
     task = make_task()
     for after in (False, True):
         for fatal in range(1, 40):
@@ -63,7 +69,9 @@ def test_a_kill_anywhere_pays_once_and_sends_one_report(tmp_path: Path, monkeypa
         assert fatal > 5
 
 
-def _live_with_a_kill(path: Path, world: World, fatal: int, after: bool, monkeypatch: pytest.MonkeyPatch) -> bool:
+def _live_with_a_kill(
+    path: Path, world: World, fatal: int, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> bool:
     with DeviceStore.open(path) as store:
         database, commits, whole = store._database, 0, store._database.transaction
         depth = 0
@@ -129,7 +137,9 @@ def test_forgetting_the_run_gives_back_and_reports_no_second_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [Policy(servers=POLICY.servers, max_epsilon_per_run=0.1), Policy()], ids=["epsilon", "pair"]
+    "policy",
+    [Policy(servers=POLICY.servers, max_epsilon_per_run=0.1), Policy()],
+    ids=["epsilon", "pair"],
 )
 def test_a_changed_policy_holds_when_the_report_is_made(policy: Policy) -> None:
     world, store = World(), make_store()
@@ -187,7 +197,13 @@ def test_a_task_is_reported_in_once_whoever_publishes_it() -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
     live(reporter(store, world, 0.0), world, 60)
-    other = Reporter(store, world, recommender="https://other.example", clock=lambda: world.now, uniform=lambda: 0.0)
+    other = Reporter(
+        store,
+        world,
+        recommender="https://other.example",
+        clock=lambda: world.now,
+        uniform=lambda: 0.0,
+    )
     live(other, world, PERIOD)
     assert len(world.uploads) == 1
     assert actions(store) == ["agreed", "sent"]

@@ -23,7 +23,9 @@ from .reporting_world import (
     survey,
 )
 
-GROUPING = Grouping(scores=np.linspace(-64, 64, N_ITEMS).astype(np.int64), heads=np.array([0, 4, 8]))
+GROUPING = Grouping(
+    scores=np.linspace(-64, 64, N_ITEMS).astype(np.int64), heads=np.array([0, 4, 8])
+)
 LABELLED = survey(labels=True, epsilon=0.5)
 
 
@@ -77,7 +79,9 @@ def test_labels_after_counts_that_never_left_are_zeros() -> None:
     assert not any(world.sums(labels_task()))
     assert store.ledger.spent_total() == 0
     assert actions(store) == ["agreed", "returned", "agreed", "sent"]
-    assert store.ledger.entries()[-1].run == task_id(labels_task()).hex()  # of a run that is over nothing is sent
+    assert (
+        store.ledger.entries()[-1].run == task_id(labels_task()).hex()
+    )  # of a run that is over nothing is sent
 
 
 def test_a_label_is_drawn_once() -> None:
@@ -86,7 +90,9 @@ def test_a_label_is_drawn_once() -> None:
     world.publish(task=make_task(LABELLED))
     live(device, world, PERIOD)
     for turn in (1, 2):
-        world.publish(task=labels_task(begin=START + turn * PERIOD, end=START + (turn + 1) * PERIOD))
+        world.publish(
+            task=labels_task(begin=START + turn * PERIOD, end=START + (turn + 1) * PERIOD)
+        )
         live(device, world, PERIOD)
     again = labels_task(begin=START + 2 * PERIOD, end=START + 3 * PERIOD)
     assert len(world.uploads) == 3

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.unit.aggregator.server_pair import HOUR, Pair
-from tests.unit.device.reporting_world import STARS, World, live, make_store, make_task, plain_sums, reporter
+from tests.unit.device.reporting_world import (
+    STARS,
+    World,
+    live,
+    make_store,
+    make_task,
+    plain_sums,
+    reporter,
+)
 
 from hdpmf.common.aggregation.two_servers.dap import Interval, id_from_text
 from hdpmf.common.protocol.servers import Server
@@ -25,14 +33,18 @@ class LeadersDoor(World):
         super().__init__()
         self.pair, self.left = pair, out_of_order
 
-    def upload(self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: Any) -> int:
+    def upload(
+        self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: Any
+    ) -> int:
         leaving()
         self.pair.clock.now = self.now
         task = id_from_text(path.split("/")[2], 32)
         self.uploads.append((task, headers["hdpmf-device"], body))
         self.left -= 1
         try:
-            self.pair.leader.upload(task, body, headers["hdpmf-device"], bytes.fromhex(headers["hdpmf-signature"]))
+            self.pair.leader.upload(
+                task, body, headers["hdpmf-device"], bytes.fromhex(headers["hdpmf-signature"])
+            )
         except DapError:
             return 400
         return 500 if self.left >= 0 else 201
@@ -45,7 +57,12 @@ def test_the_servers_count_every_device_once(out_of_order: int) -> None:
     begin = int(pair.clock.now) // HOUR * HOUR
     end = begin + 2 * HOUR
     document = make_task(
-        servers=pair.keys[0].servers, collector=pair.collector, begin=begin, end=end, precision=HOUR, minimum=3
+        servers=pair.keys[0].servers,
+        collector=pair.collector,
+        begin=begin,
+        end=end,
+        precision=HOUR,
+        minimum=3,
     )
     world = LeadersDoor(pair, out_of_order)
     world.publish(task=document)
@@ -71,7 +88,12 @@ def test_a_device_that_is_not_enrolled_is_told_so_and_stops() -> None:
     pair = Pair()
     begin = int(pair.clock.now) // HOUR * HOUR
     document = make_task(
-        servers=pair.keys[0].servers, collector=pair.collector, begin=begin, end=begin + HOUR, precision=HOUR, minimum=3
+        servers=pair.keys[0].servers,
+        collector=pair.collector,
+        begin=begin,
+        end=begin + HOUR,
+        precision=HOUR,
+        minimum=3,
     )
     world, store = LeadersDoor(pair), make_store(policy=Policy(min_participants=3))
     world.publish(task=document)

@@ -1,4 +1,6 @@
-"""Joining a recommender that sums by masks: what the owner pins, and what no file changes without the owner's word."""
+"""Joining a recommender that sums by masks: what the owner pins, and what no file changes
+without the owner's word.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def test_a_roster_is_pinned_and_another_one_only_by_the_owners_word(store: Devic
     assert (store.roster, pinned_digest(store)) == (None, "")  # looking pins nothing
     assert pin_roster(store, first.to_json()) == ""
     assert pin_roster(store, first.to_json()) == first.digest  # the same one may come again
-    with pytest.raises(ConfigError, match=rf"another roster is pinned here \(digest {first.digest}.*you are hidden"):
+    with pytest.raises(
+        ConfigError, match=rf"another roster is pinned here \(digest {first.digest}.*you are hidden"
+    ):
         pin_roster(store, second.to_json())
     pinned = store.roster
     assert pinned is not None
@@ -63,9 +67,12 @@ def test_what_cannot_be_summed_over_is_refused_before_it_is_shown(store: DeviceS
     assert (store.roster, pinned_digest(store)) == (None, "")
 
 
-def test_joining_by_an_invitation_pins_address_and_authority_beside_others(store: DeviceStore, tmp_path: Path):
+def test_joining_by_an_invitation_pins_address_and_authority_beside_others(
+    store: DeviceStore, tmp_path: Path
+):
     first, second = (
-        ensure_certificates(tmp_path / name, ["films.example"]).authority.read_text() for name in ("own", "hostile")
+        ensure_certificates(tmp_path / name, ["films.example"]).authority.read_text()
+        for name in ("own", "hostile")
     )
     join(store, Invitation(address="https://books.example:9443", servers=SERVERS))
     invitation = Invitation(address="films.example:9443", authority=first)

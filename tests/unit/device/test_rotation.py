@@ -1,4 +1,6 @@
-"""New keys for a device, signed by its old ones: it stays one device, and nobody else takes its place."""
+"""New keys for a device, signed by its old ones: it stays one device, and nobody else takes its
+place.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +51,30 @@ def test_the_new_card_takes_the_old_ones_place(path: Path, tmp_path: Path) -> No
 def test_what_was_held_for_a_run_is_given_back(path: Path) -> None:
     with DeviceStore.open(path) as store:
         held = Entry(
-            recommender="films.example", run="cd" * 16, number=0, method="hdp-sum", view="sums", epsilon=0.1,
-            status="proved", action="agreed", words="held",
-        )  # fmt: skip
+            recommender="films.example",
+            run="cd" * 16,
+            number=0,
+            method="hdp-sum",
+            view="sums",
+            epsilon=0.1,
+            status="proved",
+            action="agreed",
+            words="held",
+        )
         ratings = store.ratings()
         before = store.ledger.remaining(ratings, store.weights(), store.policy).tolist()
         store.ledger.charge(held, ratings, [0], [0.1])  # type: ignore[arg-type]
         rotate(store)
-        assert store.ledger.remaining(ratings, store.weights(), store.policy).tolist() == pytest.approx(before)
+        assert store.ledger.remaining(
+            ratings, store.weights(), store.policy
+        ).tolist() == pytest.approx(before)
         assert store.ledger.entries()[-1].action == "returned"
 
 
 def test_who_missed_a_change_can_follow(path: Path) -> None:
-    """Also the way out when the command was killed before the signed card was written: run it again."""
+    """Also the way out when the command was killed before the signed card was written: run it
+    again.
+    """
     with DeviceStore.open(path) as store:
         first = card_of(store)
         rotate(store)
@@ -74,13 +87,17 @@ def test_who_missed_a_change_can_follow(path: Path) -> None:
 
 
 def test_nobody_else_takes_the_place(path: Path, tmp_path: Path) -> None:
-    with DeviceStore.open(path) as store, new_device(tmp_path / "thief", name="mine", users=2) as thief:
+    with (
+        DeviceStore.open(path) as store,
+        new_device(tmp_path / "thief", name="mine", users=2) as thief,
+    ):
         old, stolen = card_of(store), rotate(thief)
         signed = rotate(store)
     with pytest.raises(ConfigError, match="not of device"):
         stolen.card_after(old)
     link = signed.links[0]
-    forged = [  # another card, more users, another name, another node, somebody else's signature, none, no hex
+    # another card, more users, another name, another node, somebody else's signature, none, no hex
+    forged = [
         msgspec.structs.replace(link, card=stolen.links[0].card),
         msgspec.structs.replace(link, card=msgspec.structs.replace(link.card, users=9)),
         msgspec.structs.replace(link, card=msgspec.structs.replace(link.card, name="x")),
@@ -99,7 +116,9 @@ def test_nobody_else_takes_the_place(path: Path, tmp_path: Path) -> None:
 def test_new_keys_do_not_make_more_users_of_a_device() -> None:
     identity = DeviceIdentity.generate()
     old = DeviceCard(name="a", identity=identity.public.hex(), node="n", users=1)
-    grown = Succession(links=()).extended(identity, msgspec.structs.replace(old, identity="00" * 32, users=50))
+    grown = Succession(links=()).extended(
+        identity, msgspec.structs.replace(old, identity="00" * 32, users=50)
+    )
     with pytest.raises(ConfigError, match="enrolled for 1 users"):
         grown.card_after(old)
 
@@ -107,7 +126,9 @@ def test_new_keys_do_not_make_more_users_of_a_device() -> None:
 def test_a_key_that_anybody_can_sign_for_is_refused() -> None:
     identity = DeviceIdentity.generate()
     old = DeviceCard(name="a", identity=identity.public.hex(), node="n", users=1)
-    weak = Succession(links=()).extended(identity, msgspec.structs.replace(old, identity="01" + "00" * 31))
+    weak = Succession(links=()).extended(
+        identity, msgspec.structs.replace(old, identity="01" + "00" * 31)
+    )
     with pytest.raises(ConfigError, match="none that a device makes"):
         replaced(Enrolled([old]), "a", weak)
 
@@ -123,5 +144,7 @@ def test_everything_else_stays(path: Path) -> None:
     with DeviceStore.open(path) as store:
         rotate(store)
     after = facts(path, None)
-    changed = [place for place, (was, now) in enumerate(zip(before, after, strict=True)) if was != now]  # type: ignore[call-overload]
+    changed = [
+        place for place, (was, now) in enumerate(zip(before, after, strict=True)) if was != now
+    ]  # type: ignore[call-overload]
     assert changed == [6, 7, 8]  # the run, its reply, the identity

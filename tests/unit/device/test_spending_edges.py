@@ -39,10 +39,15 @@ def test_in_words() -> None:
 
 def test_every_refusal_has_a_word() -> None:
     words = {
-        "StorageError": "storage", "SecureSumError": "secure-sum", "MissingExtraError": "unavailable",
-        "RatingsError": "unavailable", "PrivacyError": "protocol", "DivergedError": "protocol",
-        "ProtocolError": "protocol", "ConfigError": "protocol",
-    }  # fmt: skip
+        "StorageError": "storage",
+        "SecureSumError": "secure-sum",
+        "MissingExtraError": "unavailable",
+        "RatingsError": "unavailable",
+        "PrivacyError": "protocol",
+        "DivergedError": "protocol",
+        "ProtocolError": "protocol",
+        "ConfigError": "protocol",
+    }
     assert {name: reason_of(getattr(errors, name)("why")) for name in words} == words
     assert reason_of(DeclinedError("budget", "spent")) == "budget"
     assert reason_of(OutOfTurnError("late")) == "protocol"
@@ -52,7 +57,10 @@ def test_requests_that_differ_have_other_tags() -> None:
     data = bytes(range(256)) * 8 + b"end"
     tag = request_tag(data)
     assert len(tag) == 32
-    changed = [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in (0, 7, 8, 1000, 2047, 2048, len(data) - 1)]
+    changed = [
+        data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        for at in (0, 7, 8, 1000, 2047, 2048, len(data) - 1)
+    ]
     assert tag not in [request_tag(other) for other in (data + b"\0", data[:-1], *changed)]
     assert request_tag(data) == tag
     assert request_tag(b"") != request_tag(b"\0")

@@ -38,7 +38,9 @@ class _HalfwayError(Exception):
     """Something went wrong inside a transaction."""
 
 
-def test_everything_is_there_after_opening_again(store: DeviceStore, path: Path, passphrase: str | None) -> None:
+def test_everything_is_there_after_opening_again(
+    store: DeviceStore, path: Path, passphrase: str | None
+) -> None:
     store.put("address", b"films.example:443")
     store.runs.save(RUN, b"state")
     store.runs.put_reply(RUN, 1, b"digest", b"reply")
@@ -50,7 +52,9 @@ def test_everything_is_there_after_opening_again(store: DeviceStore, path: Path,
             "film-of-shame": 1.5, "quiet-romance": 4.5, "zombie-opera": 3.5,
         }  # fmt: skip
         assert ratings.n_items == 5
-        assert np.allclose(again.weights().for_ratings(ratings), [0.53125, 0.53125 * 0.28125, 0.53125])
+        assert np.allclose(
+            again.weights().for_ratings(ratings), [0.53125, 0.53125 * 0.28125, 0.53125]
+        )
         assert again.identity.public == identity
         assert again.fingerprint == fingerprint
         assert again.get("address") == b"films.example:443"
@@ -66,7 +70,9 @@ def test_only_the_owner_can_read_any_of_the_files(store: DeviceStore, path: Path
     assert modes == {f"me.hdpmf{ending}": 0o600 for ending in ("", "-wal", "-shm", ".counter")}
 
 
-def test_a_file_that_others_could_read_is_closed_to_them(store: DeviceStore, path: Path, passphrase: str) -> None:
+def test_a_file_that_others_could_read_is_closed_to_them(
+    store: DeviceStore, path: Path, passphrase: str
+) -> None:
     store.close()
     path.chmod(0o644)
     DeviceStore.open(path, passphrase=passphrase).close()
@@ -81,9 +87,21 @@ def test_an_encrypted_file_shows_nothing(path: Path, table: CatalogueTable) -> N
     store.runs.put_reply(RUN, 0, b"digest", b"what was answered")
     store.put("address", b"films.example")
     written = b"".join(one.read_bytes() for one in path.parent.iterdir())
-    secrets = [item.encode() for item in SECRET_ITEMS] + [b"very telling words", b"the user's vector"]
-    secrets += [b"what was answered", b"films.example", PASSPHRASE.encode(), store.identity.secret_bytes()]
-    secrets += [np.array(number, kind).tobytes() for number in (1.5, 4.5, 0.53125, 0.28125) for kind in (">f8", "<f8")]
+    secrets = [item.encode() for item in SECRET_ITEMS] + [
+        b"very telling words",
+        b"the user's vector",
+    ]
+    secrets += [
+        b"what was answered",
+        b"films.example",
+        PASSPHRASE.encode(),
+        store.identity.secret_bytes(),
+    ]
+    secrets += [
+        np.array(number, kind).tobytes()
+        for number in (1.5, 4.5, 0.53125, 0.28125)
+        for kind in (">f8", "<f8")
+    ]
     # 1.5 is 3ff8 and zeros; eight bytes do not come up by chance in 100 KB of ciphertext.
     assert [secret for secret in secrets if secret in written] == []
 
@@ -95,10 +113,23 @@ def test_a_plain_file_would_have_failed_that_test(path: Path, table: CatalogueTa
     assert np.array(4.5, ">f8").tobytes() in written
 
 
-def test_nothing_private_in_what_is_printed(store: DeviceStore, path: Path, passphrase: str | None) -> None:
+def test_nothing_private_in_what_is_printed(
+    store: DeviceStore, path: Path, passphrase: str | None
+) -> None:
     charge_all(store, 0.5)
-    said = [repr(one) for one in (store, store.ledger, store.ledger.entries(), store.records(), store.ratings(),
-                                  store.weights(), store.pinned_catalogue, store.identity)]  # fmt: skip
+    said = [
+        repr(one)
+        for one in (
+            store,
+            store.ledger,
+            store.ledger.entries(),
+            store.records(),
+            store.ratings(),
+            store.weights(),
+            store.pinned_catalogue,
+            store.identity,
+        )
+    ]
     for refused in (
         lambda: store.rate("film-of-shame", 4.6875),
         lambda: store.rate("film-of-shame", float("nan")),
@@ -111,7 +142,17 @@ def test_nothing_private_in_what_is_printed(store: DeviceStore, path: Path, pass
             refused()
         said.append(str(caught.value))
     text = " ".join(said)
-    for private in (*SECRET_ITEMS, "a-known-thing", "4.6875", "1.71875", "0.53", "0.28", "somebody", "1.5", "4.5"):
+    for private in (
+        *SECRET_ITEMS,
+        "a-known-thing",
+        "4.6875",
+        "1.71875",
+        "0.53",
+        "0.28",
+        "somebody",
+        "1.5",
+        "4.5",
+    ):
         assert private not in text, private
 
 
@@ -145,7 +186,10 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no device store"):
         DeviceStore.open(tmp_path / "absent")
     text = tmp_path / "text"
-    text.write_text("this is a letter to my aunt, and much longer than a hundred bytes so that it is no header" * 20)
+    text.write_text(
+        "this is a letter to my aunt, and much longer than a hundred bytes so that it is no header"
+        * 20
+    )
     with pytest.raises(StorageError, match="not a device store"):
         DeviceStore.open(text)
     empty = tmp_path / "empty"
@@ -218,7 +262,10 @@ def test_sealed_records_cannot_change_places(path: Path) -> None:
 def test_ratings_change_go_and_come_back(store: DeviceStore) -> None:
     store.rate("zombie-opera", 2.0)
     store.remove("film-of-shame")
-    assert [(one.item, one.value) for one in store.records()] == [("quiet-romance", 4.5), ("zombie-opera", 2.0)]
+    assert [(one.item, one.value) for one in store.records()] == [
+        ("quiet-romance", 4.5),
+        ("zombie-opera", 2.0),
+    ]
     assert len(store.ratings()) == 2
     store.remove("quiet-romance")
     store.remove("zombie-opera")
@@ -252,8 +299,13 @@ def test_whole_number_ids(path: Path) -> None:
     store.pin_catalogue(catalogue_table(world.items, world.scale, world.item_table))
     found = store.ratings()
     assert found.items == world.items
-    ours = {(u, i): v for u, i, v in zip(map(str, world.user_ids), world.item_ids, world.values, strict=True)}
-    assert ours == {(u, i): v for u, i, v in zip(found.user_ids, found.item_ids, found.values, strict=True)}
+    ours = {
+        (u, i): v
+        for u, i, v in zip(map(str, world.user_ids), world.item_ids, world.values, strict=True)
+    }
+    assert ours == {
+        (u, i): v for u, i, v in zip(found.user_ids, found.item_ids, found.values, strict=True)
+    }
 
 
 def test_weights_in_bulk(path: Path) -> None:
@@ -265,14 +317,21 @@ def test_weights_in_bulk(path: Path) -> None:
 
     def held() -> dict[tuple[str, int], float]:
         ratings = store.ratings()
-        return dict(zip(zip(ratings.user_ids, ratings.item_ids, strict=True), store.weights().for_ratings(ratings),
-                        strict=True))  # fmt: skip
+        return dict(
+            zip(
+                zip(ratings.user_ids, ratings.item_ids, strict=True),
+                store.weights().for_ratings(ratings),
+                strict=True,
+            )
+        )
 
     def given(weights: PrivacyWeights) -> dict[tuple[str, int], float]:
         keys = zip(map(str, world.user_ids), world.item_ids, strict=True)
         return dict(zip(keys, weights.for_ratings(world), strict=True))
 
-    product = PrivacyWeights.from_parts(world, rng.uniform(0.1, 1, world.n_users), rng.uniform(0.1, 1, world.n_items))
+    product = PrivacyWeights.from_parts(
+        world, rng.uniform(0.1, 1, world.n_users), rng.uniform(0.1, 1, world.n_items)
+    )
     store.set_weights(product, world)
     assert held() == pytest.approx(given(product))
     even = PrivacyWeights.uniform(world)
@@ -294,7 +353,11 @@ def test_no_more_users_than_it_was_made_for(path: Path) -> None:
 
 
 def test_a_pinned_catalogue_does_not_change(store: DeviceStore, table: CatalogueTable) -> None:
-    assert store.pin_catalogue(table).known.fingerprint == known_items(table).fingerprint == store.fingerprint
+    assert (
+        store.pin_catalogue(table).known.fingerprint
+        == known_items(table).fingerprint
+        == store.fingerprint
+    )
     # Neither is in the fingerprint, and a wider scale would change what a rating pays.
     for change in ({"scale_high": 10.0}, {"titles": ("A", "C", "B", "D", "E")}):
         with pytest.raises(ProtocolError, match="pinned"):
@@ -326,7 +389,9 @@ def test_replies_of_earlier_jobs_go(store: DeviceStore) -> None:
     store.runs.put_reply(RUN, 0, b"b", b"0b")
     store.runs.put_reply(OTHER, 0, b"a", b"other")
     assert store.runs.reply_to(RUN, 0, b"a") == b"0a"
-    with pytest.raises(StorageError, match="UNIQUE"):  # a second answer to one request must never be made
+    with pytest.raises(
+        StorageError, match="UNIQUE"
+    ):  # a second answer to one request must never be made
         store.runs.put_reply(RUN, 0, b"a", b"again")
     store.runs.put_reply(RUN, 1, b"a", b"1a")
     assert store.runs.reply_to(RUN, 0, b"a") is None
@@ -341,7 +406,9 @@ def test_replies_of_earlier_jobs_go(store: DeviceStore) -> None:
     assert store.runs.load(OTHER) == b"two"
 
 
-def test_a_transaction_is_one_commit(store: DeviceStore, path: Path, passphrase: str | None) -> None:
+def test_a_transaction_is_one_commit(
+    store: DeviceStore, path: Path, passphrase: str | None
+) -> None:
     with suppress(_HalfwayError), store.transaction():
         store.rate("a-known-thing", 1.0)
         charge_all(store, 0.25)
@@ -360,7 +427,9 @@ def test_a_transaction_is_one_commit(store: DeviceStore, path: Path, passphrase:
         assert again.runs.load(RUN) == b"state"
 
 
-def test_another_command_changes_what_this_one_sees(store: DeviceStore, path: Path, passphrase: str | None) -> None:
+def test_another_command_changes_what_this_one_sees(
+    store: DeviceStore, path: Path, passphrase: str | None
+) -> None:
     assert len(store.ratings()) == 3
     with DeviceStore.open(path, passphrase=passphrase) as other:
         other.rate("a-known-thing", 1.0)
@@ -383,7 +452,9 @@ def test_one_process_serves_at_a_time(path: Path) -> None:
     DeviceStore.create(path).close()
 
     def other() -> str:
-        ended = subprocess.run([sys.executable, "-c", _SERVE, path], capture_output=True, text=True, check=True)
+        ended = subprocess.run(
+            [sys.executable, "-c", _SERVE, path], capture_output=True, text=True, check=True
+        )
         return ended.stdout
 
     with DeviceStore.open(path, serving=True) as serving:
@@ -406,7 +477,11 @@ def test_what_is_forgotten_is_not_in_the_file(path: Path, table: CatalogueTable)
     assert store.n_ratings == 0
     assert len(store.ledger.entries()) == 1
     written = b"".join(one.read_bytes() for one in path.parent.iterdir())
-    for gone in (*(item.encode() for item in SECRET_ITEMS), b"the user's vector", b"factors and vectors"):
+    for gone in (
+        *(item.encode() for item in SECRET_ITEMS),
+        b"the user's vector",
+        b"factors and vectors",
+    ):
         assert gone not in written
     store.destroy()
     assert list(path.parent.iterdir()) == []

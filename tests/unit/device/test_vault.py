@@ -60,7 +60,11 @@ def test_lengths_say_little_and_nothing_comes_twice() -> None:
 def test_tags_need_the_key_and_keep_parts_apart() -> None:
     other = Vault.new("passphrase")
     assert other.tag(b"pair", "user", "item") != VAULT.tag(b"pair", "user", "item")
-    told_apart = {VAULT.tag(b"pair", "ab", "c"), VAULT.tag(b"pair", "a", "bc"), VAULT.tag(b"user", "ab", "c")}
+    told_apart = {
+        VAULT.tag(b"pair", "ab", "c"),
+        VAULT.tag(b"pair", "a", "bc"),
+        VAULT.tag(b"user", "ab", "c"),
+    }
     assert len(told_apart) == 3
 
 
@@ -86,7 +90,9 @@ def test_without_the_package_it_says_what_to_install() -> None:
         "Vault.new()\n"
         "try:\n    Vault.new('passphrase')\nexcept MissingExtraError as error:\n    print(error)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert "hdpmf[federation]" in ended.stdout
 
 
@@ -106,11 +112,16 @@ SEALED = bytes.fromhex(
 
 
 def test_what_was_written_before_opens_for_ever() -> None:
-    """Header, record, digest and name as they are in files: with other ones nobody's store would open any more."""
+    """Header, record, digest and name as they are in files: with other ones nobody's store would
+    open any more.
+    """
     encrypted, plain = Vault.unlock(HEADER, "horse"), Vault.unlock(PLAIN)
     assert encrypted.open(SEALED, b"ratings") == b"a rating"
     for found in (encrypted, plain):
-        assert found.check(b"row").hex() == "1b08f52f8d89c566859e18a188d525fd4b00f592b4603d482f9f6a320623e765"
+        assert (
+            found.check(b"row").hex()
+            == "1b08f52f8d89c566859e18a188d525fd4b00f592b4603d482f9f6a320623e765"
+        )
         assert found.tag(b"user", "ana", "film").hex() == "e005516ff6c46242ce093713b47d0ec6"
     assert (encrypted.before_heads, plain.before_heads) == (False, True)
     assert (encrypted.header(), plain.header()) == (HEADER, PLAIN)
@@ -118,7 +129,9 @@ def test_what_was_written_before_opens_for_ever() -> None:
 
 
 def test_new_vaults_are_written_like_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hdpmf.private.device.store.encryption.secrets.token_bytes", lambda n: bytes(range(n)))
+    monkeypatch.setattr(
+        "hdpmf.private.device.store.encryption.secrets.token_bytes", lambda n: bytes(range(n))
+    )
     made = Vault.new("horse")
     assert made.header() == HEADER
     assert made.seal(b"a rating", b"ratings") == SEALED
@@ -128,7 +141,9 @@ def test_new_vaults_are_written_like_that(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_header_may_ask_for_so_much_work_and_no_more() -> None:
     def header(cost: int) -> bytes:
-        return msgspec.msgpack.encode({"kind": "scrypt", "salt": bytes(16), "cost": cost, "key": bytes(60)})
+        return msgspec.msgpack.encode(
+            {"kind": "scrypt", "salt": bytes(16), "cost": cost, "key": bytes(60)}
+        )
 
     for cost in (2, 16, 1 << 20):
         assert Vault.needs_passphrase(header(cost))

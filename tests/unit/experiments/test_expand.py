@@ -14,21 +14,46 @@ from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.lab import paper
 from hdpmf.lab.experiments import Experiment, expected_runs, parse_experiment, resolve
 from hdpmf.lab.experiments.execution import load_data, weights_of
-from hdpmf.lab.experiments.expansion import Place, evaluation_runs, grid_of, method_names, places, tuning_cells
+from hdpmf.lab.experiments.expansion import (
+    Place,
+    evaluation_runs,
+    grid_of,
+    method_names,
+    places,
+    tuning_cells,
+)
 from hdpmf.lab.experiments.runner import tuning_runs
 from hdpmf.lab.experiments.runs import Data, Part, Privacy, Run, make_run
 
-PARAMS = {"n_factors": 4, "epochs": 5, "learning_rate": 0.01, "reg": 0.01, "epsilon": 1.0, "solver": "batch"}
+PARAMS = {
+    "n_factors": 4,
+    "epochs": 5,
+    "learning_rate": 0.01,
+    "reg": 0.01,
+    "epsilon": 1.0,
+    "solver": "batch",
+}
 
 
 def test_an_identity_is_pinned() -> None:
-    """A change here makes all results of everybody run anew: raise RESULTS_VERSION instead, on purpose."""
-    run = make_run(Data("ml-100k"), Part("hold-out", seed=1), "hdpmf", PARAMS, Privacy({"f_uc": 0.3}, 1), 1)
+    """A change here makes all results of everybody run anew: raise RESULTS_VERSION instead, on
+    purpose.
+    """
+    run = make_run(
+        Data("ml-100k"), Part("hold-out", seed=1), "hdpmf", PARAMS, Privacy({"f_uc": 0.3}, 1), 1
+    )
     assert run.id == "4891a80493f03393e355c65aa427dad4"
 
 
 def test_an_identity_survives_every_journey() -> None:
-    run = make_run(Data("ml-1m"), Part("hold-out", 5, 2, 0.5, 5, 3), "pdpmf", PARAMS, Privacy({"f_uc": 0.3}, 1), 1)
+    run = make_run(
+        Data("ml-1m"),
+        Part("hold-out", 5, 2, 0.5, 5, 3),
+        "pdpmf",
+        PARAMS,
+        Privacy({"f_uc": 0.3}, 1),
+        1,
+    )
     assert pickle.loads(pickle.dumps(run)).id == run.id
     assert msgspec.json.decode(msgspec.json.encode(run), type=Run).id == run.id
 
@@ -53,7 +78,10 @@ def test_everything_that_matters_is_in_the_identity(other: Run) -> None:
 
 def test_one_method_s_results_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def ids() -> list[str]:
-        return [make_run(Data("ml-100k"), Part("hold-out"), name, {}, Privacy(), 0).id for name in ("hdp-sum", "mf")]
+        return [
+            make_run(Data("ml-100k"), Part("hold-out"), name, {}, Privacy(), 0).id
+            for name in ("hdp-sum", "mf")
+        ]
 
     before = ids()
     monkeypatch.setitem(METHODS._known, "hdp-sum", replace(METHODS["hdp-sum"], version=99))
@@ -65,7 +93,9 @@ def test_one_method_s_results_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -
 def test_a_run_has_options_of_its_method_only() -> None:
     with pytest.raises(ConfigError, match="user-mean has no option 'epochs'; it has no options"):
         make_run(Data("ml-100k"), Part("hold-out"), "user-mean", {"epochs": 3}, Privacy(), 0)
-    with pytest.raises(ConfigError, match=r"hdpmf has no option 'n_factor'; its options are .*n_factors"):
+    with pytest.raises(
+        ConfigError, match=r"hdpmf has no option 'n_factor'; its options are .*n_factors"
+    ):
         make_run(Data("ml-100k"), Part("hold-out"), "hdpmf", {"n_factor": 3}, Privacy(), 0)
 
 
@@ -92,14 +122,21 @@ DESCRIBED = {
 }
 
 
-def test_runs_of_the_paper_are_described_as_they_always_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stored results are found by these. A method whose results have changed gets another version instead."""
+def test_runs_of_the_paper_are_described_as_they_always_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stored results are found by these. A method whose results have changed gets another
+    version instead.
+    """
     for name, method in METHODS.items():
         monkeypatch.setitem(METHODS._known, name, replace(method, version=0))
     ids: dict[str, list[str]] = {}
     for run in expected_runs(paper.experiment(name) for name in paper.NAMES if name != "lists"):
         ids.setdefault(run.method, []).append(run.id)
-    digests = {method: hashlib.sha256("".join(sorted(same)).encode()).hexdigest()[:16] for method, same in ids.items()}
+    digests = {
+        method: hashlib.sha256("".join(sorted(same)).encode()).hexdigest()[:16]
+        for method, same in ids.items()
+    }
     assert {method: digests.get(method) for method in DESCRIBED} == DESCRIBED
 
 
@@ -107,7 +144,9 @@ def test_what_does_not_matter_is_not_in_the_identity() -> None:
     def run(method: str, epsilon: float, seed: int) -> str:
         privacy = Privacy({"f_uc": epsilon / 10}, seed)
         params = METHODS[method].own(**{**PARAMS, "epsilon": epsilon})
-        return make_run(Data("ml-100k"), Part("ready-made", seed=seed), method, params, privacy, seed).id
+        return make_run(
+            Data("ml-100k"), Part("ready-made", seed=seed), method, params, privacy, seed
+        ).id
 
     assert run("user-mean", 1.0, 0) == run("user-mean", 2.0, 1)
     assert run("mf", 1.0, 0) == run("mf", 2.0, 0)
@@ -144,14 +183,20 @@ def test_counts_of_table_3() -> None:
 
 def test_dpmf_has_the_papers_smaller_rates() -> None:
     table = paper.experiment("table3")
-    assert {cell["learning_rate"] for cell in grid_of(table, "dpmf")} == {0.005, 0.001, 0.0005, 0.0001}
+    assert {cell["learning_rate"] for cell in grid_of(table, "dpmf")} == {
+        0.005,
+        0.001,
+        0.0005,
+        0.0001,
+    }
     assert {cell["learning_rate"] for cell in grid_of(table, "hdpmf")} == {0.05, 0.01, 0.005, 0.001}
     assert grid_of(table, "user-mean") == [{}]
 
 
 def test_shared_runs_are_one_run() -> None:
     shared = [
-        msgspec.structs.replace(paper.experiment(name), datasets=("ml-100k",)) for name in ("table3", "figure_ablation")
+        msgspec.structs.replace(paper.experiment(name), datasets=("ml-100k",))
+        for name in ("table3", "figure_ablation")
     ]
     both, ablation = len(expected_runs(shared)), len(expected_runs(shared[1:]))
     assert both == ablation
@@ -177,19 +222,28 @@ def test_ml_100k_uses_its_ready_made_split() -> None:
     assert {run.part for run in runs} == {Part("ready-made")}
     assert [run.seed for run in runs] == [0, 1, 2, 3, 4]
     folds = tuning_cells(table, Place("ml-1m", "mf", 10))[0].runs
-    assert [run.part for run in folds] == [Part("hold-out", folds=5, fold=fold) for fold in range(5)]
+    assert [run.part for run in folds] == [
+        Part("hold-out", folds=5, fold=fold) for fold in range(5)
+    ]
 
 
 def test_methods_added_later_appear_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     later = replace(METHODS["user-mean"], name="later", label="Later")
     monkeypatch.setitem(METHODS._known, "later", later)
-    for name in ("table3", "figure_epsilon_uc", "figure_sparsity", "figure_ablation", "figure_epsilon"):
+    for name in (
+        "table3",
+        "figure_epsilon_uc",
+        "figure_sparsity",
+        "figure_ablation",
+        "figure_epsilon",
+    ):
         assert "later" in method_names(paper.experiment(name))
 
 
 def test_a_grid_of_one_cell_needs_no_cross_validation(small: Experiment) -> None:
     single = msgspec.structs.replace(
-        small, tuning=msgspec.structs.replace(small.tuning, grids={"default": {"learning_rate": (0.01,)}})
+        small,
+        tuning=msgspec.structs.replace(small.tuning, grids={"default": {"learning_rate": (0.01,)}}),
     )
     assert tuning_runs([single]) == []
 

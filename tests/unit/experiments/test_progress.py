@@ -12,7 +12,10 @@ from hdpmf.lab.experiments.progress import StageProgress
 
 def _results(experiment: Experiment) -> list[Result]:
     runs = expected_runs([experiment])
-    return [Result(run, "done", {"mse": 1.0 + number, "mae": 1.0}, None) for number, run in enumerate(runs)]
+    return [
+        Result(run, "done", {"mse": 1.0 + number, "mae": 1.0}, None)
+        for number, run in enumerate(runs)
+    ]
 
 
 def test_plain_lines_where_there_is_no_terminal(small: Experiment) -> None:
@@ -53,7 +56,9 @@ def test_a_live_display_on_a_terminal(small: Experiment, monkeypatch: pytest.Mon
 
 def test_the_best_is_the_best_mean(small: Experiment) -> None:
     tally = StageProgress()
-    runs = [run for run in expected_runs([small]) if run.method == "pdpmf" and run.stage == "tuning"]
+    runs = [
+        run for run in expected_runs([small]) if run.method == "pdpmf" and run.stage == "tuning"
+    ]
     tally.stage("cross-validation", runs)
     for run, mse in zip(runs, (1.0, 3.0, 1.5, 1.7), strict=True):
         tally.finished(Result(run, "done", {"mse": mse, "mae": 1.0}, None))
@@ -65,7 +70,8 @@ def test_the_best_is_the_best_mean(small: Experiment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(None, "?"), (0.4, "0:00"), (61, "1:01"), (3_600, "1:00:00"), (7_325.2, "2:02:05")]
+    ("seconds", "text"),
+    [(None, "?"), (0.4, "0:00"), (61, "1:01"), (3_600, "1:00:00"), (7_325.2, "2:02:05")],
 )
 def test_clock(seconds: float | None, text: str) -> None:
     assert clock(seconds) == text

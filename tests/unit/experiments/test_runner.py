@@ -81,7 +81,9 @@ def test_everything_runs_once_and_reads_back(tmp_path: Path, small: Experiment) 
         assert cells[0].claim.status == "nominal"
         assert "messages visible" in cells[0].claim.honest
         assert set(compare(cells, "hdpmf", "pdpmf")) == {("synthetic", 4, None)}
-        assert not any(set(RANKING) & set(one.metrics) for one in results.values())  # only errors were asked for
+        assert not any(
+            set(RANKING) & set(one.metrics) for one in results.values()
+        )  # only errors were asked for
         assert experiment_status(small, results).complete
         assert store.datasets()["synthetic"]["ratings"] == 700
         assert [event.data["reason"] for event in store.events("end")] == ["finished", "finished"]
@@ -117,7 +119,9 @@ def test_divergence_is_a_result(tmp_path: Path, small: Experiment) -> None:
         methods=("mf",),
         paper_methods=(),
         epochs=30,
-        tuning=msgspec.structs.replace(small.tuning, grids={"default": {"learning_rate": (1e6, 0.01)}}),
+        tuning=msgspec.structs.replace(
+            small.tuning, grids={"default": {"learning_rate": (1e6, 0.01)}}
+        ),
     )
     with Store(tmp_path, create=True) as store:
         done = run_experiments([wild], store, n_jobs=1)
@@ -125,7 +129,10 @@ def test_divergence_is_a_result(tmp_path: Path, small: Experiment) -> None:
         (cell,) = collect(store, wild)
         assert cell.hyperparameters == {"learning_rate": 0.01}
         hopeless = msgspec.structs.replace(
-            wild, tuning=msgspec.structs.replace(wild.tuning, grids={"default": {"learning_rate": (1e6,)}})
+            wild,
+            tuning=msgspec.structs.replace(
+                wild.tuning, grids={"default": {"learning_rate": (1e6,)}}
+            ),
         )
         run_experiments([hopeless], store, n_jobs=1)
         (cell,) = collect(store, hopeless)
@@ -162,15 +169,23 @@ def test_the_papers_measure_leaves_cold_ratings_out() -> None:
     assert metrics["mse"] != metrics["mse_all"]
 
 
-def test_lists_are_measured_on_the_test_set_by_methods_that_rank(tmp_path: Path, small: Experiment) -> None:
+def test_lists_are_measured_on_the_test_set_by_methods_that_rank(
+    tmp_path: Path, small: Experiment
+) -> None:
     with Store(tmp_path, create=True) as store:
         run_experiments([msgspec.structs.replace(small, measure="both")], store, n_jobs=1)
         for cell in collect(store, "small"):
             assert (set(RANKING) <= set(cell.metrics)) == (cell.method != "user-mean")
-        assert not any(set(RANKING) & set(one.metrics) for one in store.results().values() if one.run.stage == "tuning")
+        assert not any(
+            set(RANKING) & set(one.metrics)
+            for one in store.results().values()
+            if one.run.stage == "tuning"
+        )
 
 
-def test_a_choice_for_lists_is_the_highest_ndcg_over_the_folds(tmp_path: Path, small: Experiment) -> None:
+def test_a_choice_for_lists_is_the_highest_ndcg_over_the_folds(
+    tmp_path: Path, small: Experiment
+) -> None:
     tuning = msgspec.structs.replace(small.tuning, by="ndcg_at_10")
     lists = msgspec.structs.replace(small, measure="lists", methods=("hdpmf",), tuning=tuning)
     with Store(tmp_path, create=True) as store:
@@ -185,7 +200,9 @@ def test_a_choice_for_lists_is_the_highest_ndcg_over_the_folds(tmp_path: Path, s
 
 
 @pytest.mark.parametrize("measure", ["both", "errors"])
-def test_lists_are_measured_where_an_early_version_did_not(tmp_path: Path, small: Experiment, measure: str) -> None:
+def test_lists_are_measured_where_an_early_version_did_not(
+    tmp_path: Path, small: Experiment, measure: str
+) -> None:
     """Where only errors are shown, runs stay as they are."""
     small = msgspec.structs.replace(small, measure=measure)
     with Store(tmp_path / "new", create=True) as store:
@@ -194,14 +211,20 @@ def test_lists_are_measured_where_an_early_version_did_not(tmp_path: Path, small
         events = store.events("start")
     with Store(tmp_path / "old", create=True) as store:
         for one in complete.values():
-            metrics = {name: value for name, value in one.metrics.items() if name not in (*RANKING, "n_listed")}
+            metrics = {
+                name: value
+                for name, value in one.metrics.items()
+                if name not in (*RANKING, "n_listed")
+            }
             store.add(msgspec.structs.replace(one, metrics=metrics))
         store.note("start", events[0].data)
         assert experiment_status(small, store.results()).complete == (measure == "errors")
         assert run_experiments([small], store, n_jobs=1).total == (8 if measure == "both" else 0)
         assert experiment_status(small, store.results()).complete
         assert run_experiments([small], store, n_jobs=1).total == 0
-        for cell, before in zip(collect(store, small), collect(store, small, complete), strict=True):
+        for cell, before in zip(
+            collect(store, small), collect(store, small, complete), strict=True
+        ):
             assert cell.mse == before.mse
             if measure == "both":
                 assert cell.metrics == before.metrics
@@ -230,7 +253,12 @@ def test_backends_agree_to_the_last_bit(tmp_path: Path, small: Experiment, backe
         with Store(tmp_path / f"{name}-{n_jobs}", create=True) as store:
             run_experiments([few], store, n_jobs=n_jobs, backend=name)
             results = store.results()
-            found.append({one: (result.metrics["mse"], result.metrics["mae"]) for one, result in results.items()})
+            found.append(
+                {
+                    one: (result.metrics["mse"], result.metrics["mae"])
+                    for one, result in results.items()
+                }
+            )
     assert found[0] == found[1]
     assert len(found[0]) == 6
 
@@ -256,7 +284,9 @@ def test_long_runs_go_first_and_short_ones_together(small: Experiment) -> None:
     assert len(tasks[0]) == 1
     assert max(map(len, tasks)) > 1
     assert all(sum(map(estimated_seconds, task)) <= 1.0 for task in tasks if len(task) > 1)
-    assert expected_seconds([long], 2) == pytest.approx(sum(map(estimated_seconds, expected_runs([long]))) / 2)
+    assert expected_seconds([long], 2) == pytest.approx(
+        sum(map(estimated_seconds, expected_runs([long]))) / 2
+    )
 
 
 @pytest.mark.slow
@@ -271,7 +301,15 @@ def test_a_module_of_the_users_can_bring_a_method(tmp_path: Path) -> None:
         'imports = ["my_method_for_a_test"]\n[data.synthetic]\n'
         "world = { n_users = 30, n_items = 20, n_ratings = 300 }\n"
     )
-    words = ["experiment", "run", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out"), "--jobs", "2"]
+    words = [
+        "experiment",
+        "run",
+        str(tmp_path / "mine.toml"),
+        "--out",
+        str(tmp_path / "out"),
+        "--jobs",
+        "2",
+    ]
     done = subprocess.run(
         [*_command(), *words],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -312,7 +350,15 @@ def _command() -> list[str]:
 
 
 def _start(folder: Path, *more: str, under: Sequence[str] = ()) -> subprocess.Popen[str]:
-    words = ["experiment", "run", str(folder / "killed.toml"), "--out", str(folder / "out"), "--jobs", "2"]
+    words = [
+        "experiment",
+        "run",
+        str(folder / "killed.toml"),
+        "--out",
+        str(folder / "out"),
+        "--jobs",
+        "2",
+    ]
     return subprocess.Popen(
         [*under, *_command(), *words, *more],
         stdout=subprocess.PIPE,
@@ -373,7 +419,9 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, under: Seque
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert out == ""
-    assert f"To go on: hdpmf experiment run {tmp_path / 'killed.toml'} --out {tmp_path / 'out'}" in err
+    assert (
+        f"To go on: hdpmf experiment run {tmp_path / 'killed.toml'} --out {tmp_path / 'out'}" in err
+    )
     assert "Traceback" not in err
     assert 0 < len(_finished(tmp_path)) < 89
 

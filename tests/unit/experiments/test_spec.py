@@ -27,13 +27,25 @@ HEAD = 'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\n'
         ("kind = 'figure'", "vary"),
         ("[vary]\nparameter = 'epsilon'\nvalues = [1]", "vary"),
         ("kind = 'figure'\n[vary]\nparameter = 'epsilon'\nvalues = [1, 1]", "twice"),
-        ("kind = 'figure'\n[vary]\nparameter = 'beta'\nvalues = [1]", "no method here has an option 'beta'"),
+        (
+            "kind = 'figure'\n[vary]\nparameter = 'beta'\nvalues = [1]",
+            "no method here has an option 'beta'",
+        ),
         ("kind = 'figure'\n[vary]\nparameter = 'fraction'\nvalues = [0]", "fractions"),
         ("[privacy]\nf_xx = 1", "privacy.f_xx is unknown"),
         ("[params]\nmomentum = 1", "no method here has an option 'momentum'"),
-        ("methods = ['user-mean']\n[params]\nthreshold = 1", "user-mean has no option 'threshold'; there are"),
-        ("methods = ['hdpmf-w']\n[params]\nmechanism = 'paid'", "hdpmf-w has no option 'mechanism'"),
-        ("[tuning]\ngrids.mf = { learning_rat = [0.1] }", "tuning.grids.mf: mf has no option 'learning_rat'"),
+        (
+            "methods = ['user-mean']\n[params]\nthreshold = 1",
+            "user-mean has no option 'threshold'; there are",
+        ),
+        (
+            "methods = ['hdpmf-w']\n[params]\nmechanism = 'paid'",
+            "hdpmf-w has no option 'mechanism'",
+        ),
+        (
+            "[tuning]\ngrids.mf = { learning_rat = [0.1] }",
+            "tuning.grids.mf: mf has no option 'learning_rat'",
+        ),
         ("[tuning]\nfolds = 1", r"\$\.tuning\.folds"),
         ("[split]\nkind = 'whole'", "nothing to test on"),
         ("= 3", "is not TOML"),
@@ -60,7 +72,12 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_defaults_are_the_papers() -> None:
     plain = parse_experiment(HEAD, "mine.toml")
-    assert (plain.epochs, plain.epsilon, plain.solver, len(plain.seeds)) == (100, 1.0, "sequential", 5)
+    assert (plain.epochs, plain.epsilon, plain.solver, len(plain.seeds)) == (
+        100,
+        1.0,
+        "sequential",
+        5,
+    )
     assert plain.tuning.folds == 5
     assert plain.tuning.grids == default_grids()
     assert plain.split.per_user == 10

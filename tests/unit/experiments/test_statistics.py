@@ -16,7 +16,9 @@ def test_summary_has_n_minus_one() -> None:
     assert summary.std == pytest.approx(np.std(values, ddof=1))
 
 
-@pytest.mark.parametrize(("values", "mean"), [([], math.nan), ([2.0], 2.0), ([1.0, math.inf], math.inf)])
+@pytest.mark.parametrize(
+    ("values", "mean"), [([], math.nan), ([2.0], 2.0), ([1.0, math.inf], math.inf)]
+)
 def test_summary_of_too_little(values: list[float], mean: float) -> None:
     summary = Summary.of(values)
     assert summary.mean == pytest.approx(mean, nan_ok=True)
@@ -31,7 +33,15 @@ def test_the_paired_test_is_scipys(seed: int) -> None:
     ours, theirs = paired_test(first.tolist(), second.tolist()), ttest_rel(first, second)
     assert ours.p == pytest.approx(theirs.pvalue)
     assert ours.difference == pytest.approx((first - second).mean())
-    expected = 3 if theirs.pvalue <= 0.01 else 2 if theirs.pvalue <= 0.05 else 1 if theirs.pvalue <= 0.1 else 0
+    expected = (
+        3
+        if theirs.pvalue <= 0.01
+        else 2
+        if theirs.pvalue <= 0.05
+        else 1
+        if theirs.pvalue <= 0.1
+        else 0
+    )
     assert ours.stars == (expected if theirs.statistic < 0 else 0)
 
 
@@ -39,7 +49,10 @@ def test_every_number_of_stars_occurs() -> None:
     base = [1.0, 1.1, 0.9, 1.05, 0.95]
     spreads = {3: 0.001, 2: 0.05, 1: 0.075, 0: 0.3}
     for stars, spread in spreads.items():
-        worse = [value + 0.06 + spread * wave for value, wave in zip(base, (1, -1, 0.5, -0.5, 0), strict=True)]
+        worse = [
+            value + 0.06 + spread * wave
+            for value, wave in zip(base, (1, -1, 0.5, -0.5, 0), strict=True)
+        ]
         assert paired_test(base, worse).stars == stars, spread
         assert paired_test(worse, base).stars == 0
 

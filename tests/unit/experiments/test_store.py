@@ -45,7 +45,13 @@ _LISTED = {"n_listed": 3, "ndcg_margin_at_10": 0.1}
 
 def test_a_result_with_lists_counts_instead_of_one_without(tmp_path: Path) -> None:
     with Store(tmp_path, create=True) as store:
-        for mse, more in ((1.0, {}), (2.0, {"n_listed": 3}), (3.0, _LISTED), (4.0, {}), (5.0, _LISTED)):
+        for mse, more in (
+            (1.0, {}),
+            (2.0, {"n_listed": 3}),
+            (3.0, _LISTED),
+            (4.0, {}),
+            (5.0, _LISTED),
+        ):
             store.add(result(mse=mse, **more))
         assert [one.metric("mse") for one in store.results().values()] == [3.0]
 
@@ -61,7 +67,9 @@ def test_a_result_with_lists_counts_instead_of_one_without(tmp_path: Path) -> No
         ("failed", {}, False, False),
     ],
 )
-def test_what_has_to_be_done_again(status: str, more: dict[str, int], suffices: bool, with_lists: bool) -> None:
+def test_what_has_to_be_done_again(
+    status: str, more: dict[str, int], suffices: bool, with_lists: bool
+) -> None:
     one = result(status=status, **more)
     assert one.suffices(lists=False) == suffices
     assert one.suffices(lists=True) == with_lists
@@ -72,7 +80,8 @@ def test_a_file_of_the_first_version_can_take_more(tmp_path: Path) -> None:
         store.add(result())
     connection = sqlite3.connect(tmp_path / FILE_NAME)
     connection.executescript(
-        "DROP INDEX runs_by_id; CREATE UNIQUE INDEX finished_once ON runs (run_id) WHERE status <> 'failed';"
+        "DROP INDEX runs_by_id; CREATE UNIQUE INDEX finished_once ON runs (run_id) "
+        "WHERE status <> 'failed';"
         "PRAGMA user_version = 1"
     )
     connection.close()

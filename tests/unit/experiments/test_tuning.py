@@ -22,15 +22,28 @@ def file(tmp_path: Path) -> Path:
 def test_the_errors_are_those_of_the_library(file: Path, tmp_path: Path) -> None:
     """One cell worked out by hand: the same folds, the same weights, the same seed."""
     tuned = tune(
-        "mf", file, n_factors=3, learning_rates=[0.05, 0.01], regs=[0.01], folds=3, epochs=5, seed=4, n_jobs=1,
-        solver="sequential", out=tmp_path / "out",
-    )  # fmt: skip
+        "mf",
+        file,
+        n_factors=3,
+        learning_rates=[0.05, 0.01],
+        regs=[0.01],
+        folds=3,
+        epochs=5,
+        seed=4,
+        n_jobs=1,
+        solver="sequential",
+        out=tmp_path / "out",
+    )
     ratings = Ratings.read(file)
     errors = []
     for train, validation in ratings.k_fold(3, rng=4):
         weights = PrivacySpec().draw(train, rng=4)
-        model = make_model("mf", n_factors=3, learning_rate=0.05, reg=0.01, epochs=5, solver="sequential", rng=4)
-        seen = (train.user_counts()[validation.user_codes] > 0) & (train.item_counts()[validation.item_codes] > 0)
+        model = make_model(
+            "mf", n_factors=3, learning_rate=0.05, reg=0.01, epochs=5, solver="sequential", rng=4
+        )
+        seen = (train.user_counts()[validation.user_codes] > 0) & (
+            train.item_counts()[validation.item_codes] > 0
+        )
         errors.append(model.fit(train, weights).score(validation.take(seen))["mse"])
     assert tuned.grid[0].values == {"learning_rate": 0.05, "reg": 0.01}
     assert tuned.grid[0].mse == pytest.approx(sum(errors) / 3)
@@ -41,7 +54,14 @@ def test_the_errors_are_those_of_the_library(file: Path, tmp_path: Path) -> None
 def test_it_goes_on_where_it_was(file: Path, tmp_path: Path) -> None:
     def again(folds: int, rates: list[float]) -> tuple[int, int]:
         tuned = tune(
-            "pdpmf", file, learning_rates=rates, regs=[0.01], folds=folds, epochs=2, n_jobs=1, out=tmp_path / "o"
+            "pdpmf",
+            file,
+            learning_rates=rates,
+            regs=[0.01],
+            folds=folds,
+            epochs=2,
+            n_jobs=1,
+            out=tmp_path / "o",
         )
         return tuned.done.total, tuned.done.reused
 
@@ -51,11 +71,15 @@ def test_it_goes_on_where_it_was(file: Path, tmp_path: Path) -> None:
     assert again(3, [0.01, 0.005]) == (6, 0)
 
 
-def test_nothing_is_kept_without_a_folder(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_kept_without_a_folder(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     assert math.isfinite(
-        tune("hdpmf", file, learning_rates=[0.01, 0.02], regs=[0.1], folds=2, epochs=2, n_jobs=1).best.mse
+        tune(
+            "hdpmf", file, learning_rates=[0.01, 0.02], regs=[0.1], folds=2, epochs=2, n_jobs=1
+        ).best.mse
     )
     assert sorted(tmp_path.iterdir()) == before
 
@@ -72,7 +96,16 @@ def test_grids_suit_the_solver(file: Path) -> None:
 
 def test_all_diverged(file: Path) -> None:
     with pytest.raises(DivergedError, match="no combination"):
-        tune("mf", file, learning_rates=[1e6, 2e6], regs=[0.01], folds=2, epochs=30, n_jobs=1, solver="sequential")
+        tune(
+            "mf",
+            file,
+            learning_rates=[1e6, 2e6],
+            regs=[0.01],
+            folds=2,
+            epochs=30,
+            n_jobs=1,
+            solver="sequential",
+        )
 
 
 def test_arguments_that_make_no_sense(file: Path, tmp_path: Path) -> None:

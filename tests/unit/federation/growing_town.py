@@ -28,20 +28,33 @@ PACE = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
 SUMS = RunSettings(method="hdp-sum", view="sums", minimum=6, rounds=1, epsilon=5_000.0)
 BITS = RunSettings(method="hdp-bit", view="messages", minimum=6, rounds=1, epsilon=5_000.0)
 POLICY = Policy(
-    methods=("hdp-sum", "hdp-bit"), require_sums=False, epsilon=20_000.0, max_total=None, min_participants=2,
-    min_devices=2, min_neighbours=1, threshold_fraction="1/2", max_list_bytes=0,
-)  # fmt: skip
+    methods=("hdp-sum", "hdp-bit"),
+    require_sums=False,
+    epsilon=20_000.0,
+    max_total=None,
+    min_participants=2,
+    min_devices=2,
+    min_neighbours=1,
+    threshold_fraction="1/2",
+    max_list_bytes=0,
+)
 
 
 class Town:
-    """A device for each user, eight unless told otherwise. They hold every second rating, and add the others later."""
+    """A device for each user, eight unless told otherwise. They hold every second rating, and
+    add the others later.
+    """
 
     def __init__(self, folder: Path, stack: ExitStack, world: Ratings = WORLD) -> None:
         table = catalogue_table(world.items, world.scale, world.item_table)
         self.folder = ServiceFolder.create(folder / "r", Config(name="town", pace=PACE), table)
         self.stores: list[DeviceStore] = []
         self.later: list[Ratings] = []
-        self.network, self.agents, self.cards = InProcessNetwork({}), list[DeviceAgent](), list[DeviceCard]()
+        self.network, self.agents, self.cards = (
+            InProcessNetwork({}),
+            list[DeviceAgent](),
+            list[DeviceCard](),
+        )
         for number, home in enumerate(deal(world, PrivacyWeights.uniform(world), world.n_users, 0)):
             store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
             store.add(home.ratings.take(np.arange(0, len(home.ratings), 2)))
@@ -53,7 +66,9 @@ class Town:
             self.stores.append(store)
         self.folder.enroll(self.cards)
         for store in self.stores:
-            store.pin_roster([bytes.fromhex(card.identity) for card in self.cards], [1] * len(self.cards))
+            store.pin_roster(
+                [bytes.fromhex(card.identity) for card in self.cards], [1] * len(self.cards)
+            )
         self.service = Service(self.folder, self.network, sleep=lambda _: None)
 
     def run(self, settings: RunSettings) -> RunOutcome:
@@ -61,7 +76,9 @@ class Town:
 
     def held(self) -> np.ndarray:
         """How many of the ratings that devices hold are of each item."""
-        return sum(np.bincount(_items(store.ratings()), minlength=WORLD.n_items) for store in self.stores)  # type: ignore[return-value]
+        return sum(
+            np.bincount(_items(store.ratings()), minlength=WORLD.n_items) for store in self.stores
+        )  # type: ignore[return-value]
 
     def add_later_ones(self) -> None:
         for store, ratings in zip(self.stores, self.later, strict=True):

@@ -1,4 +1,6 @@
-"""The drill: a recommender's folder is lost, a backup comes back, and devices pay for nothing twice."""
+"""The drill: a recommender's folder is lost, a backup comes back, and devices pay for nothing
+twice.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,11 @@ class Village:
 
     def paid(self) -> list[Any]:
         return [
-            [(entry.run, entry.action, entry.number, entry.paid) for entry in store.ledger.entries() if entry.paid]
+            [
+                (entry.run, entry.action, entry.number, entry.paid)
+                for entry in store.ledger.entries()
+                if entry.paid
+            ]
             for store in self.stores
         ]
 
@@ -99,7 +105,9 @@ def lose_and_restore(village: Village, file: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SUM, BIT, ROUNDS], ids=lambda settings: settings.method)
 def test_the_drill(village: Village, tmp_path: Path, settings: RunSettings) -> None:
-    """Back up before each exchange of a run, let the run end, lose the folder, restore each of the backups, go on."""
+    """Back up before each exchange of a run, let the run end, lose the folder, restore each of
+    the backups, go on.
+    """
     run = village.service.begin(settings)
     backups: list[Path] = []
 
@@ -153,7 +161,13 @@ def test_a_backup_has_everything_and_is_private(village: Village, tmp_path: Path
     made = back_up(village.path, file)
     assert file.stat().st_mode & 0o777 == 0o600
     assert made.name == "village"
-    assert {"flower/tls/authority.key", "roster.json", "config.toml", "catalogue.msgpack", "model"} <= set(made.files)
+    assert {
+        "flower/tls/authority.key",
+        "roster.json",
+        "config.toml",
+        "catalogue.msgpack",
+        "model",
+    } <= set(made.files)
     assert not {"flower/superlink.log", "state.json", ".serving", "runs/.half"} & set(made.files)
     restore(file, tmp_path / "new")
     for name in made.files:
@@ -172,7 +186,9 @@ def test_a_backup_has_everything_and_is_private(village: Village, tmp_path: Path
         back_up(village.path, file)
 
 
-def test_all_files_are_of_one_instant(village: Village, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_files_are_of_one_instant(
+    village: Village, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The roster changes while it is copied: it is copied again."""
     real, left = tarfile.TarFile.addfile, 2
     folder = ServiceFolder(village.path)
@@ -193,7 +209,9 @@ def test_all_files_are_of_one_instant(village: Village, tmp_path: Path, monkeypa
     assert len(folder.enrolled) == 6
 
 
-def test_a_folder_that_never_rests_is_said(village: Village, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_never_rests_is_said(
+    village: Village, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = tarfile.TarFile.addfile
 
     def restless(self: tarfile.TarFile, *given: Any) -> None:

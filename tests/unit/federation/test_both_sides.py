@@ -1,4 +1,6 @@
-"""The service and real device agents: who takes part, who comes later, and who only wants the model."""
+"""The service and real device agents: who takes part, who comes later, and who only wants the
+model.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +36,33 @@ from hdpmf.untrusted.service.survey import kept_answer
 
 WORLD = synthetic_world(12, 80, 240, rng=3)
 SMALL = {
-    "require_sums": False, "min_participants": 2, "min_devices": 2, "min_neighbours": 1, "threshold_fraction": "1/2",
+    "require_sums": False,
+    "min_participants": 2,
+    "min_devices": 2,
+    "min_neighbours": 1,
+    "threshold_fraction": "1/2",
     "max_rounds": 5,
-}  # fmt: skip
-OPEN = Policy(methods=("hdp-sum", "hdp-bit", "hdpmf", "mf"), allow_nominal=True, allow_unprotected=True, **SMALL)
+}
+OPEN = Policy(
+    methods=("hdp-sum", "hdp-bit", "hdpmf", "mf"),
+    allow_nominal=True,
+    allow_unprotected=True,
+    **SMALL,
+)
 
 
 class Town:
     """Twelve devices, of which some are connected, and a service."""
 
-    def __init__(self, folder: Path, stack: ExitStack, policies: dict[int, Policy] | None = None) -> None:
+    def __init__(
+        self, folder: Path, stack: ExitStack, policies: dict[int, Policy] | None = None
+    ) -> None:
         self.network = InProcessNetwork({})
         self.stores, self.agents, self.cards = [], [], []
         for number, home in enumerate(deal(WORLD, PrivacyWeights.uniform(WORLD), 12, 0)):
-            store = stack.enter_context(DeviceStore.create(":memory:", policy=(policies or {}).get(number, OPEN)))
+            store = stack.enter_context(
+                DeviceStore.create(":memory:", policy=(policies or {}).get(number, OPEN))
+            )
             store.add(home.ratings)
             agent = DeviceAgent(store, noise=SeededNoise(number), simulation=True, seed=0)
             name = store.identity.public.hex()
@@ -62,7 +77,9 @@ class Town:
     def enroll(self, *numbers: int) -> None:
         self.folder.enroll([self.cards[number] for number in numbers])
         cards = self.folder.enrolled.cards
-        for number in map([card.identity for card in self.cards].index, (card.identity for card in cards)):
+        for number in map(
+            [card.identity for card in self.cards].index, (card.identity for card in cards)
+        ):
             keys = [bytes.fromhex(card.identity) for card in cards]
             self.stores[number].pin_roster(keys, [card.users for card in cards])
 
@@ -119,7 +136,9 @@ def test_who_only_wants_the_model_gets_it_and_pays_nothing(
     assert len(recommend(late, 3, user=user, model=town.agents[7].model)) == 3
 
 
-def test_serving_lets_new_devices_in_and_gives_them_the_model(tmp_path: Path, stack: ExitStack) -> None:
+def test_serving_lets_new_devices_in_and_gives_them_the_model(
+    tmp_path: Path, stack: ExitStack
+) -> None:
     town = Town(tmp_path, stack)
     town.enroll(*range(8))
     town.connect(*range(8))
@@ -146,7 +165,11 @@ def test_serving_lets_new_devices_in_and_gives_them_the_model(tmp_path: Path, st
 
 def test_a_folder_is_served_by_one_process_at_a_time(tmp_path: Path, stack: ExitStack) -> None:
     town = Town(tmp_path, stack)
-    with town.folder.serving(), pytest.raises(ConfigError, match="another process serves"), town.folder.serving():
+    with (
+        town.folder.serving(),
+        pytest.raises(ConfigError, match="another process serves"),
+        town.folder.serving(),
+    ):
         pass
     with town.folder.serving():
         pass
@@ -165,18 +188,23 @@ def test_devices_that_come_later_add_to_what_there_is_and_the_others_pay_nothing
     town.connect(*range(6, 12))
     second = town.service.conduct(town.service.begin(settings))
     assert (first.summary["cohorts"], second.summary["cohorts"]) == (1, 2)
-    # Everybody takes part; those who have answered have nothing new, although half of their epsilon is left.
+    # Everybody takes part; those who have answered have nothing new, although half of their epsilon
+    # is left.
     assert second.summary["devices"] == 12
     assert [store.ledger.spent_total() for store in town.stores][:6] == paid[:6]
     assert all(store.ledger.spent_total() > 0 for store in town.stores[6:])
 
 
-def test_a_device_says_no_by_its_policy_and_the_others_go_on(tmp_path: Path, stack: ExitStack) -> None:
+def test_a_device_says_no_by_its_policy_and_the_others_go_on(
+    tmp_path: Path, stack: ExitStack
+) -> None:
     town = Town(tmp_path, stack, policies={0: Policy(), 1: Policy(methods=("hdpmf",))})
     town.enroll(*range(8))
     town.connect(*range(8))
     outcome = town.service.conduct(
-        town.service.begin(RunSettings(method="hdpmf", view="messages", minimum=6, rounds=2, factors=3))
+        town.service.begin(
+            RunSettings(method="hdpmf", view="messages", minimum=6, rounds=2, factors=3)
+        )
     )
     assert outcome.summary["refusals"] == {"policy": 2}
     assert outcome.summary["devices"] == 6
@@ -190,7 +218,8 @@ def test_a_second_run_finds_the_budget_spent(tmp_path: Path, stack: ExitStack) -
     settings = RunSettings(method="hdpmf", view="messages", minimum=6, rounds=1, factors=3)
     first = town.service.conduct(town.service.begin(settings))
     paid = [store.ledger.spent_total() for store in town.stores]
-    # Devices answer alike whatever they have left to spend; ratings without a budget are not in what they send.
+    # Devices answer alike whatever they have left to spend; ratings without a budget are not in
+    # what they send.
     second = town.service.conduct(town.service.begin(settings))
     assert isinstance(first.model.numbers, Round)
     assert isinstance(second.model.numbers, Round)
@@ -199,7 +228,9 @@ def test_a_second_run_finds_the_budget_spent(tmp_path: Path, stack: ExitStack) -
 
 
 @pytest.mark.parametrize("view", ["messages", "sums"])
-def test_a_device_that_was_away_takes_the_next_round(tmp_path: Path, stack: ExitStack, view: str) -> None:
+def test_a_device_that_was_away_takes_the_next_round(
+    tmp_path: Path, stack: ExitStack, view: str
+) -> None:
     town = Town(tmp_path, stack)
     town.enroll(*range(8))
     town.connect(*range(8))
@@ -224,7 +255,9 @@ def test_a_device_that_was_away_takes_the_next_round(tmp_path: Path, stack: Exit
 BITS = RunSettings(method="hdp-bit", view="messages", minimum=6, rounds=1)
 
 
-def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(tmp_path: Path, stack: ExitStack) -> None:
+def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(
+    tmp_path: Path, stack: ExitStack
+) -> None:
     town = Town(tmp_path, stack, policies={1: msgspec.structs.replace(OPEN, max_list_bytes=0)})
     town.enroll(*range(8))
     town.connect(*range(7))
@@ -241,7 +274,8 @@ def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(tmp_p
     assert facts.patterns.tobytes() == model.facts_.patterns.tobytes()
     assert model.lists_ is not None
     assert facts.lists == digest_of(encode(model.lists_.table()))
-    # Devices have it: all but the one whose owner takes none, which is not asked again, and a late one.
+    # Devices have it: all but the one whose owner takes none, which is not asked again, and a late
+    # one.
     assert outcome.summary["refusals"] == {"policy": 1}
     assert outcome.summary["lists"]["sha256"] == facts.lists
     assert town.service.hand_out() == 0
@@ -270,7 +304,10 @@ def test_bits_of_all_cohorts_are_one_data_set(tmp_path: Path, stack: ExitStack) 
         answers.append(len(kept_answer(town.folder.run_files(outcome.run).load()).items))  # type: ignore[union-attr]
     assert sizes[0] == (6, answers[0])
     assert sizes[1][1] == sum(answers)
-    assert digest_of(encode(HDPBit.from_release(release).lists_.table())) == outcome.model.numbers.lists  # type: ignore[union-attr]
+    assert (
+        digest_of(encode(HDPBit.from_release(release).lists_.table()))
+        == outcome.model.numbers.lists
+    )  # type: ignore[union-attr]
 
 
 def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
@@ -289,7 +326,9 @@ def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
         with pytest.raises(KeyboardInterrupt):
             town.service.conduct(run)
     trained = town.folder.run_files(run).load().lists
-    monkeypatch.delattr("hdpmf.untrusted.service.survey.train_list_model")  # nothing is trained again
+    monkeypatch.delattr(
+        "hdpmf.untrusted.service.survey.train_list_model"
+    )  # nothing is trained again
     outcome = town.service.conduct(run)
     assert trained
     assert [agent.model.lists for agent in town.agents[:6] if agent.model] == [trained] * 6
@@ -300,7 +339,9 @@ def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
     assert encode(model.lists) == trained  # from its files, too
 
 
-def test_a_device_that_leaves_before_the_lists_gets_them_when_it_comes_back(tmp_path: Path, stack: ExitStack) -> None:
+def test_a_device_that_leaves_before_the_lists_gets_them_when_it_comes_back(
+    tmp_path: Path, stack: ExitStack
+) -> None:
     town = Town(tmp_path, stack)
     town.enroll(*range(7))
     town.connect(*range(7))

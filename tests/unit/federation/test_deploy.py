@@ -28,7 +28,13 @@ FAIL = "import sys\nsys.exit('the reason')\n"
 
 @pytest.fixture
 def modules(tmp_path: Path) -> Path:
-    for name, code in {"sleeps": SLEEP, "stubborn": STUBBORN, "orderly": ORDERLY, "done": DONE, "fails": FAIL}.items():
+    for name, code in {
+        "sleeps": SLEEP,
+        "stubborn": STUBBORN,
+        "orderly": ORDERLY,
+        "done": DONE,
+        "fails": FAIL,
+    }.items():
         (tmp_path / f"{name}_module.py").write_text(code)
     return tmp_path
 
@@ -81,7 +87,9 @@ def test_a_process_that_fails_is_named_with_its_last_words(modules: Path):
     with _deployment(modules) as deployment:
         deployment.start("other", "sleeps_module")
         deployment.start("one", "fails_module")
-        with pytest.raises(FederationError, match=r"one ended with status 1: the reason \(log: .*one\.log\)"):
+        with pytest.raises(
+            FederationError, match=r"one ended with status 1: the reason \(log: .*one\.log\)"
+        ):
             deployment.wait("other", 60)
 
 
@@ -109,7 +117,8 @@ def test_a_killed_process_can_be_started_again_under_its_name(modules: Path):
 
 def test_when_the_starter_is_killed_its_processes_end(modules: Path):
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom hdpmf.lab.simulate.deploy import Deployment\n"
+        "import sys, time\nfrom pathlib import Path\nfrom hdpmf.lab.simulate.deploy "
+        "import Deployment\n"
         "deployment = Deployment(Path(sys.argv[1]))\n"
         "print(deployment.start('one', 'sleeps_module').process.pid, flush=True)\ntime.sleep(600)\n"
     )

@@ -1,4 +1,6 @@
-"""Taste labels between machines: the service and real device agents give the library's facts, whoever is restarted."""
+"""Taste labels between machines: the service and real device agents give the library's facts,
+whoever is restarted.
+"""
 
 from __future__ import annotations
 
@@ -42,19 +44,35 @@ SCORE = {name: (-1.0) ** place for place, name in enumerate(FEATURES.names)} | {
 EPSILON = 8.0  # so that a small world has heads
 DEVICES = 6
 POLICY = Policy(
-    epsilon=EPSILON, min_participants=2, min_devices=2, min_neighbours=1, threshold_fraction="1/2", max_rounds=2,
-    max_colluding="0", max_credit=10, max_total=None,
-)  # fmt: skip
+    epsilon=EPSILON,
+    min_participants=2,
+    min_devices=2,
+    min_neighbours=1,
+    threshold_fraction="1/2",
+    max_rounds=2,
+    max_colluding="0",
+    max_credit=10,
+    max_total=None,
+)
 SETTINGS = RunSettings(
-    method="hdp-sum", view="sums", minimum=30, rounds=2, epsilon=EPSILON, labels=SCORE, prior="films-100k",
-    credit=10, max_colluding=0.0,
-)  # fmt: skip
+    method="hdp-sum",
+    view="sums",
+    minimum=30,
+    rounds=2,
+    epsilon=EPSILON,
+    labels=SCORE,
+    prior="films-100k",
+    credit=10,
+    max_colluding=0.0,
+)
 
 
 class Silent:
     """Noise off, and labels as the scores say."""
 
-    def laplace_share(self, scale: object, n_shares: int, size: Any, *, count: int = 1) -> np.ndarray:
+    def laplace_share(
+        self, scale: object, n_shares: int, size: Any, *, count: int = 1
+    ) -> np.ndarray:
         return np.zeros(size, np.int64)
 
     def discrete_laplace(self, scale: object, size: Any) -> np.ndarray:
@@ -69,7 +87,9 @@ class Killed(BaseException):
 
 
 class Wire(InProcessNetwork):
-    """Keeps the messages with a grouping; the recommender dies when the n-th reply arrives, where so wanted."""
+    """Keeps the messages with a grouping; the recommender dies when the n-th reply arrives,
+    where so wanted.
+    """
 
     def __init__(self) -> None:
         super().__init__({})
@@ -79,7 +99,11 @@ class Wire(InProcessNetwork):
     def exchange(self, outgoing: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         for data in outgoing.values():
             sent = decode(data)
-            if isinstance(sent, Envelope) and sent.part == "job" and isinstance(decode(sent.body), Grouping):
+            if (
+                isinstance(sent, Envelope)
+                and sent.part == "job"
+                and isinstance(decode(sent.body), Grouping)
+            ):
                 self.groupings.add(data)
         for reply in super().exchange(outgoing, deadline):
             if self.left == 0:
@@ -102,7 +126,9 @@ class Town:
             self.stores.append(store)
             self.agents.append(agent_of(store))
             name = store.identity.public.hex()
-            self.cards.append(DeviceCard(name=f"d{number}", identity=name, node=name, users=store.users))
+            self.cards.append(
+                DeviceCard(name=f"d{number}", identity=name, node=name, users=store.users)
+            )
         table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
         pace = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
         self.folder = ServiceFolder.create(folder / "r", Config(name="town", pace=pace), table)
@@ -148,12 +174,18 @@ def same(facts: Any, library: HDPSum) -> None:
         np.testing.assert_array_equal(getattr(facts, name), getattr(expected, name))
 
 
-def test_without_noise_facts_and_predictions_are_the_librarys(tmp_path: Path, library: HDPSum) -> None:
+def test_without_noise_facts_and_predictions_are_the_librarys(
+    tmp_path: Path, library: HDPSum
+) -> None:
     town = Town(tmp_path)
     outcome = town.service.conduct(town.service.begin(SETTINGS))
     assert library.facts_.patterns.any()  # there are heads enough, and a contrast
     same(outcome.model.numbers, library)
-    assert (outcome.summary["rounds"], outcome.summary["users"], outcome.summary["refusals"]) == (2, 60, {})
+    assert (outcome.summary["rounds"], outcome.summary["users"], outcome.summary["refusals"]) == (
+        2,
+        60,
+        {},
+    )
     assert outcome.summary["delivered"] == DEVICES
     users = WORLD.users.ids[WORLD.user_codes]
     items = [str(item) for item in WORLD.items.ids[WORLD.item_codes].tolist()]
@@ -161,11 +193,15 @@ def test_without_noise_facts_and_predictions_are_the_librarys(tmp_path: Path, li
     for store, agent in zip(town.stores, town.agents, strict=True):
         own = np.isin([str(user) for user in users.tolist()], store.ratings().users.ids)
         names = [str(user) for user in users[own].tolist()]
-        found = predict_ratings(store, names, [items[at] for at in np.flatnonzero(own)], model=agent.model)
+        found = predict_ratings(
+            store, names, [items[at] for at in np.flatnonzero(own)], model=agent.model
+        )
         np.testing.assert_allclose(found, expected[own], atol=1e-4)
 
 
-def test_a_killed_recommender_goes_on_with_the_same_grouping(tmp_path: Path, library: HDPSum) -> None:
+def test_a_killed_recommender_goes_on_with_the_same_grouping(
+    tmp_path: Path, library: HDPSum
+) -> None:
     point, ended = 0, False
     while not ended:
         folder = tmp_path / str(point)
@@ -213,7 +249,9 @@ def test_a_device_that_goes_away_between_the_sums_is_in_the_first_only(tmp_path:
     outcome = service.conduct(run)
     assert town.folder.run_files(run).load().users == [60, 50]
     assert outcome.summary["devices"] == 5
-    assert [entry.number for entry in town.stores[0].ledger.entries() if entry.action == "sent"] == [0]
+    assert [
+        entry.number for entry in town.stores[0].ledger.entries() if entry.action == "sent"
+    ] == [0]
     town.connect(0)
     assert service.hand_out() == 1
 
@@ -252,7 +290,9 @@ def test_a_second_sum_that_breaks_off_ends_the_run(tmp_path: Path) -> None:
     service = town.service
     with pytest.raises(SumBrokenOffError, match="this run cannot go on"):
         service.conduct(service.begin(SETTINGS))
-    assert {entry.number for entry in town.stores[0].ledger.entries() if entry.action == "sent"} == {0, 1}
+    assert {
+        entry.number for entry in town.stores[0].ledger.entries() if entry.action == "sent"
+    } == {0, 1}
 
 
 def test_who_only_wants_the_model_gets_it_with_the_prior_and_pays_nothing(tmp_path: Path) -> None:
@@ -276,7 +316,13 @@ def test_answers_by_labels_are_not_put_together_with_a_later_cohorts(tmp_path: P
         town.service.begin(SETTINGS)
     # Nor taken for those of a run without labels.
     plain = RunSettings(
-        method="hdp-sum", view="sums", minimum=30, rounds=1, epsilon=EPSILON, credit=10, max_colluding=0.0
+        method="hdp-sum",
+        view="sums",
+        minimum=30,
+        rounds=1,
+        epsilon=EPSILON,
+        credit=10,
+        max_colluding=0.0,
     )
     assert len(town.folder.record(town.service.begin(plain)).cohort) == DEVICES
 
@@ -323,9 +369,16 @@ def test_a_simulation_by_labels_is_as_accurate_as_the_librarys() -> None:
     assert shipped is not None
     assert shipped.labels is not None
     settings = RunSettings(
-        method="hdp-sum", view="sums", minimum=150, rounds=2, epsilon=4.0, labels=shipped.labels.score,
-        prior="films-100k", credit=25, max_colluding=0.0,
-    )  # fmt: skip
+        method="hdp-sum",
+        view="sums",
+        minimum=150,
+        rounds=2,
+        epsilon=4.0,
+        labels=shipped.labels.score,
+        prior="films-100k",
+        credit=25,
+        max_colluding=0.0,
+    )
     found = simulate(train, settings, test=test, devices=6)
     library = HDPSum(4.0, labels=True, prior="films-100k", rng=0).fit(train)
     assert found.result.rounds == 2

@@ -1,4 +1,6 @@
-"""A service that lives: what a start does, what a request does, what the schedule does, and what none of them do."""
+"""A service that lives: what a start does, what a request does, what the schedule does, and what
+none of them do.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class StoppedError(Exception):
 
 
 class Life:
-    """The service of a town with a clock of its own; ``after`` is called at every look, until it stops it."""
+    """The service of a town with a clock of its own; ``after`` is called at every look, until it
+    stops it.
+    """
 
     def __init__(self, town: Town, schedule: Schedule | None = None) -> None:
         self.town, self.said, self.opened = town, list[str](), list[str]()
@@ -102,13 +106,19 @@ def test_a_start_begins_nothing_and_hands_out_the_model_at_once(town: Town) -> N
     assert [store.ledger.spent_total() for store in town.stores] == paid
 
 
-def test_a_request_is_met_once_whatever_is_killed(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_is_met_once_whatever_is_killed(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = ask_for_run(town.folder, SUMS)
     with pytest.raises(ConfigError, match="waits in"):
         ask_for_run(town.folder, SUMS)
     life = Life(town)
-    with monkeypatch.context() as patch:  # killed after the run is written down and before the request is dropped
-        patch.setattr("hdpmf.untrusted.service.lifecycle.drop_request", lambda folder: stop_at(0)(1))
+    with (
+        monkeypatch.context() as patch
+    ):  # killed after the run is written down and before the request is dropped
+        patch.setattr(
+            "hdpmf.untrusted.service.lifecycle.drop_request", lambda folder: stop_at(0)(1)
+        )
         life.live(stop_at(9))
     assert request_in(town.folder) is not None
     for _ in range(2):
@@ -126,7 +136,9 @@ def test_a_run_that_was_killed_goes_on(town: Town, monkeypatch: pytest.MonkeyPat
     assert life.ended[0]["run"] == run.hex()
 
 
-def test_a_run_that_cannot_go_on_waits_while_the_model_is_handed_out_until_it_is_given_up(town: Town) -> None:
+def test_a_run_that_cannot_go_on_waits_while_the_model_is_handed_out_until_it_is_given_up(
+    town: Town,
+) -> None:
     town.network.detach(town.cards[7].identity)
     town.run(SUMS)
     for card in town.cards[:4]:
@@ -167,7 +179,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return full
 
 
-def test_on_a_full_disk_the_model_is_handed_out_and_requests_wait_for_room(town: Town, disk: list[bool]) -> None:
+def test_on_a_full_disk_the_model_is_handed_out_and_requests_wait_for_room(
+    town: Town, disk: list[bool]
+) -> None:
     late = town.cards[7].identity
     town.network.detach(late)
     town.run(SUMS)
@@ -176,7 +190,9 @@ def test_on_a_full_disk_the_model_is_handed_out_and_requests_wait_for_room(town:
     disk.append(True)
     life.live(stop_at(9))
     assert town.agents[7].model is not None
-    assert sum("checkpoint" in line for line in life.said) == 1  # the model went once, and what was wrong is said once
+    assert (
+        sum("checkpoint" in line for line in life.said) == 1
+    )  # the model went once, and what was wrong is said once
     assert sum("state.json" in line for line in life.said) == 1
     disk.clear()
     asked = ask_for_run(town.folder, SUMS)
@@ -264,14 +280,18 @@ def test_the_rule_waits_for_enough(town: Town) -> None:
     assert any("new weight is expected" in line for line in life.said)
 
 
-def test_no_schedule_repeats_what_spends_epsilon_again_or_what_the_rule_cannot_weigh(town: Town) -> None:
+def test_no_schedule_repeats_what_spends_epsilon_again_or_what_the_rule_cannot_weigh(
+    town: Town,
+) -> None:
     life = Life(town, Schedule(rule=True))
     town.run(BITS)
     life.live(stop_at(9), step=30 * DAY)
     assert any("bits have none" in line for line in life.said)
     training = RunSettings(method="hdpmf", view="messages", minimum=6, rounds=1, factors=2)
     for store in town.stores:
-        policy = msgspec.structs.replace(store.policy, methods=("hdpmf",), allow_nominal=True, max_rounds=5)
+        policy = msgspec.structs.replace(
+            store.policy, methods=("hdpmf",), allow_nominal=True, max_rounds=5
+        )
         store.set_policy(policy)
     town.run(training)
     life = Life(town, Schedule(every="1d"))
@@ -283,7 +303,9 @@ def test_no_schedule_repeats_what_spends_epsilon_again_or_what_the_rule_cannot_w
 def test_the_schedule_is_in_the_configuration(tmp_path: Path, town: Town) -> None:
     for schedule in (Schedule(), Schedule(every="7d"), Schedule(rule=True)):
         path = tmp_path / str(schedule.every) / str(schedule.rule)
-        ServiceFolder.create(path, Config(name="a", pace=PACE, schedule=schedule), town.folder.catalogue)
+        ServiceFolder.create(
+            path, Config(name="a", pace=PACE, schedule=schedule), town.folder.catalogue
+        )
         assert ServiceFolder(path).config.schedule == schedule
     config = path / "config.toml"
     for wrong in ('every = "1w"', 'every = "0d"', 'every = "1d"\nrule = true', "often = 1"):
@@ -328,7 +350,9 @@ def test_the_newest_model_is_handed_out_also_while_a_run_waits_for_devices(town:
 def test_why_devices_refuse_is_seen_while_others_are_waited_for(town: Town) -> None:
     town.stores[0].set_policy(msgspec.structs.replace(town.stores[0].policy, methods=("hdp-bit",)))
     town.network.detach(town.cards[7].identity)
-    town.folder.config = msgspec.structs.replace(town.folder.config, pace=msgspec.structs.replace(PACE, gather=5.0))
+    town.folder.config = msgspec.structs.replace(
+        town.folder.config, pace=msgspec.structs.replace(PACE, gather=5.0)
+    )
 
     def sleep(_: float) -> None:
         raise StoppedError
@@ -358,8 +382,12 @@ class Watched:
     def close(self) -> None: ...
 
 
-@pytest.mark.parametrize("moment", [3, 4, 7])  # of nine exchanges: numbers are made ready; keys; confirmations
-def test_the_newest_model_is_handed_out_between_the_exchanges_of_a_run(town: Town, moment: int) -> None:
+@pytest.mark.parametrize(
+    "moment", [3, 4, 7]
+)  # of nine exchanges: numbers are made ready; keys; confirmations
+def test_the_newest_model_is_handed_out_between_the_exchanges_of_a_run(
+    town: Town, moment: int
+) -> None:
     late = town.cards[7].identity
     town.network.detach(late)
     first = town.run(SUMS).summary["run"]
@@ -374,7 +402,9 @@ def test_the_newest_model_is_handed_out_between_the_exchanges_of_a_run(town: Tow
 
     let_in: list[str] = []
     network = Watched(town, before)
-    service = Service(town.folder, network, admit=lambda card: let_in.append(card.identity), sleep=lambda _: None)
+    service = Service(
+        town.folder, network, admit=lambda card: let_in.append(card.identity), sleep=lambda _: None
+    )
     outcome = service.conduct(service.begin(SUMS))
     assert first in had  # before the run had ended, and it went on
     assert outcome.summary["users"] == 7
@@ -392,7 +422,9 @@ def test_who_knocks_in_a_run_and_says_nothing_is_asked_once_and_briefly(town: To
     def silent(_: bytes) -> bytes:
         raise StoppedError
 
-    network = Watched(town, lambda exchange, _: town.network.attach(late, silent) if exchange == 4 else None)
+    network = Watched(
+        town, lambda exchange, _: town.network.attach(late, silent) if exchange == 4 else None
+    )
     service = Service(town.folder, network, sleep=lambda _: None)
     assert service.conduct(service.begin(SUMS)).summary["users"] == 7
     assert [(asked, turn) for asked, turn in network.turns if late in asked] == [({late}, BRIEF)]
@@ -420,7 +452,9 @@ def test_why_devices_refused_is_said_in_words_and_of_the_last_run_only(
     for store in town.stores[:4]:
         store.set_policy(msgspec.structs.replace(store.policy, methods=("hdp-bit",)))
     run = town.service.begin(SUMS)
-    with pytest.raises(FederationError, match="4 refused, 0 were silent or busy; refusals: policy 4"):
+    with pytest.raises(
+        FederationError, match="4 refused, 0 were silent or busy; refusals: policy 4"
+    ):
         town.service.conduct(run)
     status(town.folder.path)
     said = capsys.readouterr().out
@@ -439,4 +473,7 @@ def test_every_word_of_a_device_has_words_for_the_operator() -> None:
         (line,) = refusals_in_words({reason: 2})
         assert line.startswith(f"2 refusals ({reason}): ")
         assert "could not be taken" not in line
-    assert [line.split()[0] for line in refusals_in_words({"busy": 1, "malformed": 5})] == ["5", "1"]
+    assert [line.split()[0] for line in refusals_in_words({"busy": 1, "malformed": 5})] == [
+        "5",
+        "1",
+    ]

@@ -1,4 +1,6 @@
-"""The second day of a service: items come and go between runs, and every device can check it. By masks."""
+"""The second day of a service: items come and go between runs, and every device can check it. By
+masks.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ import pytest
 from growing_town import BITS, SUMS, WORLD, Town
 
 from hdpmf.common.data import ItemTable
-from hdpmf.common.protocol import BitContribution, CatalogueVersion, ItemFacts, SumContribution, encode
+from hdpmf.common.protocol import (
+    BitContribution,
+    CatalogueVersion,
+    ItemFacts,
+    SumContribution,
+    encode,
+)
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.versions import number_of, version_at
 from hdpmf.errors import ConfigError, FederationError, StorageError
@@ -77,7 +85,9 @@ def test_new_items_are_in_the_next_run_and_a_retired_one_is_not(town: Town) -> N
     facts = second.model.numbers
     assert isinstance(facts, ItemFacts)
     np.testing.assert_allclose(facts.popularity[[N, N + 1]], [5, 1], atol=0.4)
-    np.testing.assert_allclose(facts.popularity[RETIRED], held[RETIRED], atol=0.4)  # what was summed stays
+    np.testing.assert_allclose(
+        facts.popularity[RETIRED], held[RETIRED], atol=0.4
+    )  # what was summed stays
     assert second.summary["catalogue_version"] == 2
     assert second.model.items.ids.tolist()[-2:] == [0, 1000]
     for agent, store in zip(town.agents, town.stores, strict=True):
@@ -115,7 +125,9 @@ def test_a_run_under_way_keeps_its_items(town: Town) -> None:
     assert weights(town.run(SUMS).answer)[N:].round().tolist() == [5, 1]
 
 
-def test_devices_see_new_items_before_a_run_and_the_model_of_before_still_serves(town: Town) -> None:
+def test_devices_see_new_items_before_a_run_and_the_model_of_before_still_serves(
+    town: Town,
+) -> None:
     late = town.stores[7]
     town.network.detach(late.identity.public.hex())
     town.run(SUMS)
@@ -154,7 +166,9 @@ def test_bits_of_earlier_runs_are_about_the_same_items(town: Town) -> None:
 def test_training_runs_grow_too(town: Town) -> None:
     settings = msgspec.structs.replace(BITS, method="mf", rounds=2, factors=3, epsilon=1.0)
     for store in town.stores:
-        policy = msgspec.structs.replace(store.policy, methods=("mf",), allow_nominal=True, allow_unprotected=True)
+        policy = msgspec.structs.replace(
+            store.policy, methods=("mf",), allow_nominal=True, allow_unprotected=True
+        )
         store.set_policy(policy)
     late = town.stores[7]
     town.network.detach(late.identity.public.hex())
@@ -172,7 +186,9 @@ def test_training_runs_grow_too(town: Town) -> None:
     assert raters[RETIRED] == 0
 
 
-def test_a_device_that_cannot_follow_refuses_and_the_operator_sees_it(town: Town, tmp_path: Path) -> None:
+def test_a_device_that_cannot_follow_refuses_and_the_operator_sees_it(
+    town: Town, tmp_path: Path
+) -> None:
     """A recommender that was restored from a backup and has added something else since."""
     town.run(SUMS)
     (tmp_path / "backup").write_bytes((town.folder.path / CATALOGUE).read_bytes())
@@ -207,7 +223,9 @@ def test_who_refuses_the_items_is_not_asked_for_ever(town: Town) -> None:
 
 
 def test_a_folder_of_before_there_were_versions(town: Town) -> None:
-    """Its catalogue is a plain table, without a key: it is the first version, and signed with the second."""
+    """Its catalogue is a plain table, without a key: it is the first version, and signed with
+    the second.
+    """
     table = town.folder.catalogue
     (town.folder.path / CATALOGUE).write_bytes(encode(table))
     (town.folder.path / KEY).unlink()
@@ -231,7 +249,9 @@ def test_a_folder_of_before_there_were_versions(town: Town) -> None:
         (None, [], "changes nothing"),
     ],
 )
-def test_changes_that_cannot_be_made_change_nothing(town: Town, added: Any, retired: list[str], words: str) -> None:
+def test_changes_that_cannot_be_made_change_nothing(
+    town: Town, added: Any, retired: list[str], words: str
+) -> None:
     before = (town.folder.path / CATALOGUE).read_bytes()
     with pytest.raises(ConfigError, match=words):
         change_items(town.folder, added, retired)
@@ -276,14 +296,20 @@ def test_noise_of_runs_that_did_not_know_an_item_is_not_in_it() -> None:
 
     def answered(n: int, **more: Any) -> Answered:
         asked = msgspec.structs.replace(survey, n_items=n)
-        numbers = np.full(n, 10_000)  # all items alike, so that only who knew them makes a difference
-        return Answered(asked, SumContribution(scores=numbers // 2, weights=numbers, total=0), **more)
+        numbers = np.full(
+            n, 10_000
+        )  # all items alike, so that only who knew them makes a difference
+        return Answered(
+            asked, SumContribution(scores=numbers // 2, weights=numbers, total=0), **more
+        )
 
     own = answered(N + 2, retired=(RETIRED, N + 1))
     earlier = [answered(N, noises=4.0), answered(N + 1, retired=(RETIRED + 1,))]
     _, noise = add_up_runs(own.survey, own, earlier)
     assert np.ptp(np.delete(noise[:N], [RETIRED, RETIRED + 1])) == 0
     assert noise[N] < noise[0] - 0.01  # two runs, not three
-    assert noise[N + 1] == pytest.approx(1.0)  # came and went between two runs: its own noise, so that it has any
+    assert noise[N + 1] == pytest.approx(
+        1.0
+    )  # came and went between two runs: its own noise, so that it has any
     assert noise[RETIRED] < noise[0] - 0.01
     assert noise[RETIRED + 1] < noise[0] - 0.01

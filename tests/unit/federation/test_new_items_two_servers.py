@@ -1,4 +1,6 @@
-"""The second day with two servers: real devices read the recommender's public files and report; items come and go."""
+"""The second day with two servers: real devices read the recommender's public files and report;
+items come and go.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,12 @@ from hdpmf.untrusted.service.settings import Pace, RunSettings
 pytestmark = pytest.mark.slow
 
 ITEMS = [f"item {place}" for place in range(6)]
-SETTINGS = RunSettings(method="hdp-sum", view="two-servers", minimum=2, rounds=1, epsilon=5_000.0, period=3600)
-NEW = ItemTable.build(["a new one"], ["New"], [[]], [None])  # before all others, if they were sorted
+SETTINGS = RunSettings(
+    method="hdp-sum", view="two-servers", minimum=2, rounds=1, epsilon=5_000.0, period=3600
+)
+NEW = ItemTable.build(
+    ["a new one"], ["New"], [[]], [None]
+)  # before all others, if they were sorted
 OTHER = ItemTable.build(["another"], ["Other"], [[]], [None])
 
 
@@ -59,11 +65,22 @@ class Village:
         )
         self.lines: list[str] = []
         self.devices = [self.device(store) for store in self.stores]
-        self.service = Service(self.folder, servers=self.pair.door, sleep=self.sleep, clock=lambda: self.pair.now)
+        self.service = Service(
+            self.folder, servers=self.pair.door, sleep=self.sleep, clock=lambda: self.pair.now
+        )
 
     def device(self, store: DeviceStore) -> Reporter:
-        return Reporter(store, self, recommender="https://village", every=60.0, clock=lambda: self.pair.now,
-                        uniform=lambda: 0.5, log=self.lines.append, noise=SeededNoise(1), simulation=True)  # fmt: skip
+        return Reporter(
+            store,
+            self,
+            recommender="https://village",
+            every=60.0,
+            clock=lambda: self.pair.now,
+            uniform=lambda: 0.5,
+            log=self.lines.append,
+            noise=SeededNoise(1),
+            simulation=True,
+        )
 
     def sleep(self, seconds: float) -> None:
         self.pair.now += max(seconds, 1.0)
@@ -93,7 +110,9 @@ class Village:
             raise TransportError("not there")
         return data, ""
 
-    def upload(self, leader: Any, path: str, headers: dict[str, str], body: bytes, leaving: Any) -> int:
+    def upload(
+        self, leader: Any, path: str, headers: dict[str, str], body: bytes, leaving: Any
+    ) -> int:
         leaving()
         task = id_from_text(path.split("/")[2], 32)
         signature = bytes.fromhex(headers["hdpmf-signature"])
@@ -122,7 +141,9 @@ def test_items_come_and_go(village: Village) -> None:
     village.pass_time()
     assert versions(village) == [2, 2, 2]
     for store in village.stores:  # the model of before is about the items of before
-        assert {entry.item for entry in recommend(store, 50, keep_rated=True)} == set(ITEMS) - {ITEMS[4]}
+        assert {entry.item for entry in recommend(store, 50, keep_rated=True)} == set(ITEMS) - {
+            ITEMS[4]
+        }
     village.stores[1].rate("a new one", 4.0)
     village.stores[1].rate(ITEMS[4], 3.0)
     village.stores[2].rate(ITEMS[1], 3.0)
@@ -180,7 +201,11 @@ def test_a_recommender_that_forgot_a_version_is_refused_in_words(village: Villag
     village.lines.clear()
     for _ in range(3):
         village.pass_time()
-    said = [line for line in village.lines if "version 2 is another one than the version 2 that is pinned here" in line]
+    said = [
+        line
+        for line in village.lines
+        if "version 2 is another one than the version 2 that is pinned here" in line
+    ]
     assert len(said) == 3  # each device once, not with every look
     assert all("hdpmf device forget --model" in line for line in said)
     village.stores[0].forget(model=True)

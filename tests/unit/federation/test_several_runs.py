@@ -1,4 +1,6 @@
-"""Ratings that are added between two runs get in at the next one, and every rating is in exactly one answer."""
+"""Ratings that are added between two runs get in at the next one, and every rating is in exactly
+one answer.
+"""
 
 from __future__ import annotations
 

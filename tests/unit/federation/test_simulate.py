@@ -1,4 +1,6 @@
-"""Simulated federations: the library's results in any partition, its accuracy with noise, and what it cost."""
+"""Simulated federations: the library's results in any partition, its accuracy with noise, and
+what it cost.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,12 @@ def as_on_devices(ratings: Ratings) -> Ratings:
         ("sums", 5, 2),
     ],
 )
-def test_without_noise_the_factors_are_the_librarys(view: Any, devices: int, processes: int) -> None:
-    settings = RunSettings(method="mf", view=view, minimum=24, rounds=4, factors=3, credit=24, max_colluding=0.0)
+def test_without_noise_the_factors_are_the_librarys(
+    view: Any, devices: int, processes: int
+) -> None:
+    settings = RunSettings(
+        method="mf", view=view, minimum=24, rounds=4, factors=3, credit=24, max_colluding=0.0
+    )
     found = simulate(WORLD, settings, devices=devices, processes=processes)
     library = make_model("mf", n_factors=3, epochs=4, rng=0).fit(as_on_devices(WORLD))
     final = found.outcome.model.numbers
@@ -58,13 +64,17 @@ def test_without_noise_the_factors_are_the_librarys(view: Any, devices: int, pro
     # The devices' own vectors, too, by way of what they predict.
     users = WORLD.users.ids[WORLD.user_codes]
     predicted = found.model.predict(users, WORLD.items.ids[WORLD.item_codes])
-    expected = library.predict([str(user) for user in users.tolist()], WORLD.items.ids[WORLD.item_codes])
+    expected = library.predict(
+        [str(user) for user in users.tolist()], WORLD.items.ids[WORLD.item_codes]
+    )
     np.testing.assert_allclose(predicted, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(("method", "view"), [("hdp-sum", "sums"), ("hdp-bit", "messages")])
 def test_one_round_designs_are_measured_as_the_librarys(method: Any, view: Any) -> None:
-    settings = RunSettings(method=method, view=view, minimum=120, rounds=1, epsilon=2.0, credit=20, max_colluding=0.0)
+    settings = RunSettings(
+        method=method, view=view, minimum=120, rounds=1, epsilon=2.0, credit=20, max_colluding=0.0
+    )
     train, test = synthetic_world(120, 60, 4_000, rng=3).hold_out(3, rng=0)
     found = simulate(train, settings, test=test, devices=6)
     library = make_model(method, epsilon=2.0, rng=0).fit(train)
@@ -78,7 +88,10 @@ def test_one_round_designs_are_measured_as_the_librarys(method: Any, view: Any) 
 def test_the_same_seed_gives_the_same_result_in_any_number_of_processes() -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=24, rounds=3, factors=3)
     weights = PrivacySpec.paper().draw(WORLD, 0)
-    runs = [simulate(WORLD, settings, weights, seed=4, processes=n).outcome.model.numbers for n in (1, 2)]
+    runs = [
+        simulate(WORLD, settings, weights, seed=4, processes=n).outcome.model.numbers
+        for n in (1, 2)
+    ]
     other = simulate(WORLD, settings, weights, seed=5).outcome.model.numbers
     assert all(isinstance(numbers, Round) for numbers in (*runs, other))
     np.testing.assert_allclose(runs[0].item_factors, runs[1].item_factors, atol=1e-6)  # type: ignore[union-attr]
@@ -86,14 +99,18 @@ def test_the_same_seed_gives_the_same_result_in_any_number_of_processes() -> Non
 
 
 def test_with_noise_the_accuracy_is_the_librarys(data_folder: Path) -> None:
-    """Over 5 seeds on ML-100K. Silos instead of 943 devices: the same noise and messages, fewer of them."""
+    """Over 5 seeds on ML-100K. Silos instead of 943 devices: the same noise and messages, fewer
+    of them.
+    """
     train, test = load_dataset("ml-100k").hold_out(10, rng=0)
     settings = RunSettings(method="hdpmf", view="messages", minimum=train.n_users, rounds=10)
     ours, theirs = [], []
     for seed in range(5):
         weights = PrivacySpec.paper().draw(train, seed)
         ours.append(simulate(train, settings, weights, test=test, devices=3, seed=seed).result.mse)
-        theirs.append(float(make_model("hdpmf", epochs=10, rng=seed).fit(train, weights).score(test)["mse"]))
+        theirs.append(
+            float(make_model("hdpmf", epochs=10, rng=seed).fit(train, weights).score(test)["mse"])
+        )
     assert all(score is not None for score in ours)
     found = [score for score in ours if score is not None]
     deviation = math.sqrt((variance(found) + variance(theirs)) / 5)
@@ -132,7 +149,13 @@ def test_users_are_dealt_once_with_their_own_ratings_and_weights() -> None:
 @pytest.mark.parametrize("devices", [24, 5])
 def test_no_more_ratings_of_a_person_take_part_than_policies_allow(devices: int) -> None:
     settings = RunSettings(
-        method="hdp-sum", view="sums", minimum=5, rounds=1, epsilon=1e5, credit=24, max_colluding=0.0
+        method="hdp-sum",
+        view="sums",
+        minimum=5,
+        rounds=1,
+        epsilon=1e5,
+        credit=24,
+        max_colluding=0.0,
     )
     facts = simulate(WORLD, settings, devices=devices, max_ratings=3).outcome.model.numbers
     assert isinstance(facts, ItemFacts)

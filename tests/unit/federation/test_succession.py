@@ -1,4 +1,6 @@
-"""A new authority reaches devices over real TLS, with two servers and by masks; a forged one does not."""
+"""A new authority reaches devices over real TLS, with two servers and by masks; a forged one
+does not.
+"""
 
 from __future__ import annotations
 
@@ -85,9 +87,13 @@ def test_with_two_servers(tmp_path: Path) -> None:
 
 
 def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
-    """Whoever has taken over the server and its certificate, but not the authority's key, introduces nobody."""
+    """Whoever has taken over the server and its certificate, but not the authority's key,
+    introduces nobody.
+    """
     service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
-    old = ensure_certificates(service.transport_folder / "tls", service.config.names).authority.read_bytes()
+    old = ensure_certificates(
+        service.transport_folder / "tls", service.config.names
+    ).authority.read_bytes()
     hostile = ensure_certificates(tmp_path / "hostile", NAMES).authority.read_text()
     lie = msgspec.msgpack.encode(succession.Told(old.decode(), hostile, b"\0" * 70))
     with pytest.MonkeyPatch.context() as patched, DeviceStore.create(tmp_path / "ana") as store:
@@ -102,7 +108,9 @@ def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_by_masks(tmp_path: Path) -> None:
-    """A recommender starts after the announcement, and again after the change; a device answers it both times."""
+    """A recommender starts after the announcement, and again after the change; a device answers
+    it both times.
+    """
     folder, key, port = tmp_path / "rec", NodeKey.generate(), _free_port()
     old = ensure_certificates(folder / "tls", NAMES).authority.read_bytes()
     new = succession.announce(folder / "tls").read_bytes()
@@ -110,15 +118,23 @@ def test_by_masks(tmp_path: Path) -> None:
         store.put("authority", old)
         said, stop = list[str](), threading.Event()
         device = FlowerDevice(
-            f"localhost:{port}", old, key, heartbeat=1.0, follow=lambda told: follow(store, told, said.append)
+            f"localhost:{port}",
+            old,
+            key,
+            heartbeat=1.0,
+            follow=lambda told: follow(store, told, said.append),
         )
         thread = threading.Thread(target=device.serve, args=(bytes.upper, stop))
         thread.start()
 
         def serve(pinned: bytes) -> None:
-            with FlowerRecommender(folder, port=port, roster={"aa11": key.public}, heartbeat=1.0) as recommender:
+            with FlowerRecommender(
+                folder, port=port, roster={"aa11": key.public}, heartbeat=1.0
+            ) as recommender:
                 _until(lambda: "aa11" in recommender.present() and store.get("authority") == pinned)
-                assert [reply.data for reply in recommender.exchange({"aa11": b"hello"}, 20.0)] == [b"HELLO"]
+                assert [reply.data for reply in recommender.exchange({"aa11": b"hello"}, 20.0)] == [
+                    b"HELLO"
+                ]
 
         try:
             serve(old + new)

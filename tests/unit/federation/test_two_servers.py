@@ -1,4 +1,6 @@
-"""Simulated federations with two servers: every device's real report is in the sum, and nothing else but the noise."""
+"""Simulated federations with two servers: every device's real report is in the sum, and nothing
+else but the noise.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,17 @@ def answer_of(found: Simulation) -> SumContribution:
 
 
 def settings(world: Ratings, epsilon: float) -> RunSettings:
-    return RunSettings(method="hdp-sum", view="two-servers", minimum=world.n_users, rounds=1, epsilon=epsilon)
+    return RunSettings(
+        method="hdp-sum", view="two-servers", minimum=world.n_users, rounds=1, epsilon=epsilon
+    )
 
 
 @pytest.mark.parametrize(("devices", "processes"), [(24, 1), (5, 2)])
 def test_every_report_is_in_the_sum_once(devices: int, processes: int) -> None:
     weights = PrivacySpec.paper().draw(WORLD, 0)
-    found = simulate(WORLD, settings(WORLD, HARDLY_ANY_NOISE), weights, devices=devices, processes=processes)
+    found = simulate(
+        WORLD, settings(WORLD, HARDLY_ANY_NOISE), weights, devices=devices, processes=processes
+    )
     units = weight_units(weights.for_ratings(WORLD))
     coded = units * make_coding("auto", WORLD.scale, HARDLY_ANY_NOISE).encode(WORLD.values)
     ruled = int((units * make_ruler(WORLD.scale).encode(WORLD.values)).sum())
@@ -57,10 +63,18 @@ def test_both_servers_noise_is_in_it() -> None:
     assert noise.var() == pytest.approx(2 * one, rel=0.2)
 
 
-def test_the_same_seed_gives_the_same_result_and_its_error_is_the_librarys_with_two_noises() -> None:
+def test_the_same_seed_gives_the_same_result_and_its_error_is_the_librarys_with_two_noises() -> (
+    None
+):
     train, test = synthetic_world(120, 60, 4_000, rng=3).hold_out(3, rng=0)
-    first, second = (simulate(train, settings(train, 2.0), test=test, devices=d, processes=1) for d in (120, 6))
+    first, second = (
+        simulate(train, settings(train, 2.0), test=test, devices=d, processes=1) for d in (120, 6)
+    )
     assert first.result.mse == second.result.mse
-    assert (first.result.status, first.result.epsilon, first.result.view) == ("proved", 2.0, "two-servers")
+    assert (first.result.status, first.result.epsilon, first.result.view) == (
+        "proved",
+        2.0,
+        "two-servers",
+    )
     library = make_model("hdp-sum", epsilon=2.0, rng=0).fit(train).score(test)["mse"]
     assert first.result.mse == pytest.approx(library, abs=0.06)

@@ -1,4 +1,6 @@
-"""A device that travels as bytes between any two messages: the same results as one that stays in its process."""
+"""A device that travels as bytes between any two messages: the same results as one that stays in
+its process.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class TravellingDevices:
             self.states[device.card.identity] = device.to_bytes()
         self.cards = tuple(cards)
         self.public = PublicFacts.of(TABLE)
-        self.network = InProcessNetwork({name: lambda data, name=name: self.answer(name, data) for name in self.states})
+        self.network = InProcessNetwork(
+            {name: lambda data, name=name: self.answer(name, data) for name in self.states}
+        )
 
     def answer(self, name: str, data: bytes) -> bytes:
         device = VirtualDevice.from_bytes(self.states[name], self.public)
@@ -55,14 +59,18 @@ class TravellingDevices:
             device.pin_roster(cards)
             self.states[name] = device.to_bytes()
 
-    def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
+    def reports(
+        self, servers: Servers, files: Mapping[str, bytes], now: float
+    ) -> Iterator[SentReport]:
         for name, state in self.states.items():
             device = VirtualDevice.from_bytes(state, self.public)
             yield from device.reports(servers, files, now)
             self.states[name] = device.to_bytes()
 
     def vectors(self) -> list[Vectors]:
-        found = [VirtualDevice.from_bytes(state, self.public).vectors for state in self.states.values()]
+        found = [
+            VirtualDevice.from_bytes(state, self.public).vectors for state in self.states.values()
+        ]
         return [vectors for vectors in found if vectors is not None]
 
     def close(self) -> None:
@@ -75,12 +83,18 @@ class TravellingDevices:
         ("hdpmf", "messages", {"rounds": 3, "factors": 3}),
         ("hdpmf", "sums", {"rounds": 3, "factors": 3, "max_colluding": 0.0}),
         ("mf", "sums", {"rounds": 2, "factors": 3, "max_colluding": 0.0}),
-        ("hdp-bit", "messages", {"rounds": 1, "patterns": 0}),  # patterns are found from a random start
+        (
+            "hdp-bit",
+            "messages",
+            {"rounds": 1, "patterns": 0},
+        ),  # patterns are found from a random start
         ("hdp-sum", "sums", {"rounds": 1, "max_colluding": 0.0}),
         ("hdp-sum", "two-servers", {"rounds": 1}),
     ],
 )
-def test_a_device_that_travels_gives_the_same_model(method: str, view: Any, more: dict[str, Any]) -> None:
+def test_a_device_that_travels_gives_the_same_model(
+    method: str, view: Any, more: dict[str, Any]
+) -> None:
     settings = RunSettings(method=method, view=view, minimum=12, **more)
     weights = PrivacySpec().draw(WORLD, rng=5)
     here = simulate(WORLD, settings, weights, test=WORLD, seed=4)

@@ -1,4 +1,6 @@
-"""Kernels run in Triton's interpreter here, for CI has no GPU; where there is one, ``benchmarks/gpu.py`` runs them."""
+"""Kernels run in Triton's interpreter here, for CI has no GPU; where there is one,
+``benchmarks/gpu.py`` runs them.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,13 @@ def device() -> torch.device:
     return torch.device(os.environ.get("HDPMF_TEST_DEVICE", "cpu"))
 
 
-# Plain PyTorch on a GPU adds in any order, so its bits say nothing; it checks kernels, and does that on a CPU.
-@pytest.fixture(params=["torch", "triton"] if os.environ.get("HDPMF_TEST_DEVICE", "cpu") == "cpu" else ["triton"])
+# Plain PyTorch on a GPU adds in any order, so its bits say nothing; it checks kernels, and does
+# that on a CPU.
+@pytest.fixture(
+    params=["torch", "triton"]
+    if os.environ.get("HDPMF_TEST_DEVICE", "cpu") == "cpu"
+    else ["triton"]
+)
 def engine(request: pytest.FixtureRequest):
     from hdpmf.private.kernels.gpu import torch_engine, triton_engine
 

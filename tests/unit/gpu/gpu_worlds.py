@@ -9,13 +9,18 @@ from hdpmf.private.kernels.gpu.layout import RunTensors, Table
 
 
 class World:
-    """Distinct pairs with random targets, as NumPy (for the reference) and as a table (for the solvers)."""
+    """Distinct pairs with random targets, as NumPy (for the reference) and as a table (for the
+    solvers).
+    """
 
     def __init__(self, n_users=9, n_items=6, n=34, n_factors=5, seed=0):
         rng = np.random.default_rng(seed)
         # One popular item and one item that nobody rated.
         pairs = rng.permutation(n_users * (n_items - 1))[:n]
-        self.users, self.items = (pairs // (n_items - 1)).astype(np.int32), (pairs % (n_items - 1)).astype(np.int32)
+        self.users, self.items = (
+            (pairs // (n_items - 1)).astype(np.int32),
+            (pairs % (n_items - 1)).astype(np.int32),
+        )
         self.target = rng.uniform(1, 5, n).astype(np.float32)
         self.coefficient = rng.uniform(0.1, 1, n).astype(np.float32)
         self.n, self.n_users, self.n_items, self.n_factors = n, n_users, n_items, n_factors

@@ -1,4 +1,6 @@
-"""The specification of the kernels: plain NumPy in float64, to read and to test against. Never used to train."""
+"""The specification of the kernels: plain NumPy in float64, to read and to test against. Never
+used to train.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ def item_gradients(
     U: np.ndarray,
     V: np.ndarray,
 ) -> np.ndarray:
-    """Per item, the sum over its ratings of ``2 c (u.v - t) u`` (Algorithm 1, what is sent, before noise)."""
+    """Per item, the sum over its ratings of ``2 c (u.v - t) u`` (Algorithm 1, what is sent,
+    before noise).
+    """
     residual = np.sum(U[users] * V[items], axis=1) - target
     if coefficient is not None:
         residual = residual * coefficient
@@ -32,7 +36,9 @@ def step_users(
     reg: float,
     unit_ball: bool,
 ) -> np.ndarray:
-    """New user vectors after one gradient step (Algorithm 1, on the devices) and, if asked, projection."""
+    """New user vectors after one gradient step (Algorithm 1, on the devices) and, if asked,
+    projection.
+    """
     residual = np.sum(U[users] * V[items], axis=1) - target
     gradient = 2.0 * reg * U
     np.add.at(gradient, users, 2.0 * residual[:, None] * V[items])
@@ -52,7 +58,8 @@ def sequential_row(
 ) -> np.ndarray:
     """One vector after a step per rating, in the order given (the published procedure).
 
-    ``others`` has the other side's vector for each rating, ``noise`` the noise that is added to each gradient.
+    ``others`` has the other side's vector for each rating, ``noise`` the noise that is added to
+    each gradient.
     """
     for n, (other, t) in enumerate(zip(others, target, strict=True)):
         residual = (t - other @ x) * (1.0 if coefficient is None else coefficient[n])
@@ -63,7 +70,13 @@ def sequential_row(
 
 
 def joint_steps(
-    users: np.ndarray, items: np.ndarray, target: np.ndarray, U: np.ndarray, V: np.ndarray, rate: float, reg: float
+    users: np.ndarray,
+    items: np.ndarray,
+    target: np.ndarray,
+    U: np.ndarray,
+    V: np.ndarray,
+    rate: float,
+    reg: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Non-private MF: both vectors of a rating step at once, in the order given."""
     U, V = U.copy(), V.copy()

@@ -34,7 +34,9 @@ def test_auto_is_silent(surroundings):
 
 def test_gpu_says_what_is_missing_in_one_line(surroundings):
     surroundings(packages=("torch", "triton"))
-    with pytest.raises(MissingExtraError, match=r"^[^\n]*torch and triton[^\n]*pip install 'hdpmf\[gpu\]'$"):
+    with pytest.raises(
+        MissingExtraError, match=r"^[^\n]*torch and triton[^\n]*pip install 'hdpmf\[gpu\]'$"
+    ):
         availability.use_gpu("gpu")
     surroundings(problem="there is no NVIDIA driver")
     with pytest.raises(ConfigError, match=r"^[^\n]*no NVIDIA driver[^\n]*$"):
@@ -74,5 +76,5 @@ table = Table(users, items, torch.ones(1, 3), 2, 2)
 for solver in ("batch", "sequential", "joint"):
     GpuTraining(table, Recipe(solver, 3), [GpuRun((0.1,), 0.0, 1)], torch.ones(2, 3), torch.ones(2, 3)).finish()
 import hdpmf.private.kernels.gpu.triton_engine
-"""
+"""  # noqa: E501
     subprocess.run([sys.executable, "-c", program], check=True)

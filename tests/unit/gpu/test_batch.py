@@ -16,7 +16,11 @@ RATE, REG = 0.05, 0.02
 def reference_epochs(world, epochs, weighted=False, unit_ball=True, keep=None):
     """Algorithm 1 without noise in float64."""
     keep = np.ones(world.n, bool) if keep is None else keep
-    users, items, target = world.users[keep], world.items[keep], world.target[keep].astype(np.float64)
+    users, items, target = (
+        world.users[keep],
+        world.items[keep],
+        world.target[keep].astype(np.float64),
+    )
     coefficient = world.coefficient[keep].astype(np.float64) if weighted else None
     U, V = world.U.astype(np.float64), world.V.astype(np.float64)
     counts = np.bincount(items, minlength=world.n_items)
@@ -29,7 +33,9 @@ def reference_epochs(world, epochs, weighted=False, unit_ball=True, keep=None):
     return U, V
 
 
-def train(world, engine, device, epochs, weighted=False, unit_ball=True, noise="none", scale=0.0, seed=1):
+def train(
+    world, engine, device, epochs, weighted=False, unit_ball=True, noise="none", scale=0.0, seed=1
+):
     solver = BatchSolver(world.table(device, weighted), world.n_factors, engine=engine)
     runs = make_runs(device, regs=(REG,), seeds=(seed,), scales=(scale,))
     U, V = (pad(torch.from_numpy(first)[:, None]).to(device) for first in (world.U, world.V))
@@ -81,7 +87,9 @@ def test_engines_draw_the_same_noise(device, noise):
 
 def test_same_seed_same_bits_other_seed_other_noise(engine, device):
     world = World()
-    first, again, other = (train(world, engine, device, 2, noise="item", scale=1.0, seed=s)[1] for s in (3, 3, 4))
+    first, again, other = (
+        train(world, engine, device, 2, noise="item", scale=1.0, seed=s)[1] for s in (3, 3, 4)
+    )
     assert np.array_equal(first, again)
     assert not np.isclose(first[:-1], other[:-1]).any()
 
@@ -91,9 +99,13 @@ def test_runs_beside_each_other_are_the_runs_alone(engine, device):
     world = World()
     rng = np.random.default_rng(4)
     members = rng.integers(0, 4, world.n)
-    solver = BatchSolver(world.table(device, members=members, n_views=2), world.n_factors, engine=engine)
+    solver = BatchSolver(
+        world.table(device, members=members, n_views=2), world.n_factors, engine=engine
+    )
     runs = make_runs(device, (0, 1, 1), (REG, REG, 0.5), (1, 2, 3), (0.0, 0.0, 0.0))
-    U, V = (pad(torch.from_numpy(x)[:, None].repeat(1, 3, 1)).to(device) for x in (world.U, world.V))
+    U, V = (
+        pad(torch.from_numpy(x)[:, None].repeat(1, 3, 1)).to(device) for x in (world.U, world.V)
+    )
     rates = torch.tensor([RATE, RATE, 0.01], device=device)
     for epoch in (1, 2):
         solver.epoch(U, V, runs, rates, epoch)

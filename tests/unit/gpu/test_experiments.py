@@ -44,7 +44,9 @@ def test_cross_validation_is_the_same_without_noise(ratings, method, tmp_path):
         assert ours.mse == pytest.approx(theirs.mse, rel=1e-3)
         assert ours.mae == pytest.approx(theirs.mae, rel=1e-3)
     assert gpu.best.values == cpu.best.values
-    again = tune(method, ratings, **given, out=tmp_path)  # results are results, wherever they come from
+    again = tune(
+        method, ratings, **given, out=tmp_path
+    )  # results are results, wherever they come from
     assert again.done.total == 0
 
 
@@ -78,4 +80,6 @@ file = "{ratings.name}"
     gpus = {result.run.method: result.host.get("gpu") for result in results}
     assert gpus["user-mean"] is None
     assert gpus["hdpmf"] is not None
-    assert {"mse", "mse_all", "fit_seconds"} <= set(next(r.metrics for r in results if r.run.method == "hdpmf"))
+    assert {"mse", "mse_all", "fit_seconds"} <= set(
+        next(r.metrics for r in results if r.run.method == "hdpmf")
+    )

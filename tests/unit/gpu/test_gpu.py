@@ -62,9 +62,13 @@ def test_twenty_epochs_of_a_million_ratings_are_close_to_float64(table):
     ]
     for _ in range(20):
         residual = (U[who] * V[what]).sum(1) - target
-        V = V - rate * steps[1] * 2 * (torch.zeros_like(V).index_add_(0, what, residual[:, None] * U[who]) + reg * V)
+        V = V - rate * steps[1] * 2 * (
+            torch.zeros_like(V).index_add_(0, what, residual[:, None] * U[who]) + reg * V
+        )
         residual = (U[who] * V[what]).sum(1) - target
-        U = U - rate * steps[0] * 2 * (torch.zeros_like(U).index_add_(0, who, residual[:, None] * V[what]) + reg * U)
+        U = U - rate * steps[0] * 2 * (
+            torch.zeros_like(U).index_add_(0, who, residual[:, None] * V[what]) + reg * U
+        )
         U = torch_engine.in_unit_ball(U)
     assert relative(training.U[:, 0, :K].cpu(), U.cpu()) < 1e-4
     assert relative(training.V[:, 0, :K].cpu(), V.cpu()) < 1e-4

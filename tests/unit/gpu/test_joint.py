@@ -41,7 +41,9 @@ def test_views_are_trained_beside_each_other(engine, device):
     world = World()
     members = np.random.default_rng(2).integers(0, 4, world.n)
     solver = JointSolver(world.table(device, members=members, n_views=2), [SEED, OTHER], 2, engine)
-    U, V = (pad(torch.from_numpy(x)[:, None].repeat(1, 3, 1)).to(device) for x in (world.U, world.V))
+    U, V = (
+        pad(torch.from_numpy(x)[:, None].repeat(1, 3, 1)).to(device) for x in (world.U, world.V)
+    )
     runs = make_runs(device, (1, 0, 0), (REG, REG, 0.3), (SEED,) * 3, (0.0,) * 3)
     for _ in range(2):
         solver.epoch(U, V, runs, torch.tensor([RATE, RATE, 0.01], device=device))

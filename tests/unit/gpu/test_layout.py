@@ -13,7 +13,9 @@ def test_segments_cover_every_rating_once(cache_bytes):
     rows = (torch.rand(n, generator=generator) ** 2 * (n_rows - 1)).int()
     partners = torch.randint(0, n_partners, (n,), generator=generator).int()
     tag = torch.arange(n, dtype=torch.float32)[None]
-    side, (tags,) = lay_out(rows, partners, n_rows, n_partners, [tag], 64, segment=32, cache_bytes=cache_bytes)
+    side, (tags,) = lay_out(
+        rows, partners, n_rows, n_partners, [tag], 64, segment=32, cache_bytes=cache_bytes
+    )
     places = tags[0].long()
     assert torch.equal(places.sort().values, torch.arange(n))
     assert torch.equal(side.partner, partners[places])
@@ -21,7 +23,8 @@ def test_segments_cover_every_rating_once(cache_bytes):
     assert int(side.length.max()) <= 32
     assert int(side.length.min()) >= 1
     assert int(side.length.sum()) == n
-    # Every row lists its own segments, each once, in the order of their places; a row without ratings has none.
+    # Every row lists its own segments, each once, in the order of their places; a row without
+    # ratings has none.
     for row in range(n_rows):
         own = side.parts[side.first[row] : side.first[row + 1]].long()
         assert (side.row[own] == row).all()

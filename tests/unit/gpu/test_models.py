@@ -41,13 +41,17 @@ def budget(name, epsilon):
 
 
 FACTORIZATIONS = [
-    name for name, method in METHODS.items() if "solver" in method.model.parameter_names() and name != "hdpmf-paid"
+    name
+    for name, method in METHODS.items()
+    if "solver" in method.model.parameter_names() and name != "hdpmf-paid"
 ]
 
 
 @pytest.mark.parametrize("name", FACTORIZATIONS)
 def test_batch_without_noise_is_what_a_cpu_computes(world, name):
-    """With a budget that makes the noise vanish; who is sampled and where training starts is the same too."""
+    """With a budget that makes the noise vanish; who is sampled and where training starts is the
+    same too.
+    """
     train, _, weights = world
     given = {"epochs": 20, "rng": 5, "learning_rate": 0.02, **budget(name, 1e12)}
     cpu, gpu = (make_model(name, **given, on=place).fit(train, weights) for place in ("cpu", "gpu"))
@@ -67,14 +71,20 @@ def test_batch_without_noise_is_what_a_cpu_computes(world, name):
     ],
 )
 def test_errors_are_those_of_a_cpu(world, name, solver, rate):
-    """Not the same numbers, the same distribution: mean errors over seeds agree within their spread."""
+    """Not the same numbers, the same distribution: mean errors over seeds agree within their
+    spread.
+    """
     train, test, weights = world
     given = {"epochs": 15, "learning_rate": rate, "solver": solver, **budget(name, 50.0)}
     models = {
-        place: [make_model(name, **given, on=place, rng=seed).fit(train, weights) for seed in range(4)]
+        place: [
+            make_model(name, **given, on=place, rng=seed).fit(train, weights) for seed in range(4)
+        ]
         for place in ("cpu", "gpu")
     }
-    cpu, gpu = (np.array([model.score(test)["mse"] for model in models[place]]) for place in ("cpu", "gpu"))
+    cpu, gpu = (
+        np.array([model.score(test)["mse"] for model in models[place]]) for place in ("cpu", "gpu")
+    )
     spread = np.sqrt((cpu.var(ddof=1) + gpu.var(ddof=1)) / len(cpu))
     assert abs(cpu.mean() - gpu.mean()) < 5 * spread
     assert spread < 0.25  # or the line above would say nothing
@@ -85,7 +95,8 @@ def test_errors_are_those_of_a_cpu(world, name, solver, rate):
 def test_same_seed_same_bits(world, solver):
     train, _, weights = world
     first, again, other = (
-        HDPMF(epochs=3, solver=solver, on="gpu", rng=seed).fit(train, weights).catalogue_.factors for seed in (1, 1, 2)
+        HDPMF(epochs=3, solver=solver, on="gpu", rng=seed).fit(train, weights).catalogue_.factors
+        for seed in (1, 1, 2)
     )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -95,7 +106,12 @@ def test_history_validation_and_early_stopping(world):
     train, test, weights = world
     seen = []
     model = HDPMF(epochs=6, learning_rate=0.1, on="gpu", rng=1)
-    model.fit(train, weights, validation=test, callbacks=[lambda record: seen.append(record.validation_mse)])
+    model.fit(
+        train,
+        weights,
+        validation=test,
+        callbacks=[lambda record: seen.append(record.validation_mse)],
+    )
     assert [record.epoch for record in model.history_] == [1, 2, 3, 4, 5, 6]
     assert len(set(seen)) == len(seen) == 6
     stopped = HDPMF(epochs=30, on="gpu", rng=1, early_stopping=2, learning_rate=0.05)
@@ -124,7 +140,8 @@ def test_what_needs_exact_noise_is_not_trained_on_a_gpu(world):
     with pytest.raises(ConfigError, match="'paid' runs on the CPU"):
         HDPMF(epochs=1, on="gpu", mechanism="paid").fit(train, weights)
     automatic, cpu = (
-        HDPMF(epochs=2, on=on, mechanism="paid", rng=0).fit(train, weights).catalogue_.factors for on in ("auto", "cpu")
+        HDPMF(epochs=2, on=on, mechanism="paid", rng=0).fit(train, weights).catalogue_.factors
+        for on in ("auto", "cpu")
     )
     assert np.array_equal(automatic, cpu)
 
@@ -137,14 +154,18 @@ def test_running_away_is_noticed(world):
 def test_noise_once_and_shared_h_are_accepted(world):
     train, _, weights = world
     for solver in ("batch", "sequential"):
-        model = PDPMF(epochs=2, noise="once", h="shared", solver=solver, on="gpu", rng=0).fit(train, weights)
+        model = PDPMF(epochs=2, noise="once", h="shared", solver=solver, on="gpu", rng=0).fit(
+            train, weights
+        )
         assert np.isfinite(model.catalogue_.factors).all()
 
 
 def test_without_a_gpu_asking_for_one_is_one_clear_line(world, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(availability, "no_gpu", lambda: "there is no NVIDIA driver")
-    with pytest.raises(HdpmfError, match=r"^on=.gpu. cannot be used here: there is no NVIDIA driver[^\n]*$"):
+    with pytest.raises(
+        HdpmfError, match=r"^on=.gpu. cannot be used here: there is no NVIDIA driver[^\n]*$"
+    ):
         HDPMF(on="gpu").fit(world[0])
     HDPMF(on="auto", epochs=1).fit(world[0])
 

@@ -26,13 +26,17 @@ def test_known_answers(counter, key, expected):
     seed = key[0] | key[1] << 32
     seed = seed - 2**64 if seed >= 2**63 else seed
     c0, c1 = torch.tensor(counter[0]), torch.tensor(counter[1])
-    assert [int(word) for word in philox.words(torch.tensor(seed), c0, c1, counter[2], counter[3])] == expected
+    assert [
+        int(word) for word in philox.words(torch.tensor(seed), c0, c1, counter[2], counter[3])
+    ] == expected
 
 
 def test_engines_draw_the_same_words(device):
     users, items = torch.arange(1001, dtype=torch.int32) % 77, torch.arange(1001, dtype=torch.int32)
     expected = torch_engine.random_words(2**40 + 9, users, items, 7)
-    assert torch.equal(triton_engine.random_words(2**40 + 9, users.to(device), items.to(device), 7).cpu(), expected)
+    assert torch.equal(
+        triton_engine.random_words(2**40 + 9, users.to(device), items.to(device), 7).cpu(), expected
+    )
     assert expected.min() >= 0
     assert expected.max() < 2**32
     assert len(torch.unique(expected)) == 1001
@@ -44,7 +48,9 @@ def test_noise_is_laplace(noise):
     if noise == "item":
         drawn = torch_engine.draw_noise(runs, 4000, 5, 8, noise, epoch=2)[:, 0, :5]
     else:  # one h for all rows: what is Laplace is a coordinate over epochs
-        drawn = torch.stack([torch_engine.draw_noise(runs, 3, 5, 8, noise, epoch)[1, 0, :5] for epoch in range(400)])
+        drawn = torch.stack(
+            [torch_engine.draw_noise(runs, 3, 5, 8, noise, epoch)[1, 0, :5] for epoch in range(400)]
+        )
     assert stats.kstest(drawn.flatten().numpy(), stats.laplace(scale=3.0).cdf).pvalue > 1e-3
 
 
@@ -57,7 +63,9 @@ def test_shared_h_is_shared():
 
 def test_draws_differ_by_seed_row_epoch_and_purpose():
     def draw(seed=1, row=0, epoch=1, purpose=philox.NORMALS):
-        return philox.normals(torch.tensor([seed]), torch.tensor([[row]]), 8, epoch, purpose).flatten()
+        return philox.normals(
+            torch.tensor([seed]), torch.tensor([[row]]), 8, epoch, purpose
+        ).flatten()
 
     first = draw()
     assert torch.equal(first, draw())
@@ -66,6 +74,8 @@ def test_draws_differ_by_seed_row_epoch_and_purpose():
 
 
 def test_normals_are_normal_and_uncorrelated():
-    drawn = philox.normals(torch.tensor([3]), torch.arange(5000)[:, None], 8, 1, philox.NORMALS)[:, 0].numpy()
+    drawn = philox.normals(torch.tensor([3]), torch.arange(5000)[:, None], 8, 1, philox.NORMALS)[
+        :, 0
+    ].numpy()
     assert stats.kstest(drawn.flatten(), "norm").pvalue > 1e-3
     assert np.abs(np.corrcoef(drawn.T) - np.eye(8)).max() < 0.06

@@ -21,7 +21,9 @@ def order_of(world, rows, epoch, side):
 
 
 def reference_epoch(world, U, V, epoch, weighted, keep=None, noise=None):
-    """The published procedure in float64, in the solver's order; ``noise`` is the part of each step of each item."""
+    """The published procedure in float64, in the solver's order; ``noise`` is the part of each
+    step of each item.
+    """
     keep = np.ones(world.n, bool) if keep is None else keep
     U, V = U.astype(np.float64), V.astype(np.float64)
     order = order_of(world, world.items, epoch, 0)
@@ -37,12 +39,17 @@ def reference_epoch(world, U, V, epoch, weighted, keep=None, noise=None):
     order = order_of(world, world.users, epoch, 1)
     for user in range(world.n_users):
         own = np.array([r for r in order if world.users[r] == user and keep[r]], int)
-        U[user] = reference.sequential_row(U[user], V[world.items[own]], world.target[own], None, RATE, REG, None, True)
+        U[user] = reference.sequential_row(
+            U[user], V[world.items[own]], world.target[own], None, RATE, REG, None, True
+        )
     return U, V
 
 
 def fresh(world, n_runs, device):
-    return (pad(torch.from_numpy(x)[:, None].repeat(1, n_runs, 1)).to(device) for x in (world.U, world.V))
+    return (
+        pad(torch.from_numpy(x)[:, None].repeat(1, n_runs, 1)).to(device)
+        for x in (world.U, world.V)
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -52,7 +59,9 @@ def test_two_epochs_meet_the_reference(engine, device, weighted):
     U, V = fresh(world, 1, device)
     expected = world.U, world.V
     for epoch in (1, 2):
-        solver.epoch(U, V, make_runs(device, regs=(REG,)), torch.tensor([RATE], device=device), epoch)
+        solver.epoch(
+            U, V, make_runs(device, regs=(REG,)), torch.tensor([RATE], device=device), epoch
+        )
         expected = reference_epoch(world, *expected, epoch, weighted)
     assert relative(U[:, 0, : world.n_factors].cpu(), expected[0]) < 1e-5
     assert relative(V[:, 0, : world.n_factors].cpu(), expected[1]) < 1e-5
@@ -68,10 +77,14 @@ def test_noise_is_each_rating_s_share(engine, device, noise):
     # The same noise, put together by hand: b sqrt(2 h) c / sqrt(n) for every step of every item.
     seeds, rows = torch.tensor([21]), torch.arange(world.n_items)[:, None]
     h_rows = torch.full_like(rows, philox.SHARED_ROW) if noise == "shared" else rows
-    h = philox.exponentials(seeds, h_rows, 8, 4, philox.EXPONENTIALS)[:, 0, : world.n_factors].double()
+    h = philox.exponentials(seeds, h_rows, 8, 4, philox.EXPONENTIALS)[
+        :, 0, : world.n_factors
+    ].double()
     raters = np.maximum(np.bincount(world.items, minlength=world.n_items), 1)
     c = [
-        philox.step_normals(seeds, rows, 8, torch.full_like(rows, visit), 4)[:, 0, : world.n_factors].double()
+        philox.step_normals(seeds, rows, 8, torch.full_like(rows, visit), 4)[
+            :, 0, : world.n_factors
+        ].double()
         for visit in range(world.n)
     ]
     spread = (scale * torch.sqrt(2 * h)).numpy() / np.sqrt(raters)[:, None]
@@ -97,12 +110,16 @@ def test_shares_of_an_item_add_up_to_laplace_noise():
 def test_views_skip_what_is_not_theirs(engine, device):
     world = World()
     members = np.random.default_rng(2).integers(0, 4, world.n)
-    solver = SequentialSolver(world.table(device, members=members, n_views=2), world.n_factors, SEED, engine)
+    solver = SequentialSolver(
+        world.table(device, members=members, n_views=2), world.n_factors, SEED, engine
+    )
     runs = make_runs(device, (1, 0), (REG, REG), (SEED, SEED), (0.0, 0.0))
     U, V = fresh(world, 2, device)
     solver.epoch(U, V, runs, torch.tensor([RATE, RATE], device=device), 1)
     for run, view in enumerate((1, 0)):
-        expected = reference_epoch(world, world.U, world.V, 1, False, keep=(members >> view & 1).astype(bool))
+        expected = reference_epoch(
+            world, world.U, world.V, 1, False, keep=(members >> view & 1).astype(bool)
+        )
         assert relative(V[:, run, : world.n_factors].cpu(), expected[1]) < 1e-5
         assert relative(U[:, run, : world.n_factors].cpu(), expected[0]) < 1e-5
 
@@ -113,7 +130,14 @@ def test_engines_agree_and_repeat(device):
     for engine, where in ((torch_engine, "cpu"), (triton_engine, device), (triton_engine, device)):
         solver = SequentialSolver(world.table(where), world.n_factors, SEED, engine)
         U, V = fresh(world, 1, where)
-        solver.epoch(U, V, make_runs(where, seeds=(5,), scales=(1.0,)), torch.tensor([RATE], device=where), 1, "item")
+        solver.epoch(
+            U,
+            V,
+            make_runs(where, seeds=(5,), scales=(1.0,)),
+            torch.tensor([RATE], device=where),
+            1,
+            "item",
+        )
         results.append(V.cpu())
     assert relative(results[1], results[0]) < 1e-5
     assert torch.equal(results[1], results[2])
@@ -134,7 +158,10 @@ def test_noise_that_is_drawn_once_stays_with_its_rating(device):
 
 def test_orders_are_uniform():
     rows, items = torch.zeros(3, dtype=torch.int32), torch.arange(3, dtype=torch.int32)
-    seen = [tuple(shuffled(rows, philox.order_words(SEED, rows, items, epoch)).tolist()) for epoch in range(600)]
+    seen = [
+        tuple(shuffled(rows, philox.order_words(SEED, rows, items, epoch)).tolist())
+        for epoch in range(600)
+    ]
     _, counts = np.unique(seen, axis=0, return_counts=True)
     assert len(counts) == 6
     assert stats.chisquare(counts).pvalue > 1e-3

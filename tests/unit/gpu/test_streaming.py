@@ -17,8 +17,15 @@ def blocks_of(world, device, size, weighted):
     def blocks():
         for begin in range(0, world.n, size):
             part = slice(begin, begin + size)
-            arrays = (world.users[part], world.items[part], world.target[part], world.coefficient[part])
-            users, items, target, coefficient = (torch.from_numpy(one.copy()).to(device) for one in arrays)
+            arrays = (
+                world.users[part],
+                world.items[part],
+                world.target[part],
+                world.coefficient[part],
+            )
+            users, items, target, coefficient = (
+                torch.from_numpy(one.copy()).to(device) for one in arrays
+            )
             yield Block(users, items, target, coefficient if weighted else None)
 
     return blocks
@@ -31,15 +38,23 @@ def test_streaming_gives_the_same_bits(device, monkeypatch, at_a_time, weighted)
         "hdpmf.private.kernels.gpu.layout.lay_out.__defaults__", (8, 4 * 8 * 4)
     )  # short segments, small blocks
     monkeypatch.setattr("hdpmf.private.kernels.gpu.layout.segments.__defaults__", (8, True))
-    monkeypatch.setattr("hdpmf.private.kernels.gpu.layout.partners_per_block.__defaults__", (4 * 8 * 4,))
+    monkeypatch.setattr(
+        "hdpmf.private.kernels.gpu.layout.partners_per_block.__defaults__", (4 * 8 * 4,)
+    )
     world = World()
     results = []
     for streamed in (False, True):
         if streamed:
-            stream = Stream(blocks_of(world, device, 7, weighted), world.n_users, world.n_items, device)
-            solver = StreamedBatchSolver(stream, world.n_factors, at_a_time=at_a_time, engine=triton_engine)
+            stream = Stream(
+                blocks_of(world, device, 7, weighted), world.n_users, world.n_items, device
+            )
+            solver = StreamedBatchSolver(
+                stream, world.n_factors, at_a_time=at_a_time, engine=triton_engine
+            )
         else:
-            solver = BatchSolver(world.table(device, weighted), world.n_factors, engine=triton_engine)
+            solver = BatchSolver(
+                world.table(device, weighted), world.n_factors, engine=triton_engine
+            )
         U, V = (pad(torch.from_numpy(x)[:, None]).to(device) for x in (world.U, world.V))
         runs = make_runs(device, seeds=(3,), scales=(1.0,))
         for epoch in (1, 2):

@@ -48,14 +48,18 @@ def test_a_grid_is_its_cells(world):
 
 @pytest.mark.parametrize("name", ["hdpmf", "pdpmf", "dpmf", "mf"])
 def test_folds_beside_each_other_are_the_folds_alone(world, name):
-    """Without noise: which ratings a fold has, what it samples and how many rate an item is its own affair."""
+    """Without noise: which ratings a fold has, what it samples and how many rate an item is its
+    own affair.
+    """
     ratings, weights = world
     folds = list(ratings.k_fold(3, rng=1))
     params = {"learning_rate": 0.05, "epochs": 2, "rng": 3, "n_factors": 3} | (
         {} if name == "mf" else {"epsilon": 1e12}
     )
     models = [make_model(name, **params) for _ in folds]
-    for one in fit_together([Fit(model, train, weights) for model, (train, _) in zip(models, folds, strict=True)]):
+    for one in fit_together(
+        [Fit(model, train, weights) for model, (train, _) in zip(models, folds, strict=True)]
+    ):
         assert one.error is None
     for model, (train, validation) in zip(models, folds, strict=True):
         alone = make_model(name, **params, on="gpu").fit(train, weights)
@@ -65,7 +69,9 @@ def test_folds_beside_each_other_are_the_folds_alone(world, name):
         assert model.recommend(ratings.users.ids[0], 3)
 
 
-@pytest.mark.parametrize(("name", "solver"), [("hdpmf", "batch"), ("hdpmf", "sequential"), ("mf", "sequential")])
+@pytest.mark.parametrize(
+    ("name", "solver"), [("hdpmf", "batch"), ("hdpmf", "sequential"), ("mf", "sequential")]
+)
 def test_seeds_beside_each_other_are_the_seeds_alone(world, name, solver):
     ratings, weights = world
     params = {"learning_rate": 0.02, "epochs": 2, "solver": solver, "n_factors": 3}
@@ -83,7 +89,11 @@ def test_sequential_folds_have_the_orders_and_the_noise_that_they_have_alone(wor
     folds = list(ratings.k_fold(2, rng=1))
     params = {"learning_rate": 0.02, "epochs": 2, "rng": 3, "solver": "sequential", "n_factors": 3}
     models = [make_model(name, **params) for _ in folds]
-    list(fit_together([Fit(model, train, weights) for model, (train, _) in zip(models, folds, strict=True)]))
+    list(
+        fit_together(
+            [Fit(model, train, weights) for model, (train, _) in zip(models, folds, strict=True)]
+        )
+    )
     for model, (train, _) in zip(models, folds, strict=True):
         alone = make_model(name, **params, on="gpu").fit(train, weights)
         assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-5
@@ -92,8 +102,13 @@ def test_sequential_folds_have_the_orders_and_the_noise_that_they_have_alone(wor
 
 def test_one_that_runs_away_leaves_the_others_alone(world):
     ratings, _ = world
-    models = [make_model("mf", learning_rate=rate, epochs=20, rng=0, scale_steps=False) for rate in (50.0, 0.001)]
-    done = {one.number: one.error for one in fit_together([Fit(model, ratings) for model in models])}
+    models = [
+        make_model("mf", learning_rate=rate, epochs=20, rng=0, scale_steps=False)
+        for rate in (50.0, 0.001)
+    ]
+    done = {
+        one.number: one.error for one in fit_together([Fit(model, ratings) for model in models])
+    }
     assert isinstance(done[0], DivergedError)
     assert done[1] is None
     assert np.isfinite(models[1].catalogue_.factors).all()
@@ -104,7 +119,11 @@ def test_more_views_than_bits_and_more_factors_than_fit(world, monkeypatch):
     monkeypatch.setattr("hdpmf.private.kernels.gpu.layout.MAX_VIEWS", 3)
     monkeypatch.setattr("hdpmf.models.multi_fit._FACTORS_AT_A_TIME", 65 * 4 * 3)
     folds = [train for train, _ in ratings.k_fold(4, rng=1)]
-    models = [make_model("hdpmf", epochs=1, rng=0, n_factors=3, reg=reg) for reg in (0.1, 0.2) for _ in folds]
+    models = [
+        make_model("hdpmf", epochs=1, rng=0, n_factors=3, reg=reg)
+        for reg in (0.1, 0.2)
+        for _ in folds
+    ]
     fits = [Fit(model, train, weights) for model, train in zip(models, folds * 2, strict=True)]
     assert sorted(one.number for one in fit_together(fits)) == list(range(8))
     assert all(model.catalogue_.factors.shape == (25, 3) for model in models)

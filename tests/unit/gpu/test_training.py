@@ -34,7 +34,9 @@ def test_noise_is_drawn_anew_or_once(engine, device):
     for fresh in (True, False):
         recipe = Recipe("batch", world.n_factors, "item", fresh_noise=fresh)
         cell = GpuRun((1.0, 1.0), 0.0, 3, 0.5)
-        training = GpuTraining(table, recipe, [cell], np.zeros_like(world.U), np.zeros_like(world.V), engine)
+        training = GpuTraining(
+            table, recipe, [cell], np.zeros_like(world.U), np.zeros_like(world.V), engine
+        )
         first, second = (training.factors() for _ in training.epochs())
         assert (first[rated] != 0).all()
         assert np.allclose(second - first, first, atol=1e-6) is not fresh

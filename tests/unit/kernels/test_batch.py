@@ -30,7 +30,9 @@ def test_item_gradients_are_the_reference(n_factors, weighted, dtype, tolerance)
     out = np.full((N_ITEMS, pad(V).shape[1]), np.nan, dtype)
     with Workers(2) as workers:
         batch.item_gradients(by_item, pad(U, dtype), pad(V, dtype), out, workers)
-    np.testing.assert_allclose(out[:, :n_factors], expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+    np.testing.assert_allclose(
+        out[:, :n_factors], expected, rtol=tolerance, atol=tolerance * np.abs(expected).max()
+    )
     assert not out[:, n_factors:].any()
     assert not out[-1].any()
 
@@ -45,7 +47,9 @@ def test_user_steps_are_the_reference(n_factors, unit_ball, dtype, tolerance):
     by_user = group(users, items, target, None, N_USERS, dtype)
     padded = pad(U, dtype)
     with Workers(1) as workers:
-        batch.step_users(by_user, padded, pad(V, dtype), steps.astype(dtype), 0.02, unit_ball, workers)
+        batch.step_users(
+            by_user, padded, pad(V, dtype), steps.astype(dtype), 0.02, unit_ball, workers
+        )
     np.testing.assert_allclose(padded[:, :n_factors], expected, rtol=tolerance, atol=tolerance)
     if unit_ball:
         assert np.linalg.norm(padded, axis=1).max() <= 1 + 1e-6

@@ -13,7 +13,10 @@ from hdpmf.private.kernels.simd import pad
 def test_a_pass_is_a_step_per_rating() -> None:
     rng = np.random.default_rng(0)
     n_users, n_items, n, width = 7, 5, 40, 3
-    users, items = rng.integers(0, n_users, n).astype(np.int32), rng.integers(0, n_items, n).astype(np.int32)
+    users, items = (
+        rng.integers(0, n_users, n).astype(np.int32),
+        rng.integers(0, n_items, n).astype(np.int32),
+    )
     target = rng.normal(size=n).astype(np.float32)
     user_bias, item_bias = (rng.normal(size=size).astype(np.float32) for size in (n_users, n_items))
     U, V = (pad(rng.normal(size=(size, width)).astype(np.float32)) for size in (n_users, n_items))
@@ -53,7 +56,9 @@ def _step(
 def test_it_beats_the_means_and_comes_back_from_its_file(tmp_path) -> None:
     from hdpmf import synthetic_world
 
-    train, test = synthetic_world(n_users=300, n_items=150, n_ratings=12_000, rng=1).hold_out(per_user=5, rng=0)
+    train, test = synthetic_world(n_users=300, n_items=150, n_ratings=12_000, rng=1).hold_out(
+        per_user=5, rng=0
+    )
     model = BiasedMF(n_factors=8, rng=0).fit(train)
     errors = [kind().fit(train).score(test)["mse"] for kind in (UserMean, GlobalMean)]
     assert model.score(test)["mse"] < 0.95 * min(errors)

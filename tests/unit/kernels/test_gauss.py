@@ -1,5 +1,5 @@
-"""The in-kernel normals are normal. Seeds are fixed, so each test's outcome is; the stated levels say how surprising a
-failure would have been for a right generator."""
+"""The in-kernel normals are normal. Seeds are fixed, so each test's outcome is; the stated levels
+say how surprising a failure would have been for a right generator."""
 
 import numpy as np
 import pytest

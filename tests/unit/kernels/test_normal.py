@@ -14,14 +14,30 @@ def problem():
     X = rng.normal(size=(n_items, size)) * (rng.random((n_items, size)) < 0.6)
     root = rng.normal(size=(size, size))
     by_user = group(users, items, rng.normal(size=n), None, n_users)
-    return by_user, X, rng.uniform(0.2, 1, n_items), root @ root.T + np.eye(size), rng.normal(size=(size, size + 2))
+    return (
+        by_user,
+        X,
+        rng.uniform(0.2, 1, n_items),
+        root @ root.T + np.eye(size),
+        rng.normal(size=(size, size + 2)),
+    )
 
 
 def fitted(problem, n_threads):
     by_user, X, weight, precision, mean_map = problem
     out = np.empty((by_user.n_rows, X.shape[1]))
     with Workers(n_threads) as workers:
-        fit_users(by_user.start, by_user.partner, by_user.target, X, weight, precision, mean_map, out, workers)
+        fit_users(
+            by_user.start,
+            by_user.partner,
+            by_user.target,
+            X,
+            weight,
+            precision,
+            mean_map,
+            out,
+            workers,
+        )
     return out
 
 
@@ -34,7 +50,9 @@ def test_it_solves_the_normal_equations(problem):
         n = len(y)
         amount = np.log(max(n, 1) / 80)
         z = np.concatenate([Z.mean(0) if n else np.zeros(X.shape[1]), [amount, amount**2]])
-        expected = np.linalg.solve((Z * w[:, None]).T @ Z + precision, (Z * w[:, None]).T @ y + mean_map @ z)
+        expected = np.linalg.solve(
+            (Z * w[:, None]).T @ Z + precision, (Z * w[:, None]).T @ y + mean_map @ z
+        )
         np.testing.assert_allclose(out[user], expected, rtol=1e-6, atol=1e-8)
 
 
@@ -46,7 +64,9 @@ def test_threads_change_nothing(problem):
 def test_statistics_are_the_same_sums(problem):
     by_user, X, weight, _, _ = problem
     with Workers(2) as workers:
-        H, g, z, y2 = user_statistics(by_user.start, by_user.partner, by_user.target, X, weight, workers)
+        H, g, z, y2 = user_statistics(
+            by_user.start, by_user.partner, by_user.target, X, weight, workers
+        )
     own = slice(by_user.start[3], by_user.start[4])
     Z, w, y = X[by_user.partner[own]], weight[by_user.partner[own]], by_user.target[own]
     np.testing.assert_allclose(H[3], np.tril((Z * w[:, None]).T @ Z), atol=1e-6)

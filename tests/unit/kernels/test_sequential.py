@@ -17,7 +17,14 @@ def problem(weighted=False, seed=0):
     users, items = (pairs % N_USERS).astype(np.int32), (pairs // N_USERS).astype(np.int32)
     target = rng.uniform(1, 5, len(pairs)).astype(np.float32)
     coefficient = rng.uniform(0.1, 1, len(pairs)).astype(np.float32) if weighted else None
-    return users, items, target, coefficient, rng.normal(0, 0.4, (N_USERS, K)), rng.normal(0, 0.4, (N_ITEMS, K))
+    return (
+        users,
+        items,
+        target,
+        coefficient,
+        rng.normal(0, 0.4, (N_USERS, K)),
+        rng.normal(0, 0.4, (N_ITEMS, K)),
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -27,7 +34,9 @@ def test_item_pass_is_the_reference_in_the_order_it_chose(weighted):
     before = by_item.copy()
     padded = pad(V)
     with Workers(2) as workers:
-        sequential.item_pass(by_item, pad(U), padded, 0.02, 0.01, seed=5, epoch=3, noise=None, workers=workers)
+        sequential.item_pass(
+            by_item, pad(U), padded, 0.02, 0.01, seed=5, epoch=3, noise=None, workers=workers
+        )
     assert not np.array_equal(by_item.partner, before.partner)
     for item in range(N_ITEMS):
         row = slice(by_item.start[item], by_item.start[item + 1])
@@ -106,7 +115,9 @@ def test_noise_adds_up_over_the_ratings(n_ratings):
 
 def test_noise_is_fresh_in_every_epoch_or_always_the_same():
     first = noise_only(3, 1.0, 1, 1, 1)
-    assert abs(np.corrcoef(first.ravel(), noise_only(3, 1.0, 1, 2, 2).ravel())[0, 1]) < 5 / np.sqrt(first.size)
+    assert abs(np.corrcoef(first.ravel(), noise_only(3, 1.0, 1, 2, 2).ravel())[0, 1]) < 5 / np.sqrt(
+        first.size
+    )
     once = noise_only(3, 1.0, 1, 1, 0)
     assert np.array_equal(once, noise_only(3, 1.0, 1, 2, 0))
 
@@ -115,12 +126,17 @@ def test_the_number_of_threads_does_not_change_a_bit():
     users, items, target, coefficient, U, V = problem(weighted=True)
     results = []
     for threads in (1, 2, 5):
-        by_item, by_user = group(items, users, target, coefficient, N_ITEMS), group(users, items, target, None, N_USERS)
+        by_item, by_user = (
+            group(items, users, target, coefficient, N_ITEMS),
+            group(users, items, target, None, N_USERS),
+        )
         padded_u, padded_v = pad(U), pad(V)
         with Workers(threads) as workers:
             for epoch in range(3):
                 noise = sequential.PassNoise(np.full_like(padded_v, 0.1), epoch)
-                sequential.item_pass(by_item, padded_u, padded_v, 0.01, 0.01, 1, epoch, noise, workers)
+                sequential.item_pass(
+                    by_item, padded_u, padded_v, 0.01, 0.01, 1, epoch, noise, workers
+                )
                 sequential.user_pass(by_user, padded_u, padded_v, 0.01, 0.01, 1, epoch, workers)
         results.append(padded_v.tobytes() + padded_u.tobytes())
     assert len(set(results)) == 1

@@ -1,4 +1,6 @@
-"""What a method says about itself is what the accountant, the estimators and the command line find."""
+"""What a method says about itself is what the accountant, the estimators and the command line
+find.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.models import make_model
 
 STATUS = {"proved": "proved", "nominal": "nominal", "no guarantee": "none"}
-FORMS = [(name, False) for name in METHODS] + [(name, True) for name in METHODS if METHODS[name].labelled is not None]
+FORMS = [(name, False) for name in METHODS] + [
+    (name, True) for name in METHODS if METHODS[name].labelled is not None
+]
 
 
 OFFERED = [(name, labels, view) for name, labels in FORMS for view in METHODS[name].offered]
@@ -39,7 +43,10 @@ def test_claims_are_what_the_accountant_computes(name, labels, view):
         assert claim.presence * 0.8 == pytest.approx(
             cost("hdp-sum", view, epsilon=0.8, neighbours="presence").pure + pairs
         )
-        assert cost(name, view, epsilon=0.8, neighbours="presence", delta=claim.delta).epsilon_at_delta <= 1.75 * 0.8
+        assert (
+            cost(name, view, epsilon=0.8, neighbours="presence", delta=claim.delta).epsilon_at_delta
+            <= 1.75 * 0.8
+        )
     else:
         assert claim.presence * 0.8 == pytest.approx(presence.pure, rel=1e-3)
 
@@ -52,20 +59,35 @@ def test_two_servers_are_offered_by_name():
     for labels in (False, True):
         claim = METHODS["hdp-sum"].claim("two-servers", labels=labels)
         assert claim.status == "proved"
-        assert claim.against == "the recommender and one of the two servers, with any number of devices"
+        assert (
+            claim.against
+            == "the recommender and one of the two servers, with any number of devices"
+        )
         assert claim.needs.startswith("one of the two servers is honest")
         assert (claim.value, claim.presence) == (1.0, 0.992 if labels else 0.75)
-    for ask in (METHODS["hdpmf"].claim, lambda view: cost("hdp-bit", view), METHODS["hdp-sum-pairs"].claim):
-        with pytest.raises(ConfigError, match="is not offered under the view two-servers; it has messages, sums"):
+    for ask in (
+        METHODS["hdpmf"].claim,
+        lambda view: cost("hdp-bit", view),
+        METHODS["hdp-sum-pairs"].claim,
+    ):
+        with pytest.raises(
+            ConfigError, match="is not offered under the view two-servers; it has messages, sums"
+        ):
             ask("two-servers")
 
 
 def test_a_view_that_there_is_not_is_an_error():
-    with pytest.raises(ConfigError, match="there is no view 'sum'; choose from messages, sums, two-servers, final"):
+    with pytest.raises(
+        ConfigError, match="there is no view 'sum'; choose from messages, sums, two-servers, final"
+    ):
         METHODS["hdp-sum"].claim("sum")
     for view in ("sums-h-known", "sums-h-hidden"):
         assert METHODS["hdpmf"].claim(view) == METHODS["hdpmf"].claim("sums")
-    assert METHODS["hdp-sum"].claim("final") == METHODS["hdp-sum"].claim() == METHODS["hdp-sum"].claim("sums")
+    assert (
+        METHODS["hdp-sum"].claim("final")
+        == METHODS["hdp-sum"].claim()
+        == METHODS["hdp-sum"].claim("sums")
+    )
     assert tuple(METHODS["hdp-sum"].offered) == VIEWS
 
 
@@ -82,9 +104,13 @@ def test_estimators_have_exactly_the_options_of_their_method(name):
 
 
 def test_an_option_that_a_method_lacks_is_an_error_that_names_those_it_has():
-    with pytest.raises(ConfigError, match=r"hdpmf has no option 'n_factor'; its options are .*n_factors"):
+    with pytest.raises(
+        ConfigError, match=r"hdpmf has no option 'n_factor'; its options are .*n_factors"
+    ):
         make_model("hdpmf", n_factor=50)
-    with pytest.raises(ConfigError, match=r"hdp-sum has no option --lr; its options are .*--epsilon"):
+    with pytest.raises(
+        ConfigError, match=r"hdp-sum has no option --lr; its options are .*--epsilon"
+    ):
         METHODS["hdp-sum"].require("learning_rate", "--lr")
     with pytest.raises(ConfigError, match="hdpmf-paid has solver = batch and no other"):
         make_model("hdpmf-paid", solver="sequential")
@@ -105,14 +131,34 @@ def test_what_is_chosen_is_what_runs():
 @pytest.mark.parametrize(
     ("name", "changes", "error", "said"),
     [
-        ("hdpmf", {"n_factors": 0}, ConfigError, "n_factors must be a whole number from 1 to 512, not 0"),
+        (
+            "hdpmf",
+            {"n_factors": 0},
+            ConfigError,
+            "n_factors must be a whole number from 1 to 512, not 0",
+        ),
         ("hdpmf", {"n_factors": 2.0}, ConfigError, "n_factors must be a whole number"),
-        ("hdpmf", {"learning_rate": float("nan")}, ConfigError, "learning_rate must be a positive number, not nan"),
+        (
+            "hdpmf",
+            {"learning_rate": float("nan")},
+            ConfigError,
+            "learning_rate must be a positive number, not nan",
+        ),
         ("hdpmf", {"reg": -1}, ConfigError, "reg must be 0 or a positive number"),
-        ("hdpmf", {"epsilon": 0}, PrivacyError, "epsilon must be a positive number, not 0; a budget of 0"),
+        (
+            "hdpmf",
+            {"epsilon": 0},
+            PrivacyError,
+            "epsilon must be a positive number, not 0; a budget of 0",
+        ),
         ("hdpmf", {"h": "all"}, ConfigError, "h must be one of auto, item, shared, not 'all'"),
         ("hdp-sum", {"labels": 1}, ConfigError, "labels must be True or False"),
-        ("hdp-bit", {"patterns": 101}, ConfigError, "patterns must be a whole number from 0 to 100, not 101"),
+        (
+            "hdp-bit",
+            {"patterns": 101},
+            ConfigError,
+            "patterns must be a whole number from 0 to 100, not 101",
+        ),
         ("hdp-bit", {"n_threads": 0}, ConfigError, "n_threads must be a whole number from 1"),
     ],
 )

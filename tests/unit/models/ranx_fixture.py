@@ -1,7 +1,8 @@
 """Writes ranx_fixture.json: lists, what is relevant, and what ranx says about them, user by user.
 
-ranx compiles for minutes and brings a dozen packages along, so that it is not installed for tests. To write the file
-again, in an environment of its own: ``pip install ranx==0.3.21 && python tests/unit/models/ranx_fixture.py``.
+ranx compiles for minutes and brings a dozen packages along, so that it is not installed for tests.
+To write the file again, in an environment of its own: ``pip install ranx==0.3.21 && python
+tests/unit/models/ranx_fixture.py``.
 """
 
 from __future__ import annotations
@@ -23,12 +24,23 @@ def main() -> None:
     kinds = [rng.permutation(n_items) for _ in range(n_users)]
     sizes = rng.integers(1, 12, n_users)
     relevant = [sorted(kind[:size].tolist()) for kind, size in zip(kinds, sizes, strict=True)]
-    rated = [sorted(kind[size : size + 5].tolist()) for kind, size in zip(kinds, sizes, strict=True)]
+    rated = [
+        sorted(kind[size : size + 5].tolist()) for kind, size in zip(kinds, sizes, strict=True)
+    ]
     names = [f"{user:03}" for user in range(n_users)]  # ranx sorts them
-    qrels = Qrels({name: {f"{item}": 1 for item in items} for name, items in zip(names, relevant, strict=True)})
+    qrels = Qrels(
+        {
+            name: {f"{item}": 1 for item in items}
+            for name, items in zip(names, relevant, strict=True)
+        }
+    )
     run = Run(
         {
-            name: {f"{item}": float(scores[user, item]) for item in range(n_items) if item not in rated[user]}
+            name: {
+                f"{item}": float(scores[user, item])
+                for item in range(n_items)
+                if item not in rated[user]
+            }
             for user, name in enumerate(names)
         }
     )

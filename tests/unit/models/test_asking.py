@@ -1,4 +1,6 @@
-"""Questions that a model cannot answer are errors, with what was wrong; no made-up number comes back."""
+"""Questions that a model cannot answer are errors, with what was wrong; no made-up number comes
+back.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def fitted(request, split):
     return request.param().fit(split[0])
 
 
-@pytest.mark.parametrize("ids", [["1"], "1", np.array(["1"]), np.array(["1"], object), [None], [True]])
+@pytest.mark.parametrize(
+    "ids", [["1"], "1", np.array(["1"]), np.array(["1"], object), [None], [True]]
+)
 def test_ids_of_another_kind_are_refused(fitted, split, ids):
     item = split[0].items.ids[0]
     with pytest.raises(RatingsError, match="the model's user ids are integers"):
@@ -32,7 +36,10 @@ def test_integers_for_text_are_refused():
     model = UserMean().fit(TEXT)
     with pytest.raises(RatingsError, match="user 1: the model's user ids are strings"):
         model.predict([1], ["x"])
-    assert model.predict(["carl", "ann"], ["x", "no such item"]).tolist() == [3.0, 4.0]  # the fallbacks stay
+    assert model.predict(["carl", "ann"], ["x", "no such item"]).tolist() == [
+        3.0,
+        4.0,
+    ]  # the fallbacks stay
 
 
 def test_unknown_ids_of_the_right_kind_get_the_fallback(fitted, split):
@@ -45,7 +52,8 @@ def test_one_user_goes_with_many_items(fitted, split):
     user, items = train.users.ids[0].item(), train.items.ids[:7]
     assert np.array_equal(fitted.predict(user, items), fitted.predict([user] * 7, items))
     assert np.array_equal(
-        fitted.predict(train.users.ids[:5], items[0].item()), fitted.predict(train.users.ids[:5], [items[0]] * 5)
+        fitted.predict(train.users.ids[:5], items[0].item()),
+        fitted.predict(train.users.ids[:5], [items[0]] * 5),
     )
     with pytest.raises(RatingsError, match="2 users and 3 items"):
         fitted.predict([1, 2], [1, 2, 3])
@@ -68,7 +76,9 @@ def test_a_stranger_is_named(split):
         model.recommend("bob")
     with pytest.raises(UnknownIdError, match=r"user 'bob' \(and 1 others\)"):
         model.recommend(["ann", "bob", "carl"])
-    with pytest.raises(UnknownIdError, match="user 'bob' was not in training, where user ids are integers"):
+    with pytest.raises(
+        UnknownIdError, match="user 'bob' was not in training, where user ids are integers"
+    ):
         MF(epochs=2).fit(split[0]).recommend("bob")
 
 
@@ -93,7 +103,10 @@ def test_a_known_user_is_not_shrunk(kind, split):
 
 @pytest.mark.parametrize("kind", [MF, HDPMF])
 def test_few_epochs_warn(kind, world):
-    with pytest.warns(FarFromConvergedWarning, match="after 20 epochs at learning rate 0.01 it is far from converged"):
+    with pytest.warns(
+        FarFromConvergedWarning,
+        match="after 20 epochs at learning rate 0.01 it is far from converged",
+    ):
         kind(epochs=20, rng=0).fit(world)
 
 
@@ -104,7 +117,9 @@ def test_enough_epochs_do_not_warn(world):
         HDPSum(rng=0).fit(world)
 
 
-@pytest.mark.parametrize("changes", [{"n_factors": 1500}, {"n_factors": 100_000}, {"n_threads": 100_000}])
+@pytest.mark.parametrize(
+    "changes", [{"n_factors": 1500}, {"n_factors": 100_000}, {"n_threads": 100_000}]
+)
 def test_what_cannot_be_computed_is_refused_at_once(changes, world):
     (name,) = changes
     with pytest.raises(ConfigError, match=f"{name} must be a whole number from 1 to"):

@@ -21,7 +21,11 @@ TRAIN, TEST = WORLD.hold_out(3, rng=0)
 
 
 def frame(ratings: Ratings) -> dict[str, Any]:
-    return {"user": ratings.user_ids, "item": ratings.item_ids, "rating": ratings.values.astype(float)}
+    return {
+        "user": ratings.user_ids,
+        "item": ratings.item_ids,
+        "rating": ratings.values.astype(float),
+    }
 
 
 def matrix(columns: dict[str, Any]) -> Any:
@@ -29,8 +33,12 @@ def matrix(columns: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table, matrix])
-@pytest.mark.parametrize("make", [lambda: HDPMF(epochs=3, rng=0), lambda: HDPSum(rng=0), UserMean, EASE])
-def test_a_frame_gives_what_its_ratings_give(kind: Callable[[Any], Any], make: Callable[[], Estimator]) -> None:
+@pytest.mark.parametrize(
+    "make", [lambda: HDPMF(epochs=3, rng=0), lambda: HDPSum(rng=0), UserMean, EASE]
+)
+def test_a_frame_gives_what_its_ratings_give(
+    kind: Callable[[Any], Any], make: Callable[[], Estimator]
+) -> None:
     plain = Ratings.from_arrays(TRAIN.user_ids, TRAIN.item_ids, TRAIN.values)
     by_frame, by_ratings = make().fit(kind(frame(TRAIN))), make().fit(plain)
     assert by_frame.score(kind(frame(TEST))) == pytest.approx(by_ratings.score(TEST))
@@ -39,7 +47,9 @@ def test_a_frame_gives_what_its_ratings_give(kind: Callable[[Any], Any], make: C
 
 
 def test_the_scale_of_a_test_frame_is_the_models() -> None:
-    ten = Ratings.of(pd.DataFrame(frame(TRAIN)).assign(rating=lambda table: table.rating * 2), scale=(2, 10))
+    ten = Ratings.of(
+        pd.DataFrame(frame(TRAIN)).assign(rating=lambda table: table.rating * 2), scale=(2, 10)
+    )
     model = UserMean().fit(ten)
     assert model.score(pd.DataFrame(frame(TEST)).assign(rating=10.0))["n"] == len(TEST)
     with pytest.raises(RatingsError, match=r"off the scale 2..10"):

@@ -49,7 +49,9 @@ def test_a_model_comes_back_as_it_was(name, split, weights, tmp_path):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_what_is_claimed_is_in_the_file_word_for_word(name, split, weights, tmp_path):
-    """A loaded model works its claim out again, so that only the file shows what a reader of it is told."""
+    """A loaded model works its claim out again, so that only the file shows what a reader of it
+    is told.
+    """
     model = make_model(name, **METHODS[name].own(**QUICK)).fit(split[0], weights)
     model.save(tmp_path / "m")
     claim, said = model.privacy, PublicModel.load(tmp_path / "m" / "recommender").about["privacy"]
@@ -58,7 +60,9 @@ def test_what_is_claimed_is_in_the_file_word_for_word(name, split, weights, tmp_
 
 
 def test_string_ids_and_other_scales_come_back(tmp_path):
-    ratings = Ratings.from_arrays(["ä", "b", "b"], ["x::1", "x::1", "y z"], [0.5, 3, 4.5], scale=(0.5, 5))
+    ratings = Ratings.from_arrays(
+        ["ä", "b", "b"], ["x::1", "x::1", "y z"], [0.5, 3, 4.5], scale=(0.5, 5)
+    )
     MF(**QUICK).fit(ratings).save(tmp_path / "m")
     back = MF.load(tmp_path / "m")
     assert back.devices_.users.ids.tolist() == ["b", "ä"]
@@ -114,15 +118,26 @@ def test_the_devices_part_is_for_its_owner_only(saved):
 
 
 FILES = [
-    "recommender/model.json", "recommender/numbers.safetensors", "devices/devices.json", "devices/devices.safetensors",
-]  # fmt: skip
+    "recommender/model.json",
+    "recommender/numbers.safetensors",
+    "devices/devices.json",
+    "devices/devices.safetensors",
+]
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_missing_and_damaged_files_are_named(name, saved):
     path = saved / name
     whole = path.read_bytes()
-    for damaged in (b"", whole[: len(whole) // 2], whole[:-1], b"\x00" + whole[1:], b"[]", b"{}", b'"x"'):
+    for damaged in (
+        b"",
+        whole[: len(whole) // 2],
+        whole[:-1],
+        b"\x00" + whole[1:],
+        b"[]",
+        b"{}",
+        b'"x"',
+    ):
         path.write_bytes(damaged)
         with pytest.raises(ModelFileError):
             load_model(saved)
@@ -140,7 +155,9 @@ def test_a_newer_format_asks_for_an_upgrade(saved):
         load_model(saved)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(name=st.sampled_from(FILES), data=st.data())
 def test_any_damage_gives_a_model_or_our_error(saved, name, data):
     path = saved / name

@@ -47,7 +47,9 @@ def test_scikit_learn_manners(name):
 
 @pytest.mark.parametrize("kind", [HDPMF, HDPSum])
 def test_the_old_name_of_on_still_works_and_warns(kind):
-    with pytest.warns(DeprecationWarning, match=r"^device='cuda' is deprecated; write on='gpu'$") as caught:
+    with pytest.warns(
+        DeprecationWarning, match=r"^device='cuda' is deprecated; write on='gpu'$"
+    ) as caught:
         model = kind(device="cuda")
     assert caught[0].filename == __file__
     assert model.get_params()["on"] == "gpu"
@@ -94,14 +96,21 @@ def test_learning_beats_the_means_without_noise(split):
 def test_smaller_epsilon_means_more_noise(split, weights):
     train, test = split
     errors = [
-        np.mean([HDPMF(n_factors=4, epsilon=e, rng=s).fit(train, weights).score(test)["mse"] for s in range(3)])
+        np.mean(
+            [
+                HDPMF(n_factors=4, epsilon=e, rng=s).fit(train, weights).score(test)["mse"]
+                for s in range(3)
+            ]
+        )
         for e in (0.05, 1.0, 1000.0)
     ]
     assert errors[0] > errors[1] > errors[2]
 
 
 def test_mf_is_hdpmf_without_noise_and_weights_up_to_the_ball(split):
-    """With a huge epsilon and weight 1, stretching changes nothing: HDPMF and its weighted form agree."""
+    """With a huge epsilon and weight 1, stretching changes nothing: HDPMF and its weighted form
+    agree.
+    """
     train, _ = split
     stretch = HDPMF(epsilon=1e9, **QUICK).fit(train)
     weight = HDPMF(epsilon=1e9, mechanism="weight", **QUICK).fit(train)
@@ -119,7 +128,10 @@ def test_user_vectors_stay_in_the_unit_ball_for_private_methods(split, weights):
 @pytest.mark.parametrize("solver", ["batch", "sequential"])
 def test_noise_options_change_the_result(noise, h, solver, split, weights):
     base = HDPMF(solver=solver, h=h, noise=noise, **QUICK).fit(split[0], weights).catalogue_.factors
-    others = [("item" if h == "shared" else "shared", noise), (h, "once" if noise == "epoch" else "epoch")]
+    others = [
+        ("item" if h == "shared" else "shared", noise),
+        (h, "once" if noise == "epoch" else "epoch"),
+    ]
     for other_h, other_noise in others:
         changed = HDPMF(solver=solver, h=other_h, noise=other_noise, **QUICK).fit(split[0], weights)
         assert not np.allclose(base, changed.catalogue_.factors)
@@ -146,7 +158,15 @@ def test_progress_history_and_stopping(split, weights):
 def test_early_stopping_keeps_the_best_epoch(solver, split, weights):
     train, test = split
     fit, validation = train.hold_out(per_user=3, rng=1)
-    model = HDPMF(n_factors=4, epochs=60, epsilon=0.2, learning_rate=0.2, early_stopping=5, solver=solver, rng=0)
+    model = HDPMF(
+        n_factors=4,
+        epochs=60,
+        epsilon=0.2,
+        learning_rate=0.2,
+        early_stopping=5,
+        solver=solver,
+        rng=0,
+    )
     model.fit(fit, weights, validation=validation)
     errors = [record.validation_mse for record in model.history_]
     assert len(errors) < 60
@@ -162,7 +182,9 @@ def test_unknown_ids_get_the_documented_fallback(split, weights):
     model = HDPMF(**QUICK).fit(train, weights)
     user = train.users.ids[0]
     own_mean = train.values[train.user_codes == 0].mean()
-    predicted = model.predict([user, -6, -5, user], [-8, train.items.ids[0], -7, train.items.ids[0]])
+    predicted = model.predict(
+        [user, -6, -5, user], [-8, train.items.ids[0], -7, train.items.ids[0]]
+    )
     assert predicted[0] == pytest.approx(own_mean)
     assert predicted[1] == predicted[2] == 3.0
     assert model.predict(user, train.items.ids[0])[0] == predicted[3]
@@ -255,11 +277,22 @@ def test_fold_in_respects_the_ball_the_weights_and_replaces(split, weights):
 @pytest.mark.parametrize(
     "bad",
     [
-        {"n_factors": 0}, {"n_factors": 2.5}, {"epochs": 0}, {"learning_rate": 0}, {"learning_rate": float("nan")},
-        {"reg": -1}, {"solver": "magic"}, {"h": "both"}, {"noise": "never"}, {"early_stopping": 0}, {"n_threads": 0},
-        {"rng": "x"}, {"mechanism": "guess"}, {"learning_rate": "fast"},
+        {"n_factors": 0},
+        {"n_factors": 2.5},
+        {"epochs": 0},
+        {"learning_rate": 0},
+        {"learning_rate": float("nan")},
+        {"reg": -1},
+        {"solver": "magic"},
+        {"h": "both"},
+        {"noise": "never"},
+        {"early_stopping": 0},
+        {"n_threads": 0},
+        {"rng": "x"},
+        {"mechanism": "guess"},
+        {"learning_rate": "fast"},
     ],
-)  # fmt: skip
+)
 def test_bad_parameters_are_refused_by_name(bad, split, weights):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         HDPMF(**(QUICK | bad)).fit(split[0], weights, validation=split[1])

@@ -16,7 +16,14 @@ IDS = ["A", "S", "no features", "L"]
 
 def prior_for(names, noise=0.8):
     size = len(names)
-    return Prior("test", {"dataset": "nowhere"}, tuple(names), np.zeros((size, size + 2)), np.eye(size) * 0.1, noise)
+    return Prior(
+        "test",
+        {"dataset": "nowhere"},
+        tuple(names),
+        np.zeros((size, size + 2)),
+        np.eye(size) * 0.1,
+        noise,
+    )
 
 
 @pytest.mark.parametrize("model", KINDS, ids=IDS)
@@ -24,7 +31,11 @@ def test_a_seed_decides_everything_and_threads_nothing(model, split, weights):
     train, test = split
     scores = []
     for n_threads in (1, 2, 5):
-        scores.append(type(model)(**(model.get_params() | {"n_threads": n_threads})).fit(train, weights).score(test))
+        scores.append(
+            type(model)(**(model.get_params() | {"n_threads": n_threads}))
+            .fit(train, weights)
+            .score(test)
+        )
     assert scores[0] == scores[1] == scores[2]
     other = type(model)(**(model.get_params() | {"rng": 1})).fit(train, weights).score(test)
     assert other != scores[0]
@@ -40,7 +51,9 @@ def test_it_beats_the_users_mean_where_epsilon_is_large(model, split, weights):
 
 
 @pytest.mark.parametrize("model", KINDS, ids=IDS)
-def test_saved_models_come_back_and_hold_nothing_private_on_the_recommenders_side(model, split, weights, tmp_path):
+def test_saved_models_come_back_and_hold_nothing_private_on_the_recommenders_side(
+    model, split, weights, tmp_path
+):
     train, test = split
     fitted = type(model)(**model.get_params()).fit(train, weights)
     fitted.save(tmp_path / "m")
@@ -55,10 +68,14 @@ def test_saved_models_come_back_and_hold_nothing_private_on_the_recommenders_sid
         float(number)
         for offset in range(8)
         for dtype, width in ((np.float32, 4), (np.float64, 8))
-        for number in np.frombuffer(public[offset : offset + (len(public) - offset) // width * width], dtype)
+        for number in np.frombuffer(
+            public[offset : offset + (len(public) - offset) // width * width], dtype
+        )
     }
     for private in (fitted.devices_.vectors[:, :-1].ravel(), weights.beta[weights.beta < 1]):
-        shared = {float(x) for x in private if x != 0} & numbers  # a coefficient that is zero is everybody's
+        shared = {
+            float(x) for x in private if x != 0
+        } & numbers  # a coefficient that is zero is everybody's
         assert len(shared) <= 1, shared  # one of 10^9 pairs may agree by chance
     facts = json.loads((tmp_path / "m" / "recommender" / "model.json").read_text())
     assert "rng" not in facts["about"]["parameters"]
@@ -79,18 +96,26 @@ def test_parts_that_do_not_fit_each_other_are_refused(split, weights, tmp_path):
 
 @pytest.mark.parametrize("kind", [HDPSum, HDPBit])
 def test_any_scale_gives_the_same_predictions_in_its_own_units(kind, split, weights):
-    """Stars, half stars that start at 0.5, and percent are one thing in other units; so are their results."""
+    """Stars, half stars that start at 0.5, and percent are one thing in other units; so are
+    their results.
+    """
     train, test = split
     reference = kind(rng=0).fit(train, weights).predict(test.user_ids, test.item_ids)
     for scale in (RatingScale(0.5, 2.5, 0.5), RatingScale(0, 100, 25), RatingScale(-2, 2)):
         values = scale.low + (train.values - 1) / 4 * scale.width
         moved = Ratings(
-            train.users, train.items, train.user_codes, train.item_codes, values.astype(np.float32), scale=scale,
+            train.users,
+            train.items,
+            train.user_codes,
+            train.item_codes,
+            values.astype(np.float32),
+            scale=scale,
             item_table=train.item_table,
-        )  # fmt: skip
+        )
         got = kind(rng=0).fit(moved, weights).predict(test.user_ids, test.item_ids)
         back = 1 + 4 * (got - scale.low) / scale.width
-        # A scale without a step measures its mean on another grid, hence with other noise in the same place.
+        # A scale without a step measures its mean on another grid, hence with other noise in the
+        # same place.
         assert np.abs(back - reference).max() < (0.1 if scale.step is None else 1e-3)
 
 
@@ -157,7 +182,11 @@ def test_claims_say_who_may_look(split):
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 4.0, 300.0])
 def test_any_epsilon_will_do(epsilon, split, weights):
     train, test = split
-    for model in (HDPSum(epsilon, rng=0), HDPSum(epsilon, design="S", rng=0), HDPBit(epsilon, rng=0)):
+    for model in (
+        HDPSum(epsilon, rng=0),
+        HDPSum(epsilon, design="S", rng=0),
+        HDPBit(epsilon, rng=0),
+    ):
         assert 0.2 < model.fit(train, weights).score(test)["mse"] < 3
 
 
@@ -176,7 +205,14 @@ def test_a_prior_meets_the_columns_it_knows(split, weights):
 def test_priors_are_files_with_an_origin(tmp_path):
     rng = np.random.default_rng(0)
     root = rng.normal(size=(3, 3))
-    prior = Prior("p", {"dataset": "x"}, ("a", "b", "c"), rng.normal(size=(3, 5)), root @ root.T + np.eye(3), 0.7)
+    prior = Prior(
+        "p",
+        {"dataset": "x"},
+        ("a", "b", "c"),
+        rng.normal(size=(3, 5)),
+        root @ root.T + np.eye(3),
+        0.7,
+    )
     prior.save(tmp_path / "p.json")
     back = Prior.read(tmp_path / "p.json")
     np.testing.assert_allclose(back.covariance, prior.covariance, rtol=1e-3)
@@ -194,7 +230,9 @@ def test_features_from_a_file(tmp_path):
     world = synthetic_world(60, 40, 1200, rng=3)
     text = ["item,year,length,kind,title,constant"]
     for number, item in enumerate(world.items.ids):
-        text.append(f"{item},{1950 + number},{number * 2.5},{'a|b' if number % 2 else 'b'},Title {number},7")
+        text.append(
+            f"{item},{1950 + number},{number * 2.5},{'a|b' if number % 2 else 'b'},Title {number},7"
+        )
     path = tmp_path / "items.csv"
     path.write_text("\n".join(text))
     features = ItemFeatures.read(path, world.items)

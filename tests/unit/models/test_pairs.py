@@ -16,7 +16,9 @@ WORLD = synthetic_world(120, 60, 3000, rng=4)
 
 
 def _camps(n_users: int = 3000) -> tuple[Ratings, Ratings]:
-    """Two camps: each rates 12 of its own 20 items and 2 of the other's; features know nothing of it."""
+    """Two camps: each rates 12 of its own 20 items and 2 of the other's; features know nothing
+    of it.
+    """
     rng = np.random.default_rng(0)
     users, items = [], []
     for user in range(n_users):
@@ -81,7 +83,9 @@ def test_the_plan_is_made_of_what_was_released_and_the_number_of_users(camps):
     assert plan.height == model.pair_plan_.height
     assert plan.bound == 3  # ten ratings of weight 1 are about as long
     assert plan_pairs(model.facts_, 0.2, 3000).height < plan.height / 5
-    assert plan_pairs(model.facts_, 2.0, 30_000).height < plan.height / 3  # as many ratings of ten times the users
+    assert (
+        plan_pairs(model.facts_, 2.0, 30_000).height < plan.height / 3
+    )  # as many ratings of ten times the users
 
 
 def test_it_is_a_method_with_a_claim_of_its_own():

@@ -27,8 +27,9 @@ def test_with_little_noise_it_is_most_popular() -> None:
 
 
 def test_noise_is_that_of_the_claim() -> None:
-    """Counts of some hundred raters are taken as they were released, so that the noise can be seen: its deviation is
-    sqrt(2) / epsilon. 40 seeds of 80 items: the estimate is off by less than 5 % (level 1e-3, seeds fixed)."""
+    """Counts of some hundred raters are taken as they were released, so that the noise can be seen:
+    its deviation is sqrt(2) / epsilon. 40 seeds of 80 items: the estimate is off by less than 5 %
+    (level 1e-3, seeds fixed)."""
     counts = TRAIN.item_counts()
     much = counts > 60
     apart = [np.exp(_order(0.5, seed=seed)[much]) - counts[much] for seed in range(40)]
@@ -42,7 +43,11 @@ def test_values_are_in_nothing_that_is_sent() -> None:
 
 
 def test_a_person_pays_for_presence() -> None:
-    model = make_model("private-popular", epsilon=2.0, rng=0).fit(TRAIN, PrivacySpec().draw(TRAIN, rng=0))
+    model = make_model("private-popular", epsilon=2.0, rng=0).fit(
+        TRAIN, PrivacySpec().draw(TRAIN, rng=0)
+    )
     assert (model.privacy.epsilon, model.privacy.status) == (2.0, "proved")
-    assert cost("private-popular", "sums", weight=0.5, epsilon=2.0, neighbours="presence").pure == pytest.approx(1.0)
+    assert cost(
+        "private-popular", "sums", weight=0.5, epsilon=2.0, neighbours="presence"
+    ).pure == pytest.approx(1.0)
     assert cost("private-popular", "sums", weight=0.5, epsilon=2.0).pure == 0.0

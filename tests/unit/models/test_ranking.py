@@ -25,7 +25,9 @@ WEIGHTS = PrivacySpec().draw(TRAIN, rng=0)
 
 def by_definition(model, train, test, n):
     """All metrics from ``recommend``-like lists, one user at a time."""
-    trained = dict(zip(model.catalogue_.items.ids.tolist(), model._candidates().tolist(), strict=True))
+    trained = dict(
+        zip(model.catalogue_.items.ids.tolist(), model._candidates().tolist(), strict=True)
+    )
     times, raters = Counter(), Counter(train.item_ids.tolist())
     in_training = set(train.item_ids.tolist())
     per_user = {name: [] for name in ("ndcg", "recall", "precision", "map", "mrr", "hit_rate")}
@@ -48,7 +50,9 @@ def by_definition(model, train, test, n):
         per_user["ndcg"].append(gain / ideal)
         per_user["recall"].append(sum(found) / len(liked))
         per_user["precision"].append(sum(found) / n)
-        precisions = [sum(found[: place + 1]) / (place + 1) for place, hit in enumerate(found) if hit]
+        precisions = [
+            sum(found[: place + 1]) / (place + 1) for place, hit in enumerate(found) if hit
+        ]
         per_user["map"].append(sum(precisions) / min(len(liked), n))
         per_user["mrr"].append(1 / (found.index(True) + 1) if any(found) else 0.0)
         per_user["hit_rate"].append(float(any(found)))
@@ -59,7 +63,8 @@ def by_definition(model, train, test, n):
         {name: np.mean(values) for name, values in per_user.items()}
         | {
             "coverage": len(times) / len(in_training),
-            "popularity": sum(raters[item] * often for item, often in times.items()) / sum(times.values()),
+            "popularity": sum(raters[item] * often for item, often in times.items())
+            / sum(times.values()),
             "gini": apart / (2 * len(counts) * sum(counts)),
             "n_users": len(per_user["ndcg"]),
         }
@@ -78,7 +83,9 @@ def test_ranking_is_what_the_definition_says(method, n, monkeypatch):
     known = METHODS[method]
     params = {"epochs": 8, "learning_rate": 0.05, "rng": 0, **known.fixed}
     accepted = known.model.parameter_names()
-    model = known.model(**{name: value for name, value in params.items() if name in accepted}).fit(TRAIN, WEIGHTS)
+    model = known.model(**{name: value for name, value in params.items() if name in accepted}).fit(
+        TRAIN, WEIGHTS
+    )
     measured = model.rank(TEST, n)
     expected = by_definition(model, TRAIN, TEST, n)
     assert {name: measured[name] for name in expected} == pytest.approx(expected)
@@ -89,11 +96,14 @@ def test_ranking_is_what_the_definition_says(method, n, monkeypatch):
 @pytest.mark.parametrize("n", [3, 10])
 def test_a_model_that_knows_the_answers_ranks_them_first(n):
     model = METHODS["mf"].model(2, epochs=1, rng=0).fit(TRAIN)
-    # Every user's vector picks out one item; here one that the user likes in the test set, where there is one.
+    # Every user's vector picks out one item; here one that the user likes in the test set, where
+    # there is one.
     model.devices_.vectors = np.eye(TRAIN.n_users, dtype=np.float32)
     liked = np.zeros((TRAIN.n_items, TRAIN.n_users), np.float32)
     liked[TEST.item_codes, TEST.user_codes] = TEST.values >= 4
-    everywhere = np.ones(TRAIN.n_items, np.int64)  # as often as any other, so that only liking counts
+    everywhere = np.ones(
+        TRAIN.n_items, np.int64
+    )  # as often as any other, so that only liking counts
     model.catalogue_ = type(model.catalogue_)(TRAIN.items, liked * 5, everywhere, TRAIN.scale, None)
     measured = model.rank(TEST, n)
     in_training = TRAIN.item_counts()[TEST.item_codes] > 0
@@ -112,12 +122,17 @@ def test_users_and_items_that_nobody_knows_are_no_trouble():
         scale=TEST.scale,
     )
     measured = model.rank(foreign)
-    assert measured["n_users"] - base["n_users"] in (0, 1)  # only the known user can be new, by the unknown item
+    assert measured["n_users"] - base["n_users"] in (
+        0,
+        1,
+    )  # only the known user can be new, by the unknown item
     assert measured["recall"] <= base["recall"]
 
 
 def test_equal_scores_come_in_the_order_of_the_catalogue():
-    table = np.array([[1, 3, 3, 3, 0], [2, 2, 2, 2, 2], [0, 5, 1, 5, 9], [-np.inf, 1, -np.inf, -np.inf, -np.inf]])
+    table = np.array(
+        [[1, 3, 3, 3, 0], [2, 2, 2, 2, 2], [0, 5, 1, 5, 9], [-np.inf, 1, -np.inf, -np.inf, -np.inf]]
+    )
     top, listed = best_of(table.astype(np.float32), 2)
     assert top[:3].tolist() == [[1, 2], [0, 1], [4, 1]]
     assert top[3, 0] == 1
@@ -127,7 +142,9 @@ def test_equal_scores_come_in_the_order_of_the_catalogue():
     assert best_of(np.zeros((3, 0)), 4)[0].shape == (3, 0)
 
 
-@pytest.mark.parametrize(("scale", "expected"), [((1, 5), 4.0), ((0.5, 5), 3.875), ((1, 10), 7.75), ((0, 100), 75.0)])
+@pytest.mark.parametrize(
+    ("scale", "expected"), [((1, 5), 4.0), ((0.5, 5), 3.875), ((1, 10), 7.75), ((0, 100), 75.0)]
+)
 def test_relevant_is_the_top_quarter_of_the_scale(scale, expected):
     assert relevant_from(RatingScale(*scale)) == expected
 
@@ -157,22 +174,32 @@ class _Devices:
 
 
 def test_lists_are_measured_as_ranx_measures_them():
-    """Against what ranx 0.3.21 found for the same lists (ranx_fixture.py, which says how); it compiles for minutes."""
+    """Against what ranx 0.3.21 found for the same lists (ranx_fixture.py, which says how); it
+    compiles for minutes.
+    """
     stored = json.loads((Path(__file__).parent / "ranx_fixture.json").read_text())
     scores = np.array(stored["scores"])
     n_users, n_items = scores.shape
     rated = [np.array(items, int) for items in stored["rated"]]
-    devices = _Devices(np.concatenate(([0], np.cumsum([len(items) for items in rated]))), np.concatenate(rated))
+    devices = _Devices(
+        np.concatenate(([0], np.cumsum([len(items) for items in rated]))), np.concatenate(rated)
+    )
     pairs = [(user, item) for user, items in enumerate(stored["relevant"]) for item in items]
     users, items = np.array(pairs).T
     test = Ratings.from_arrays(users, items, np.full(len(pairs), 5.0), scale=(1, 5))
     for n, measured in stored["ranx"].items():
         expected = {name: np.array(values) for name, values in measured.items()}
         found = rank(
-            devices, np.ones(n_items, bool), lambda chosen: scores[chosen], test, test.items.ids.astype(int), int(n)
+            devices,
+            np.ones(n_items, bool),
+            lambda chosen: scores[chosen],
+            test,
+            test.items.ids.astype(int),
+            int(n),
         )
         assert found.users.tolist() == list(range(n_users))
-        # ranx divides an average precision by all that is relevant, we by what the list has room for.
+        # ranx divides an average precision by all that is relevant, we by what the list has room
+        # for.
         n_liked = np.array([len(items) for items in stored["relevant"]])
         expected["map"] *= n_liked / np.minimum(n_liked, int(n))
         for name in PER_USER:
@@ -187,9 +214,14 @@ def test_memory_is_that_of_a_block_however_many_users_there_are():
     rng = np.random.default_rng(0)
 
     def peak(n_users, n_items=3000, n_factors=8):
-        people, items = rng.standard_normal((n_users, n_factors)), rng.standard_normal((n_factors, n_items))
+        people, items = (
+            rng.standard_normal((n_users, n_factors)),
+            rng.standard_normal((n_factors, n_items)),
+        )
         devices = _Devices(np.arange(n_users + 1), rng.integers(0, n_items, n_users))
-        test = Ratings.from_arrays(np.arange(n_users), rng.integers(0, n_items, n_users), np.full(n_users, 5.0))
+        test = Ratings.from_arrays(
+            np.arange(n_users), rng.integers(0, n_items, n_users), np.full(n_users, 5.0)
+        )
         places, everything = test.items.ids.astype(int), np.ones(n_items, bool)
         tracemalloc.start()
         rank(devices, everything, lambda users: people[users] @ items, test, places, 10)

@@ -20,7 +20,9 @@ def pairs(world):
 
 
 def test_a_grid_is_searched(pairs):
-    search = selection.GridSearchCV(BiasedMF(n_factors=4, epochs=10, rng=0), {"reg": [0.05, 50.0]}, cv=3)
+    search = selection.GridSearchCV(
+        BiasedMF(n_factors=4, epochs=10, rng=0), {"reg": [0.05, 50.0]}, cv=3
+    )
     search.fit(*pairs)
     assert search.best_params_ == {"reg": 0.05}
     assert search.predict(pairs[0][:5]).shape == (5,)
@@ -30,7 +32,9 @@ def test_a_grid_is_searched(pairs):
 
 
 def test_cross_validation(pairs):
-    found = selection.cross_validate(HDPSum(rng=0), *pairs, cv=3, scoring=("neg_mean_squared_error", "r2"))
+    found = selection.cross_validate(
+        HDPSum(rng=0), *pairs, cv=3, scoring=("neg_mean_squared_error", "r2")
+    )
     assert len(found["test_neg_mean_squared_error"]) == 3
     mean = selection.cross_validate(UserMean(), *pairs, cv=3)["test_score"].mean()
     assert found["test_neg_mean_squared_error"].mean() > mean
@@ -39,11 +43,15 @@ def test_cross_validation(pairs):
 def test_frames_of_pairs(world):
     import pandas as pd
 
-    frame = pd.DataFrame({"item": world.item_ids, "user": world.user_ids.astype(str)})  # by name, not by place
+    frame = pd.DataFrame(
+        {"item": world.item_ids, "user": world.user_ids.astype(str)}
+    )  # by name, not by place
     model = UserMean().fit(frame, world.values)
     expected = UserMean().fit(world).predict(world.user_ids[:9], world.item_ids[:9])
     assert model.predict(frame[:9]).tolist() == expected.tolist()
-    scores = selection.cross_val_score(UserMean(), frame, world.values * 2 - 1, cv=2, params={"scale": (1, 9)})
+    scores = selection.cross_val_score(
+        UserMean(), frame, world.values * 2 - 1, cv=2, params={"scale": (1, 9)}
+    )
     assert (scores < 0).all()
     with pytest.raises(RatingsError, match="two columns"):
         model.predict(np.zeros((3, 4)))

@@ -1,4 +1,6 @@
-"""Answers as tables: lists of many users, several models beside each other, and parts of a model by themselves."""
+"""Answers as tables: lists of many users, several models beside each other, and parts of a model
+by themselves.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,18 @@ import sys
 import numpy as np
 import pytest
 
-from hdpmf import HDPMF, MF, BiasedMF, HDPBit, HDPSum, Ratings, UserMean, compare, load_model, make_model
+from hdpmf import (
+    HDPMF,
+    MF,
+    BiasedMF,
+    HDPBit,
+    HDPSum,
+    Ratings,
+    UserMean,
+    compare,
+    load_model,
+    make_model,
+)
 from hdpmf.errors import ConfigError, MissingExtraError, ModelFileError, UnknownIdError
 
 
@@ -87,7 +100,9 @@ def test_a_part_per_user_has_nothing_of_the_others(kind, split, weights, tmp_pat
     assert part.devices_.users.ids.tolist() == [user]
     assert part.recommend(user, 5) == model.recommend(user, 5)
     part.save(tmp_path / "part")
-    assert "12345" not in (tmp_path / "part" / "devices" / "devices.json").read_text()  # who has it has all noise
+    assert (
+        "12345" not in (tmp_path / "part" / "devices" / "devices.json").read_text()
+    )  # who has it has all noise
     back = load_model(tmp_path / "part")
     assert len(back.devices_.rated) == len(back.devices_.stars) == (train.user_codes == 0).sum()
     assert back.recommend(user, 5) == model.recommend(user, 5)
@@ -100,7 +115,13 @@ def test_a_part_per_user_has_nothing_of_the_others(kind, split, weights, tmp_pat
 def test_a_comparison_has_the_trivial_baselines(world):
     found = compare([HDPSum(rng=0), "biased-mf", HDPSum(epsilon=0.1, rng=0)], world, lists=True)
     names = [row["model"] for row in found.rows()]
-    assert {"User mean", "Global mean", "Biased MF", "HDP-Sum rng=0", "HDP-Sum epsilon=0.1, rng=0"} == set(names)
+    assert {
+        "User mean",
+        "Global mean",
+        "Biased MF",
+        "HDP-Sum rng=0",
+        "HDP-Sum epsilon=0.1, rng=0",
+    } == set(names)
     errors = found.to_frame()["mse"].to_list()
     assert errors == sorted(errors)
     assert found["Biased MF"]["mse"] < found["Global mean"]["mse"]

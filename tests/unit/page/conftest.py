@@ -61,7 +61,9 @@ class Client:
 
     def __init__(self, app: App, address: str = "127.0.0.1", origin: str = ORIGIN) -> None:
         self._loop = asyncio.new_event_loop()
-        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app, client=(address, 4712)), base_url=origin)
+        self._client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app, client=(address, 4712)), base_url=origin
+        )
         self.cookies = self._client.cookies
 
     def get(self, path: str, **options: Any) -> httpx.Response:
@@ -94,12 +96,16 @@ class Person:
 
     def enter(self, token: str | None = None) -> httpx.Response:
         """Come in with a link."""
-        answer = self.client.post("/enter", json={"token": token or self.door.token()}, headers={"origin": ORIGIN})
+        answer = self.client.post(
+            "/enter", json={"token": token or self.door.token()}, headers={"origin": ORIGIN}
+        )
         return answer
 
     def get(self, path: str) -> httpx.Response:
         """Look at a page."""
-        return self.client.get(path, headers={"sec-fetch-site": "same-origin"}, follow_redirects=False)
+        return self.client.get(
+            path, headers={"sec-fetch-site": "same-origin"}, follow_redirects=False
+        )
 
     @property
     def csrf(self) -> str:
@@ -110,7 +116,9 @@ class Person:
     def post(self, path: str, fields: dict[str, Any], **headers: str) -> httpx.Response:
         """Send a form."""
         data = {"csrf": self.csrf} | fields
-        return self.client.post(path, data=data, headers={"origin": ORIGIN} | headers, follow_redirects=False)
+        return self.client.post(
+            path, data=data, headers={"origin": ORIGIN} | headers, follow_redirects=False
+        )
 
     def ask(self, path: str, fields: dict[str, Any]) -> httpx.Response:
         """Ask by a script."""
@@ -119,7 +127,9 @@ class Person:
     def upload(self, path: str, data: bytes, fields: str = '{"kind": "csv"}') -> httpx.Response:
         """Send a file by a script."""
         kind = {"content-type": "application/octet-stream", "x-fields": fields}
-        return self.client.post(path, content=data, headers={"origin": ORIGIN, "x-csrf": self.csrf} | kind)
+        return self.client.post(
+            path, content=data, headers={"origin": ORIGIN, "x-csrf": self.csrf} | kind
+        )
 
 
 @pytest.fixture(params=[None, PASSPHRASE], ids=["plain", "encrypted"])

@@ -42,9 +42,13 @@ def reader(person: Person) -> Person:
             n = len(items.ids)
             facts = make_facts(3.0, catalogue=known_items(items).fingerprint, **_of_size(n))
             model = LocalModel(
-                recommender=address, run=f"{place}{place}" * 16, method="hdp-sum", view="nothing", plan=None,
+                recommender=address,
+                run=f"{place}{place}" * 16,
+                method="hdp-sum",
+                view="nothing",
+                plan=None,
                 numbers=facts,
-            )  # fmt: skip
+            )
             keep_model(store.at(place), model)
     return person
 
@@ -53,11 +57,19 @@ def _of_size(n: int) -> dict[str, object]:
     import numpy as np
 
     zeros = np.zeros(n, np.float32)
-    return {"bias": zeros, "variance": zeros + 1, "popularity": zeros + 1, "patterns": np.zeros((n, 0), np.float32)}
+    return {
+        "bias": zeros,
+        "variance": zeros + 1,
+        "popularity": zeros + 1,
+        "patterns": np.zeros((n, 0), np.float32),
+    }
 
 
 def choose(person: Person, place: int, back: str = "/rate") -> None:
-    assert person.post("/recommenders/choose", {"place": place, "back": back}).headers["location"] == back
+    assert (
+        person.post("/recommenders/choose", {"place": place, "back": back}).headers["location"]
+        == back
+    )
 
 
 def test_with_one_recommender_nobody_is_asked_to_choose(person: Person):
@@ -68,7 +80,9 @@ def test_each_recommenders_items_are_searched_rated_and_listed(reader: Person):
     page = reader.get("/rate").text
     assert 'data-place="1"' in page
     assert "books.example:9443" in page
-    assert [found["title"] for found in reader.ask("/rate/find", {"words": "walden"}).json()["items"]] == []
+    assert [
+        found["title"] for found in reader.ask("/rate/find", {"words": "walden"}).json()["items"]
+    ] == []
     choose(reader, 2)
     page = reader.get("/rate").text
     assert 'data-place="2"' in page
@@ -77,7 +91,10 @@ def test_each_recommenders_items_are_searched_rated_and_listed(reader: Person):
     assert [entry["title"] for entry in found] == ["Walden"]
     assert found[0]["value"] is None  # film 1 is rated, book 1 is not
     assert reader.ask("/rate/set", {"item": found[0]["item"], "value": "9"}).status_code == 200
-    assert "from 1 to 10" in reader.ask("/rate/set", {"item": found[0]["item"], "value": "11"}).json()["error"]
+    assert (
+        "from 1 to 10"
+        in reader.ask("/rate/set", {"item": found[0]["item"], "value": "11"}).json()["error"]
+    )
     listed = reader.get("/for-you").text
     assert "Dracula" in listed
     assert "Amélie" not in listed
@@ -96,7 +113,9 @@ def test_two_tabs_show_two_recommenders(reader: Person):
     answer = reader.ask("/rate/find", {"words": "quiet", "place": "1"}).json()["items"]
     assert [entry["title"] for entry in answer] == ["Quiet Days (1999)", "Quiet Nights"]
     assert reader.ask("/rate/set", {"item": "4", "value": "3", "place": "1"}).status_code == 200
-    assert reader.ask("/rate/set", {"item": "4", "value": "3"}).status_code == 400  # no book is called that
+    assert (
+        reader.ask("/rate/set", {"item": "4", "value": "3"}).status_code == 400
+    )  # no book is called that
 
 
 def test_what_is_hidden_or_sensitive_is_so_for_its_recommender(reader: Person):
@@ -161,7 +180,10 @@ def test_a_tab_about_a_recommender_that_was_forgotten_changes_nothing_of_another
     reader.post("/recommenders/change", {"address": BOOKS, "change": "forget"})
     reader.post("/privacy/genre", {"genre": "Drama", "marked": "yes", "place": "2"})
     assert "not here any more" in reader.get("/privacy").text
-    assert "not here any more" in reader.ask("/rate/set", {"item": "1", "value": "1", "place": "2"}).json()["error"]
+    assert (
+        "not here any more"
+        in reader.ask("/rate/set", {"item": "1", "value": "1", "place": "2"}).json()["error"]
+    )
     with reader.owner.store() as store:
         assert store.rated.gammas() == {}
         assert {record.item: record.value for record in store.records()}["1"] == 4.5
@@ -175,13 +197,21 @@ def test_a_file_of_ratings_names_items_by_the_ids_of_its_recommender(reader: Per
     assert found == {"1": 4.5, "2": 2.0, name_in("2", "2"): 7.0}
 
 
-def test_questions_are_shown_without_items_and_are_over_when_their_recommender_is_left(reader: Person):
+def test_questions_are_shown_without_items_and_are_over_when_their_recommender_is_left(
+    reader: Person,
+):
     with reader.owner.store() as store:
         store.set_policy(msgspec.structs.replace(store.policy, ask=True))
         terms = Terms(
-            method="hdp-sum", view="two-servers", epsilon=0.5, rounds=1, catalogue="ab" * 32, users=20, minimum=18,
+            method="hdp-sum",
+            view="two-servers",
+            epsilon=0.5,
+            rounds=1,
+            catalogue="ab" * 32,
+            users=20,
+            minimum=18,
             sharing=18,
-        )  # fmt: skip
+        )
         asked = [Asked(recommender=BOOKS, terms=terms, servers=str(number)) for number in range(3)]
         for each in asked:
             with pytest.raises(DeclinedError):

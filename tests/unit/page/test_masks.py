@@ -1,4 +1,6 @@
-"""Joining a recommender that sums by masks, on the page: compare the invitation, then the roster; nothing before."""
+"""Joining a recommender that sums by masks, on the page: compare the invitation, then the
+roster; nothing before.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Engine:
     def __init__(self) -> None:
         self.served = []
 
-    def __call__(self, address: str, *_: object, log: Callable[[str], None], **__: object) -> Engine:
+    def __call__(
+        self, address: str, *_: object, log: Callable[[str], None], **__: object
+    ) -> Engine:
         self.address, self.log = address, log
         return self
 
@@ -55,7 +59,9 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return ensure_certificates(tmp_path_factory.mktemp("tls"), ["films.example"]).authority.read_text()
+    return ensure_certificates(
+        tmp_path_factory.mktemp("tls"), ["films.example"]
+    ).authority.read_text()
 
 
 @pytest.fixture
@@ -172,7 +178,9 @@ def test_another_roster_needs_one_more_yes(person: Person, invited: Invitation, 
     assert "This is another roster" not in load(person, second.to_json())  # the same one again
 
 
-def test_hostile_rosters_are_refused_with_a_word(person: Person, invited: Invitation, engine: Engine):
+def test_hostile_rosters_are_refused_with_a_word(
+    person: Person, invited: Invitation, engine: Engine
+):
     person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
     good = json.loads(roster_of(person).to_json())
     twice = {**good, "devices": [*good["devices"], good["devices"][1]]}
@@ -232,12 +240,22 @@ def test_one_that_cannot_be_reached_is_tried_again_and_shown(person: Person, aut
     assert person.owner.answering._threads[address][0].is_alive()
 
 
-def test_a_run_by_masks_is_put_before_the_owner(person: Person, invited: Invitation, engine: Engine):
+def test_a_run_by_masks_is_put_before_the_owner(
+    person: Person, invited: Invitation, engine: Engine
+):
     person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
     with person.owner.store() as store:
         store.set_policy(msgspec.structs.replace(store.policy, ask=True))
-        terms = Terms(method="hdp-sum", view="sums", epsilon=1.0, rounds=1, catalogue=store.fingerprint or "", users=20,
-                      minimum=18, sharing=18)  # fmt: skip
+        terms = Terms(
+            method="hdp-sum",
+            view="sums",
+            epsilon=1.0,
+            rounds=1,
+            catalogue=store.fingerprint or "",
+            users=20,
+            minimum=18,
+            sharing=18,
+        )
         asked = Asked(recommender=ADDRESS, terms=terms)
         with pytest.raises(DeclinedError, match="not answered yet"):
             require_consent(store, asked)

@@ -28,7 +28,13 @@ def test_a_new_person_makes_a_store_loads_a_catalogue_and_rates(outside: Person)
     assert outside.get("/").headers["location"] == "/welcome"
     page = outside.get("/welcome")
     csrf = re.search(r'data-csrf="([^"]+)"', page.text)[1]  # type: ignore[index]
-    fields = {"csrf": csrf, "name": "mine", "scale": "half-stars", "passphrase": PASSPHRASE, "again": "other"}
+    fields = {
+        "csrf": csrf,
+        "name": "mine",
+        "scale": "half-stars",
+        "passphrase": PASSPHRASE,
+        "again": "other",
+    }
     headers = {"origin": ORIGIN}
     assert "must be the same" in outside.client.post("/welcome", data=fields, headers=headers).text
     assert not outside.path.exists()
@@ -38,13 +44,23 @@ def test_a_new_person_makes_a_store_loads_a_catalogue_and_rates(outside: Person)
         assert store.encrypted
         assert store.policy.ask  # nothing leaves without a question
     catalogue = b"item,title,genres,year\n1,Alpha,Drama,1990\n2,Beta,War|Drama,1991\n"
-    assert outside.upload("/rate/catalogue", catalogue, '{"kind": "csv", "low": 1, "high": 5, "step": 1}').json() == {
-        "next": "/rate"
-    }
+    assert outside.upload(
+        "/rate/catalogue", catalogue, '{"kind": "csv", "low": 1, "high": 5, "step": 1}'
+    ).json() == {"next": "/rate"}
     assert "Loaded a catalogue of 2 items." in outside.get("/rate").text
-    assert [found["title"] for found in outside.ask("/rate/find", {"words": "bet"}).json()["items"]] == ["Beta"]
-    assert outside.ask("/rate/set", {"item": "2", "value": "0.5"}).json() == {"before": None, "rated": 1, "told": ""}
-    assert outside.ask("/rate/set", {"item": "2", "value": "4.5"}).json() == {"before": 0.5, "rated": 1, "told": ""}
+    assert [
+        found["title"] for found in outside.ask("/rate/find", {"words": "bet"}).json()["items"]
+    ] == ["Beta"]
+    assert outside.ask("/rate/set", {"item": "2", "value": "0.5"}).json() == {
+        "before": None,
+        "rated": 1,
+        "told": "",
+    }
+    assert outside.ask("/rate/set", {"item": "2", "value": "4.5"}).json() == {
+        "before": 0.5,
+        "rated": 1,
+        "told": "",
+    }
 
 
 def test_unknown_items_and_values_off_the_scale_are_refused_with_a_word(person: Person):
@@ -65,12 +81,23 @@ def test_unknown_items_and_values_off_the_scale_are_refused_with_a_word(person: 
 
 
 def test_a_rating_is_removed_and_comes_back_by_undoing(person: Person):
-    assert person.ask("/rate/set", {"item": "2", "value": ""}).json() == {"before": 2.0, "rated": 1, "told": ""}
-    assert person.ask("/rate/set", {"item": "2", "value": "2.0"}).json() == {"before": None, "rated": 2, "told": ""}
+    assert person.ask("/rate/set", {"item": "2", "value": ""}).json() == {
+        "before": 2.0,
+        "rated": 1,
+        "told": "",
+    }
+    assert person.ask("/rate/set", {"item": "2", "value": "2.0"}).json() == {
+        "before": None,
+        "rated": 2,
+        "told": "",
+    }
 
 
 def test_a_file_is_looked_at_before_it_is_taken_in(person: Person):
-    file = 'Title,Year,Rating\nAmelie,2001,4\nQuiet Days,1999,5\nUnknown,1950,3\nQuiet Nights,,9\nQuiet Nights,,"3,5"\n'
+    file = (
+        "Title,Year,Rating\nAmelie,2001,4\nQuiet Days,1999,5\nUnknown,1950,3\nQuiet "
+        'Nights,,9\nQuiet Nights,,"3,5"\n'
+    )
     person.upload("/rate/file", file.encode())
     text = person.get("/rate").text
     assert "Row 4: the catalogue has no item like this." in text
@@ -79,7 +106,12 @@ def test_a_file_is_looked_at_before_it_is_taken_in(person: Person):
         assert store.n_ratings == 2
     person.post("/rate/take", {"answer": "yes"})
     with person.owner.store() as store:
-        assert {record.item: record.value for record in store.records()} == {"1": 4.5, "2": 5.0, "3": 4.0, "4": 3.5}
+        assert {record.item: record.value for record in store.records()} == {
+            "1": 4.5,
+            "2": 5.0,
+            "3": 4.0,
+            "4": 3.5,
+        }
     person.upload("/rate/file", b"Title,Rating\nAmelie,1\n")
     person.post("/rate/take", {"answer": "no"})
     with person.owner.store() as store:
@@ -90,7 +122,9 @@ def test_a_file_is_looked_at_before_it_is_taken_in(person: Person):
 
 def test_search_finds_parts_of_words_without_accents(person: Person):
     def found(words: str) -> list[str]:
-        return [entry["item"] for entry in person.ask("/rate/find", {"words": words}).json()["items"]]
+        return [
+            entry["item"] for entry in person.ask("/rate/find", {"words": words}).json()["items"]
+        ]
 
     assert found("amelie") == ["3"]
     assert found("NIGHTS quiet") == ["4"]
@@ -156,7 +190,10 @@ def test_everything_can_be_taken_along_and_forgotten(person: Person):
     person.post("/settings/forget", {"what": "ratings", "sure": "yes"})
     with person.owner.store() as store:
         assert store.n_ratings == 0
-    assert person.post("/settings/forget", {"what": "everything", "sure": "yes"}).headers["location"] == "/welcome"
+    assert (
+        person.post("/settings/forget", {"what": "everything", "sure": "yes"}).headers["location"]
+        == "/welcome"
+    )
     assert not person.path.exists()
 
 
@@ -186,8 +223,15 @@ def test_an_answer_to_what_nobody_asked_changes_nothing(person: Person):
 def test_what_was_refused_is_shown_also_when_the_page_was_closed_then(person: Person):
     assert "Nothing was ever refused." in person.get("/leaves").text
     terms = Terms(
-        method="hdp-sum", view="sums", epsilon=7.5, rounds=1, catalogue="x", users=20, minimum=20, sharing=20
-    )  # fmt: skip
+        method="hdp-sum",
+        view="sums",
+        epsilon=7.5,
+        rounds=1,
+        catalogue="x",
+        users=20,
+        minimum=20,
+        sharing=20,
+    )
     with person.owner.store() as store:
         book = RefusalBook(store, "https://films.example")
         for _ in range(3):
@@ -210,11 +254,20 @@ def test_what_was_refused_is_shown_also_when_the_page_was_closed_then(person: Pe
     assert told["dropped"] == {"https://loud.example": 2}
 
 
-@pytest.mark.parametrize(("method", "view"), [("hdp-bit", "messages"), ("hdp-sum", "sums"), ("hdp-sum", "two-servers")])
+@pytest.mark.parametrize(
+    ("method", "view"), [("hdp-bit", "messages"), ("hdp-sum", "sums"), ("hdp-sum", "two-servers")]
+)
 def test_every_reason_and_view_has_words(person: Person, method: str, view: View):
     terms = Terms(
-        method=method, view=view, epsilon=1.0, rounds=1, catalogue="x", users=20, minimum=20, sharing=20
-    )  # fmt: skip
+        method=method,
+        view=view,
+        epsilon=1.0,
+        rounds=1,
+        catalogue="x",
+        users=20,
+        minimum=20,
+        sharing=20,
+    )
     with person.owner.store() as store:
         for reason in get_args(Reason):
             RefusalBook(store, "https://films.example").note(reason, f"because of {reason}", terms)
@@ -224,12 +277,22 @@ def test_every_reason_and_view_has_words(person: Person, method: str, view: View
 
 def test_a_receipt_of_each_run_can_be_taken_along(person: Person):
     run, other = "ab" * 16, "cd" * 16
-    common = {"recommender": "https://films.example", "number": 0, "method": "hdp-sum", "view": "sums",
-              "epsilon": 0.5, "status": "proved", "labels": False}  # fmt: skip
+    common = {
+        "recommender": "https://films.example",
+        "number": 0,
+        "method": "hdp-sum",
+        "view": "sums",
+        "epsilon": 0.5,
+        "status": "proved",
+        "labels": False,
+    }
     with person.owner.store() as store:
         ratings = store.ratings()
         store.ledger.charge(
-            Entry(run=run, action="sent", words="a sum", **common), ratings, np.arange(2), np.full(2, 0.5)
+            Entry(run=run, action="sent", words="a sum", **common),
+            ratings,
+            np.arange(2),
+            np.full(2, 0.5),
         )
         store.ledger.note(Entry(run=other, action="refused", words="no", **common))
     page = person.get("/leaves").text
@@ -244,7 +307,12 @@ def test_a_receipt_of_each_run_can_be_taken_along(person: Person):
     for wrong in (other, "77", "", "x" * 400):
         assert person.post("/leaves/receipt", {"run": wrong}).headers["location"] == "/leaves"
         assert len(complaints(person.get("/leaves").text)) == 1
-    assert person.client.post("/leaves/receipt", data={"run": run}, headers={"origin": ORIGIN}).status_code == 403
+    assert (
+        person.client.post(
+            "/leaves/receipt", data={"run": run}, headers={"origin": ORIGIN}
+        ).status_code
+        == 403
+    )
 
 
 def test_many_budgets_are_shown_by_some_of_them(person: Person, monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,6 @@
-"""The page is for one browser of one person: everybody else gets nothing, and nothing private lies about."""
+"""The page is for one browser of one person: everybody else gets nothing, and nothing private
+lies about.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from hdpmf.private.page import http
 from .conftest import HOST, ORIGIN, PASSPHRASE, Person, fill
 
 PAGES = sorted(http._PAGES)
-POSTS = sorted({**http._ACTIONS, **http._QUESTIONS, **http._FILES, "/lock": None, "/unlock": None, "/welcome": None})
+POSTS = sorted(
+    {
+        **http._ACTIONS,
+        **http._QUESTIONS,
+        **http._FILES,
+        "/lock": None,
+        "/unlock": None,
+        "/welcome": None,
+    }
+)
 PRIVATE = ("Zombie", "Quiet", "4.5", "data-item")
 
 
@@ -34,12 +45,23 @@ def test_without_a_cookie_no_page_is_shown(person: Person, path):
 
 @pytest.mark.parametrize("path", POSTS)
 def test_without_the_pages_own_token_nothing_is_done(person: Person, path):
-    fields = {"item": "1", "value": "", "words": "zombie", "what": "everything", "sure": "yes", "weight": "0.5"}
+    fields = {
+        "item": "1",
+        "value": "",
+        "words": "zombie",
+        "what": "everything",
+        "sure": "yes",
+        "weight": "0.5",
+    }
     before = person.owner.path.read_bytes()
     for token in ("", "wrong", person.csrf[:-1]):
         headers = {"origin": ORIGIN}
-        form = person.client.post(path, data=fields | {"csrf": token}, headers=headers, follow_redirects=False)
-        script = person.client.post(path, json=fields, headers=headers | {"x-csrf": token}, follow_redirects=False)
+        form = person.client.post(
+            path, data=fields | {"csrf": token}, headers=headers, follow_redirects=False
+        )
+        script = person.client.post(
+            path, json=fields, headers=headers | {"x-csrf": token}, follow_redirects=False
+        )
         for answer in (form, script):
             assert answer.status_code in ((403, 303) if path in ("/unlock", "/welcome") else (403,))
             assert says_nothing(answer.text)
@@ -76,7 +98,9 @@ def test_a_page_of_another_site_gets_nothing_although_the_browser_is_let_in(pers
 
 
 def test_no_answer_may_be_kept_embedded_or_read_elsewhere(person: Person):
-    answers = [person.get(path) for path in (*PAGES, "/nothing", "/static/page.css", "/static/nothing")]
+    answers = [
+        person.get(path) for path in (*PAGES, "/nothing", "/static/page.css", "/static/nothing")
+    ]
     answers += [person.ask("/rate/find", {"words": "quiet"}), person.post("/settings/export", {})]
     for answer in answers:
         assert answer.headers["cache-control"] == "no-store"
@@ -101,7 +125,10 @@ def test_paths_and_titles_say_nothing(person: Person):
         assert 'method="get"' not in text.lower()
         for form in text.split("<form")[1:]:
             assert 'method="post"' in form.split(">")[0] or "data-action" in form.split(">")[0]
-    for path, fields in (("/rate/set", {"item": "1", "value": "3"}), ("/for-you/hide", {"item": "1", "hidden": "yes"})):
+    for path, fields in (
+        ("/rate/set", {"item": "1", "value": "3"}),
+        ("/for-you/hide", {"item": "1", "hidden": "yes"}),
+    ):
         place = person.post(path, fields).headers.get("location", "")
         assert "?" not in place
         assert says_nothing(place)
@@ -115,12 +142,18 @@ def test_nothing_private_is_logged(person: Person, capfd, caplog):
     person.ask("/rate/set", {"item": "1", "value": "5"})
     person.ask("/rate/set", {"item": "1", "value": "77"})
     told = capfd.readouterr()
-    ours = [record.getMessage() for record in caplog.records if record.name.split(".")[0] not in ("httpx", "asyncio")]
+    ours = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.split(".")[0] not in ("httpx", "asyncio")
+    ]
     assert says_nothing(told.out + told.err + "".join(person.log) + "".join(ours))
     assert says_nothing(repr(person.owner) + repr(person.owner.answering) + repr(person.door))
 
 
-def test_after_a_while_nothing_is_shown_and_without_a_passphrase_a_new_link_is_the_key(person: Person):
+def test_after_a_while_nothing_is_shown_and_without_a_passphrase_a_new_link_is_the_key(
+    person: Person,
+):
     person.clock.now += 59
     assert person.get("/rate").status_code == 200
     csrf = person.csrf
@@ -162,7 +195,10 @@ def test_an_encrypted_store_is_asked_for_its_passphrase_and_not_at_will(outside:
 
     def unlock(passphrase: str):
         return outside.client.post(
-            "/unlock", data={"csrf": csrf, "passphrase": passphrase}, headers={"origin": ORIGIN}, follow_redirects=False
+            "/unlock",
+            data={"csrf": csrf, "passphrase": passphrase},
+            headers={"origin": ORIGIN},
+            follow_redirects=False,
         )
 
     for _ in range(3):
@@ -195,7 +231,9 @@ def test_a_store_that_nobody_looks_at_is_closed(person: Person):
     assert not person.owner.opened
 
 
-def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_at(outside: Person, monkeypatch):
+def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_at(
+    outside: Person, monkeypatch
+):
     new_device(outside.path, passphrase=PASSPHRASE).close()
     assert outside.enter().status_code == 200
     outside.door.lock(outside.door.session(next(iter(outside.client.cookies.values()))))
@@ -220,7 +258,10 @@ def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_a
     watching.start()
     csrf = outside.get("/unlock").text.partition('data-csrf="')[2].partition('"')[0]
     data, head = {"csrf": csrf, "passphrase": PASSPHRASE}, {"origin": ORIGIN}
-    assert outside.client.post("/unlock", data=data, headers=head, follow_redirects=False).status_code == 303
+    assert (
+        outside.client.post("/unlock", data=data, headers=head, follow_redirects=False).status_code
+        == 303
+    )
     watching.join()
     assert outside.get("/rate").status_code == 200
 
@@ -238,7 +279,8 @@ def test_what_is_too_long_is_not_kept(person: Person, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "body", [b"[" * 990, b'{"token": "\\ud800"}', b'{"token": ["a"]}', b"\xff", b"", b'{"token": 1e999}']
+    "body",
+    [b"[" * 990, b'{"token": "\\ud800"}', b'{"token": ["a"]}', b"\xff", b"", b'{"token": 1e999}'],
 )
 def test_no_token_breaks_the_entrance(outside: Person, body: bytes):
     answer = outside.client.post("/enter", content=body, headers={"origin": ORIGIN})
@@ -247,13 +289,24 @@ def test_no_token_breaks_the_entrance(outside: Person, body: bytes):
 
 def test_no_form_breaks_the_page(person: Person):
     token, own = person.csrf, {"origin": ORIGIN}
-    form, script = ({"content-type": f"application/{kind}"} for kind in ("x-www-form-urlencoded", "json"))
+    form, script = (
+        {"content-type": f"application/{kind}"} for kind in ("x-www-form-urlencoded", "json")
+    )
     many = "&".join(f"a{number}=1" for number in range(60))
-    assert person.client.post("/privacy/ask", content=f"{many}&csrf={token}", headers=own | form).status_code == 403
+    assert (
+        person.client.post(
+            "/privacy/ask", content=f"{many}&csrf={token}", headers=own | form
+        ).status_code
+        == 403
+    )
     for body in (b"[" * 100_000, b'{"csrf": "\\ud800"}'):
-        assert person.client.post("/rate/set", content=body, headers=own | script).status_code == 403
+        assert (
+            person.client.post("/rate/set", content=body, headers=own | script).status_code == 403
+        )
     odd = person.client.post(
-        "/rate/set", content=b'{"item": "\\ud800", "value": "4"}', headers=own | script | {"x-csrf": token}
+        "/rate/set",
+        content=b'{"item": "\\ud800", "value": "4"}',
+        headers=own | script | {"x-csrf": token},
     )
     assert odd.status_code == 400
 
@@ -266,4 +319,6 @@ def test_a_body_that_never_ends_is_not_waited_for(person: Person, monkeypatch):
             yield b" "
             await asyncio.sleep(0.02)
 
-    assert person.client.post("/enter", content=drips(), headers={"origin": ORIGIN}).status_code == 403
+    assert (
+        person.client.post("/enter", content=drips(), headers={"origin": ORIGIN}).status_code == 403
+    )

@@ -1,4 +1,6 @@
-"""Stores that look like the paper's evaluation, filled in a second with invented but plausible numbers."""
+"""Stores that look like the paper's evaluation, filled in a second with invented but plausible
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ FACTS = {
     "douban": ("Douban", 1403, 94651, 221_195),
     "yelp-sample": ("Yelp sample", 400, 900, 9_000),
 }
-ENVIRONMENT = {"system": "Linux", "machine": "x86_64", "cores": 2, "python": "3.11.0", "processor": "A & B <CPU>"}
+ENVIRONMENT = {
+    "system": "Linux",
+    "machine": "x86_64",
+    "cores": 2,
+    "python": "3.11.0",
+    "processor": "A & B <CPU>",
+}
 BASE = {"user-mean": 1.085, "global-mean": 1.258, "hdpmf-w": 1.248, "hdpmf-r": 6.2}
 
 
@@ -33,13 +41,17 @@ def paper_experiments(names: Iterable[str] = paper.NAMES) -> list[Experiment]:
     found = []
     for name in names:
         one = paper.experiment(name)
-        datasets = tuple("yelp-sample" if dataset == "yelp" else dataset for dataset in one.datasets)
+        datasets = tuple(
+            "yelp-sample" if dataset == "yelp" else dataset for dataset in one.datasets
+        )
         found.append(msgspec.structs.replace(one, datasets=datasets))
     return found
 
 
 def invented(run: Run) -> Result:
-    """A result of a run that nobody did: near the published number, different for every seed, always the same."""
+    """A result of a run that nobody did: near the published number, different for every seed,
+    always the same.
+    """
     wobble = int(run.id[:6], 16) / 0xFFFFFF - 0.5
     factors = int(run.params.get("n_factors", 10))
     number = published.table3(run.data.name, run.method, factors, "mse")
@@ -61,8 +73,12 @@ def invented(run: Run) -> Result:
     metrics = {"mse": mse, "mae": 0.75 * mse**0.5, "n": 9430, "n_cold": 3, "mse_all": mse * 1.001}
     metrics |= {"mae_all": 0.76 * mse**0.5, "n_all": 9433, "fit_seconds": 0.25}
     if run.method not in ("user-mean", "global-mean"):
-        metrics |= {name: 0.2 / mse / (place + 1) for place, name in enumerate(RANKING)} | {"n_listed": 940}
-    return Result(run, "done", metrics, claim, "", "0.1.0", "2026-01-01T00:00:00", "2026-01-01T00:00:01", {})
+        metrics |= {name: 0.2 / mse / (place + 1) for place, name in enumerate(RANKING)} | {
+            "n_listed": 940
+        }
+    return Result(
+        run, "done", metrics, claim, "", "0.1.0", "2026-01-01T00:00:00", "2026-01-01T00:00:01", {}
+    )
 
 
 def fill(
@@ -75,15 +91,34 @@ def fill(
 ) -> Path:
     """A store in which the runs that ``keep`` likes have been done."""
     with Store(folder, create=True) as store:
-        data = {"command": "hdpmf paper run --out <out>", "environment": ENVIRONMENT, "jobs": 2, "backend": "loky"}
+        data = {
+            "command": "hdpmf paper run --out <out>",
+            "environment": ENVIRONMENT,
+            "jobs": 2,
+            "backend": "loky",
+        }
         store.note("start", {**data, "experiments": msgspec.to_builtins(experiments)})
         for name in dict.fromkeys(name for one in experiments for name in one.datasets):
             title, users, items, ratings = FACTS.get(name, (name, 10, 10, 50))
-            facts = {"name": name, "title": title, "users": users, "items": items, "ratings": ratings}
-            facts |= {"density": ratings / users / items, "scale": [1.0, 5.0], "mean_weight": 0.3, "min_weight": 0.01}
+            facts = {
+                "name": name,
+                "title": title,
+                "users": users,
+                "items": items,
+                "ratings": ratings,
+            }
+            facts |= {
+                "density": ratings / users / items,
+                "scale": [1.0, 5.0],
+                "mean_weight": 0.3,
+                "min_weight": 0.01,
+            }
             store.note("dataset", facts)
         results: dict[str, Result] = {}
-        for list_runs in (lambda: tuning_runs(experiments), lambda: final_runs(experiments, results)):
+        for list_runs in (
+            lambda: tuning_runs(experiments),
+            lambda: final_runs(experiments, results),
+        ):
             for run in list_runs():
                 if run.id not in results and keep(run):
                     results[run.id] = change(invented(run))
@@ -91,14 +126,25 @@ def fill(
             store.note("end", {"reason": "finished", "seconds": 4321.0, "runs": len(results)})
         path = store.path
     rows = [
-        (one.run.id, _json(one.run), one.status, _json(one.metrics), _json(one.claim), one.message, one.version,
-         one.started, one.finished, _json(one.host))
+        (
+            one.run.id,
+            _json(one.run),
+            one.status,
+            _json(one.metrics),
+            _json(one.claim),
+            one.message,
+            one.version,
+            one.started,
+            one.finished,
+            _json(one.host),
+        )
         for one in results.values()
-    ]  # fmt: skip
+    ]
     # Thousands of rows in one transaction: the store's own way reaches the disk after every one.
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
-            "INSERT INTO runs (run_id, run, status, metrics, claim, message, version, started, finished, host)"
+            "INSERT INTO runs (run_id, run, status, metrics, claim, message, version, "
+            "started, finished, host)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows,
         )

@@ -16,11 +16,23 @@ from hdpmf.lab.report.content import read_content
 pytestmark = pytest.mark.slow
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
-PLACE = ("experiment", "experiments", "dataset", "method", "factors", "x", "nominal_epsilon", "learning_rate", "reg")
+PLACE = (
+    "experiment",
+    "experiments",
+    "dataset",
+    "method",
+    "factors",
+    "x",
+    "nominal_epsilon",
+    "learning_rate",
+    "reg",
+)
 
 
 def rows(text: str) -> dict[tuple[str | None, ...], dict[str, str]]:
-    return {tuple(row.get(name) for name in PLACE): row for row in csv.DictReader(io.StringIO(text))}
+    return {
+        tuple(row.get(name) for name in PLACE): row for row in csv.DictReader(io.StringIO(text))
+    }
 
 
 def test_the_committed_numbers_are_those_of_the_committed_runs(tmp_path: Path) -> None:
@@ -33,5 +45,7 @@ def test_the_committed_numbers_are_those_of_the_committed_runs(tmp_path: Path) -
         for place, row in committed.items():
             assert again.get(place) == row, (path.name, place)
         # A method that is new since then has not been run yet.
-        assert {row.get("status", "missing") for place, row in again.items() if place not in committed} <= {"missing"}
+        assert {
+            row.get("status", "missing") for place, row in again.items() if place not in committed
+        } <= {"missing"}
     assert set(paper_latex(content)) == {path.name for path in (RESULTS / "latex").iterdir()}

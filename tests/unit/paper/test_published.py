@@ -42,9 +42,16 @@ def test_the_yelp_sample_is_not_yelp() -> None:
 
 @pytest.mark.parametrize(
     ("ours", "verdict"),
-    [(1.0, "reproduced"), (1.049, "reproduced"), (0.96, "reproduced"), (1.09, "close"), (1.11, "different"),
-     (math.inf, "different"), (math.nan, "different")],
-)  # fmt: skip
+    [
+        (1.0, "reproduced"),
+        (1.049, "reproduced"),
+        (0.96, "reproduced"),
+        (1.09, "close"),
+        (1.11, "different"),
+        (math.inf, "different"),
+        (math.nan, "different"),
+    ],
+)
 def test_verdicts(ours: float, verdict: str) -> None:
     assert published.verdict(ours, Published(1.0, 0.01)) == verdict
 

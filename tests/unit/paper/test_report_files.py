@@ -33,7 +33,9 @@ def _rows(data: bytes) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def small_store(tmp_path_factory: pytest.TempPathFactory, fill_store: Fill, experiments: Make) -> Path:
+def small_store(
+    tmp_path_factory: pytest.TempPathFactory, fill_store: Fill, experiments: Make
+) -> Path:
     """Table III and two figures on two data sets."""
     chosen = [
         msgspec.structs.replace(one, datasets=("ml-1m", "yelp-sample"), factors=(10,))
@@ -45,22 +47,39 @@ def small_store(tmp_path_factory: pytest.TempPathFactory, fill_store: Fill, expe
 def test_csv_has_every_cell_in_full(full_store):
     files = paper_csv(read_content(full_store))
     assert set(files) == {
-        "table1.csv", "table2.csv", "table3.csv", "figure_epsilon_uc.csv", "figure_f_uc.csv", "figure_sparsity.csv",
-        "figure_ablation.csv", "figure_epsilon.csv", "figure_honest.csv", "hyperparameters.csv", "lists.csv",
+        "table1.csv",
+        "table2.csv",
+        "table3.csv",
+        "figure_epsilon_uc.csv",
+        "figure_f_uc.csv",
+        "figure_sparsity.csv",
+        "figure_ablation.csv",
+        "figure_epsilon.csv",
+        "figure_honest.csv",
+        "hyperparameters.csv",
+        "lists.csv",
         "table_no_features.csv",
-    }  # fmt: skip
+    }
     with Store(full_store) as store:
         results = store.results()
         for name in store.experiments():
             cells = collect(store, name, results)
             for row, cell in zip(_rows(files[f"{name}.csv"]), cells, strict=bool(cells)):
-                assert (row["dataset"], row["method"], int(row["factors"])) == (cell.dataset, cell.method, cell.factors)
+                assert (row["dataset"], row["method"], int(row["factors"])) == (
+                    cell.dataset,
+                    cell.method,
+                    cell.factors,
+                )
                 assert (row["x"] and float(row["x"])) == ("" if cell.x is None else cell.x)
                 assert float(row["mse_mean"]) == cell.mse.mean
                 assert float(row["mae_std"]) == cell.mae.std
-                assert [float(row[f"mse_seed_{seed}"]) for seed in range(5)] == list(cell.mse.values)
+                assert [float(row[f"mse_seed_{seed}"]) for seed in range(5)] == list(
+                    cell.mse.values
+                )
                 assert [row[f"run_seed_{seed}"] for seed in range(5)] == list(cell.run_ids)
-                assert row.get("learning_rate", "") == str(cell.hyperparameters.get("learning_rate", ""))
+                assert row.get("learning_rate", "") == str(
+                    cell.hyperparameters.get("learning_rate", "")
+                )
     for row in _rows(files["table3.csv"]):
         for metric in ("mse", "mae"):
             number = published.table3(row["dataset"], row["method"], int(row["factors"]), metric)
@@ -72,7 +91,9 @@ def test_csv_has_every_cell_in_full(full_store):
     number = published.table3("ml-100k", "hdpmf", 10, "mse")
     assert (float(first["paper_mse_mean"]), first["mse_mark"]) == (number.mean, "reproduced")
     chosen = [row for row in _rows(files["hyperparameters.csv"]) if row["chosen"] == "true"]
-    tuned = [name for name, one in METHODS.items() if "learning_rate" in one.model.parameter_names()]
+    tuned = [
+        name for name, one in METHODS.items() if "learning_rate" in one.model.parameter_names()
+    ]
     for_errors = [row for row in chosen if row["experiments"] != "lists"]
     # HDPMF-R takes HDPMF's choice, and the paper's experiments do without Biased MF.
     assert len(for_errors) == 4 * (len(tuned) - 2) * 2
@@ -83,7 +104,11 @@ def test_csv_has_every_cell_in_full(full_store):
 def test_csv_leaves_what_is_not_there_empty(tmp_path, fill_store: Fill, experiments: Make):
     chosen = [msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-1m",))]
     folder = fill_store(tmp_path, chosen, keep=lambda run: run.stage == "tuning" or run.seed < 2)
-    rows = {row["method"]: row for row in _rows(paper_csv(read_content(folder))["table3.csv"]) if row["factors"] == "5"}
+    rows = {
+        row["method"]: row
+        for row in _rows(paper_csv(read_content(folder))["table3.csv"])
+        if row["factors"] == "5"
+    }
     assert rows["hdpmf"]["status"] == "missing"
     assert rows["hdpmf"]["mse_seed_1"] != ""
     assert rows["hdpmf"]["mse_seed_2"] == ""
@@ -103,7 +128,11 @@ def test_latex_follows_the_papers_layout(full_store):
     }
     table = files["table3.tex"]
     assert "\\multicolumn{2}{c}{MSE} & \\multicolumn{2}{c}{MAE}" in table
-    shown = [name for name, method in METHODS.items() if name not in ("biased-mf", "hdpmf-r") and not method.lists_only]
+    shown = [
+        name
+        for name, method in METHODS.items()
+        if name not in ("biased-mf", "hdpmf-r") and not method.lists_only
+    ]
     rows = f"\\multirow{{{len(shown)}}}{{*}}"
     assert table.count(rows) == 4
     assert f"{rows}{{Yelp sample}} & MF$^{{\\S}}$ & " in table
@@ -115,7 +144,9 @@ def test_latex_follows_the_papers_layout(full_store):
     assert len(bold) == 3  # HDPMF, everywhere but on ML-1M
     assert all(" HDPMF & \\textbf{" in line for line in bold)
     assert "$^{***}$}" in bold[0]
-    rows = [line for line in table.splitlines() if line.endswith("\\\\") and "multicolumn" not in line]
+    rows = [
+        line for line in table.splitlines() if line.endswith("\\\\") and "multicolumn" not in line
+    ]
     assert all(line.count("&") == 5 for line in rows)
     for text in files.values():
         assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
@@ -127,7 +158,8 @@ def test_latex_follows_the_papers_layout(full_store):
 
 def test_latex_escapes():
     assert escape("a_b & 50% \\x {y} $z$ #1 ~^<>\n") == (
-        "a\\_b \\& 50\\% \\textbackslash{}x \\{y\\} \\$z\\$ \\#1 \\textasciitilde{}\\textasciicircum{}"
+        "a\\_b \\& 50\\% \\textbackslash{}x \\{y\\} \\$z\\$ \\#1 "
+        "\\textasciitilde{}\\textasciicircum{}"
         "\\textless{}\\textgreater{}"
     )
 
@@ -135,14 +167,24 @@ def test_latex_escapes():
 def test_figures_are_the_same_every_time(small_store):
     content = read_content(small_store)
     files = figure_files(content, charts(content))
-    stems = {"figure_sparsity_k10_mse", "figure_sparsity_k10_mae", "figure_ablation_mse", "figure_ablation_mae"}
+    stems = {
+        "figure_sparsity_k10_mse",
+        "figure_sparsity_k10_mae",
+        "figure_ablation_mse",
+        "figure_ablation_mae",
+    }
     assert set(files) == {f"{stem}.{kind}" for stem in stems for kind in ("png", "pdf")}
-    assert all(data.startswith(b"\x89PNG" if name.endswith("png") else b"%PDF") for name, data in files.items())
+    assert all(
+        data.startswith(b"\x89PNG" if name.endswith("png") else b"%PDF")
+        for name, data in files.items()
+    )
     assert not any(b"CreationDate" in data or b"matplotlib.org" in data for data in files.values())
     assert figure_files(content, charts(content)) == files
 
 
-def test_figures_with_gaps_and_names_that_look_like_mathematics(tmp_path, fill_store: Fill, experiments: Make):
+def test_figures_with_gaps_and_names_that_look_like_mathematics(
+    tmp_path, fill_store: Fill, experiments: Make
+):
     one = experiments(["figure_epsilon"])[0]
     one = msgspec.structs.replace(
         one,
@@ -152,8 +194,14 @@ def test_figures_with_gaps_and_names_that_look_like_mathematics(tmp_path, fill_s
     )
 
     def change(result):
-        if result.run.stage == "evaluation" and result.run.params.get("reg") == 1.0 and result.run.method == "dpmf":
-            return msgspec.structs.replace(result, status="diverged", metrics={}, message="ran away")
+        if (
+            result.run.stage == "evaluation"
+            and result.run.params.get("reg") == 1.0
+            and result.run.method == "dpmf"
+        ):
+            return msgspec.structs.replace(
+                result, status="diverged", metrics={}, message="ran away"
+            )
         return result
 
     def keep(run):
@@ -161,7 +209,9 @@ def test_figures_with_gaps_and_names_that_look_like_mathematics(tmp_path, fill_s
 
     content = read_content(fill_store(tmp_path, [one], keep=keep, change=change))
     files = figure_files(content, charts(content))
-    assert set(files) == {f"own_k10_{metric}.{kind}" for metric in ("mse", "mae") for kind in ("png", "pdf")}
+    assert set(files) == {
+        f"own_k10_{metric}.{kind}" for metric in ("mse", "mae") for kind in ("png", "pdf")
+    }
 
 
 def test_the_command_writes_everything(small_store, tmp_path, capsys):
@@ -170,9 +220,14 @@ def test_the_command_writes_everything(small_store, tmp_path, capsys):
         main.run(["paper", "report", str(out), "--results", str(small_store), "--json"])
     assert end.value.code == 0
     told = json.loads(capsys.readouterr().out)
-    assert {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()} == set(told["files"])
+    assert {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()} == set(
+        told["files"]
+    )
     assert told["findings"][1].startswith("The paper's order of methods does not hold everywhere")
-    assert told["marks"]["reproduced"] + told["marks"].get("close", 0) + told["marks"]["different"] == 8
+    assert (
+        told["marks"]["reproduced"] + told["marks"].get("close", 0) + told["marks"]["different"]
+        == 8
+    )
     assert told["missing_cells"] == 0
     before = {name: (out / name).read_bytes() for name in told["files"]}
     write_paper_report(small_store, out)

@@ -49,16 +49,28 @@ def page(content: Content) -> str:
 
 def expected(content: Content, cell) -> float:
     facts = content.datasets[cell.dataset]
-    budget = {"dpmf": cell.x * facts["min_weight"], "pdpmf": cell.x * facts["mean_weight"]}.get(cell.method)
-    rounds = 10 if cell.method == "hdpmf-paid" else 100  # what the runs had, whatever the experiment says to others
+    budget = {"dpmf": cell.x * facts["min_weight"], "pdpmf": cell.x * facts["mean_weight"]}.get(
+        cell.method
+    )
+    rounds = (
+        10 if cell.method == "hdpmf-paid" else 100
+    )  # what the runs had, whatever the experiment says to others
     return cost(
-        cell.method, "sums" if cell.method in SUMS else "messages", epsilon=cell.x, factors=10, rounds=rounds,
-        n_raters=100, delta=1e-5, noise_budget=budget,
-    ).epsilon_at_delta  # fmt: skip
+        cell.method,
+        "sums" if cell.method in SUMS else "messages",
+        epsilon=cell.x,
+        factors=10,
+        rounds=rounds,
+        n_raters=100,
+        delta=1e-5,
+        noise_budget=budget,
+    ).epsilon_at_delta
 
 
 def figure_of(page: str) -> dict:
-    data = json.loads(re.search(r'<script[^>]*id="report-data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    data = json.loads(
+        re.search(r'<script[^>]*id="report-data"[^>]*>(.*?)</script>', page, re.DOTALL)[1]
+    )
     return next(one for one in data["figures"] if one["name"] == "figure_honest")
 
 
@@ -67,7 +79,12 @@ def test_every_point_is_the_stores_at_the_accountants_epsilon(full_store, conten
     drawn = {cell["runs"]: cell for cell in figure["cells"]}
     rows = list(csv.DictReader(io.StringIO(paper_csv(content)["figure_honest.csv"].decode())))
     in_csv = {
-        (row["dataset"], row["method"], row["nominal_epsilon"] and float(row["nominal_epsilon"])): row for row in rows
+        (
+            row["dataset"],
+            row["method"],
+            row["nominal_epsilon"] and float(row["nominal_epsilon"]),
+        ): row
+        for row in rows
     }
     shown = set(map(float, re.findall(r'class="theirs" data-honest="([^"]+)"', page)))
     checked = 0
@@ -97,14 +114,18 @@ def test_every_point_is_the_stores_at_the_accountants_epsilon(full_store, conten
 
 
 def test_the_claims_say_what_a_whole_person_pays(content, page):
-    """The average person of each data set, where it is proved: as many ratings as per user, of the mean weight."""
+    """The average person of each data set, where it is proved: as many ratings as per user, of
+    the mean weight.
+    """
     table = page.split('id="epsilon"')[1].split("</section>")[0]
     rows = {row.split("</th>")[0].split(">")[-1]: row for row in table.split("<tr>")[2:]}
     for method in ("hdp-sum", "hdp-bit", "hdpmf-paid"):
         row = rows[METHODS[method].label]
         for facts in content.datasets.values():
             ratings = round(facts["ratings"] / facts["users"])
-            weight = 0.3 if method == "hdpmf-paid" else 19 / 64  # the store's mean weight, and its 64ths
+            weight = (
+                0.3 if method == "hdpmf-paid" else 19 / 64
+            )  # the store's mean weight, and its 64ths
             words = re.search(rf"{ratings:,} ratings: <b data-person=\"([^\"]+)\">", row)
             assert float(words[1]) == pytest.approx(ratings * weight, rel=1e-6)
     assert "data-person" not in rows["HDPMF"] + rows["MF"]
@@ -121,22 +142,33 @@ def test_the_claims_say_what_they_honestly_cost(content, page):
 
 
 def test_the_fourth_finding_counts_who_beats_whom(tmp_path, fill_store: Fill, experiments: Make):
-    chosen = [msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-100k", "ml-1m"), factors=(10,))]
+    chosen = [
+        msgspec.structs.replace(
+            experiments(["table3"])[0], datasets=("ml-100k", "ml-1m"), factors=(10,)
+        )
+    ]
     better = {("hdp-sum", "ml-100k"): 0.1, ("hdp-sum", "ml-1m"): 0.1, ("hdp-bit", "ml-100k"): 0.1}
 
     def change(result):
         key = (result.run.method, result.run.data.name)
-        proved = result.claim is not None and result.run.method in ("hdp-sum", "hdp-bit", "hdpmf-paid")
+        proved = result.claim is not None and result.run.method in (
+            "hdp-sum",
+            "hdp-bit",
+            "hdpmf-paid",
+        )
         factor = better.get(key, 100.0) if proved else 1.0
         return msgspec.structs.replace(
             result, metrics={**result.metrics, "mse": factor * result.metrics.get("mse", 1.0)}
         )
 
     text = paper_findings(read_content(fill_store(tmp_path, chosen, change=change)))[3]
-    assert "by MSE at epsilon 1 and K = 10, HDP-Sum beats HDPMF, PDPMF and DPMF on all of MovieLens 100K and" in text
     assert (
-        "; HDP-Bit beats HDPMF, PDPMF and DPMF on MovieLens 100K; “HDPMF, paid” beats HDPMF, PDPMF and DPMF nowhere"
-        in text
+        "by MSE at epsilon 1 and K = 10, HDP-Sum beats HDPMF, PDPMF and DPMF on all of "
+        "MovieLens 100K and" in text
+    )
+    assert (
+        "; HDP-Bit beats HDPMF, PDPMF and DPMF on MovieLens 100K; “HDPMF, paid” beats "
+        "HDPMF, PDPMF and DPMF nowhere" in text
     )
     charged = cost("hdpmf", "messages", epsilon=1.0, factors=10, rounds=100, n_raters=100)
     assert f"HDPMF honestly costs a rating {charged.epsilon_at_delta:,.0f} at delta 1e-05" in text
@@ -144,17 +176,25 @@ def test_the_fourth_finding_counts_who_beats_whom(tmp_path, fill_store: Fill, ex
 
 def test_lists_have_a_section_of_their_own(tmp_path, fill_store: Fill, experiments: Make):
     names = ["table3", "lists"]
-    chosen = [msgspec.structs.replace(experiment, datasets=("ml-100k",)) for experiment in experiments(names)]
+    chosen = [
+        msgspec.structs.replace(experiment, datasets=("ml-100k",))
+        for experiment in experiments(names)
+    ]
     content = read_content(fill_store(tmp_path, chosen))
     page = shown(content)
     section = page.split('id="lists"')[1].split("</section>")[0]
     cells = [cell for cell in content.cells["lists"] if cell.x == 1.0]
     for cell in cells:
         summary = cell.metrics["ndcg_at_10"]
-        assert f'data-metric="ndcg_at_10" data-mean="{summary.mean!r}" data-std="{summary.std!r}"' in section
+        assert (
+            f'data-metric="ndcg_at_10" data-mean="{summary.mean!r}" data-std="{summary.std!r}"'
+            in section
+        )
         assert cell.label in section
     assert "user-mean" not in {cell.method for cell in cells}
-    assert {"private-popular", "most-popular", "item-knn", "ease", "ials", "bpr", "mf"} <= {c.method for c in cells}
+    assert {"private-popular", "most-popular", "item-knn", "ease", "ials", "bpr", "mf"} <= {
+        c.method for c in cells
+    }
     assert "proved: values and presence; secure sums seen" in section  # hdp-sum
     assert "proved: values; all messages seen" in section  # hdp-bit
     assert "proved: presence; secure sums seen" in section  # private-popular
@@ -171,11 +211,16 @@ def test_lists_have_a_section_of_their_own(tmp_path, fill_store: Fill, experimen
     latex = paper_latex(content)["lists_lists.tex"].decode()
     assert f"\\textbf{{{best.metrics['ndcg_at_10'].mean:.4f}" in latex
     assert latex.count("\\textbf{") == 1
-    assert f"MovieLens 100K: {best.label} {best.metrics['ndcg_at_10'].mean:.4f}" in paper_findings(content)[4]
+    assert (
+        f"MovieLens 100K: {best.label} {best.metrics['ndcg_at_10'].mean:.4f}"
+        in paper_findings(content)[4]
+    )
 
 
 def test_without_its_runs_there_is_no_figure(tmp_path, fill_store: Fill, experiments: Make):
-    chosen = [msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-100k",), factors=(10,))]
+    chosen = [
+        msgspec.structs.replace(experiments(["table3"])[0], datasets=("ml-100k",), factors=(10,))
+    ]
     content = read_content(fill_store(tmp_path, chosen, keep=lambda run: run.stage == "tuning"))
     page = shown(content)
     assert "Not run here: it takes the runs of figure_epsilon." in page
@@ -185,7 +230,9 @@ def test_without_its_runs_there_is_no_figure(tmp_path, fill_store: Fill, experim
     assert "Lists of ten were not measured in these runs." in page
 
 
-def test_drawings_are_the_same_every_time_and_gaps_stay_gaps(tmp_path, fill_store: Fill, experiments: Make):
+def test_drawings_are_the_same_every_time_and_gaps_stay_gaps(
+    tmp_path, fill_store: Fill, experiments: Make
+):
     chosen = [msgspec.structs.replace(experiments(["figure_epsilon"])[0], datasets=("ml-100k",))]
 
     def keep(run):
@@ -193,11 +240,19 @@ def test_drawings_are_the_same_every_time_and_gaps_stay_gaps(tmp_path, fill_stor
 
     content = read_content(fill_store(tmp_path, chosen, keep=keep))
     files = {
-        name: data for name, data in figure_files(content, charts(content)).items() if name.startswith("figure_honest")
+        name: data
+        for name, data in figure_files(content, charts(content)).items()
+        if name.startswith("figure_honest")
     }
-    assert set(files) == {f"figure_honest_k10_{m}.{kind}" for m in ("mse", "mae") for kind in ("png", "pdf")}
+    assert set(files) == {
+        f"figure_honest_k10_{m}.{kind}" for m in ("mse", "mae") for kind in ("png", "pdf")
+    }
     again = figure_files(content, charts(content))
     assert all(again[name] == data for name, data in files.items())
-    gap = [one for one in figure_of(shown(content))["cells"] if (one["method"], one["nominal"]) == ("hdpmf", 2.0)]
+    gap = [
+        one
+        for one in figure_of(shown(content))["cells"]
+        if (one["method"], one["nominal"]) == ("hdpmf", 2.0)
+    ]
     assert [one["mse"]["mean"] for one in gap] == [None]
     assert all(math.isfinite(one["x"]) for one in gap)

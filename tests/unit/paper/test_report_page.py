@@ -1,4 +1,6 @@
-"""The page: its numbers are the store's, it asks nobody for anything, and nothing in the results can break out."""
+"""The page: its numbers are the store's, it asks nobody for anything, and nothing in the results
+can break out.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def test_every_number_in_the_page_is_the_stores(full_store, page):
     for attributes in reader.with_attribute("data-mean"):
         if "data-metric" in attributes:
             key = (attributes["href"], attributes["data-metric"])
-            shown.setdefault(key, set()).add((float(attributes["data-mean"]), float(attributes["data-std"])))
+            shown.setdefault(key, set()).add(
+                (float(attributes["data-mean"]), float(attributes["data-std"]))
+            )
     drawn = {
         (cell["runs"], metric): (cell[metric]["mean"], cell[metric]["std"])
         for figure in json.loads(reader.texts["data"])["figures"]
@@ -96,15 +100,22 @@ def test_every_number_in_the_page_is_the_stores(full_store, page):
                 if experiment.lists:
                     summary = cell.metrics["ndcg_at_10"]
                     assert shown[f"#{anchor(cell)}", "ndcg_at_10"] == {(summary.mean, summary.std)}
-                    level = "epsilon" not in METHODS[cell.method].options and cell.x != experiment.vary.values[0]
+                    level = (
+                        "epsilon" not in METHODS[cell.method].options
+                        and cell.x != experiment.vary.values[0]
+                    )
                     assert level or drawn[anchor(cell), "ndcg_at_10"] == (summary.mean, summary.std)
     per_table = 4 * 2  # data sets and numbers of factors
     n_methods = sum(not method.lists_only for method in METHODS.values())
     assert checked >= 2 * per_table * (n_methods - 1) * 10  # more than ten tables' worth of cells
-    values = {(a["data-metric"], float(a["data-value"])) for a in reader.with_attribute("data-value")}
+    values = {
+        (a["data-metric"], float(a["data-value"])) for a in reader.with_attribute("data-value")
+    }
     assert {metric for metric, _ in values} == {"mse", "mae", "ndcg_at_10"}
     values = {(metric, value) for metric, value in values if metric != "ndcg_at_10"}
-    assert values == {(m, r.metrics[m]) for r in results.values() if r.status == "done" for m in ("mse", "mae")}
+    assert values == {
+        (m, r.metrics[m]) for r in results.values() if r.status == "done" for m in ("mse", "mae")
+    }
 
 
 def test_printed_digits_round_the_stored_number(page):
@@ -149,9 +160,15 @@ def test_hdpmf_against_pdpmf_has_each_in_its_own_column(full_store, page):
         rival = cells["pdpmf", own.dataset, own.factors]
         assert (own.method, second) == ("hdpmf", anchor(rival))
         saved = 1 - own.metrics[metric].mean / rival.metrics[metric].mean
-        theirs = [published.table3(own.dataset, name, own.factors, metric).mean for name in ("hdpmf", "pdpmf")]
+        theirs = [
+            published.table3(own.dataset, name, own.factors, metric).mean
+            for name in ("hdpmf", "pdpmf")
+        ]
         parts = [re.sub(r"<[^>]+>", "", part) for part in row.split("<td")[4:]]
-        shown = [float(re.search(r"[-−+]?[\d.]+(?= ?%)", part)[0].replace("−", "-")) for part in (parts[0], parts[2])]
+        shown = [
+            float(re.search(r"[-−+]?[\d.]+(?= ?%)", part)[0].replace("−", "-"))
+            for part in (parts[0], parts[2])
+        ]
         assert shown == pytest.approx([100 * saved, 100 * (1 - theirs[0] / theirs[1])], abs=0.06)
         seen.add((own.dataset, own.factors, metric))
     assert len(seen) == 16
@@ -189,13 +206,17 @@ def test_findings_come_from_the_numbers(full_store):
     assert sum(counts.values()) == 64
     assert f"Of the {64 - counts['not comparable']} published numbers" in first
     assert f"{counts['reproduced']} reproduce" in first
-    assert "over the paper's own grid, PDPMF is ahead of HDPMF on MovieLens 1M (K = 10: 0.97" in second
+    assert (
+        "over the paper's own grid, PDPMF is ahead of HDPMF on MovieLens 1M (K = 10: 0.97" in second
+    )
     assert "Yelp sample (1.0" in third
     assert "but not on MovieLens 1M" in third
     for cell in content.cells["table3"]:
         if (cell.dataset, cell.method) == ("ml-1m", "pdpmf"):
             assert f"{cell.mse.mean:.4f}" in second
-    assert {(one.better.dataset, one.better.method) for one in reversals(content)} == {("ml-1m", "pdpmf")}
+    assert {(one.better.dataset, one.better.method) for one in reversals(content)} == {
+        ("ml-1m", "pdpmf")
+    }
     by_text = {one.where + one.text[:10]: one for one in statements(content)}
     assert by_text["Table IIIHDPMF has "].verdict == "fails"
     assert by_text["Table IIIDPMF perfo"].verdict == "holds"
@@ -227,11 +248,17 @@ def test_one_experiment_alone_makes_a_page(tmp_path, fill_store: Fill, experimen
     assert ("Not run here" in page) or name == "table3"
 
 
-def test_what_is_missing_is_said_and_nothing_stands_in(tmp_path, fill_store: Fill, experiments: Make):
+def test_what_is_missing_is_said_and_nothing_stands_in(
+    tmp_path, fill_store: Fill, experiments: Make
+):
     def keep(run):
-        return (run.stage == "tuning" and run.method != "dpmf") or (run.stage == "evaluation" and run.seed < 3)
+        return (run.stage == "tuning" and run.method != "dpmf") or (
+            run.stage == "evaluation" and run.seed < 3
+        )
 
-    content = read_content(fill_store(tmp_path, experiments(["table3", "figure_epsilon"]), keep=keep, ended=False))
+    content = read_content(
+        fill_store(tmp_path, experiments(["table3", "figure_epsilon"]), keep=keep, ended=False)
+    )
     page = shown(content)
     reader = Reader(page)
     assert "3 of 5 seeds" in page
@@ -239,41 +266,61 @@ def test_what_is_missing_is_said_and_nothing_stands_in(tmp_path, fill_store: Fil
     assert "Some runs are missing" in page
     assert "killed or still running" in page
     figures = json.loads(reader.texts["data"])["figures"]
-    assert all(cell["mse"]["mean"] is None for cell in figures[0]["cells"] if cell["method"] == "dpmf")
+    assert all(
+        cell["mse"]["mean"] is None for cell in figures[0]["cells"] if cell["method"] == "dpmf"
+    )
     assert count_marks(content) == {"incomplete": 48, "not run": 16}
     assert paper_findings(content)[0].startswith("None of the published numbers")
-    assert "nan" not in re.sub(r"<script.*", "", re.sub(r'data-std="nan"', "", page), flags=re.S).lower()
+    assert (
+        "nan"
+        not in re.sub(r"<script.*", "", re.sub(r'data-std="nan"', "", page), flags=re.S).lower()
+    )
 
 
 def test_diverged_and_failed_cells_are_named(tmp_path, fill_store: Fill, experiments: Make):
     def change(result):
         if result.run.stage == "evaluation" and result.run.data.name == "douban":
             if result.run.method == "dpmf":
-                return msgspec.structs.replace(result, status="diverged", metrics={}, message="ran away")
+                return msgspec.structs.replace(
+                    result, status="diverged", metrics={}, message="ran away"
+                )
             if result.run.method == "mf":
-                return msgspec.structs.replace(result, status="failed", metrics={}, message="<script>bad()</script>")
+                return msgspec.structs.replace(
+                    result, status="failed", metrics={}, message="<script>bad()</script>"
+                )
         return result
 
-    content = read_content(fill_store(tmp_path, experiments(["table3", "figure_ablation"]), change=change))
+    content = read_content(
+        fill_store(tmp_path, experiments(["table3", "figure_ablation"]), change=change)
+    )
     page = shown(content)
     Reader(page)
     assert "<script>bad()" not in page
     assert count_marks(content)["diverged"] == 4
     assert count_marks(content)["failed"] == 4
     assert "DPMF on MovieLens" in paper_findings(content)[0]
-    assert "Douban (4 numbers, among them MSE diverged against 5.9369 at K = 10)" in paper_findings(content)[0]
+    assert (
+        "Douban (4 numbers, among them MSE diverged against 5.9369 at K = 10)"
+        in paper_findings(content)[0]
+    )
     assert "Infinity" not in page.split('id="report-data">')[1].split("</script>")[0]
 
 
-def test_names_from_outside_cannot_break_out(tmp_path, fill_store: Fill, experiments: Make, monkeypatch):
+def test_names_from_outside_cannot_break_out(
+    tmp_path, fill_store: Fill, experiments: Make, monkeypatch
+):
     evil = "</script><script>alert(1)</script><!-- \"'&$title \u2028"
     hostile = METHODS["hdpmf"]
-    monkeypatch.setitem(METHODS._known, "evil method", replace(hostile, name="evil method", label=evil))
+    monkeypatch.setitem(
+        METHODS._known, "evil method", replace(hostile, name="evil method", label=evil)
+    )
     one = msgspec.structs.replace(
         experiments(["figure_epsilon"])[0],
         title=evil,
         reference=evil,
-        vary=msgspec.structs.replace(experiments(["figure_epsilon"])[0].vary, parameter="reg", label=evil),
+        vary=msgspec.structs.replace(
+            experiments(["figure_epsilon"])[0].vary, parameter="reg", label=evil
+        ),
         name="own",
     )
     page = shown(read_content(fill_store(tmp_path, [one])))
@@ -304,11 +351,15 @@ def test_an_empty_store_is_refused(tmp_path):
         read_content(tmp_path)
 
 
-def test_a_method_that_is_gone_leaves_the_rest(tmp_path, fill_store: Fill, experiments: Make, monkeypatch):
+def test_a_method_that_is_gone_leaves_the_rest(
+    tmp_path, fill_store: Fill, experiments: Make, monkeypatch
+):
     hostile = METHODS["hdpmf"]
     with monkeypatch.context() as patch:
         patch.setitem(METHODS._known, "mine", replace(hostile, name="mine", label="Mine"))
-        own = msgspec.structs.replace(experiments(["figure_epsilon"])[0], name="own", methods=("mine", "mf"))
+        own = msgspec.structs.replace(
+            experiments(["figure_epsilon"])[0], name="own", methods=("mine", "mf")
+        )
         fill_store(tmp_path, [*experiments(["table3"]), own])
     content = read_content(tmp_path)
     assert list(content.cells) == ["table3"]

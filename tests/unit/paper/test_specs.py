@@ -30,7 +30,9 @@ def test_unknown_paper_experiment() -> None:
         paper.experiment("table9")
 
 
-def test_quick_without_real_data_uses_the_synthetic_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_quick_without_real_data_uses_the_synthetic_world(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HDPMF_DATA", str(tmp_path))
     assert paper.quick(paper.experiment("table3")).datasets == ("synthetic",)
 

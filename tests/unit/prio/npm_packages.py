@@ -13,11 +13,22 @@ import pytest
 
 
 def install(package: str, script: Path, folder: Path) -> Path:
-    """Install a package into a folder, with our script beside it. Without it a test is skipped, on CI it fails."""
+    """Install a package into a folder, with our script beside it. Without it a test is skipped,
+    on CI it fails.
+    """
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         unavailable("needs Node.js 20 and npm: install them, or run .ci/run")
-    command = [npm, "install", "--prefix", folder, "--ignore-scripts", "--no-audit", "--no-fund", package]
+    command = [
+        npm,
+        "install",
+        "--prefix",
+        folder,
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        package,
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     except subprocess.TimeoutExpired:

@@ -32,5 +32,7 @@ def sum_of(vdaf: Prio3, vectors: Sequence[np.ndarray]) -> list[int]:
     for number, vector in enumerate(vectors):
         nonce = number.to_bytes(16, "big")
         outputs = check(vdaf, vdaf.shard(vector, nonce), nonce)
-        totals = [vdaf.field.add(total, output) for total, output in zip(totals, outputs, strict=True)]
+        totals = [
+            vdaf.field.add(total, output) for total, output in zip(totals, outputs, strict=True)
+        ]
     return vdaf.unshard([vdaf.field.encode(total) for total in totals])

@@ -1,4 +1,6 @@
-"""npm's @divviup/prio3 0.8.0, another implementation of version 08: their reports to our servers, ours to theirs."""
+"""npm's @divviup/prio3 0.8.0, another implementation of version 08: their reports to our
+servers, ours to theirs.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def partner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Our script, with the package beside it."""
-    return npm_packages.install(PACKAGE, Path(__file__).with_name("npm_partner.mjs"), tmp_path_factory.mktemp("npm"))
+    return npm_packages.install(
+        PACKAGE, Path(__file__).with_name("npm_partner.mjs"), tmp_path_factory.mktemp("npm")
+    )
 
 
 @pytest.mark.parametrize(("entries", "bits", "chunk"), [(10, 8, 9), (3, 16, 7), (60, 10, 40)])
@@ -30,7 +34,10 @@ def test_reports_go_both_ways(partner: Path, entries: int, bits: int, chunk: int
     rows = rng.integers(0, 2**bits, (4, entries))
     nonces = [rng.bytes(16) for _ in rows]
     randomness = [rng.bytes(vdaf.random_size) for _ in rows]
-    ours = [vdaf.shard(vdaf.circuit.encode(row), *how) for row, *how in zip(rows, nonces, randomness, strict=True)]
+    ours = [
+        vdaf.shard(vdaf.circuit.encode(row), *how)
+        for row, *how in zip(rows, nonces, randomness, strict=True)
+    ]
     bits_of_a_lie = vdaf.circuit.encode(rows[0])
     bits_of_a_lie[:1] = vdaf.field.vector([2])
     lie = vdaf.shard(bits_of_a_lie, nonces[0])
@@ -38,15 +45,23 @@ def test_reports_go_both_ways(partner: Path, entries: int, bits: int, chunk: int
 
     # The same bytes leave a device, and the same bytes go between servers.
     theirs = [
-        Sharded(bytes.fromhex(report["publicShare"]), [bytes.fromhex(share) for share in report["inputShares"]])
+        Sharded(
+            bytes.fromhex(report["publicShare"]),
+            [bytes.fromhex(share) for share in report["inputShares"]],
+        )
         for report in answer["sharded"]
     ]
     assert theirs == ours
-    assert answer["checked"][:-1] == [messages(vdaf, *report) for report in zip(nonces, theirs, strict=True)]
+    assert answer["checked"][:-1] == [
+        messages(vdaf, *report) for report in zip(nonces, theirs, strict=True)
+    ]
     # Each side's servers count the other side's reports, and refuse its lies.
     assert answer["sum"] == rows.sum(axis=0).tolist()
     shares = [check(vdaf, report, nonce) for nonce, report in zip(nonces, theirs, strict=True)]
-    sums = [vdaf.field.add(vdaf.field.add(a, b), vdaf.field.add(c, d)) for a, b, c, d in zip(*shares, strict=True)]
+    sums = [
+        vdaf.field.add(vdaf.field.add(a, b), vdaf.field.add(c, d))
+        for a, b, c, d in zip(*shares, strict=True)
+    ]
     assert vdaf.unshard([vdaf.field.encode(total) for total in sums]) == answer["sum"]
     assert answer["checked"][-1]["refused"] == "Verify error"
     with pytest.raises(PrioError):
@@ -62,7 +77,9 @@ def messages(vdaf: Prio3, nonce: bytes, report: Sharded) -> dict[str, Any]:
     return {"parts": [part.hex() for part in parts], "message": vdaf.verify(parts).hex()}
 
 
-def ask(partner: Path, vdaf: Prio3, rows, nonces, randomness, reports: list[Sharded]) -> dict[str, Any]:
+def ask(
+    partner: Path, vdaf: Prio3, rows, nonces, randomness, reports: list[Sharded]
+) -> dict[str, Any]:
     """What the partner makes of measurements, and of reports."""
     question = {
         "length": vdaf.circuit.output_length,

@@ -24,7 +24,13 @@ from hdpmf.common.aggregation.two_servers.prio import (
 )
 from hdpmf.common.aggregation.two_servers.prio.one_rating import LARGEST_WEIGHT
 from hdpmf.common.aggregation.two_servers.prio.proof import decide, prove, query
-from hdpmf.common.privacy.coding import WEIGHT_UNITS, levels_of, make_coding, make_ruler, weight_units
+from hdpmf.common.privacy.coding import (
+    WEIGHT_UNITS,
+    levels_of,
+    make_coding,
+    make_ruler,
+    weight_units,
+)
 from hdpmf.errors import ConfigError, PrioError
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)  # one to five stars in hdp-sum's soft coding
@@ -82,8 +88,13 @@ def consistent(circuit: OneRatingPerItem, said: Said) -> Said:
     weights = [low + 7 * high for low, high in zip(said.lower, said.upper, strict=True)]
     rated = list(zip(weights, said.levels, strict=True))
     ruled = [weight * through(RULERS, level) for weight, level in rated]
-    subtotals = [sum(ruled[start : start + circuit.slots]) for start in range(0, circuit.items, circuit.slots)]
-    return said._replace(scores=[weight * through(CODES, level) for weight, level in rated], subtotals=subtotals)
+    subtotals = [
+        sum(ruled[start : start + circuit.slots])
+        for start in range(0, circuit.items, circuit.slots)
+    ]
+    return said._replace(
+        scores=[weight * through(CODES, level) for weight, level in rated], subtotals=subtotals
+    )
 
 
 def changed(numbers: list[int], places: dict[int, int]) -> list[int]:
@@ -99,7 +110,9 @@ def upper_digit(circuit, said):
 
 
 def negative_weight(circuit, said):
-    return consistent(circuit, said._replace(lower=[-1, *said.lower[1:]], upper=[0, *said.upper[1:]]))
+    return consistent(
+        circuit, said._replace(lower=[-1, *said.lower[1:]], upper=[0, *said.upper[1:]])
+    )
 
 
 def half_a_digit(circuit, said):
@@ -138,8 +151,8 @@ def subtotals_that_cancel(circuit, said):
     return said._replace(subtotals=changed(said.subtotals, {0: 1, 1: -1}))
 
 
-# Each lie, and the part of the circuit that is there to refuse it: lower digits, upper digits, levels, scores,
-# subtotals.
+# Each lie, and the part of the circuit that is there to refuse it: lower digits, upper digits,
+# levels, scores, subtotals.
 LIES: list[tuple[Callable[[OneRatingPerItem, Said], Said], int]] = [
     (lower_digit, 0),
     (negative_weight, 0),
@@ -156,7 +169,9 @@ LIES: list[tuple[Callable[[OneRatingPerItem, Said], Said], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("lie", "constraint"), LIES, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("lie", "constraint"), LIES, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_a_lie_is_refused_and_by_its_own_constraint(vdaf: Prio3, lie, constraint: int):
     said = lie(vdaf.circuit, truth(vdaf.circuit))
     with pytest.raises(PrioError, match="proof does not hold"):
@@ -189,10 +204,18 @@ def test_the_gadget_is_the_sum_of_the_constraints_anywhere(vdaf: Prio3):
     constraints = [
         *(math.prod(digit - k for k in range(9)) for digit in (*lower, *upper)),
         *(math.prod(level - k for k in range(5)) for level in levels),
-        *((low + 7 * high) * through(CODES, at) for low, high, at in zip(lower, upper, levels, strict=True)),
-        sum((low + 7 * high) * through(RULERS, at) for low, high, at in zip(lower, upper, levels, strict=True)),
+        *(
+            (low + 7 * high) * through(CODES, at)
+            for low, high, at in zip(lower, upper, levels, strict=True)
+        ),
+        sum(
+            (low + 7 * high) * through(RULERS, at)
+            for low, high, at in zip(lower, upper, levels, strict=True)
+        ),
     ]
-    expected = sum(pow(joint[0], power, prime) * value for power, value in enumerate(constraints, 1))
+    expected = sum(
+        pow(joint[0], power, prime) * value for power, value in enumerate(constraints, 1)
+    )
     found = circuit.gadget(FIELD64.vector(wires).reshape(-1, 1), FIELD64.vector(joint))
     assert FIELD64.encode(found) == FIELD64.encode(FIELD64.vector([expected]))
 
@@ -259,7 +282,10 @@ def test_a_changed_share_proof_part_or_nonce_is_refused(vdaf: Prio3):
     leader, helper = report.input_shares
     proof = vdaf.circuit.length * 8
     altered = [
-        *(Sharded(report.public_share, [flipped(leader, place), helper]) for place in (0, proof, proof + 800)),
+        *(
+            Sharded(report.public_share, [flipped(leader, place), helper])
+            for place in (0, proof, proof + 800)
+        ),
         *(Sharded(report.public_share, [leader, flipped(helper, place)]) for place in (0, 32, 64)),
         *(Sharded(flipped(report.public_share, place), [leader, helper]) for place in (0, 32)),
         Sharded(report.public_share, [flipped(leader, len(leader) - 1), helper]),
@@ -304,7 +330,9 @@ def test_a_share_of_nothing_looks_like_a_share_of_ratings(vdaf: Prio3):
     for vector in (silent, loud):
         report = vdaf.shard(vector, NONCE, bytes(range(3, 3 + vdaf.random_size)))
         assert [len(share) for share in report.input_shares] == [vdaf.input_share_size(0), 96]
-        elements = vdaf.field.decode(report.input_shares[0][:-32], vdaf.input_share_size(0) // 8 - 4)
+        elements = vdaf.field.decode(
+            report.input_shares[0][:-32], vdaf.input_share_size(0) // 8 - 4
+        )
         mean = float((elements / FIELD64.modulus).mean())
         assert abs(mean - 0.5) < 4.9 * (1 / 12 / len(elements)) ** 0.5
 

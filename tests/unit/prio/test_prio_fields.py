@@ -23,7 +23,12 @@ def edges(field: Field) -> list[int]:
     steps = [1 << shift for shift in range(0, 8 * field.size, 16)]
     near = [number + off for number in (0, *steps, field.modulus) for off in (-2, -1, 0, 1, 2)]
     some = np.random.default_rng(1).integers(0, 2**62, 20)
-    return sorted({number % field.modulus for number in (*near, *(int(x) * 0x9E3779B97F4A7C15F39CC060 for x in some))})
+    return sorted(
+        {
+            number % field.modulus
+            for number in (*near, *(int(x) * 0x9E3779B97F4A7C15F39CC060 for x in some))
+        }
+    )
 
 
 @pytest.mark.parametrize("field", BOTH, ids=lambda field: field.name)
@@ -42,7 +47,10 @@ def test_arithmetic_is_that_of_whole_numbers_modulo_the_prime(field: Field):
 def test_a_transform_is_a_polynomial_at_roots_of_unity(field: Field):
     coefficients = [3, -1, 4, field.modulus - 5]
     root = pow(7, (field.modulus - 1) // 16, field.modulus)
-    expected = [sum(c * pow(root, i * k, field.modulus) for k, c in enumerate(coefficients)) for i in range(16)]
+    expected = [
+        sum(c * pow(root, i * k, field.modulus) for k, c in enumerate(coefficients))
+        for i in range(16)
+    ]
     row = field.vector(coefficients).reshape(1, -1)
     values = field.evaluate(row, 16)
     assert field.encode(values) == field.encode(field.vector(expected))
@@ -59,7 +67,9 @@ def test_powers_and_signed_numbers(field: Field):
 @pytest.mark.parametrize("field", [FIELD64, FIELD128], ids=lambda field: field.name)
 def test_words_that_are_no_elements_are_left_out_and_refused(field: Field):
     numbers = [0, field.modulus - 1, field.modulus, 2 ** (8 * field.size) - 1, 5]
-    words = np.frombuffer(b"".join(number.to_bytes(field.size, "little") for number in numbers), np.uint64)
+    words = np.frombuffer(
+        b"".join(number.to_bytes(field.size, "little") for number in numbers), np.uint64
+    )
     assert field.integers(field.elements_of(words)) == [0, -1, 5]
     with pytest.raises(PrioError, match="not below the modulus"):
         field.decode(words.tobytes(), len(numbers))
@@ -68,7 +78,8 @@ def test_words_that_are_no_elements_are_left_out_and_refused(field: Field):
 def test_rejected_words_are_replaced_by_the_next(monkeypatch: pytest.MonkeyPatch):
     stream = np.array([1, 2**64 - 1, 2, 2**64 - 2, 2**64 - 3, 3, 4], np.uint64)
     monkeypatch.setattr(
-        "hdpmf.common.aggregation.two_servers.prio.field.xof_lanes", lambda tag, seed, binder, count: stream[:count]
+        "hdpmf.common.aggregation.two_servers.prio.field.xof_lanes",
+        lambda tag, seed, binder, count: stream[:count],
     )
     assert FIELD64.integers(FIELD64.expand(b"", b"", b"", 3)) == [1, 2, 3]
 
@@ -112,6 +123,8 @@ def conditional_jumps(function, *, wide: bool) -> int:
     element = (np.uint64(5), np.uint64(6)) if wide else np.uint64(5)
     compiled(element, element)
     (assembly,) = compiled.inspect_asm().values()
-    bodies = re.findall(r"^_ZN(?!7cpython|cfunc)[^\n]*:\n(.*?)^\s+\.size", assembly, re.DOTALL | re.MULTILINE)
+    bodies = re.findall(
+        r"^_ZN(?!7cpython|cfunc)[^\n]*:\n(.*?)^\s+\.size", assembly, re.DOTALL | re.MULTILINE
+    )
     assert bodies
     return len(CONDITIONAL_JUMP.findall(bodies[0]))

@@ -28,13 +28,30 @@ def report() -> Sharded:
 
 
 def near(size: int) -> st.SearchStrategy[bytes]:
-    """Bytes of that size, of nearly that size, or of any small one; in half of them every number is an element."""
+    """Bytes of that size, of nearly that size, or of any small one; in half of them every number
+    is an element.
+    """
     whole = st.binary(min_size=size, max_size=size)
-    small = whole.map(lambda data: bytes(byte if place % 8 != 7 else byte & 0x7F for place, byte in enumerate(data)))
-    return whole | small | st.binary(max_size=64) | st.sampled_from([size - 1, size + 1, 8 * size]).map(bytes)
+    small = whole.map(
+        lambda data: bytes(
+            byte if place % 8 != 7 else byte & 0x7F for place, byte in enumerate(data)
+        )
+    )
+    return (
+        whole
+        | small
+        | st.binary(max_size=64)
+        | st.sampled_from([size - 1, size + 1, 8 * size]).map(bytes)
+    )
 
 
-@given(public=near(64), leader=near(SIZES[0]), helper=near(SIZES[1]), nonce=st.just(NONCE) | near(16), key=near(32))
+@given(
+    public=near(64),
+    leader=near(SIZES[0]),
+    helper=near(SIZES[1]),
+    nonce=st.just(NONCE) | near(16),
+    key=near(32),
+)
 @settings(max_examples=60)
 def test_no_bytes_are_counted_or_break_a_server(public, leader, helper, nonce, key):
     parts = []
@@ -47,7 +64,10 @@ def test_no_bytes_are_counted_or_break_a_server(public, leader, helper, nonce, k
         VDAF.verify(parts)
 
 
-@given(st.lists(near(VDAF.prepare_share_size), max_size=3), st.lists(near(VDAF.circuit.output_length * 8), max_size=2))
+@given(
+    st.lists(near(VDAF.prepare_share_size), max_size=3),
+    st.lists(near(VDAF.circuit.output_length * 8), max_size=2),
+)
 @settings(max_examples=60)
 def test_no_bytes_between_servers_or_for_the_collector_break_them(parts, sums):
     with pytest.raises(PrioError):
@@ -55,7 +75,10 @@ def test_no_bytes_between_servers_or_for_the_collector_break_them(parts, sums):
     try:
         assert len(VDAF.unshard(sums)) == VDAF.circuit.output_length
     except PrioError:
-        assert any(len(encoded) != 8 * VDAF.circuit.output_length or b"\xff" * 4 in encoded for encoded in sums)
+        assert any(
+            len(encoded) != 8 * VDAF.circuit.output_length or b"\xff" * 4 in encoded
+            for encoded in sums
+        )
 
 
 @given(place=st.integers(0, SIZES[0] + SIZES[1] + 63), bit=st.integers(0, 7))

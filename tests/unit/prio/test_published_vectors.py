@@ -1,8 +1,9 @@
 """The draft's own test vectors for version 08, byte by byte.
 
-The vectors are long and simple: their randomness, nonce and key are 00 01 02 ... So what stands here is what was put
-in, and of what has to come out the hash: the first 32 digits of the SHA-256 of ``json.dumps`` of that entry of all
-reports in ``poc/test_vec/08/NAME.json`` of github.com/cfrg/draft-irtf-cfrg-vdaf (tag draft-irtf-cfrg-vdaf-08).
+The vectors are long and simple: their randomness, nonce and key are 00 01 02 ... So what stands
+here is what was put in, and of what has to come out the hash: the first 32 digits of the SHA-256 of
+``json.dumps`` of that entry of all reports in ``poc/test_vec/08/NAME.json`` of
+github.com/cfrg/draft-irtf-cfrg-vdaf (tag draft-irtf-cfrg-vdaf-08).
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ THREE = [[10000, 32000, 9], [19342, 19615, 3061], [15986, 24671, 23910]]
 def run(vdaf: Prio3, measurements: list[list[int]]) -> dict[str, Any]:
     """What the draft writes down of a batch, as it writes it, and the result."""
     seen: dict[str, list[Any]] = defaultdict(list)
-    field, sums = vdaf.field, [np.zeros(vdaf.circuit.output_length, vdaf.field.dtype)] * vdaf.servers
+    field, sums = (
+        vdaf.field,
+        [np.zeros(vdaf.circuit.output_length, vdaf.field.dtype)] * vdaf.servers,
+    )
     for measurement in measurements:
         report = vdaf.shard(vdaf.circuit.encode(measurement), NONCE, bytes(range(vdaf.random_size)))
         prepared = [
@@ -39,10 +43,18 @@ def run(vdaf: Prio3, measurements: list[list[int]]) -> dict[str, Any]:
         seen["input_shares"].append([share.hex() for share in report.input_shares])
         seen["prep_shares"].append([[part.hex() for _, part in prepared]])
         seen["prep_messages"].append([message.hex()])
-        seen["out_shares"].append([[element.tobytes().hex() for element in output] for output in outputs])
+        seen["out_shares"].append(
+            [[element.tobytes().hex() for element in output] for output in outputs]
+        )
     seen["agg_shares"] = [field.encode(total).hex() for total in sums]
-    assert vdaf.unshard([field.encode(total) for total in sums]) == np.sum(measurements, axis=0).tolist()
-    return {name: hashlib.sha256(json.dumps(entry).encode()).hexdigest()[:32] for name, entry in seen.items()}
+    assert (
+        vdaf.unshard([field.encode(total) for total in sums])
+        == np.sum(measurements, axis=0).tolist()
+    )
+    return {
+        name: hashlib.sha256(json.dumps(entry).encode()).hexdigest()[:32]
+        for name, entry in seen.items()
+    }
 
 
 def test_field64_with_several_proofs():

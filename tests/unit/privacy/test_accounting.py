@@ -44,7 +44,9 @@ def test_composed_gaussians_too() -> None:
     import dp_accounting
 
     parts = (0.2, 0.7, 1.1)
-    theirs = pld_epsilon(dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(1 / one) for one in parts]))
+    theirs = pld_epsilon(
+        dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(1 / one) for one in parts])
+    )
     ours = accounting.epsilon_at(events.Composed(tuple(map(events.GaussianGivenH, parts))), DELTA)
     assert ours == pytest.approx(theirs, rel=2e-3)
 
@@ -53,7 +55,9 @@ def test_composed_gaussians_too() -> None:
 def test_laplace_is_never_undercharged(shift: float, times: int) -> None:
     import dp_accounting
 
-    theirs = pld_epsilon(dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(1 / shift), times))
+    theirs = pld_epsilon(
+        dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(1 / shift), times)
+    )
     ours = accounting.epsilon_at(events.LaplaceSum(shift, times), DELTA)
     assert theirs <= ours * (1 + 1e-6)
     assert ours <= min(1.25 * theirs, shift * times)  # and not much overcharged either
@@ -63,8 +67,11 @@ def test_laplace_is_never_undercharged(shift: float, times: int) -> None:
 def test_bits_and_discrete_laplace_are_never_undercharged(budget: float, times: int) -> None:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    # Two answers, flipped with probability p: dp-accounting's parameter is the chance of a random answer.
-    response = pld.from_randomized_response(2 / (1 + math.exp(budget)), 2, value_discretization_interval=1e-3)
+    # Two answers, flipped with probability p: dp-accounting's parameter is the chance of a random
+    # answer.
+    response = pld.from_randomized_response(
+        2 / (1 + math.exp(budget)), 2, value_discretization_interval=1e-3
+    )
     theirs = response.self_compose(times).get_epsilon_for_delta(DELTA)
     ours = accounting.epsilon_at(events.Repeated(events.RandomizedBit(budget), times), DELTA)
     assert theirs * (1 - 1e-9) <= ours <= 1.2 * theirs
@@ -73,7 +80,9 @@ def test_bits_and_discrete_laplace_are_never_undercharged(budget: float, times: 
         budget / steps, sensitivity=steps, value_discretization_interval=1e-3
     )
     theirs = discrete.self_compose(times).get_epsilon_for_delta(DELTA)
-    ours = accounting.epsilon_at(events.Repeated(events.DiscreteLaplaceRelease(budget), times), DELTA)
+    ours = accounting.epsilon_at(
+        events.Repeated(events.DiscreteLaplaceRelease(budget), times), DELTA
+    )
     assert theirs * (1 - 1e-9) <= ours
 
 
@@ -96,7 +105,11 @@ def test_the_gaussian_epsilon_inverts_its_delta(distance: float, delta: float) -
 
 @given(st.floats(1.05, 60), st.floats(1e-3, 20))
 def test_renyi_curves_stay_between_zero_and_their_bounds(order: float, budget: float) -> None:
-    for event in (events.LaplaceSum(budget), events.RandomizedBit(budget), events.DiscreteLaplaceRelease(budget)):
+    for event in (
+        events.LaplaceSum(budget),
+        events.RandomizedBit(budget),
+        events.DiscreteLaplaceRelease(budget),
+    ):
         divergence = accounting.renyi(event, order)
         assert -1e-12 <= divergence <= min(budget, order * budget**2 / 2) * (1 + 1e-9)
 
@@ -120,10 +133,14 @@ def test_guessing_is_bounded_from_the_true_total_variation(shift: float, times: 
     """The best guess against bits is known exactly: the majority."""
     p = 1 / (1 + math.exp(-shift))
     counts = np.arange(times + 1)
-    log_choose = np.array([math.lgamma(times + 1) - math.lgamma(k + 1) - math.lgamma(times - k + 1) for k in counts])
+    log_choose = np.array(
+        [math.lgamma(times + 1) - math.lgamma(k + 1) - math.lgamma(times - k + 1) for k in counts]
+    )
     here = np.exp(log_choose + counts * math.log(p) + (times - counts) * math.log1p(-p))
     best = (1 + np.abs(here - here[::-1]).sum() / 2) / 2
-    assert accounting.guess(events.Repeated(events.RandomizedBit(shift), times)) >= best * (1 - 1e-9)
+    assert accounting.guess(events.Repeated(events.RandomizedBit(shift), times)) >= best * (
+        1 - 1e-9
+    )
 
 
 def test_events_are_immutable_and_checked() -> None:

@@ -18,11 +18,15 @@ PAPER = ("hdpmf", "hdpmf-w", "hdpmf-r", "pdpmf", "dpmf")
 
 def test_every_method_is_accounted_for() -> None:
     for name in METHODS:
-        setting = Setting.from_params(name, make_model(name, **METHODS[name].own(epochs=7, epsilon=2.0)).get_params())
+        setting = Setting.from_params(
+            name, make_model(name, **METHODS[name].own(epochs=7, epsilon=2.0)).get_params()
+        )
         found = cost(setting, "sums")
         assert (
             found.status
-            == {"proved": "proved", "nominal": "nominal", "none": "no guarantee"}[make_model(name).privacy.status]
+            == {"proved": "proved", "nominal": "nominal", "none": "no guarantee"}[
+                make_model(name).privacy.status
+            ]
         )
     simulated = make_model("hdpmf", solver="sequential", epochs=7).get_params()
     assert Setting.from_params("hdpmf", simulated) == Setting("hdpmf", rounds=7, h="shared")
@@ -55,15 +59,29 @@ def test_the_default_numbers_of_sums() -> None:
 
 def test_the_formula_given_the_draws() -> None:
     h = np.random.default_rng(0).standard_exponential(6 * 4)
-    found = cost("hdpmf", "messages", weight=0.3, n_raters=7, epsilon=2.0, factors=4, rounds=6, u_norm=0.8, h=h)
+    found = cost(
+        "hdpmf",
+        "messages",
+        weight=0.3,
+        n_raters=7,
+        epsilon=2.0,
+        factors=4,
+        rounds=6,
+        u_norm=0.8,
+        h=h,
+    )
     x = (0.8**2 / 4 / h).sum()
     assert found.zcdp == pytest.approx(7 * 0.3**2 * 2.0**2 / (4 * 4) * x)
-    sums = cost("hdpmf", "sums", weight=0.3, n_raters=7, epsilon=2.0, factors=4, rounds=6, u_norm=0.8, h=h)
+    sums = cost(
+        "hdpmf", "sums", weight=0.3, n_raters=7, epsilon=2.0, factors=4, rounds=6, u_norm=0.8, h=h
+    )
     assert sums.zcdp == pytest.approx(found.zcdp / 7)
 
 
 def test_the_formula_is_what_the_code_sends() -> None:
-    """Move one rating by the whole scale, and divide by the deviation of the noise share that the shard adds."""
+    """Move one rating by the whole scale, and divide by the deviation of the noise share that
+    the shard adds.
+    """
     n_factors, width, epsilon, weight, raters = 5, 4.0, 1.5, 0.6, 9
     rng = np.random.default_rng(1)
     u = rng.normal(size=n_factors)
@@ -85,7 +103,10 @@ def test_wider_views_never_cost_less() -> None:
     for method in METHODS:
         if method == "hdp-sum":
             continue  # has no h: its sums cost the same either way
-        rhos = [cost(method, view).zcdp for view in ("messages", "sums-h-known", "sums-h-hidden", "final")]
+        rhos = [
+            cost(method, view).zcdp
+            for view in ("messages", "sums-h-known", "sums-h-hidden", "final")
+        ]
         assert rhos == sorted(rhos, reverse=True)
 
 
@@ -97,8 +118,15 @@ def test_methods_without_noise_and_without_messages(view: str) -> None:
     for method in ("mf", "global-mean"):
         assert cost(method, view).status == "no guarantee"
         assert math.isinf(cost(method, view).epsilon_at_delta)
-    nothing = cost("user-mean", view, unit="user", weight=[1.0] * 9, neighbours="presence", releases=50)
-    assert (nothing.pure, nothing.zcdp, nothing.epsilon_at_delta, nothing.status) == (0, 0, 0, "proved")
+    nothing = cost(
+        "user-mean", view, unit="user", weight=[1.0] * 9, neighbours="presence", releases=50
+    )
+    assert (nothing.pure, nothing.zcdp, nothing.epsilon_at_delta, nothing.status) == (
+        0,
+        0,
+        0,
+        "proved",
+    )
 
 
 @pytest.mark.parametrize("method", PAPER)
@@ -131,7 +159,9 @@ def test_a_shared_h_is_not_hidden() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0])
 def test_secure_sums_cost_what_they_say(design: str, view: str, epsilon: float) -> None:
     value = cost("hdp-sum", view, design=design, epsilon=epsilon, weight=0.5)
-    presence = cost("hdp-sum", view, design=design, epsilon=epsilon, weight=0.5, neighbours="presence")
+    presence = cost(
+        "hdp-sum", view, design=design, epsilon=epsilon, weight=0.5, neighbours="presence"
+    )
     assert value.status == presence.status == "proved"
     assert value.pure == pytest.approx(0.5 * epsilon)
     assert presence.pure == pytest.approx(0.75 * 0.5 * epsilon)
@@ -155,15 +185,21 @@ def test_groups_of_ratings() -> None:
     for method, view in (("hdp-sum", "sums"), ("hdp-bit", "messages"), ("hdpmf", "sums-h-hidden")):
         rounds = 100 if method == "hdpmf" else 1
         for unit in ("user", "item"):
-            assert cost(method, view, unit=unit, weight=weights).pure == pytest.approx(1.75 * rounds)
+            assert cost(method, view, unit=unit, weight=weights).pure == pytest.approx(
+                1.75 * rounds
+            )
     # A user's ratings are in different sums, an item's in the same one.
-    user, item = (cost("hdpmf", "sums-h-hidden", unit=unit, weight=weights).zcdp for unit in ("user", "item"))
+    user, item = (
+        cost("hdpmf", "sums-h-hidden", unit=unit, weight=weights).zcdp for unit in ("user", "item")
+    )
     assert user == pytest.approx(5 * sum(w**2 for w in weights))
     assert item == pytest.approx(5 * sum(weights) ** 2)
     h = np.ones(1000)
     one = [cost("hdpmf", "messages", weight=w, n_raters=3, h=h).zcdp for w in weights]
     for unit in ("user", "item"):
-        assert cost("hdpmf", "messages", unit=unit, weight=weights, n_raters=3, h=h).zcdp == pytest.approx(sum(one))
+        assert cost(
+            "hdpmf", "messages", unit=unit, weight=weights, n_raters=3, h=h
+        ).zcdp == pytest.approx(sum(one))
     many = cost("hdp-sum", "sums", unit="user", weight=[0.5] * 100)
     assert many.epsilon_at_delta < many.pure / 1.5
 
@@ -176,7 +212,10 @@ def test_releases_add_up() -> None:
 
 
 def test_costs_in_words_and_as_json() -> None:
-    assert str(cost("hdpmf", "messages", n_raters=20)) == "no finite pure epsilon; (526, 1e-05) (nominal)"
+    assert (
+        str(cost("hdpmf", "messages", n_raters=20))
+        == "no finite pure epsilon; (526, 1e-05) (nominal)"
+    )
     assert str(cost("hdp-sum", "sums")) == "epsilon 1 (proved)"
     assert str(cost("hdpmf", "sums-h-hidden")) == "epsilon 100, or (18.6, 1e-05) (nominal)"
     assert str(cost("mf")) == "no finite epsilon (no guarantee)"

@@ -24,9 +24,16 @@ from hdpmf.common.privacy.sampling import bit_thresholds
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 
 SCALES = [
-    RatingScale(1, 5, 1), RatingScale(1, 5), RatingScale(0.5, 5, 0.5), RatingScale(1, 10, 1), RatingScale(0, 100, 1),
-    RatingScale(0, 100), RatingScale(-1, 1, 2), RatingScale(0, 1, 0.1), RatingScale(-10, 10, 0.25),
-]  # fmt: skip
+    RatingScale(1, 5, 1),
+    RatingScale(1, 5),
+    RatingScale(0.5, 5, 0.5),
+    RatingScale(1, 10, 1),
+    RatingScale(0, 100, 1),
+    RatingScale(0, 100),
+    RatingScale(-1, 1, 2),
+    RatingScale(0, 1, 0.1),
+    RatingScale(-10, 10, 0.25),
+]
 EPSILONS = st.floats(1e-3, 100)
 
 
@@ -39,9 +46,17 @@ def test_the_published_coding_on_stars():
     soft = make_coding("soft", RatingScale(1, 5, 1), 1.0)
     assert soft.encode(np.arange(1, 6, dtype=np.float32)).tolist() == [-5, -5, -2, 3, 5]
     assert soft.unit * WEIGHT_UNITS**-1 == pytest.approx(1 / 640)
-    assert make_coding("threshold", RatingScale(1, 5, 1), 1.0).entries.tolist() == [-5, -5, -5, 5, 5]
+    assert make_coding("threshold", RatingScale(1, 5, 1), 1.0).entries.tolist() == [
+        -5,
+        -5,
+        -5,
+        5,
+        5,
+    ]
     half = make_coding("soft", RatingScale(1, 5, 0.5), 1.0)
-    assert (half.entries * half.unit + 0.5).tolist() == pytest.approx([0, 0, 0, 0.15, 0.3, 0.55, 0.8, 0.9, 1])
+    assert (half.entries * half.unit + 0.5).tolist() == pytest.approx(
+        [0, 0, 0, 0.15, 0.3, 0.55, 0.8, 0.9, 1]
+    )
 
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)
@@ -63,7 +78,9 @@ def test_the_ruler_measures_ratings(scale):
     ruler = make_ruler(scale)
     ratings = every_rating(scale)
     measured = scale.middle + ruler.encode(ratings) * ruler.unit * scale.width
-    assert np.abs(measured - ratings).max() <= (scale.width / 2000 + 1e-5 if scale.step is None else 1e-4)
+    assert np.abs(measured - ratings).max() <= (
+        scale.width / 2000 + 1e-5 if scale.step is None else 1e-4
+    )
 
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)

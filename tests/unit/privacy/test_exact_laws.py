@@ -1,7 +1,7 @@
 """Discrete Gaussian draws and the far tail of noise shares have exactly their laws.
 
-Chi-square tests at level 0.001 on a fixed stream of words. The ways that are taken once in 10^11 draws are tested by
-making them frequent.
+Chi-square tests at level 0.001 on a fixed stream of words. The ways that are taken once in 10^11
+draws are tested by making them frequent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def fixed_entropy(monkeypatch):
 
 
 def gaussian_p_value(draws, sigma, width):
-    """Chi-square over cells of ``width`` integers, from the exact sums of exp(-k^2 / (2 sigma^2))."""
+    """Chi-square over cells of ``width`` integers, from the exact sums of exp(-k^2 / (2
+    sigma^2)).
+    """
     reach = math.ceil(5 * sigma / width) * width
     values = np.arange(-reach, reach)
     law = np.exp(-(values.astype(float) ** 2) / (2 * sigma**2))
@@ -74,7 +76,9 @@ def test_sigmas_are_rounded_up_or_refused():
 
 
 def test_further_bits_give_the_same_law(monkeypatch):
-    """Every acceptance is decided by digits, every k by further bits of a number of which none is known."""
+    """Every acceptance is decided by digits, every k by further bits of a number of which none
+    is known.
+    """
     monkeypatch.setattr(exact, "BAND", 1.0)
     words = seeded_words(1)
     monkeypatch.setattr(
@@ -94,8 +98,11 @@ def test_a_decision_close_to_its_probability_asks_for_digits():
         return context.divide(context.create_decimal(1), context.create_decimal(3))
 
     stream = iter([[2**64 // 3, 2**64 // 3 + 2**40, 0], [2**63], []])
-    found = exact.bernoulli(lambda n: np.array(next(stream)[:n], np.uint64), np.full(3, 1 / 3), digits)
-    # 1/3 is 0.0101... in bits: after the first 64 of them the next begin with 01, and those drawn begin with 1.
+    found = exact.bernoulli(
+        lambda n: np.array(next(stream)[:n], np.uint64), np.full(3, 1 / 3), digits
+    )
+    # 1/3 is 0.0101... in bits: after the first 64 of them the next begin with 01, and those drawn
+    # begin with 1.
     assert asked == [0]
     assert found.tolist() == [False, False, True]
 
@@ -106,7 +113,9 @@ def test_gammas_in_digits_and_in_doubles_agree(shape):
         in_digits = share_tail._log_gammas(k, shape, Context(prec=40))
         in_more = share_tail._log_gammas(k, shape, Context(prec=80))
         assert abs(in_digits - in_more) < Context(prec=40).create_decimal("1e-35")
-        assert share_tail.log_gammas(np.array([k]), float(shape))[0] == pytest.approx(float(in_digits), abs=1e-13)
+        assert share_tail.log_gammas(np.array([k]), float(shape))[0] == pytest.approx(
+            float(in_digits), abs=1e-13
+        )
     small = math.lgamma(20 + float(shape)) - math.lgamma(21)
     assert share_tail.log_gammas(np.array([20]), float(shape))[0] == pytest.approx(small, abs=1e-12)
 
@@ -114,12 +123,15 @@ def test_gammas_in_digits_and_in_doubles_agree(shape):
 def tail_p_value(draws, shape, scale, start):
     stop = -math.expm1(-1 / float(scale))
     edges = np.unique(np.geomspace(start, 12 * float(scale), 40).astype(int))
-    cumulated = stats.nbinom.sf(edges - 1, float(shape), stop) / stats.nbinom.sf(start - 1, float(shape), stop)
+    cumulated = stats.nbinom.sf(edges - 1, float(shape), stop) / stats.nbinom.sf(
+        start - 1, float(shape), stop
+    )
     expected = np.append(-np.diff(cumulated), cumulated[-1]) * len(draws)
     counts = np.histogram(draws, [*edges, np.inf])[0]
     kept = expected >= 8
     return stats.chisquare(
-        np.append(counts[kept], counts[~kept].sum()), np.append(expected[kept], expected[~kept].sum())
+        np.append(counts[kept], counts[~kept].sum()),
+        np.append(expected[kept], expected[~kept].sum()),
     ).pvalue
 
 
@@ -140,11 +152,17 @@ def test_the_tail_by_digits_has_the_same_law(monkeypatch):
 
 
 def test_shares_of_a_large_scale_add_up(monkeypatch):
-    """Table and tail together: 5 shares of scale 500 with a table of 32 entries make discrete Laplace noise."""
+    """Table and tail together: 5 shares of scale 500 with a table of 32 entries make discrete
+    Laplace noise.
+    """
     monkeypatch.setattr(negative_binomial, "MAX_LENGTH", 32)
     negative_binomial.share_table.cache_clear()
     words = seeded_words(9)
-    drawn = shares.negative_binomial(words, Fraction(500), Fraction(1, 5), 200_000).reshape(5, -1).sum(axis=0)
+    drawn = (
+        shares.negative_binomial(words, Fraction(500), Fraction(1, 5), 200_000)
+        .reshape(5, -1)
+        .sum(axis=0)
+    )
     negative_binomial.share_table.cache_clear()
     q = math.exp(-1 / 500)
     edges = np.append(np.arange(0, 3_000, 100), np.inf)

@@ -55,7 +55,11 @@ def test_a_scale_without_steps_is_cut_finely() -> None:
 
 
 def test_the_curve_goes_by_epsilon() -> None:
-    assert [make_coding("auto", STARS, epsilon).name for epsilon in (0.1, 3.99, 4.0)] == ["soft", "soft", "linear"]
+    assert [make_coding("auto", STARS, epsilon).name for epsilon in (0.1, 3.99, 4.0)] == [
+        "soft",
+        "soft",
+        "linear",
+    ]
     assert make_ruler(STARS).name == "linear"
     with pytest.raises(ConfigError, match="coding must be"):
         make_coding("steep", STARS, 1.0)
@@ -93,7 +97,14 @@ def test_noise_of_sums() -> None:
 
 
 def test_weights_are_rounded_down() -> None:
-    assert weight_units(np.array([1.0, 0.999, 0.5, 1 / 64, 0.0156, 0.001])).tolist() == [64, 63, 32, 1, 0, 0]
+    assert weight_units(np.array([1.0, 0.999, 0.5, 1 / 64, 0.0156, 0.001])).tolist() == [
+        64,
+        63,
+        32,
+        1,
+        0,
+        0,
+    ]
 
 
 def test_labels_and_bits() -> None:

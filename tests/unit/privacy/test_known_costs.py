@@ -1,6 +1,7 @@
 """Known answers of the accountants: numbers that pages and ledgers quote do not change unnoticed.
 
-After a change that is meant: ``PYTHONPATH=src python tests/unit/privacy/test_known_costs.py`` writes them anew.
+After a change that is meant: ``PYTHONPATH=src python tests/unit/privacy/test_known_costs.py``
+writes them anew.
 """
 
 from __future__ import annotations
@@ -23,15 +24,28 @@ from hdpmf.common.privacy.accounting.events import DiscreteLaplaceRelease, Lapla
 from hdpmf.common.privacy.accounting.rules import inverse_sum_quantile
 
 FILE = Path(__file__).with_name("known_costs.json")
-METHODS = ("mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-paid", "hdp-sum", "hdp-bit", "user-mean")
+METHODS = (
+    "mf",
+    "dpmf",
+    "pdpmf",
+    "hdpmf",
+    "hdpmf-w",
+    "hdpmf-paid",
+    "hdp-sum",
+    "hdp-bit",
+    "user-mean",
+)
 PAPER: tuple[dict[str, Any], ...] = (
     {"epsilon": 0.3, "factors": 4, "rounds": 7, "u_norm": 0.5},
     {"noise": "once"},
     {"h": "shared", "h_quantile": 0.9, "noise_budget": 0.4},
 )
 ONE_ROUND: tuple[dict[str, Any], ...] = (
-    {"design": "S"}, {"max_ratings": 2}, {"labels": True, "rounds": 2}, {"labels": True, "rounds": 2, "max_ratings": 2},
-)  # fmt: skip
+    {"design": "S"},
+    {"max_ratings": 2},
+    {"labels": True, "rounds": 2},
+    {"labels": True, "rounds": 2, "max_ratings": 2},
+)
 SUBJECTS: tuple[dict[str, Any], ...] = (
     {"weight": 0.37, "n_raters": 20},
     {"unit": "user", "weight": [0.9, 0.37, 0.25, 0.111], "n_raters": [3, 20, 9, 50]},
@@ -44,9 +58,18 @@ def _short(number: float | None, digits: int = 8) -> float | None:
 
 
 def _numbers() -> Iterator[tuple[str, list[Any]]]:
-    for method, view in itertools.product(METHODS, ("messages", "sums-h-known", "sums-h-hidden", "final")):
-        more = {"hdp-sum": ONE_ROUND, "hdp-bit": ({"max_ratings": 2},), "mf": (), "user-mean": ()}.get(method, PAPER)
-        asked = [({}, subject) for subject in SUBJECTS] + [(setting, SUBJECTS[len(setting) % 2]) for setting in more]
+    for method, view in itertools.product(
+        METHODS, ("messages", "sums-h-known", "sums-h-hidden", "final")
+    ):
+        more = {
+            "hdp-sum": ONE_ROUND,
+            "hdp-bit": ({"max_ratings": 2},),
+            "mf": (),
+            "user-mean": (),
+        }.get(method, PAPER)
+        asked = [({}, subject) for subject in SUBJECTS] + [
+            (setting, SUBJECTS[len(setting) % 2]) for setting in more
+        ]
         for (setting, subject), neighbours in itertools.product(asked, ("value", "presence")):
             found = cost(Setting(method, **setting), view, neighbours=neighbours, **subject)
             numbers = (found.pure, found.zcdp, found.epsilon_at_delta, found.guess)
@@ -56,7 +79,14 @@ def _numbers() -> Iterator[tuple[str, list[Any]]]:
         events = (LaplaceSum(shift, 3), DiscreteLaplaceRelease(shift), RandomizedBit(shift))
         yield f"renyi {order} {shift}", [_short(renyi(event, order)) for event in events]
     yield "zcdp", [_short(epsilon_from_zcdp(rho, 1e-6)) for rho in (1e-4, 0.1, 5.0)]
-    yield "draws", [_short(inverse_sum_quantile(n, part), 5) for n in (1, 10, 1000) for part in (0.1, 0.5, 0.9)]
+    yield (
+        "draws",
+        [
+            _short(inverse_sum_quantile(n, part), 5)
+            for n in (1, 10, 1000)
+            for part in (0.1, 0.5, 0.9)
+        ],
+    )
     spec = PrivacySpec()
     yield "people", [_short(person.weight) for person in example_people(spec)]
     yield (
@@ -78,7 +108,9 @@ def test_the_accountants_say_what_they_said() -> None:
 
 
 def test_whom_an_honest_line_is_about() -> None:
-    """The noise of DPMF and PDPMF is set by a budget that may not be known; that of the others by epsilon."""
+    """The noise of DPMF and PDPMF is set by a budget that may not be known; that of the others
+    by epsilon.
+    """
     unknown = "noise set by a budget of 0.7 (less where it is set by less)"
     for method, budget, whose in (
         ("hdpmf", None, "a rating of weight 1"),
@@ -87,7 +119,9 @@ def test_whom_an_honest_line_is_about() -> None:
         ("pdpmf", None, unknown),
         ("dpmf", 0.4, "a rating of weight 1"),
     ):
-        assert f"; both for {whose}, and" in honest_line(Setting(method, epsilon=0.7, noise_budget=budget))
+        assert f"; both for {whose}, and" in honest_line(
+            Setting(method, epsilon=0.7, noise_budget=budget)
+        )
     assert "an item with 20 raters" in honest_line(Setting("hdpmf"))
     assert honest_line(Setting("hdpmf", noise="once")).startswith("no guarantee: ")
 
@@ -108,4 +142,6 @@ def test_costs_in_words() -> None:
 
 
 if __name__ == "__main__":
-    FILE.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in _numbers()) + "\n}\n")
+    FILE.write_text(
+        "{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in _numbers()) + "\n}\n"
+    )

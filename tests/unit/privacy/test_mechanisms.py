@@ -44,20 +44,29 @@ def test_how_ratings_enter():
         assert entered.kept is None
         assert entered.coefficient is None
         assert entered.target.tolist() == VALUES.tolist()
-    assert Stretch().enter(VALUES, WEIGHTS, 1.0, 1.0, ALWAYS).target == pytest.approx(VALUES * WEIGHTS)
+    assert Stretch().enter(VALUES, WEIGHTS, 1.0, 1.0, ALWAYS).target == pytest.approx(
+        VALUES * WEIGHTS
+    )
     weighted = Weight().enter(VALUES, WEIGHTS, 1.0, 1.0, ALWAYS)
     assert weighted.target.tolist() == VALUES.tolist()
     assert weighted.coefficient.tolist() == WEIGHTS.tolist()
 
 
 def test_sampling_probabilities():
-    # 200,000 draws for each rating: the observed rate is within 5 standard deviations of the formula.
+    # 200,000 draws for each rating: the observed rate is within 5 standard deviations of the
+    # formula.
     rng = np.random.default_rng(0)
     n, threshold, epsilon = 200_000, 0.6, 1.0
     weights = np.repeat(WEIGHTS, n)
-    kept = Sample(threshold).enter(np.ones(len(weights)), weights, epsilon, threshold, rng.random(len(weights))).kept
+    kept = (
+        Sample(threshold)
+        .enter(np.ones(len(weights)), weights, epsilon, threshold, rng.random(len(weights)))
+        .kept
+    )
     rates = np.bincount(kept // n, minlength=4) / n
-    expected = np.where(threshold <= WEIGHTS, 1.0, np.expm1(WEIGHTS * epsilon) / np.expm1(threshold))
+    expected = np.where(
+        threshold <= WEIGHTS, 1.0, np.expm1(WEIGHTS * epsilon) / np.expm1(threshold)
+    )
     assert np.abs(rates - expected).max() < 5 * 0.5 / np.sqrt(n)
     assert rates[2] == 1.0
 

@@ -1,4 +1,6 @@
-"""Theorem 3: shares that nobody holds alone add up to Laplace noise. Seeds are fixed; levels are 1e-4."""
+"""Theorem 3: shares that nobody holds alone add up to Laplace noise. Seeds are fixed; levels are
+1e-4.
+"""
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ from hdpmf.common.privacy.sampling import seed_of
 from hdpmf.errors import ConfigError, PrivacyError
 
 
-@pytest.mark.parametrize(("n_factors", "width", "epsilon"), [(10, 4.0, 1.0), (5, 4.0, 0.3), (16, 99.0, 8.0)])
+@pytest.mark.parametrize(
+    ("n_factors", "width", "epsilon"), [(10, 4.0, 1.0), (5, 4.0, 0.3), (16, 99.0, 8.0)]
+)
 @pytest.mark.parametrize("n_raters", [1, 2, 37])
 def test_the_shares_of_all_raters_are_laplace(n_factors, width, epsilon, n_raters):
     n_items = 2000

@@ -1,4 +1,6 @@
-"""Sums of pairs: how far one rating moves them, in every regime and with rounding; what that costs."""
+"""Sums of pairs: how far one rating moves them, in every regime and with rounding; what that
+costs.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def _moved(row: list[int], place: int, unit: int, bound: int) -> float:
 @example([64] * 120, None)  # longer before and after
 @example([1] * 120, None)
 def test_a_rating_moves_the_sums_by_at_most_its_weight_times_the_bound(row, data):
-    bounds = range(1, LARGEST_BOUND + 1) if data is None else (data.draw(st.integers(1, LARGEST_BOUND)),)
+    bounds = (
+        range(1, LARGEST_BOUND + 1) if data is None else (data.draw(st.integers(1, LARGEST_BOUND)),)
+    )
     place = 0 if data is None else data.draw(st.integers(0, len(row) - 1))
     units = (1, 13, 64) if data is None else (data.draw(st.integers(1, 64)),)
     for bound in bounds:
@@ -104,8 +108,16 @@ def test_the_accountant_never_says_more_than_the_claim(weight):
     assert math.isinf(presence.pure)
     unit = math.floor(64 * weight) / 64
     alone = epsilon_from_zcdp(unit**2 * pair_rho(1.0), PAIR_DELTA)
-    assert 0.75 * unit < presence.epsilon_at_delta <= 0.75 * unit + alone + 1e-9 <= 1.75 * weight + 1e-9
-    assert cost("hdp-sum-pairs", "sums", weight=weight).pure == cost("hdp-sum", "sums", weight=weight).pure
+    assert (
+        0.75 * unit
+        < presence.epsilon_at_delta
+        <= 0.75 * unit + alone + 1e-9
+        <= 1.75 * weight + 1e-9
+    )
+    assert (
+        cost("hdp-sum-pairs", "sums", weight=weight).pure
+        == cost("hdp-sum", "sums", weight=weight).pure
+    )
 
 
 def test_a_persons_pairs_are_bounded_by_a_row():
@@ -118,7 +130,9 @@ def test_a_persons_pairs_are_bounded_by_a_row():
     assert many == pytest.approx(LARGEST_BOUND**2 / 2 * pair_rho(1.0))
 
 
-@pytest.mark.parametrize(("epsilon", "bound", "heads"), [(0.0, 8, 300), (math.inf, 8, 300), (1.0, 9, 9), (1.0, 8, 1)])
+@pytest.mark.parametrize(
+    ("epsilon", "bound", "heads"), [(0.0, 8, 300), (math.inf, 8, 300), (1.0, 9, 9), (1.0, 8, 1)]
+)
 def test_what_has_no_noise_is_refused(epsilon, bound, heads):
     with pytest.raises(PrivacyError):
         pair_sigma(epsilon, bound, heads)

@@ -1,4 +1,6 @@
-"""Each mechanism that claims a guarantee has a page with its proof, and the page's constants are the code's."""
+"""Each mechanism that claims a guarantee has a page with its proof, and the page's constants are
+the code's.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,16 @@ from hdpmf.common.privacy.pairs import PAIR_DELTA, pair_rho
 from hdpmf.models import make_model
 
 FOLDER = files("hdpmf.common.privacy") / "proofs"
-PAGES = sorted(page.name.removesuffix(".md") for page in FOLDER.iterdir() if page.name.endswith(".md"))
-SECTIONS = ("## Statement", "## Adjacency", "## Assumptions", "## Proof", "## What is *not* protected")
+PAGES = sorted(
+    page.name.removesuffix(".md") for page in FOLDER.iterdir() if page.name.endswith(".md")
+)
+SECTIONS = (
+    "## Statement",
+    "## Adjacency",
+    "## Assumptions",
+    "## Proof",
+    "## What is *not* protected",
+)
 STARS = RatingScale(1.0, 5.0, 1.0)
 
 
@@ -45,7 +55,14 @@ PROVED = [name for name in METHODS if make_model(name).privacy.status == "proved
 
 
 def test_the_methods_that_claim_a_guarantee_are_these() -> None:
-    assert set(PROVED) == {"hdp-sum", "hdp-sum-pairs", "hdp-bit", "hdpmf-paid", "private-popular", "user-mean"}
+    assert set(PROVED) == {
+        "hdp-sum",
+        "hdp-sum-pairs",
+        "hdp-bit",
+        "hdpmf-paid",
+        "private-popular",
+        "user-mean",
+    }
 
 
 @pytest.mark.parametrize("method", PROVED)
@@ -73,7 +90,10 @@ def test_references_lead_to_pages(method: str) -> None:
             found = cost(method, view, neighbours=neighbours)
             if found.status == "proved":
                 assert found.reference == f"proofs/{method}.md"
-            assert found.reference == "" or found.reference.removeprefix("proofs/").removesuffix(".md") in PAGES
+            assert (
+                found.reference == ""
+                or found.reference.removeprefix("proofs/").removesuffix(".md") in PAGES
+            )
 
 
 def _factor(neighbours: str) -> Callable[[str], float]:
@@ -81,7 +101,8 @@ def _factor(neighbours: str) -> Callable[[str], float]:
         """The largest cost over weights and epsilons, per W epsilon; reached at W = 1."""
         view = front_matter(method)[0]["view"]
         ratios = [
-            cost(method, view, weight=weight, epsilon=epsilon, neighbours=neighbours).pure / (weight * epsilon)
+            cost(method, view, weight=weight, epsilon=epsilon, neighbours=neighbours).pure
+            / (weight * epsilon)
             for weight in (1.0, 0.5, 0.3, 0.02)
             for epsilon in (0.1, 1.0, 4.0, 16.0)
         ]
@@ -99,16 +120,23 @@ def _laplace_moved(method: str) -> float:
 def _gradient_factor(method: str) -> float:
     """How far the gradient that is sent moves per W Delta |u|, from the readable kernel."""
     only, u, v = np.zeros(1, np.int64), np.array([[0.6, 0.8]]), np.array([[0.3, -0.2]])
-    low, high = (reference.item_gradients(only, only, np.array([value]), np.array([0.5]), u, v) for value in (1.0, 5.0))
+    low, high = (
+        reference.item_gradients(only, only, np.array([value]), np.array([0.5]), u, v)
+        for value in (1.0, 5.0)
+    )
     return float(np.linalg.norm(high - low) / (0.5 * 4.0))
 
 
 DERIVED: dict[str, Callable[[str], float]] = {
     "value_factor": _factor("value"),
     "presence_factor": _factor("presence"),
-    "presence_factor_labels": lambda _: cost("hdp-sum", "sums", labels=True, neighbours="presence").pure,
+    "presence_factor_labels": lambda _: (
+        cost("hdp-sum", "sums", labels=True, neighbours="presence").pure
+    ),
     "pairs_epsilon": lambda _: epsilon_from_zcdp(pair_rho(1.0), PAIR_DELTA),
-    "share_e1": lambda _: float(sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).score.value_cost),
+    "share_e1": lambda _: float(
+        sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).score.value_cost
+    ),
     "share_em": lambda _: float(_total_cost()),
     "popularity_share": lambda _: float(_popularity_cost()),
     "soft_grid": lambda _: 64 / make_coding("soft", STARS, 1.0).unit,
@@ -117,7 +145,9 @@ DERIVED: dict[str, Callable[[str], float]] = {
     "ruler_value_step": lambda _: make_ruler(STARS).value_step,
     "ruler_presence_step": lambda _: make_ruler(STARS).presence_step,
     "laplace_factor": _laplace_moved,
-    "l1_factor": lambda _: float(dense_laplace_scale(9, 4.0, 0.5, 7, 0.25)) / (3 * 4.0 * 7 / 0.5 / 0.25),
+    "l1_factor": lambda _: (
+        float(dense_laplace_scale(9, 4.0, 0.5, 7, 0.25)) / (3 * 4.0 * 7 / 0.5 / 0.25)
+    ),
     "gradient_factor": _gradient_factor,
     "message_rho": lambda _: cost("hdpmf", "messages", n_raters=1, rounds=1, h=[1.0] * 10).zcdp,
     "hidden_rho": lambda _: cost("hdpmf", "sums-h-hidden", rounds=1).zcdp,
@@ -157,21 +187,33 @@ def test_the_readme_lists_every_page() -> None:
 
 
 @pytest.mark.parametrize("coding", ["soft", "threshold", "linear"])
-@pytest.mark.parametrize("scale", [STARS, RatingScale(0.5, 5.0, 0.5), RatingScale(1, 10, 1), RatingScale(0, 100, None)])
+@pytest.mark.parametrize(
+    "scale", [STARS, RatingScale(0.5, 5.0, 0.5), RatingScale(1, 10, 1), RatingScale(0, 100, None)]
+)
 @pytest.mark.parametrize("design", ["A", "S"])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.0])
-def test_the_sums_cost_the_same_on_every_scale(coding: str, scale: RatingScale, design: str, epsilon: float) -> None:
-    """By brute force over pairs of ratings, not by the steps that the code computes the noise from."""
+def test_the_sums_cost_the_same_on_every_scale(
+    coding: str, scale: RatingScale, design: str, epsilon: float
+) -> None:
+    """By brute force over pairs of ratings, not by the steps that the code computes the noise
+    from.
+    """
     chosen = make_ruler(scale) if design == "S" else make_coding(coding, scale, epsilon)
     ruler = make_ruler(scale)
     channels = sum_channels(design, chosen, epsilon)
-    levels = np.linspace(scale.low, scale.high, 4001 if scale.step is None else round(scale.width / scale.step) + 1)
-    scores, lengths = chosen.encode(levels.astype(np.float32)), ruler.encode(levels.astype(np.float32))
+    levels = np.linspace(
+        scale.low, scale.high, 4001 if scale.step is None else round(scale.width / scale.step) + 1
+    )
+    scores, lengths = (
+        chosen.encode(levels.astype(np.float32)),
+        ruler.encode(levels.astype(np.float32)),
+    )
     total = math.inf if channels.total is None else float(channels.total.scale)
     score, weight = float(channels.score.scale), float(channels.weight.scale)
     ends = [0, len(levels) // 2, len(levels) - 1]
     value = max(
-        64 * (np.abs(scores - scores[end]) / score + np.abs(lengths - lengths[end]) / total).max() for end in ends
+        64 * (np.abs(scores - scores[end]) / score + np.abs(lengths - lengths[end]) / total).max()
+        for end in ends
     )
     presence = 64 * (np.abs(scores) / score + 1 / weight + np.abs(lengths) / total).max()
     assert value == pytest.approx(epsilon)
@@ -184,9 +226,13 @@ def test_paid_rounds_add_up() -> None:
     assert cost("hdpmf-paid", "sums", rounds=7, epsilon=2.0, weight=0.5).pure == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(("there", "stated"), [(1.0, 1.0), (0.99, 1.02), (0.9, 1.19), (0.8, 1.43), (0.5, 2.90)])
+@pytest.mark.parametrize(
+    ("there", "stated"), [(1.0, 1.0), (0.99, 1.02), (0.9, 1.19), (0.8, 1.43), (0.5, 2.90)]
+)
 def test_what_drop_outs_cost(there: float, stated: float) -> None:
-    """The table in hdp-sum.md: design S at W = epsilon = 1, five stars, with a part of the noise shares missing."""
+    """The table in hdp-sum.md: design S at W = epsilon = 1, five stars, with a part of the noise
+    shares missing.
+    """
     channel = sum_channels("S", make_ruler(STARS), 1.0).score
     scale, moved, n = float(channel.scale), 64 * channel.value_step, 1 << 15
     k = np.arange(n)
@@ -201,7 +247,9 @@ def test_what_drop_outs_cost(there: float, stated: float) -> None:
     assert f"| {100 * there:.0f} % | {stated:.2f} |" in text
 
 
-@pytest.mark.parametrize(("noises", "at_delta", "right"), [(1, "1.00", "69.7"), (2, "0.89", "62.1")])
+@pytest.mark.parametrize(
+    ("noises", "at_delta", "right"), [(1, "1.00", "69.7"), (2, "0.89", "62.1")]
+)
 def test_what_two_noises_cost(noises: int, at_delta: str, right: str) -> None:
     """The table of two servers in hdp-sum.md: design S at W = epsilon = 1, five stars."""
     channel = sum_channels("S", make_ruler(STARS), 1.0).score

@@ -1,7 +1,9 @@
-"""Released noise: exact laws, operating-system entropy, and no way to pass a seeded generator for it.
+"""Released noise: exact laws, operating-system entropy, and no way to pass a seeded generator for
+it.
 
-Distribution tests feed the exact samplers a fixed stream of words, so that they are repeatable; they are chi-square
-tests at level 0.001 (a wrong law of any size worth noticing fails them by far at these sample sizes).
+Distribution tests feed the exact samplers a fixed stream of words, so that they are repeatable;
+they are chi-square tests at level 0.001 (a wrong law of any size worth noticing fails them by far
+at these sample sizes).
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def difference_law(shape, scale, reach):
 
 
 def p_value(draws, law, low, high):
-    """Chi-square of the draws in [low, high] and of those outside, cells with small expectation joined."""
+    """Chi-square of the draws in [low, high] and of those outside, cells with small expectation
+    joined.
+    """
     values = np.arange(low, high + 1)
     expected = law(values) * len(draws)
     observed = np.array([(draws == value).sum() for value in values])
@@ -76,7 +80,10 @@ def p_value(draws, law, low, high):
 
 
 def noises():
-    return [pytest.param(ReleasedNoise, id="released"), pytest.param(lambda: SeededNoise(5), id="simulated")]
+    return [
+        pytest.param(ReleasedNoise, id="released"),
+        pytest.param(lambda: SeededNoise(5), id="simulated"),
+    ]
 
 
 @pytest.mark.usefixtures("fixed_entropy")
@@ -90,19 +97,28 @@ def test_discrete_laplace_has_its_law(make, scale):
 
 
 def test_opendp_draws_from_the_same_law():
-    """Two samples, both with real entropy: level 1e-6, so that this fails by chance once in a million times."""
+    """Two samples, both with real entropy: level 1e-6, so that this fails by chance once in a
+    million times.
+    """
     dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
-    theirs = dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), scale=6.5)
+    theirs = dp.m.make_laplace(
+        dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), scale=6.5
+    )
     n, edges = 40_000, [-np.inf, *np.arange(-25.5, 26), np.inf]
-    samples = (np.array(theirs([0] * n)), ReleasedNoise().laplace_share(Fraction(13, 2), 5, (5, n)).sum(axis=0))
+    samples = (
+        np.array(theirs([0] * n)),
+        ReleasedNoise().laplace_share(Fraction(13, 2), 5, (5, n)).sum(axis=0),
+    )
     table = np.array([np.histogram(sample, edges)[0] for sample in samples])
     assert stats.chi2_contingency(table).pvalue > 1e-6
 
 
 @pytest.mark.usefixtures("fixed_entropy")
 @pytest.mark.parametrize("make", noises())
-@pytest.mark.parametrize(("scale", "n_shares", "count"), [(3, 2, 1), (Fraction(7, 2), 25, 1), (3, 5, 3), (2, 4, 7)])
+@pytest.mark.parametrize(
+    ("scale", "n_shares", "count"), [(3, 2, 1), (Fraction(7, 2), 25, 1), (3, 5, 3), (2, 4, 7)]
+)
 def test_a_share_is_a_difference_of_negative_binomials(make, scale, n_shares, count):
     draws = make().laplace_share(scale, n_shares, 60_000, count=count)
     reach = int(8 * scale) + 4
@@ -120,12 +136,15 @@ def test_shares_add_up_to_discrete_laplace(make, n_shares):
 
 @pytest.mark.usefixtures("fixed_entropy")
 def test_shares_beyond_the_planned_number_only_add_noise_and_missing_ones_take_it_away():
-    # Planned for n' = 8 of 10 users: with all ten the noise is that of NB(10/8), with six it is NB(6/8).
+    # Planned for n' = 8 of 10 users: with all ten the noise is that of NB(10/8), with six it is
+    # NB(6/8).
     shares = ReleasedNoise().laplace_share(4, 8, (10, 40_000))
     for taking_part in (6, 8, 10):
         law = difference_law(Fraction(taking_part, 8), 4, 240)
         assert p_value(shares[:taking_part].sum(axis=0), law, -24, 24) > LEVEL
-    assert p_value(shares.sum(axis=0), discrete_laplace_law(4), -24, 24) < LEVEL  # the test can tell them apart
+    assert (
+        p_value(shares.sum(axis=0), discrete_laplace_law(4), -24, 24) < LEVEL
+    )  # the test can tell them apart
     # Further shares are independent of the first eight: noise of the promised law plus something.
     assert abs(np.corrcoef(shares[:8].sum(axis=0), shares[8:].sum(axis=0))[0, 1]) < 0.02
     assert shares.sum(axis=0).var() > shares[:8].sum(axis=0).var()
@@ -133,7 +152,8 @@ def test_shares_beyond_the_planned_number_only_add_noise_and_missing_ones_take_i
 
 @pytest.mark.parametrize("shape", [Fraction(1, 2), Fraction(1, 30), Fraction(5, 6)])
 def test_the_way_by_further_bits_and_by_the_tail_have_the_same_law(monkeypatch, shape):
-    # A table of four values, compared with four bits: nearly every draw needs more bits or the tail.
+    # A table of four values, compared with four bits: nearly every draw needs more bits or the
+    # tail.
     scale, words = Fraction(5), seeded_words(3)
     monkeypatch.setattr(negative_binomial, "MAX_LENGTH", 4)
     share_table.cache_clear()
@@ -155,7 +175,9 @@ def test_the_way_by_further_bits_and_by_the_tail_have_the_same_law(monkeypatch, 
 
 
 @pytest.mark.parametrize("further", [0, 1, 5])
-def test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond(monkeypatch, further):
+def test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond(
+    monkeypatch, further
+):
     # Kept as they came, values from the table's length on would have a law of their own.
     scale, shape = Fraction(1, 9), Fraction(2, 3)
     table = share_table(scale, shape, 64)
@@ -163,11 +185,15 @@ def test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_b
     monkeypatch.setattr(shares, "refine", lambda *given: table.length + further)
     monkeypatch.setattr(shares, "_tail", lambda words, scale, shape, start: 1000 + start)
     words = iter([int(table.low[-1])])  # in the last enclosure
-    drawn = shares.negative_binomial(lambda n: np.array([next(words) for _ in range(n)], np.uint64), scale, shape, 1)
+    drawn = shares.negative_binomial(
+        lambda n: np.array([next(words) for _ in range(n)], np.uint64), scale, shape, 1
+    )
     assert drawn.tolist() == [1000 + table.length]
 
 
-@pytest.mark.parametrize(("scale", "shape"), [(Fraction(653), Fraction(1, 943)), (Fraction(1, 9), Fraction(2, 3))])
+@pytest.mark.parametrize(
+    ("scale", "shape"), [(Fraction(653), Fraction(1, 943)), (Fraction(1, 9), Fraction(2, 3))]
+)
 def test_the_table_encloses_the_law(scale, shape):
     table = share_table(scale, shape, 64)
     assert (table.low <= table.high).all()
@@ -220,7 +246,8 @@ def test_bits_have_their_probabilities(make):
 
 @pytest.mark.slow
 def test_bits_never_exceed_their_epsilon():
-    # Over many budgets, also tiny and huge ones, with p at the ends of design L and rounded outwards on purpose.
+    # Over many budgets, also tiny and huge ones, with p at the ends of design L and rounded
+    # outwards on purpose.
     budgets = np.concatenate((np.geomspace(1e-6, 60, 400), [0.0, 1.0, math.log(3)]))
     for nudge in (0.0, 1e-12, 1e-3):
         ends = np.clip(1 / (1 + np.exp(-budgets)) + nudge, 0, 1)
@@ -229,9 +256,13 @@ def test_bits_never_exceed_their_epsilon():
             for count, budget in zip(counts.tolist(), budgets.tolist(), strict=True):
                 rare, common = sorted((count, 2**63 - count))
                 # A lower bound on e^budget, by integers.
-                inverse = negative_binomial._exp_minus(Fraction(budget), 200)[1] if budget else 1 << 200
+                inverse = (
+                    negative_binomial._exp_minus(Fraction(budget), 200)[1] if budget else 1 << 200
+                )
                 assert Fraction(common, rare) <= Fraction(1 << 200, inverse)
-    assert (bit_thresholds(np.array([0.7]), 1.0) == int(0.7 * 2**63)).all()  # what is inside stays as it is
+    assert (
+        bit_thresholds(np.array([0.7]), 1.0) == int(0.7 * 2**63)
+    ).all()  # what is inside stays as it is
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.9, 1.0])
@@ -245,7 +276,11 @@ def test_a_bit_that_says_more_than_its_epsilon_is_held_back(p):
 def test_bit_shapes_and_errors():
     assert bit_thresholds(np.array(0.5)).shape == ()
     assert ReleasedNoise().bits(np.full((2, 3), 0.5), 1.0).shape == (2, 3)
-    for p, epsilon in ((np.array([1.1]), None), (np.array([np.nan]), None), (np.array([0.5]), -1.0)):
+    for p, epsilon in (
+        (np.array([1.1]), None),
+        (np.array([np.nan]), None),
+        (np.array([0.5]), -1.0),
+    ):
         with pytest.raises(PrivacyError):
             bit_thresholds(p, epsilon)
 
@@ -253,7 +288,15 @@ def test_bit_shapes_and_errors():
 def test_scales_are_exact_or_rounded_up():
     assert grid_scale(0.5) == Fraction(1, 2)
     assert grid_scale(Fraction(640, 98) * 100) == Fraction(64000, 98)
-    for scale in (0.1, 653.06122, 1 / 3, 128000.7, Fraction(10**30 + 1, 10**29), 2.0**39 + 0.3, 1e-15):
+    for scale in (
+        0.1,
+        653.06122,
+        1 / 3,
+        128000.7,
+        Fraction(10**30 + 1, 10**29),
+        2.0**39 + 0.3,
+        1e-15,
+    ):
         used = grid_scale(scale)
         assert used >= Fraction(scale)
         assert max(used.numerator, used.denominator) <= 2**40
@@ -309,7 +352,9 @@ def test_released_noise_differs_between_processes_and_forks():
     )
     lines: list[str] = []
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
         lines += done.stdout.split("\n")[:2]
     assert len(set(lines)) == 4
 
@@ -318,7 +363,17 @@ def test_released_noise_never_touches_a_generator(monkeypatch):
     def forbidden(*args, **kwargs):
         raise AssertionError("a NumPy generator was used")
 
-    for name in ("default_rng", "Generator", "SFC64", "PCG64", "random", "normal", "laplace", "geometric", "seed"):
+    for name in (
+        "default_rng",
+        "Generator",
+        "SFC64",
+        "PCG64",
+        "random",
+        "normal",
+        "laplace",
+        "geometric",
+        "seed",
+    ):
         monkeypatch.setattr(np.random, name, forbidden)
     noise = ReleasedNoise()
     noise.discrete_laplace(30, 100)
@@ -342,7 +397,9 @@ EXACT = {
         "_accepted",
     },
 }
-"""Everything but the decisions that compare doubles first, and more digits where these are too close."""
+"""Everything but the decisions that compare doubles first, and more digits where these are too
+close.
+"""
 
 
 def test_the_exact_modules_neither_know_generators_nor_floats():
@@ -352,7 +409,23 @@ def test_the_exact_modules_neither_know_generators_nor_floats():
         assert len(body) == len(exact_names)
         tree = ast.Module(body, [])
         names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        assert not names & {"random", "Generator", "default_rng", "float64", "float32", "exp", "log"}
-        assert not [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, float)]
-        divisions = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
+        assert not names & {
+            "random",
+            "Generator",
+            "default_rng",
+            "float64",
+            "float32",
+            "exp",
+            "log",
+        }
+        assert not [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, float)
+        ]
+        divisions = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+        ]
         assert len(divisions) <= 2  # of fractions: 1 / scale, x / 2^halvings

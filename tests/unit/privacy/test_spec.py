@@ -25,7 +25,9 @@ def test_draws_follow_the_groups(world):
     assert ((beta >= 0.1) & (beta < 0.5)).sum() == 540
     assert ((beta >= 0.5) & (beta < 1)).sum() == 370
     assert (beta == 1).sum() == 90
-    assert weights.for_ratings(world) == pytest.approx(beta[world.user_codes] * weights.gamma[world.item_codes])
+    assert weights.for_ratings(world) == pytest.approx(
+        beta[world.user_codes] * weights.gamma[world.item_codes]
+    )
     again = PrivacySpec().draw(world, rng=3)
     assert np.array_equal(beta, again.beta)
     assert not np.array_equal(beta, PrivacySpec().draw(world, rng=4).beta)
@@ -39,7 +41,9 @@ def test_varied_by_the_papers_names(world):
 
 
 def test_any_groups(world):
-    spec = PrivacySpec(user_groups=(Group("everyone", 1.0, 0.7, 0.7),), item_groups=(Group("all", 1.0, 1.0, 1.0),))
+    spec = PrivacySpec(
+        user_groups=(Group("everyone", 1.0, 0.7, 0.7),), item_groups=(Group("all", 1.0, 1.0, 1.0),)
+    )
     assert set(spec.draw(world, rng=0).for_ratings(world)) == {0.7}
 
 

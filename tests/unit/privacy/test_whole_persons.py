@@ -23,26 +23,43 @@ WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
 
 
 @given(st.lists(st.integers(0, 6), max_size=60), st.integers(1, 12), st.integers(0, 2**32))
-def test_at_most_so_many_of_each_and_never_fewer_than_there_are(users: list[int], most: int, seed: int) -> None:
+def test_at_most_so_many_of_each_and_never_fewer_than_there_are(
+    users: list[int], most: int, seed: int
+) -> None:
     codes = np.array(users, np.int64)
     kept = bound_contributions(codes, most, np.random.default_rng(seed).random(len(codes)))
     assert (np.diff(kept) > 0).all()
-    assert np.bincount(codes[kept], minlength=7).tolist() == [min(users.count(user), most) for user in range(7)]
+    assert np.bincount(codes[kept], minlength=7).tolist() == [
+        min(users.count(user), most) for user in range(7)
+    ]
 
 
 def test_every_rating_is_as_likely_to_be_sent() -> None:
-    """2,000 users with 5 ratings of whom 2 are sent: 800 each, standard deviation 22, at 5 of them."""
+    """2,000 users with 5 ratings of whom 2 are sent: 800 each, standard deviation 22, at 5 of
+    them.
+    """
     users, draws = np.repeat(np.arange(2000), 5), np.random.default_rng(0).random(10_000)
     assert np.abs(np.bincount(bound_contributions(users, 2, draws) % 5) - 800).max() < 5 * 22
 
 
 @pytest.mark.parametrize("kind", [HDPSum, HDPBit])
 def test_values_have_no_say_in_what_is_sent(kind: type[HDPSum] | type[HDPBit]) -> None:
-    """Other values of the same items: the same items are spoken of, and the rest is not looked at."""
-    other = Ratings(WORLD.users, WORLD.items, WORLD.user_codes, WORLD.item_codes, 6 - WORLD.values, scale=WORLD.scale)
+    """Other values of the same items: the same items are spoken of, and the rest is not looked
+    at.
+    """
+    other = Ratings(
+        WORLD.users,
+        WORLD.items,
+        WORLD.user_codes,
+        WORLD.item_codes,
+        6 - WORLD.values,
+        scale=WORLD.scale,
+    )
     sent = []
     for ratings in (WORLD, other):
-        model = kind(epsilon=1e5, max_ratings=3, rng=4, features=False).fit(ratings, PrivacyWeights.uniform(ratings))
+        model = kind(epsilon=1e5, max_ratings=3, rng=4, features=False).fit(
+            ratings, PrivacyWeights.uniform(ratings)
+        )
         sent.append(np.round(model.facts_.popularity, 1))
     np.testing.assert_array_equal(*sent)
     assert sent[0].sum() == pytest.approx(3 * 60, rel=0.05)
@@ -53,7 +70,8 @@ def test_a_limit_that_nobody_reaches_changes_nothing(kind: type[HDPSum] | type[H
     train, test = WORLD.hold_out(3, rng=0)
     weights = PrivacySpec().draw(train, rng=0)
     free, wide, narrow = (
-        kind(max_ratings=most, rng=0).fit(train, weights).score(test)["mse"] for most in (None, 80, 2)
+        kind(max_ratings=most, rng=0).fit(train, weights).score(test)["mse"]
+        for most in (None, 80, 2)
     )
     assert free == wide != narrow
 
@@ -61,7 +79,9 @@ def test_a_limit_that_nobody_reaches_changes_nothing(kind: type[HDPSum] | type[H
 def test_weights_of_single_ratings_go_with_them() -> None:
     weights = PrivacyWeights.per_rating(WORLD, np.linspace(0.01, 1, len(WORLD)))
     kept = bound_contributions(WORLD.user_codes, 5, np.zeros(len(WORLD)))
-    np.testing.assert_array_equal(weights.take(kept).for_ratings(WORLD.take(kept)), weights.for_ratings(WORLD)[kept])
+    np.testing.assert_array_equal(
+        weights.take(kept).for_ratings(WORLD.take(kept)), weights.for_ratings(WORLD)[kept]
+    )
     assert HDPSum(max_ratings=5, rng=0).fit(WORLD, weights).n_silent_ == np.count_nonzero(
         weights.for_ratings(WORLD)[at_most_sent(5)] < 1 / 64
     )
@@ -70,13 +90,18 @@ def test_weights_of_single_ratings_go_with_them() -> None:
 def at_most_sent(most: int) -> np.ndarray:
     from hdpmf.common.privacy import SeededNoise
 
-    return bound_contributions(WORLD.user_codes, most, SeededNoise(0, stream=4).uniforms(len(WORLD)))
+    return bound_contributions(
+        WORLD.user_codes, most, SeededNoise(0, stream=4).uniforms(len(WORLD))
+    )
 
 
 def test_a_person_pays_for_the_heaviest_that_may_be_sent() -> None:
     weights = [0.25, 1.0, 0.5, 0.125]
     for method, view in (("hdp-sum", "sums"), ("hdp-bit", "messages")):
-        costs = [cost(method, view, unit="user", weight=weights, max_ratings=most).pure for most in (None, 4, 3, 2, 1)]
+        costs = [
+            cost(method, view, unit="user", weight=weights, max_ratings=most).pure
+            for most in (None, 4, 3, 2, 1)
+        ]
         assert costs == pytest.approx([1.875, 1.875, 1.75, 1.5, 1.0])
         assert cost(method, view, weight=0.5, max_ratings=1).pure == pytest.approx(0.5)
 
@@ -88,9 +113,13 @@ def test_one_more_rating_may_push_out_another_of_weight_one() -> None:
     assert cost("hdp-sum", "sums", max_ratings=9, **about).pure == pytest.approx(0.75 * 1.5)
     labelled = cost("hdp-sum", "sums", rounds=2, labels=True, max_ratings=9, **about).pure
     assert labelled == pytest.approx((0.125 + 0.2 + 0.49 + 1 / 6 + 0.01) * 1.5)
-    several = cost("hdp-sum", "sums", max_ratings=9, neighbours="presence", weight=[0.5, 0.25], unit="item").pure
+    several = cost(
+        "hdp-sum", "sums", max_ratings=9, neighbours="presence", weight=[0.5, 0.25], unit="item"
+    ).pure
     assert several == pytest.approx(0.75 * 2.75)
-    everyone = cost("hdp-sum", "sums", max_ratings=1, neighbours="presence", weight=[0.5, 0.25], unit="user").pure
+    everyone = cost(
+        "hdp-sum", "sums", max_ratings=1, neighbours="presence", weight=[0.5, 0.25], unit="user"
+    ).pure
     assert everyone == pytest.approx(0.75 * 0.5)  # nobody is pushed out where all are gone
 
 
@@ -118,14 +147,18 @@ def test_the_median_and_the_heaviest_person() -> None:
 def test_releases_that_are_alike_are_counted_and_cost_the_same() -> None:
     sizes = np.random.default_rng(1).choice([0.1, 0.3, 0.5], 300).tolist()
     alike = epsilon_at(Composed(tuple(map(DiscreteLaplaceRelease, sizes))), 1e-5)
-    apart = epsilon_at(Composed(tuple(DiscreteLaplaceRelease(s + 1e-12 * k) for k, s in enumerate(sizes))), 1e-5)
+    apart = epsilon_at(
+        Composed(tuple(DiscreteLaplaceRelease(s + 1e-12 * k) for k, s in enumerate(sizes))), 1e-5
+    )
     assert alike == pytest.approx(apart, rel=1e-6)
     assert alike < math.fsum(sizes)
 
 
 @pytest.mark.parametrize("labels", [False, True])
 def test_the_words_say_what_presence_costs_at_a_limit(labels: bool) -> None:
-    """As much as any limit costs, by the proof; what the accountant has for ``max_ratings`` is within it."""
+    """As much as any limit costs, by the proof; what the accountant has for ``max_ratings`` is
+    within it.
+    """
     form = HDP_SUM.form(labels=labels)
     factor = form.claims["sums"].presence
     assert factor is not None
@@ -133,6 +166,12 @@ def test_the_words_say_what_presence_costs_at_a_limit(labels: bool) -> None:
     assert f"{factor:g} (2 W + 1) epsilon" in form.stays_open
     for weight in (0.25, 1.0):
         at_limit = cost(
-            "hdp-sum", "sums", rounds=1 + labels, labels=labels, max_ratings=9, weight=weight, neighbours="presence"
+            "hdp-sum",
+            "sums",
+            rounds=1 + labels,
+            labels=labels,
+            max_ratings=9,
+            weight=weight,
+            neighbours="presence",
         ).pure
         assert factor * weight < at_limit <= factor * (2 * weight + 1) * (1 + 1e-9)

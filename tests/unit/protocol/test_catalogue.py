@@ -30,7 +30,9 @@ def test_both_sides_compute_the_fingerprint_of_the_library() -> None:
 
 
 def test_text_ids_without_a_table() -> None:
-    known = known_items(_decoded(catalogue_table(IdIndex(["b", "a", "ß"]), RatingScale(0.5, 5.0, 0.5))))
+    known = known_items(
+        _decoded(catalogue_table(IdIndex(["b", "a", "ß"]), RatingScale(0.5, 5.0, 0.5)))
+    )
     assert known.items.ids.tolist() == ["a", "b", "ß"]
     assert known.item_table is None
     assert known.features is None

@@ -1,4 +1,6 @@
-"""Who is in a cohort: by the beacon and the identities alone, everybody about as often, and both sides agree."""
+"""Who is in a cohort: by the beacon and the identities alone, everybody about as often, and both
+sides agree.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,23 @@ def test_it_does_not_depend_on_the_order_of_the_roster(order: list[str], size: i
 
 
 def test_each_beacon_chooses_anew_and_everybody_about_as_often() -> None:
-    counts = Counter(device for number in range(2000) for device in cohort_of(f"drand {number}", DEVICES, 10))
-    # 500 each, deviation sqrt(2000 x 3/16) = 19; beyond five of these is one in 40,000 for any of the forty.
+    counts = Counter(
+        device for number in range(2000) for device in cohort_of(f"drand {number}", DEVICES, 10)
+    )
+    # 500 each, deviation sqrt(2000 x 3/16) = 19; beyond five of these is one in 40,000 for any of
+    # the forty.
     assert all(400 < counts[device] < 600 for device in DEVICES)
 
 
 def test_the_choice_is_written_down() -> None:
     """Whoever changes it parts from devices of before."""
-    assert sorted(int(device, 16) for device in cohort_of("drand 7", DEVICES, 5)) == [1, 12, 15, 21, 35]
+    assert sorted(int(device, 16) for device in cohort_of("drand 7", DEVICES, 5)) == [
+        1,
+        12,
+        15,
+        21,
+        35,
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "two\nlines", "é", "x" * (MAX_BEACON + 1), "\x00"])
@@ -49,7 +60,12 @@ def settings(**changes: object) -> RunSettings:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"cohort": 2, "beacon": "x"}, {"beacon": "x"}, {"cohort": 30, "beacon": "x", "view": "two-servers"}]
+    "changes",
+    [
+        {"cohort": 2, "beacon": "x"},
+        {"beacon": "x"},
+        {"cohort": 30, "beacon": "x", "view": "two-servers"},
+    ],
 )
 def test_settings_that_make_no_sense(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
@@ -77,6 +93,13 @@ def test_a_schedule_draws_anew() -> None:
 
 @pytest.mark.parametrize("wrong", [{"cohort": 2, "beacon": "x"}, {"cohort": 5}, {"beacon": "x"}])
 def test_terms_that_cannot_be(wrong: dict[str, object]) -> None:
-    fields = {"method": "hdp-sum", "view": "sums", "epsilon": 1.0, "rounds": 1, "catalogue": "-", "users": 9}
+    fields = {
+        "method": "hdp-sum",
+        "view": "sums",
+        "epsilon": 1.0,
+        "rounds": 1,
+        "catalogue": "-",
+        "users": 9,
+    }
     with pytest.raises(ProtocolError, match="cohort"):
         Terms(**fields, minimum=9, sharing=9, **wrong)  # type: ignore[arg-type]

@@ -17,7 +17,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "protocol.md"
 
 def test_every_type_of_message_is_on_the_page():
     families = (FederationMessage, TrainingMessage, OneRoundMessage, ToDevice, ToRecommender)
-    names = [kind.__name__ for family in families for kind in get_args(family)] + [ListTable.__name__]
+    names = [kind.__name__ for family in families for kind in get_args(family)] + [
+        ListTable.__name__
+    ]
     page = PAGE.read_text()
     assert [name for name in names if not re.search(rf"\b{name}\b", page)] == []
     assert f"There are {len(names)} types" in page

@@ -28,14 +28,21 @@ CARDS = st.lists(
 
 
 def _card(number: int, **wrong: object) -> dict[str, object]:
-    return {"name": f"d{number}", "identity": f"{number:064x}", "node": f"n{number}", "users": 1} | wrong
+    return {
+        "name": f"d{number}",
+        "identity": f"{number:064x}",
+        "node": f"n{number}",
+        "users": 1,
+    } | wrong
 
 
 def _file(*cards: dict[str, object], digest: object = None) -> bytes:
     """With the digest that fits, as whoever writes a hostile one would."""
     if digest is None:
         rows = [[card["identity"], card["node"], card["users"]] for card in cards]
-        plain = module.sha256(b"hdpmf roster " + json.dumps(rows, separators=(",", ":")).encode()).hexdigest()[:32]
+        plain = module.sha256(
+            b"hdpmf roster " + json.dumps(rows, separators=(",", ":")).encode()
+        ).hexdigest()[:32]
         digest = " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
     return json.dumps({"devices": cards, "digest": digest}).encode()
 

@@ -1,4 +1,6 @@
-"""Invitations of both kinds: what is one, what is none, and that digests which people have compared stay."""
+"""Invitations of both kinds: what is one, what is none, and that digests which people have
+compared stay.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from hdpmf.errors import ConfigError
 
 
 def _server(name: str, digit: str) -> Server:
-    return Server(organisation=name, url=f"https://{name.lower()}.example:9444", hpke=digit * 18, identity=digit * 64)
+    return Server(
+        organisation=name,
+        url=f"https://{name.lower()}.example:9444",
+        hpke=digit * 18,
+        identity=digit * 64,
+    )
 
 
 PAIR = Servers(leader=_server("Library", "a"), helper=_server("University", "b"))
@@ -28,16 +35,30 @@ def test_the_digests_of_invitations_that_are_out_there_stay():
     """Taken when there were only invitations to two servers."""
     made = Invitation(address="https://films.example:9443", servers=PAIR)
     assert made.digest == "d5c7 f161 4280 10a1 c78f 0e07 3a88 35e3"
-    assert msgspec.structs.replace(made, authority="PEM").digest == "dcd7 7dfb 1261 4e4f 2866 00f7 d84b db54"
+    assert (
+        msgspec.structs.replace(made, authority="PEM").digest
+        == "dcd7 7dfb 1261 4e4f 2866 00f7 d84b db54"
+    )
 
 
 @given(HOSTS, st.integers(1, 65_535), TEXTS)
 def test_an_invitation_to_masks_is_a_file_or_a_link(host: str, port: int, authority: str):
     made = Invitation(address=f"{host}:{port}", authority=authority)
-    assert Invitation.read(made.to_json()) == Invitation.read(f" {made.to_link()}\n".encode()) == made
+    assert (
+        Invitation.read(made.to_json()) == Invitation.read(f" {made.to_link()}\n".encode()) == made
+    )
     assert made.servers is None
     other = Invitation(address=f"{host}:{port % 65_535 + 1}", authority=authority)
-    assert len({made.digest, other.digest, Invitation(address=made.address, authority=f"{authority}x").digest}) == 3
+    assert (
+        len(
+            {
+                made.digest,
+                other.digest,
+                Invitation(address=made.address, authority=f"{authority}x").digest,
+            }
+        )
+        == 3
+    )
 
 
 def test_absent_servers_may_be_left_out_of_the_file():
@@ -77,7 +98,11 @@ def test_what_fits_no_kind_is_refused(wrong: dict[str, object]):
     )
 )
 def test_wrong_types_are_refused_with_a_word(fields: dict[str, object]):
-    if isinstance(fields.get("address"), str) and isinstance(fields.get("authority"), str) and "roster" not in fields:
+    if (
+        isinstance(fields.get("address"), str)
+        and isinstance(fields.get("authority"), str)
+        and "roster" not in fields
+    ):
         fields["address"] = 5
     with pytest.raises(ConfigError):
         Invitation.read(json.dumps(fields).encode())

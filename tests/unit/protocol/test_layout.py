@@ -11,13 +11,29 @@ from hdpmf.common.protocol import Plan, SumContribution, Survey, grid, layout
 from hdpmf.errors import ProtocolError
 
 PLAN = Plan(
-    n_items=4, n_factors=3, epochs=2, learning_rate=0.1, reg=0.0, mechanism="stretch", epsilon=1.0, scale_low=1.0,
-    scale_high=5.0, scale_steps=True, fresh_noise=True,
-)  # fmt: skip
+    n_items=4,
+    n_factors=3,
+    epochs=2,
+    learning_rate=0.1,
+    reg=0.0,
+    mechanism="stretch",
+    epsilon=1.0,
+    scale_low=1.0,
+    scale_high=5.0,
+    scale_steps=True,
+    fresh_noise=True,
+)
 SURVEY = Survey(
-    design="A", coding="soft", epsilon=1.0, n_items=4, catalogue="c", contributors=3, scale_low=1.0, scale_high=5.0,
+    design="A",
+    coding="soft",
+    epsilon=1.0,
+    n_items=4,
+    catalogue="c",
+    contributors=3,
+    scale_low=1.0,
+    scale_high=5.0,
     scale_step=1.0,
-)  # fmt: skip
+)
 
 
 def add(words: list[np.ndarray]) -> np.ndarray:
@@ -41,7 +57,9 @@ def test_gradients_go_through_item_after_item():
 
 @given(st.lists(st.integers(-(2**55), 2**55), min_size=9, max_size=9))
 def test_a_survey_goes_through(numbers):
-    one = SumContribution(scores=np.array(numbers[:4]), weights=np.array(numbers[4:8]), total=numbers[8])
+    one = SumContribution(
+        scores=np.array(numbers[:4]), weights=np.array(numbers[4:8]), total=numbers[8]
+    )
     words = layout.survey_layout(SURVEY, 3).encode(layout.survey_numbers(one))
     found = layout.contribution_from_sum(SURVEY, 3, add([words, words]))
     assert found.total == 2 * one.total
@@ -52,7 +70,9 @@ def test_a_survey_goes_through(numbers):
 @given(st.lists(st.integers(-(2**55), 2**55), min_size=13, max_size=13))
 def test_a_survey_by_labels_goes_through(numbers):
     """Four items, of which two are heads."""
-    one = SumContribution(scores=np.array(numbers[:6]), weights=np.array(numbers[6:12]), total=numbers[12])
+    one = SumContribution(
+        scores=np.array(numbers[:6]), weights=np.array(numbers[6:12]), total=numbers[12]
+    )
     words = layout.survey_layout(SURVEY, 3, heads=2).encode(layout.survey_numbers(one))
     found = layout.contribution_from_sum(SURVEY, 3, add([words, words]), heads=2)
     assert found.total == 2 * one.total
@@ -61,7 +81,9 @@ def test_a_survey_by_labels_goes_through(numbers):
     with pytest.raises(ProtocolError):
         layout.survey_layout(SURVEY, 3).encode(layout.survey_numbers(one))
     first = layout.popularity_layout(SURVEY, 3).encode(one.weights[:4])
-    assert np.array_equal(layout.popularity_from_sum(SURVEY, 3, add([first])).weights, one.weights[:4])
+    assert np.array_equal(
+        layout.popularity_from_sum(SURVEY, 3, add([first])).weights, one.weights[:4]
+    )
 
 
 def test_what_does_not_fit_is_refused_without_being_quoted():
@@ -74,6 +96,10 @@ def test_what_does_not_fit_is_refused_without_being_quoted():
 
 def test_what_is_too_large_is_clipped_or_reduced_and_never_refused():
     """A refusal would tell whose numbers are large."""
-    assert grid.to_grid(np.array([np.nan, np.inf, -1e30], np.float32)).tolist() == [0, 2**61, -(2**61)]
+    assert grid.to_grid(np.array([np.nan, np.inf, -1e30], np.float32)).tolist() == [
+        0,
+        2**61,
+        -(2**61),
+    ]
     words = layout.counts_layout(PLAN, 2**20).encode(np.array([2**32 + 4321, -1, 0, 0]))
     assert words.tolist() == [4321, 2**32 - 1, 0, 0]

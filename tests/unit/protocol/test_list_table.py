@@ -1,4 +1,6 @@
-"""The message with a model for lists: it survives the wire, and what is taken gives finite scores for anybody."""
+"""The message with a model for lists: it survives the wire, and what is taken gives finite
+scores for anybody.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,12 @@ def test_a_table_survives_the_wire_and_gives_finite_scores(table: ListTable, dat
     assert isinstance(again, ListTable)
     assert encode(again) == encode(table)
     assert encode(ListModel.of(again).table()) == encode(table)
-    rated = data.draw(st.lists(st.integers(0, table.n_items - 1), unique=True, max_size=table.n_items))
-    heights = np.array(data.draw(st.lists(st.floats(0, 4), min_size=len(rated), max_size=len(rated))))
+    rated = data.draw(
+        st.lists(st.integers(0, table.n_items - 1), unique=True, max_size=table.n_items)
+    )
+    heights = np.array(
+        data.draw(st.lists(st.floats(0, 4), min_size=len(rated), max_size=len(rated)))
+    )
     scores = ListModel.of(again).scores(np.array(rated, np.int64), heights)
     assert scores.shape == (table.n_items,)
     assert np.isfinite(scores).all()
@@ -71,11 +77,19 @@ def test_a_table_survives_the_wire_and_gives_finite_scores(table: ListTable, dat
 
 
 GOOD: dict[str, Any] = {
-    "form": "linear", "n_items": 3, "encode": np.ones((3, 2), np.int8), "encode_unit": np.ones(2, np.float32),
-    "decode": np.ones((3, 2), np.int8), "decode_unit": np.ones(2, np.float32), "start": np.zeros(4, np.int32),
-    "items": np.zeros(0, np.uint16), "entries": np.zeros(0, np.int8), "entries_unit": 1.0,
-    "hidden": np.zeros(2, np.float32), "output": np.zeros(3, np.float32),
-}  # fmt: skip
+    "form": "linear",
+    "n_items": 3,
+    "encode": np.ones((3, 2), np.int8),
+    "encode_unit": np.ones(2, np.float32),
+    "decode": np.ones((3, 2), np.int8),
+    "decode_unit": np.ones(2, np.float32),
+    "start": np.zeros(4, np.int32),
+    "items": np.zeros(0, np.uint16),
+    "entries": np.zeros(0, np.int8),
+    "entries_unit": 1.0,
+    "hidden": np.zeros(2, np.float32),
+    "output": np.zeros(3, np.float32),
+}
 FACTORS = {"form": "factors", "encode": np.zeros((0, 2), np.int8)}
 FAR = 2**31 - 1
 
@@ -97,10 +111,22 @@ FAR = 2**31 - 1
         # Differences that wrap around: each step looks as if it went up.
         ({"start": np.array([0, FAR, -FAR, 0], np.int32)}, "ascending"),
         ({"start": np.zeros(4, np.float32)}, "int32"),
-        ({"start": np.array([0, 1, 1, 1], np.int32), "items": np.array([3], np.uint16), "entries": np.ones(1, np.int8)},
-         "items that the model knows"),
-        ({"start": np.array([0, 1, 1, 1], np.int32), "items": np.array([-1], np.int32), "entries": np.ones(1, np.int8)},
-         "items that the model knows"),
+        (
+            {
+                "start": np.array([0, 1, 1, 1], np.int32),
+                "items": np.array([3], np.uint16),
+                "entries": np.ones(1, np.int8),
+            },
+            "items that the model knows",
+        ),
+        (
+            {
+                "start": np.array([0, 1, 1, 1], np.int32),
+                "items": np.array([-1], np.int32),
+                "entries": np.ones(1, np.int8),
+            },
+            "items that the model knows",
+        ),
         ({"entries": np.ones(1, np.int8)}, "one for each"),
         ({"entries_unit": float("nan")}, "unit"),
         ({"entries_unit": 0.0}, "unit"),
@@ -114,7 +140,7 @@ FAR = 2**31 - 1
         ({"about": {"kind": "x" * 1000}}, "few short words"),
         ({"about": {str(number): 1 for number in range(100)}}, "few short words"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_right_is_refused(changes: dict[str, Any], words: str) -> None:
     decode(encode(ListTable(**GOOD)))
     with pytest.raises(ProtocolError, match=words):

@@ -40,25 +40,40 @@ def rounds(draw):
     h_rows = draw(st.sampled_from([None, 1, shape[0]]))
     h = None if h_rows is None else draw(matrices((h_rows, shape[1]), st.floats(0, 1e6, width=32)))
     return Round(
-        number=draw(st.integers(1, 10**6)), item_factors=draw(matrices(shape)), raters=draw(counts(shape[0])), h=h
+        number=draw(st.integers(1, 10**6)),
+        item_factors=draw(matrices(shape)),
+        raters=draw(counts(shape[0])),
+        h=h,
     )
 
 
 MESSAGES = st.one_of(
     st.builds(
         Plan,
-        n_items=st.integers(1, 10**6), n_factors=st.integers(1, 256), epochs=st.integers(1, 1000),
-        learning_rate=POSITIVE, reg=st.floats(0, 10), epsilon=POSITIVE,
+        n_items=st.integers(1, 10**6),
+        n_factors=st.integers(1, 256),
+        epochs=st.integers(1, 1000),
+        learning_rate=POSITIVE,
+        reg=st.floats(0, 10),
+        epsilon=POSITIVE,
         mechanism=st.sampled_from(["none", "uniform", "sample", "stretch", "weight"]),
-        scale_low=st.floats(-10, 0), scale_high=st.floats(1, 100),
-        scale_steps=st.booleans(), fresh_noise=st.booleans(),
+        scale_low=st.floats(-10, 0),
+        scale_high=st.floats(1, 100),
+        scale_steps=st.booleans(),
+        fresh_noise=st.booleans(),
     ),
-    st.builds(BudgetReport, count=st.integers(0, 10**9), total=POSITIVE, smallest=POSITIVE, largest=POSITIVE),
+    st.builds(
+        BudgetReport,
+        count=st.integers(0, 10**9),
+        total=POSITIVE,
+        smallest=POSITIVE,
+        largest=POSITIVE,
+    ),
     st.builds(Opening, noise_budget=st.none() | POSITIVE),
     st.builds(ItemCounts, counts=st.integers(0, 9).flatmap(counts)),
     rounds(),
     st.builds(Gradients, number=st.integers(1, 10**6), sums=SHAPES.flatmap(matrices)),
-)  # fmt: skip
+)
 
 
 def same(a, b):

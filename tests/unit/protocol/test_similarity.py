@@ -1,4 +1,6 @@
-"""Similarity as a message: it comes back as it was, is bounded, and facts of before it are still read."""
+"""Similarity as a message: it comes back as it was, is bounded, and facts of before it are still
+read.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,14 @@ def part(**changed: Any) -> Similarity:
 def facts(similarity: Similarity | None = None) -> ItemFacts:
     zero = np.zeros(3, np.float32)
     return ItemFacts(
-        catalogue="f", mean=3.5, bias=zero, variance=zero, popularity=zero, patterns=np.zeros((3, 0), np.float32),
+        catalogue="f",
+        mean=3.5,
+        bias=zero,
+        variance=zero,
+        popularity=zero,
+        patterns=np.zeros((3, 0), np.float32),
         similarity=similarity,
-    )  # fmt: skip
+    )
 
 
 def test_it_comes_back():
@@ -48,7 +55,9 @@ def test_facts_from_before_it_are_read():
 
 def test_the_largest_that_is_allowed_is_what_a_device_is_promised():
     n = MAX_SIMILAR_ITEMS
-    largest = part(items=np.arange(n), columns=np.zeros((n, 128), np.float16), rest=np.zeros(n, np.float32))
+    largest = part(
+        items=np.arange(n), columns=np.zeros((n, 128), np.float16), rest=np.zeros(n, np.float32)
+    )
     assert largest.columns.nbytes == MAX_SIMILAR_BYTES
     assert len(encode(largest)) < 1.1 * MAX_SIMILAR_BYTES  # type: ignore[arg-type]
 

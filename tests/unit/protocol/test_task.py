@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.privacy.coding import make_coding, sum_channels
-from hdpmf.common.protocol import Grouping, Popularity, SumContribution, Survey, Task, decode, encode
+from hdpmf.common.protocol import (
+    Grouping,
+    Popularity,
+    SumContribution,
+    Survey,
+    Task,
+    decode,
+    encode,
+)
 from hdpmf.common.protocol.servers import Collector, Server, Servers
 from hdpmf.common.protocol.survey_task import answer_of, check_stated, stated
 from hdpmf.common.protocol.task import Noise, SumOfVectors, prio_of, task_id
@@ -25,7 +33,9 @@ SURVEY = Survey(
 
 
 def server(name: str, digit: str) -> Server:
-    return Server(organisation=name, url=f"https://{name}.example:443", hpke=digit * 82, identity=digit * 64)
+    return Server(
+        organisation=name, url=f"https://{name}.example:443", hpke=digit * 82, identity=digit * 64
+    )
 
 
 PAIR = Servers(leader=server("library", "a"), helper=server("university", "b"))
@@ -108,7 +118,9 @@ def test_the_answer_is_in_the_sums() -> None:
     counted = answer_of(a_task(survey, part="counts"), numbers)
     assert isinstance(counted, Popularity)
     assert counted.weights.tolist() == numbers[7:14]
-    assert answer_of(a_task(), [1 << 63, *numbers[1:]]).scores[0] == 1 << 62  # beyond anything honest, and no overflow
+    assert (
+        answer_of(a_task(), [1 << 63, *numbers[1:]]).scores[0] == 1 << 62
+    )  # beyond anything honest, and no overflow
     with pytest.raises(ProtocolError, match="15 numbers"):
         answer_of(a_task(), numbers[1:])
 
@@ -151,21 +163,31 @@ def test_the_circuit_is_bound_to_the_task() -> None:
     report = prio.shard(prio.circuit.encode(np.full(7, 64), np.full(7, 4)), nonce)
     other = prio_of(task, bytes(32))
     key = bytes(prio.seed_size)
-    parts = [other.prepare(key, i, nonce, report.public_share, share)[1] for i, share in enumerate(report.input_shares)]
+    parts = [
+        other.prepare(key, i, nonce, report.public_share, share)[1]
+        for i, share in enumerate(report.input_shares)
+    ]
     with pytest.raises(HdpmfError):
         other.verify(parts)
 
 
 def test_one_organisation_is_not_two() -> None:
     with pytest.raises(ConfigError, match="two organisations"):
-        Servers(leader=PAIR.leader, helper=msgspec.structs.replace(PAIR.helper, organisation="Library"))
+        Servers(
+            leader=PAIR.leader, helper=msgspec.structs.replace(PAIR.helper, organisation="Library")
+        )
     with pytest.raises(ConfigError, match="same key"):
-        Servers(leader=PAIR.leader, helper=msgspec.structs.replace(PAIR.leader, organisation="university"))
+        Servers(
+            leader=PAIR.leader,
+            helper=msgspec.structs.replace(PAIR.leader, organisation="university"),
+        )
 
 
 def test_a_pair_is_a_file_with_a_digest() -> None:
     assert Servers.from_json(PAIR.to_json()) == PAIR
-    moved = Servers(leader=PAIR.leader, helper=msgspec.structs.replace(PAIR.helper, url="https://elsewhere"))
+    moved = Servers(
+        leader=PAIR.leader, helper=msgspec.structs.replace(PAIR.helper, url="https://elsewhere")
+    )
     assert moved.digest != PAIR.digest
     with pytest.raises(ConfigError, match="https://"):
         msgspec.structs.replace(PAIR.leader, url="http://library.example")

@@ -1,4 +1,6 @@
-"""Versions of a catalogue: whatever is not the pinned one with more at its end is refused, and says why."""
+"""Versions of a catalogue: whatever is not the pinned one with more at its end is refused, and
+says why.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def table(*ids: str, **changes: Any) -> CatalogueTable:
     return replace(made, **changes)
 
 
-FIRST = table("a", "b", "c", titles=("A", "B", "C"), genres=(("x",), (), ("x", "y")), years=(1990, None, 1992))
+FIRST = table(
+    "a", "b", "c", titles=("A", "B", "C"), genres=(("x",), (), ("x", "y")), years=(1990, None, 1992)
+)
 
 
 def first(key: DeviceIdentity = KEY) -> CatalogueVersion:
@@ -49,7 +53,9 @@ def grown(
     return next_version(items, key.sign, added=table(*ids) if ids else None, retired=retired)
 
 
-def resigned(chain: CatalogueVersion, place: int, key: DeviceIdentity = KEY, **changes: Any) -> CatalogueVersion:
+def resigned(
+    chain: CatalogueVersion, place: int, key: DeviceIdentity = KEY, **changes: Any
+) -> CatalogueVersion:
     """A chain with a link changed and signed again by its key, and all after it made to follow."""
     from hdpmf.common.protocol.versions import _signed
 
@@ -77,7 +83,9 @@ def chains(draw: st.DrawFn) -> CatalogueVersion:
 
 
 @given(chains(), st.data())
-def test_an_honest_chain_is_taken_from_wherever_a_device_is(items: CatalogueVersion, data: st.DataObject) -> None:
+def test_an_honest_chain_is_taken_from_wherever_a_device_is(
+    items: CatalogueVersion, data: st.DataObject
+) -> None:
     check_chain(items)
     assert decode(encode(items)) == items
     number = data.draw(st.integers(1, number_of(items)))
@@ -99,7 +107,9 @@ def test_an_honest_chain_is_taken_from_wherever_a_device_is(items: CatalogueVers
 
 
 @given(chains(), chains())
-def test_of_two_chains_only_one_that_begins_with_the_other_is_taken(one_way: Any, other_way: Any) -> None:
+def test_of_two_chains_only_one_that_begins_with_the_other_is_taken(
+    one_way: Any, other_way: Any
+) -> None:
     """Whatever two histories a recommender tells, a device follows one of them."""
     mine, theirs = digests_of(one_way), digests_of(other_way)
     if theirs[: len(mine)] == mine:
@@ -119,7 +129,9 @@ def test_no_byte_of_a_chain_can_be_changed(items: CatalogueVersion, data: st.Dat
         other = decode(bytes(changed))
     except ProtocolError:
         return
-    if other == items or not isinstance(other, CatalogueVersion):  # the same numbers in other words, or no chain
+    if other == items or not isinstance(
+        other, CatalogueVersion
+    ):  # the same numbers in other words, or no chain
         return
     with pytest.raises(ProtocolError):
         is_newer(items, other)
@@ -129,31 +141,62 @@ FAULTS: list[tuple[str, CatalogueVersion, str]] = [
     ("a gap", replace(THREE, links=(THREE.links[0], THREE.links[2])), "version 2 is missing"),
     ("the first is gone", replace(THREE, links=THREE.links[1:]), "version 1 is missing"),
     ("another past", resigned(THREE, 1, previous=b"\0" * 32), "version 2 does not follow"),
-    ("a past before the first", resigned(THREE, 0, previous=b"\0" * 32), "version 1 does not follow"),
+    (
+        "a past before the first",
+        resigned(THREE, 0, previous=b"\0" * 32),
+        "version 1 does not follow",
+    ),
     ("fewer items", resigned(THREE, 1, items=2), "fewer items"),
     ("more than there are", resigned(THREE, 1, items=7), "items that are not there"),
     ("nothing changes", resigned(grown(first(), retired=(0,)), 1, retired=()), "changes nothing"),
     ("retired from the start", resigned(first(), 0, retired=(0,)), "first version retires"),
-    ("retired twice", resigned(grown(THREE, retired=(0,)), 3, retired=(1,)), "retires what it cannot"),
+    (
+        "retired twice",
+        resigned(grown(THREE, retired=(0,)), 3, retired=(1,)),
+        "retires what it cannot",
+    ),
     ("retired what is not there", resigned(THREE, 2, retired=(6,)), "retires what it cannot"),
     ("retired in disorder", resigned(THREE, 2, retired=(3, 1)), "retires what it cannot"),
-    ("an item in another's place", replace(THREE, table=replace(THREE.table, ids=("b", "a", "c", "z", "aa", "q"))),
-     "not those that version 1"),
-    ("another title", replace(THREE, table=replace(THREE.table, titles=("A", "X", "C", "", "", ""))), "version 1"),
-    ("another title of a new item", replace(THREE, table=replace(THREE.table, titles=("A", "B", "C", "X", "", ""))),
-     "version 2"),
+    (
+        "an item in another's place",
+        replace(THREE, table=replace(THREE.table, ids=("b", "a", "c", "z", "aa", "q"))),
+        "not those that version 1",
+    ),
+    (
+        "another title",
+        replace(THREE, table=replace(THREE.table, titles=("A", "X", "C", "", "", ""))),
+        "version 1",
+    ),
+    (
+        "another title of a new item",
+        replace(THREE, table=replace(THREE.table, titles=("A", "B", "C", "X", "", ""))),
+        "version 2",
+    ),
     ("other genres", replace(THREE, table=replace(THREE.table, genres=((),) * 6)), "version 1"),
-    ("another year", replace(THREE, table=replace(THREE.table, years=(1990, None, 1993, *[None] * 3))), "version 1"),
+    (
+        "another year",
+        replace(THREE, table=replace(THREE.table, years=(1990, None, 1993, *[None] * 3))),
+        "version 1",
+    ),
     ("another scale", replace(THREE, table=replace(THREE.table, scale_high=10.0)), "version 1"),
-    ("a forged signature", replace(THREE, links=(*THREE.links[:2], replace(THREE.links[2], signature=b"\1" * 64))),
-     "version 3 is not signed"),
-    ("no signature", replace(THREE, links=(*THREE.links[:2], replace(THREE.links[2], signature=b""))), "not signed"),
+    (
+        "a forged signature",
+        replace(THREE, links=(*THREE.links[:2], replace(THREE.links[2], signature=b"\1" * 64))),
+        "version 3 is not signed",
+    ),
+    (
+        "no signature",
+        replace(THREE, links=(*THREE.links[:2], replace(THREE.links[2], signature=b""))),
+        "not signed",
+    ),
     ("somebody else signs", resigned(THREE, 2, OTHER), "version 3 is not signed"),
     ("another key", replace(THREE, key=OTHER.public), "version 1 is not signed"),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("items", "words"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS])
+@pytest.mark.parametrize(
+    ("items", "words"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
+)
 def test_a_chain_with_a_fault(items: CatalogueVersion, words: str) -> None:
     with pytest.raises(ProtocolError, match=words):
         check_chain(items)
@@ -163,7 +206,9 @@ def test_a_chain_with_a_fault(items: CatalogueVersion, words: str) -> None:
 
 def test_a_fork_a_rollback_and_a_new_key() -> None:
     two = grown(first(), "d")
-    with pytest.raises(ProtocolError, match="version 2 is another one than the version 2 that is pinned"):
+    with pytest.raises(
+        ProtocolError, match="version 2 is another one than the version 2 that is pinned"
+    ):
         is_newer(two, grown(first(), "e"))
     with pytest.raises(ProtocolError, match="version 2 is another one"):
         is_newer(two, grown(grown(first(), "e"), "f"))
@@ -187,14 +232,22 @@ def test_what_came_without_versions_is_the_first_version() -> None:
     assert not is_newer(first(), FIRST)
     with pytest.raises(ProtocolError, match="version 1 is another one"):
         is_newer(FIRST, replace(FIRST, titles=("X", "B", "C")))
-    assert (number_of(FIRST), retired_in(FIRST), table_of(FIRST), version_at(FIRST, 1)) == (1, (), FIRST, FIRST)
+    assert (number_of(FIRST), retired_in(FIRST), table_of(FIRST), version_at(FIRST, 1)) == (
+        1,
+        (),
+        FIRST,
+        FIRST,
+    )
 
 
 def test_fingerprints_and_what_sums_are_bound_to() -> None:
-    assert known_items(first()).fingerprint == known_items(FIRST).fingerprint  # as before there were versions
+    assert (
+        known_items(first()).fingerprint == known_items(FIRST).fingerprint
+    )  # as before there were versions
     assert bound_to(FIRST) == bound_to(first()) == b""
     names = {
-        known_items(items).fingerprint for items in (FIRST, grown(first(), "d"), grown(first(), retired=(0,)), THREE)
+        known_items(items).fingerprint
+        for items in (FIRST, grown(first(), "d"), grown(first(), retired=(0,)), THREE)
     }
     assert len(names) == 4
     assert known_items(THREE).fingerprint == bound_to(THREE).hex() == THREE.links[-1].digest.hex()
@@ -203,7 +256,9 @@ def test_fingerprints_and_what_sums_are_bound_to() -> None:
 
 def test_a_catalogue_without_titles_may_get_some() -> None:
     bare = table("a", "b")
-    items = next_version(signed_first(bare, KEY.sign, KEY.public), KEY.sign, added=table("c", titles=("C",)))
+    items = next_version(
+        signed_first(bare, KEY.sign, KEY.public), KEY.sign, added=table("c", titles=("C",))
+    )
     check_chain(items)
     assert is_newer(bare, items)
     assert items.table.titles == ("", "", "C")
@@ -220,7 +275,9 @@ def test_a_catalogue_without_titles_may_get_some() -> None:
         (None, (1,), "retired already"),
     ],
 )
-def test_changes_that_are_none(added: CatalogueTable | None, retired: tuple[int, ...], words: str) -> None:
+def test_changes_that_are_none(
+    added: CatalogueTable | None, retired: tuple[int, ...], words: str
+) -> None:
     items = grown(first(), retired=(1,))
     with pytest.raises(ConfigError, match=words):
         next_version(items, KEY.sign, added=added, retired=retired)

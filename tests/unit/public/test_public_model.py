@@ -1,4 +1,6 @@
-"""Public models and saved estimators come back as they were, whatever they hold; so do those of 0.1.0."""
+"""Public models and saved estimators come back as they were, whatever they hold; so do those of
+0.1.0.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,17 @@ def same(left: Any, right: Any) -> bool:
     if type(left) is not type(right):
         return False
     if isinstance(left, np.ndarray):
-        return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
+        return left.dtype == right.dtype and np.array_equal(
+            left, right, equal_nan=left.dtype.kind == "f"
+        )
     if isinstance(left, msgspec.Struct):
-        return all(same(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__)
+        return all(
+            same(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__
+        )
     if is_dataclass(left):
-        return all(same(getattr(left, field.name), getattr(right, field.name)) for field in fields(left))
+        return all(
+            same(getattr(left, field.name), getattr(right, field.name)) for field in fields(left)
+        )
     return bool(left == right)
 
 
@@ -48,10 +56,14 @@ words = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=8)
 numbers = st.floats(-1e6, 1e6, width=32)
 
 
-def matrix(rows: int, columns: int | st.SearchStrategy[int], dtype: Any = np.float32) -> st.SearchStrategy[np.ndarray]:
+def matrix(
+    rows: int, columns: int | st.SearchStrategy[int], dtype: Any = np.float32
+) -> st.SearchStrategy[np.ndarray]:
     width = st.just(columns) if isinstance(columns, int) else columns
     bits = 32 if dtype is np.float32 else 64
-    return width.flatmap(lambda k: arrays(dtype, (rows, k), elements=st.floats(-1e3, 1e3, width=bits)))
+    return width.flatmap(
+        lambda k: arrays(dtype, (rows, k), elements=st.floats(-1e3, 1e3, width=bits))
+    )
 
 
 @st.composite
@@ -94,11 +106,20 @@ def priors(draw: st.DrawFn, labels: bool = True) -> Prior:
     size = len(columns)
     root = draw(matrix(size, size, np.float64)) / 1e3
     inner = draw(st.none() | priors(labels=False)) if labels else None
-    known = Labels(draw(st.dictionaries(words, numbers, max_size=2)), inner) if draw(st.booleans()) and labels else None
+    known = (
+        Labels(draw(st.dictionaries(words, numbers, max_size=2)), inner)
+        if draw(st.booleans()) and labels
+        else None
+    )
     return Prior(
-        draw(words), {"dataset": draw(words), "users": 3}, columns, draw(matrix(size, size + 2, np.float64)),
-        root @ root.T + np.eye(size), draw(st.floats(0.1, 2)), known,
-    )  # fmt: skip
+        draw(words),
+        {"dataset": draw(words), "users": 3},
+        columns,
+        draw(matrix(size, size + 2, np.float64)),
+        root @ root.T + np.eye(size),
+        draw(st.floats(0.1, 2)),
+        known,
+    )
 
 
 @st.composite
@@ -107,14 +128,24 @@ def fits(draw: st.DrawFn, n: int) -> DeviceFit:
     size = len(names)
     vector = arrays(np.float64, n, elements=st.floats(0, 5))
     square, wide = matrix(size, size, np.float64), matrix(size, size + 2, np.float64)
-    return DeviceFit(names, draw(matrix(n, size, np.float64)), draw(vector), draw(vector), draw(square), draw(wide))
+    return DeviceFit(
+        names,
+        draw(matrix(n, size, np.float64)),
+        draw(vector),
+        draw(vector),
+        draw(square),
+        draw(wide),
+    )
 
 
 @st.composite
 def public_models(draw: st.DrawFn) -> PublicModel:
-    items = IdIndex(draw(st.lists(st.integers(-9, 2**60), min_size=1, max_size=5, unique=True) | st.lists(
-        words.map(lambda word: f"i{word}"), min_size=1, max_size=5, unique=True
-    )))  # fmt: skip
+    items = IdIndex(
+        draw(
+            st.lists(st.integers(-9, 2**60), min_size=1, max_size=5, unique=True)
+            | st.lists(words.map(lambda word: f"i{word}"), min_size=1, max_size=5, unique=True)
+        )
+    )
     n = len(items)
     scale = draw(st.sampled_from([RatingScale(), RatingScale(0.5, 5, 0.5), RatingScale(0, 100)]))
     table = draw(st.none() | st.builds(
@@ -129,9 +160,17 @@ def public_models(draw: st.DrawFn) -> PublicModel:
         scale_low=scale.low, scale_high=scale.high, scale_steps=True, fresh_noise=True,
     )  # fmt: skip
     survey = Survey(
-        design="A", coding="soft", epsilon=0.5, n_items=n, catalogue="f", contributors=2, scale_low=scale.low,
-        scale_high=scale.high, scale_step=scale.step, labels=True,
-    )  # fmt: skip
+        design="A",
+        coding="soft",
+        epsilon=0.5,
+        n_items=n,
+        catalogue="f",
+        contributors=2,
+        scale_low=scale.low,
+        scale_high=scale.high,
+        scale_step=scale.step,
+        labels=True,
+    )
     features = st.builds(
         ItemFeatures,
         st.just(("genre:a", "year")),
@@ -166,7 +205,9 @@ GIVEN = {
     "hdp-sum": {
         "labels": st.booleans(),
         "prior": st.sampled_from([None, "films-100k", load_prior("films")]),
-        "features": st.sampled_from(["auto", True, ItemFeatures.of_table(WORLD.item_table, WORLD.items)]),
+        "features": st.sampled_from(
+            ["auto", True, ItemFeatures.of_table(WORLD.item_table, WORLD.items)]
+        ),
     },
     "hdp-bit": {
         "patterns": st.integers(0, 3),
@@ -200,7 +241,9 @@ def test_every_field_of_an_estimator_comes_back(name: str, data: st.DataObject) 
 @pytest.mark.parametrize("name", ["hdpmf", "hdp-sum"])
 def test_estimators_of_0_1_0_are_read(name: str, tmp_path: Path) -> None:
     old = load_model(OLD / name)
-    assert old.score(WORLD)["mse"] == pytest.approx({"hdpmf": 7.3, "hdp-sum": 0.895516087390353}[name])
+    assert old.score(WORLD)["mse"] == pytest.approx(
+        {"hdpmf": 7.3, "hdp-sum": 0.895516087390353}[name]
+    )
     assert old.get_params()["on"] == "cpu"
     if name == "hdp-sum":
         assert old.facts_.labels  # which 0.1.0 forgot to write down
@@ -214,7 +257,9 @@ def test_runs_of_0_1_0_are_read(tmp_path: Path) -> None:
     back = catalogue_table(old.items, old.scale, old.item_table)
     assert back == catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
     assert isinstance(old.plan, Plan)
-    assert np.array_equal(old.numbers.item_factors, np.arange(24, dtype=np.float32).reshape(8, 3) / 7)  # type: ignore[union-attr]
+    assert np.array_equal(
+        old.numbers.item_factors, np.arange(24, dtype=np.float32).reshape(8, 3) / 7
+    )  # type: ignore[union-attr]
     old.save(tmp_path / "m")
     back = PublicModel.load(tmp_path / "m")
     assert same(back, old)

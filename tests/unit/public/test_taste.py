@@ -19,7 +19,9 @@ YEAR_COLUMN = (YEARS - 1995.0) / 10.0
 def _features() -> ItemFeatures:
     genre = (np.arange(60) % 2).astype(float)
     names = ("genre:a", "year", "year before 1980", "year after 1990")
-    return ItemFeatures(names, np.column_stack([genre, YEAR_COLUMN, genre, genre]), np.full(4, 10.0), "here")
+    return ItemFeatures(
+        names, np.column_stack([genre, YEAR_COLUMN, genre, genre]), np.full(4, 10.0), "here"
+    )
 
 
 def test_years_become_periods_and_what_is_released_is_there_too():
@@ -61,7 +63,9 @@ def test_correction_divides_by_the_weight_where_noise_is_small_and_not_at_all_wh
     popularity, weights = np.array([1000.0, 1000.0, 1.0]), np.array([0.5, 1.0, 0.1])
     found = corrected_popularity(popularity, weights, noise_scale=4.0)
     assert found == pytest.approx([2000.0, 1000.0, 1.0], rel=0.02)
-    assert corrected_popularity(np.array([16.0]), np.array([0.25]), 4.0) == pytest.approx([32.0])  # half of the way
+    assert corrected_popularity(np.array([16.0]), np.array([0.25]), 4.0) == pytest.approx(
+        [32.0]
+    )  # half of the way
     assert corrected_popularity(popularity, weights, 0.0) == pytest.approx(popularity / weights)
 
 

@@ -15,7 +15,10 @@ from hdpmf.common.data import Counts
 from hdpmf.common.data.datasets import registry
 
 U_DATA = b"1\t1\t5\t100\n1\t2\t3\t101\n2\t1\t4\t102\n"
-U_ITEM = "1|Caf\xe9 Noir (1994)|01-Jan-1995||url|0|1|0\n2|unknown|01-Feb-1996||url|1|0|0\n3|None|||url|1|0|1\n"
+U_ITEM = (
+    "1|Caf\xe9 Noir (1994)|01-Jan-1995||url|0|1|0\n"
+    "2|unknown|01-Feb-1996||url|1|0|0\n3|None|||url|1|0|1\n"
+)
 MEMBERS = {
     "u.data": U_DATA,
     "u.item": U_ITEM.encode("latin-1"),

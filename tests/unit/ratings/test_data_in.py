@@ -42,9 +42,13 @@ def test_ids_come_back_as_they_were_written(tmp_path: Path, written: list[str]) 
 
 @files
 @given(ids)
-def test_ids_of_item_files_come_back_as_they_were_written(tmp_path: Path, written: list[str]) -> None:
+def test_ids_of_item_files_come_back_as_they_were_written(
+    tmp_path: Path, written: list[str]
+) -> None:
     path = tmp_path / "items.csv"
-    path.write_text("item,title,price\n" + "".join(f"{item},t{row},{row}\n" for row, item in enumerate(written)))
+    path.write_text(
+        "item,title,price\n" + "".join(f"{item},t{row},{row}\n" for row, item in enumerate(written))
+    )
     table = read_item_table(path)
     assert {str(item): title for item, title in zip(table.ids, table.titles, strict=True)} == {
         item: f"t{row}" for row, item in enumerate(written)
@@ -84,7 +88,9 @@ def test_files_whose_ids_are_of_two_kinds(tmp_path: Path) -> None:
 
 
 triples = st.lists(
-    st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 5), st.integers(0, 6)), min_size=1, max_size=40
+    st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 5), st.integers(0, 6)),
+    min_size=1,
+    max_size=40,
 )
 
 
@@ -98,12 +104,16 @@ def test_duplicates(rows: list[tuple[int, int, int, int]]) -> None:
     groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for user, item, value, time in rows:
         groups.setdefault((user, item), []).append((time, value))
-    by_time = {pair: sorted(given, key=lambda rating: rating[0]) for pair, given in groups.items()}  # stable
+    by_time = {
+        pair: sorted(given, key=lambda rating: rating[0]) for pair, given in groups.items()
+    }  # stable
     expected = {
         "first": {pair: given[0][1] for pair, given in by_time.items()},
         "last": {pair: given[-1][1] for pair, given in by_time.items()},
         "max": {pair: max(value for _, value in given) for pair, given in groups.items()},
-        "mean": {pair: float(np.mean([value for _, value in given])) for pair, given in groups.items()},
+        "mean": {
+            pair: float(np.mean([value for _, value in given])) for pair, given in groups.items()
+        },
     }
     for how, wanted in expected.items():
         ratings = table(rows, duplicates=how)
@@ -124,7 +134,10 @@ def test_rows_of_bad_ratings_are_counted_before_duplicates_go() -> None:
 def test_without_times_the_order_of_rows_counts() -> None:
     for how, value in (("first", 1), ("last", 3)):
         ratings = Ratings.from_arrays([1, 2, 1, 1], [1, 1, 1, 1], [1, 5, 4, 3], duplicates=how)  # type: ignore[arg-type]
-        assert dict(zip(ratings.user_ids.tolist(), ratings.values.tolist(), strict=True)) == {1: value, 2: 5}
+        assert dict(zip(ratings.user_ids.tolist(), ratings.values.tolist(), strict=True)) == {
+            1: value,
+            2: 5,
+        }
 
 
 def check_partition(whole: Ratings, train: Ratings, test: Ratings) -> None:
@@ -141,11 +154,18 @@ def test_splits_part_and_no_user_learns_from_the_future(
     rows: list[tuple[int, int, int, int]], fraction: float, per_user: int
 ) -> None:
     whole = table(rows, duplicates="last")
-    for train, test in (whole.hold_out_last(per_user), whole.split_by_time(fraction, per_user=True)):
+    for train, test in (
+        whole.hold_out_last(per_user),
+        whole.split_by_time(fraction, per_user=True),
+    ):
         check_partition(whole, train, test)
-        assert set(train.user_codes) == set(whole.user_codes)  # somebody without a past cannot be recommended to
+        assert set(train.user_codes) == set(
+            whole.user_codes
+        )  # somebody without a past cannot be recommended to
         for user in set(test.user_codes.tolist()):
-            assert max(train.timestamps[train.user_codes == user]) <= min(test.timestamps[test.user_codes == user])
+            assert max(train.timestamps[train.user_codes == user]) <= min(
+                test.timestamps[test.user_codes == user]
+            )
     last = whole.hold_out_last(per_user)[1].user_counts()
     assert last.tolist() == np.clip(whole.user_counts() - 1, 0, per_user).tolist()
     for cut in (whole.split, whole.split_by_time):
@@ -166,7 +186,11 @@ def test_the_core_is_the_largest_one(rows: list[tuple[int, int, int, int]], k: i
     pairs = set(zip(whole.user_ids.tolist(), whole.item_ids.tolist(), strict=True))
     while True:  # take away a user or an item with too few, as long as there are any
         users, items = [user for user, _ in pairs], [item for _, item in pairs]
-        fewer = {(user, item) for user, item in pairs if users.count(user) >= k and items.count(item) >= k}
+        fewer = {
+            (user, item)
+            for user, item in pairs
+            if users.count(user) >= k and items.count(item) >= k
+        }
         if fewer == pairs:
             break
         pairs = fewer
@@ -181,7 +205,11 @@ def test_the_core_is_the_largest_one(rows: list[tuple[int, int, int, int]], k: i
 
 def test_time_is_needed_to_split_by_it() -> None:
     ratings = Ratings.from_arrays([1] * 9, range(9), [3] * 9)
-    for cut in (ratings.hold_out_last, ratings.split_by_time, lambda: ratings.split_by_time(per_user=True)):
+    for cut in (
+        ratings.hold_out_last,
+        ratings.split_by_time,
+        lambda: ratings.split_by_time(per_user=True),
+    ):
         with pytest.raises(RatingsError, match=r"no times.*columns=\{\"timestamp\": \.\.\.\}"):
             cut()
     for fraction in (0, 1, -0.5, True, "half"):
@@ -190,7 +218,9 @@ def test_time_is_needed_to_split_by_it() -> None:
 
 
 def test_common_names_are_guessed_with_a_word() -> None:
-    books = pd.DataFrame({"User-ID": ["a"], "ISBN": ["0000000011"], "Book-Rating": [5], "Date": ["2020-01-02"]})
+    books = pd.DataFrame(
+        {"User-ID": ["a"], "ISBN": ["0000000011"], "Book-Rating": [5], "Date": ["2020-01-02"]}
+    )
     with pytest.warns(UserWarning, match="item = ISBN, rating = Book-Rating, timestamp = Date"):
         ratings = Ratings.of(books)
     assert ratings.item_ids.tolist() == ["0000000011"]
@@ -220,10 +250,18 @@ def test_a_word_goes_where_people_look() -> None:
 
 def test_implicit_files(tmp_path: Path) -> None:
     path = tmp_path / "clicks.tsv"
-    for content in ("1\t2\n1\t2\n3\t2\n", "user\titem\n1\t2\n1\t2\n3\t2\n", "user\titem\tcount\n1\t2\t9\n3\t2\t1\n"):
+    for content in (
+        "1\t2\n1\t2\n3\t2\n",
+        "user\titem\n1\t2\n1\t2\n3\t2\n",
+        "user\titem\tcount\n1\t2\t9\n3\t2\t1\n",
+    ):
         path.write_text(content)
         ratings = Ratings.read(path, implicit=True)
-        assert (ratings.implicit, ratings.user_ids.tolist(), ratings.values.tolist()) == (True, [1, 3], [1, 1])
+        assert (ratings.implicit, ratings.user_ids.tolist(), ratings.values.tolist()) == (
+            True,
+            [1, 3],
+            [1, 1],
+        )
     with pytest.raises(RatingsError, match=r"implicit=True"):
         Ratings.read(path)
     with pytest.raises(RatingsError, match="no rating scale"):
@@ -267,7 +305,10 @@ def test_time_splits_of_real_ratings(ml_100k: Ratings) -> None:
     assert len(test) == np.floor(ml_100k.user_counts() * 0.2 + 0.5).sum()
     core = ml_100k.k_core(20)
     assert (core.n_users, core.n_items, len(core)) == (917, 937, 94_443)
-    assert all(earlier <= later for earlier, later in pairwise([len(ml_100k.k_core(k)) for k in (30, 10, 1)]))
+    assert all(
+        earlier <= later
+        for earlier, later in pairwise([len(ml_100k.k_core(k)) for k in (30, 10, 1)])
+    )
 
 
 def test_duplicates_are_found_in_sparse_tables() -> None:

@@ -14,7 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hdpmf.common.data import cache_folder, dataset_info, dataset_names, find_dataset, load_dataset, load_split
+from hdpmf.common.data import (
+    cache_folder,
+    dataset_info,
+    dataset_names,
+    find_dataset,
+    load_dataset,
+    load_split,
+)
 from hdpmf.common.data.datasets import registry
 from hdpmf.errors import ConfigError, DatasetError, HdpmfError
 
@@ -32,7 +39,9 @@ ONE_MORE = b"1\t1\t5\t100\n1\t2\t3\t101\n2\t1\t4\t102\n2\t2\t1\t103\n"
         ("yelp-sample", "Yelp sample", (3212, 43_679, 122_687), None),
     ],
 )
-def test_real_data(data_folder: Path, name: str, title: str, counts: tuple[int, ...], listed: int | None) -> None:
+def test_real_data(
+    data_folder: Path, name: str, title: str, counts: tuple[int, ...], listed: int | None
+) -> None:
     ratings = load_dataset(name)
     assert (ratings.n_users, ratings.n_items, len(ratings)) == counts
     assert ratings.name == dataset_info(name).title == title
@@ -66,7 +75,14 @@ def test_real_split(data_folder: Path) -> None:
 
 
 def test_the_registry_is_complete() -> None:
-    assert set(dataset_names()) == {"synthetic", "ml-100k", "ml-1m", "douban", "yelp", "yelp-sample"}
+    assert set(dataset_names()) == {
+        "synthetic",
+        "ml-100k",
+        "ml-1m",
+        "douban",
+        "yelp",
+        "yelp-sample",
+    }
     for name in dataset_names():
         info = dataset_info(name)
         assert info.title
@@ -79,16 +95,22 @@ def test_the_registry_is_complete() -> None:
 
 
 def test_unknown_names_get_a_hint() -> None:
-    with pytest.raises(DatasetError, match=r"did you mean 'ml-100k'\? There are: synthetic, ml-100k"):
+    with pytest.raises(
+        DatasetError, match=r"did you mean 'ml-100k'\? There are: synthetic, ml-100k"
+    ):
         load_dataset("ml100k")
     with pytest.raises(DatasetError, match="no data set is called 'netflix'"):
         dataset_info("netflix")
 
 
 def test_absent_data_says_how_to_get_it(empty: Path) -> None:
-    with pytest.raises(DatasetError, match=r"run: hdpmf data get ml-1m \(or get it from https://.*--from FILE\)"):
+    with pytest.raises(
+        DatasetError, match=r"run: hdpmf data get ml-1m \(or get it from https://.*--from FILE\)"
+    ):
         load_dataset("ml-1m")
-    with pytest.raises(DatasetError, match=r"get it from https://www.yelp.com.* hdpmf data get yelp --from FILE") as e:
+    with pytest.raises(
+        DatasetError, match=r"get it from https://www.yelp.com.* hdpmf data get yelp --from FILE"
+    ) as e:
         load_dataset("yelp")
     assert "\n" not in str(e.value)
     assert find_dataset("yelp") is None
@@ -170,7 +192,10 @@ def test_wrong_content_and_counts(
     monkeypatch.setitem(registry.REGISTRY, "ml-100k", bare)
     path = tiny / "data" / "ml-100k.zip"
     path.write_bytes(pack(members | {"u.data": ONE_MORE}))
-    with pytest.raises(DatasetError, match="it has 2 users, 2 items, 4 ratings; expected 2 users, 2 items, 3 ratings"):
+    with pytest.raises(
+        DatasetError,
+        match="it has 2 users, 2 items, 4 ratings; expected 2 users, 2 items, 3 ratings",
+    ):
         load_dataset("ml-100k")
     path.write_bytes(pack(members | {"u.data": b"1\t1\t9\t0\n", "ua.base": b"1\t1\t9\t0\n"}))
     with pytest.raises(DatasetError, match="row 1: off the scale"):
@@ -191,9 +216,13 @@ def damage(whole: bytes, cut: float, seed: int | None) -> bytes:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.floats(0, 1), st.none() | st.integers(0, 2**32), st.none() | st.binary(max_size=100))
-def test_fuzz_archives(tiny: Path, whole: bytes, cut: float, seed: int | None, other: bytes | None) -> None:
+def test_fuzz_archives(
+    tiny: Path, whole: bytes, cut: float, seed: int | None, other: bytes | None
+) -> None:
     path = tiny / "data" / "ml-100k.zip"
     path.write_bytes(damage(whole, cut, seed) if other is None else other)
     for load in (load_dataset, load_split):
@@ -202,11 +231,17 @@ def test_fuzz_archives(tiny: Path, whole: bytes, cut: float, seed: int | None, o
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.sampled_from(["u.item", "u.genre", "u.data"]), st.binary(max_size=80), st.booleans())
-def test_fuzz_members(tiny: Path, pack: Pack, members: dict[str, bytes], name: str, data: bytes, after: bool) -> None:
+def test_fuzz_members(
+    tiny: Path, pack: Pack, members: dict[str, bytes], name: str, data: bytes, after: bool
+) -> None:
     # `tiny` puts the real entry back at the end.
-    registry.REGISTRY["ml-100k"] = dataclasses.replace(registry.REGISTRY["ml-100k"], checksums={}, counts=None)
+    registry.REGISTRY["ml-100k"] = dataclasses.replace(
+        registry.REGISTRY["ml-100k"], checksums={}, counts=None
+    )
     path = tiny / "data" / "ml-100k.zip"
     path.write_bytes(pack(members | {name: members[name] + data if after else data}))
     with suppress(HdpmfError):
@@ -215,7 +250,9 @@ def test_fuzz_members(tiny: Path, pack: Pack, members: dict[str, bytes], name: s
 
 def test_a_plain_file_that_is_something_else(empty: Path) -> None:
     (empty / "data" / "douban-book.tsv.gz").write_bytes(gzip.compress(b"1\t2\t3\n"))
-    with pytest.raises(DatasetError, match=r"is not Douban as we know it: .*no user has 20 ratings"):
+    with pytest.raises(
+        DatasetError, match=r"is not Douban as we know it: .*no user has 20 ratings"
+    ):
         load_dataset("douban")
     rows = "".join(f"1\t{item}\t3\n" for item in range(20))
     (empty / "data" / "douban-book.tsv.gz").write_bytes(gzip.compress(rows.encode()))
@@ -225,5 +262,7 @@ def test_a_plain_file_that_is_something_else(empty: Path) -> None:
 
 def test_importing_ratings_needs_only_numpy() -> None:
     code = "import sys, hdpmf.common.data; print([m for m in ('polars', 'narwhals', 'pooch', 'msgspec') if m in sys.modules])"  # noqa: E501
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
     assert done.stdout.strip() == "[]"

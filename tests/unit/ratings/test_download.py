@@ -18,7 +18,9 @@ from hdpmf.errors import ConfigError, DatasetError, StorageError
 
 
 class Answer(NamedTuple):
-    """What the server says; ``missing`` bytes of the body never come, ``length`` tells how long it should be."""
+    """What the server says; ``missing`` bytes of the body never come, ``length`` tells how long
+    it should be.
+    """
 
     status: int = 200
     body: bytes | None = None
@@ -49,7 +51,9 @@ def serve(whole: bytes) -> Iterator[Serve]:
                 """Keep the test's output clean."""
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # seconds between looks at shutdown
+        thread = threading.Thread(
+            target=server.serve_forever, args=(0.01,)
+        )  # seconds between looks at shutdown
         thread.start()
         servers.append((server, thread))
         return f"http://127.0.0.1:{server.server_port}/ml-100k.zip"
@@ -62,11 +66,15 @@ def serve(whole: bytes) -> Iterator[Serve]:
 
 
 def use_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setitem(registry.REGISTRY, "ml-100k", dataclasses.replace(registry.REGISTRY["ml-100k"], url=url))
+    monkeypatch.setitem(
+        registry.REGISTRY, "ml-100k", dataclasses.replace(registry.REGISTRY["ml-100k"], url=url)
+    )
 
 
 @pytest.mark.parametrize("length", [True, False])
-def test_download(tiny: Path, serve: Serve, whole: bytes, monkeypatch: pytest.MonkeyPatch, length: bool) -> None:
+def test_download(
+    tiny: Path, serve: Serve, whole: bytes, monkeypatch: pytest.MonkeyPatch, length: bool
+) -> None:
     use_url(monkeypatch, serve(Answer(length=length)))
     seen: list[tuple[int, int | None]] = []
     path = fetch_dataset("ml-100k", progress=lambda done, total: seen.append((done, total)))
@@ -138,7 +146,10 @@ def test_from_file(tiny: Path, whole: bytes) -> None:
 
 
 def test_from_the_real_file(data_folder: Path, empty: Path) -> None:
-    assert fetch_dataset("yelp-sample", from_file=data_folder / "yelp-sample.tsv.gz").name == "yelp-sample.parquet"
+    assert (
+        fetch_dataset("yelp-sample", from_file=data_folder / "yelp-sample.tsv.gz").name
+        == "yelp-sample.parquet"
+    )
     assert len(load_dataset("yelp-sample")) == 122_687
     fetch_dataset("ml-100k", from_file=data_folder / "ml-100k.zip")
     assert len(load_dataset("ml-100k")) == 100_000
@@ -148,7 +159,9 @@ def test_nothing_to_download(empty: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to get"):
         fetch_dataset("synthetic")
     for name in ("yelp", "douban", "yelp-sample"):
-        with pytest.raises(DatasetError, match=f"cannot be downloaded .*hdpmf data get {name} --from FILE"):
+        with pytest.raises(
+            DatasetError, match=f"cannot be downloaded .*hdpmf data get {name} --from FILE"
+        ):
             fetch_dataset(name)
 
 

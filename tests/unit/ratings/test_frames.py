@@ -13,7 +13,12 @@ import pytest
 from hdpmf.common.data import Ratings
 from hdpmf.errors import RatingsError
 
-KINDS: list[Callable[[dict[str, list[Any]]], Any]] = [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table]
+KINDS: list[Callable[[dict[str, list[Any]]], Any]] = [
+    pd.DataFrame,
+    pl.DataFrame,
+    pl.LazyFrame,
+    pa.table,
+]
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -21,7 +26,15 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("users", [[3, 1], ["ann", "7"], ["3", "1"]])
 def test_all_frames_alike(kind: Callable[..., Any], users: list[Any]) -> None:
     ratings = Ratings.from_frame(
-        kind({"rating": [1.5, 4.0], "user": users, "item": [9, 8], "timestamp": [5, 6], "more": ["x", "y"]})
+        kind(
+            {
+                "rating": [1.5, 4.0],
+                "user": users,
+                "item": [9, 8],
+                "timestamp": [5, 6],
+                "more": ["x", "y"],
+            }
+        )
     )
     assert ratings.user_ids.tolist() == users
     assert ratings.item_ids.tolist() == [9, 8]
@@ -31,7 +44,9 @@ def test_all_frames_alike(kind: Callable[..., Any], users: list[Any]) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("when", [datetime(1970, 1, 2), datetime(1970, 1, 2, tzinfo=UTC), date(1970, 1, 2)])
+@pytest.mark.parametrize(
+    "when", [datetime(1970, 1, 2), datetime(1970, 1, 2, tzinfo=UTC), date(1970, 1, 2)]
+)
 def test_dates_become_seconds(kind: Callable[..., Any], when: date) -> None:
     frame = kind({"user": [1], "item": [1], "rating": [1], "timestamp": [when]})
     if kind is pd.DataFrame and not isinstance(when, datetime):  # pandas keeps dates as objects
@@ -57,8 +72,12 @@ def test_dates_become_seconds(kind: Callable[..., Any], when: date) -> None:
         ("timestamp", ["a", "b"], "'timestamp'"),
     ],
 )
-def test_bad_columns(kind: Callable[..., Any], column: str, values: list[Any], message: str) -> None:
-    columns = {"user": [1, 2], "item": [1, 2], "rating": [1, 2], "timestamp": [1, 2]} | {column: values}
+def test_bad_columns(
+    kind: Callable[..., Any], column: str, values: list[Any], message: str
+) -> None:
+    columns = {"user": [1, 2], "item": [1, 2], "rating": [1, 2], "timestamp": [1, 2]} | {
+        column: values
+    }
     with pytest.raises(RatingsError, match=message):
         Ratings.from_frame(kind(columns))
 

@@ -15,7 +15,10 @@ from hdpmf.errors import RatingsError, UnknownIdError
 
 INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 50), min_size=1)
 TEXTS = st.lists(
-    st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=20), min_size=1
+    st.text(
+        st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=20
+    ),
+    min_size=1,
 )
 
 
@@ -63,7 +66,12 @@ def test_sparse_and_dense_integers() -> None:
 def test_parse() -> None:
     assert IdIndex([10, 20]).parse("20") == 20
     assert IdIndex(["10", "x"]).parse("10") == "10"
-    for index, text in ((IdIndex([10]), "11"), (IdIndex([10]), "ten"), (IdIndex(["a"]), "b"), (IdIndex([1]), "9" * 40)):
+    for index, text in (
+        (IdIndex([10]), "11"),
+        (IdIndex([10]), "ten"),
+        (IdIndex(["a"]), "b"),
+        (IdIndex([1]), "9" * 40),
+    ):
         with pytest.raises(UnknownIdError, match="unknown id"):
             index.parse(text)
 
@@ -88,13 +96,17 @@ def test_merge() -> None:
         merge(first, IdIndex(["1"]))
 
 
-@pytest.mark.parametrize("values", [["a", None], ["a", ""], ["a", "b" * 300], ["a", "\0"], [1, None], [1.5, 2.0]])
+@pytest.mark.parametrize(
+    "values", [["a", None], ["a", ""], ["a", "b" * 300], ["a", "\0"], [1, None], [1.5, 2.0]]
+)
 def test_bad_series_are_located(values: list[object]) -> None:
     with pytest.raises(RatingsError, match=r"column 'user', row [12]:"):
         factorise(pl.Series(values), "user")
 
 
-@pytest.mark.parametrize("ids", [[5, 1, 3], [10**12, 1, 10**6], ["b", "a", "ß"]], ids=["dense", "sparse", "text"])
+@pytest.mark.parametrize(
+    "ids", [[5, 1, 3], [10**12, 1, 10**6], ["b", "a", "ß"]], ids=["dense", "sparse", "text"]
+)
 def test_ids_may_stay_in_the_order_in_which_they_are_given(ids: list[Any]) -> None:
     index = IdIndex(ids, as_given=True)
     assert index.ids.tolist() == ids

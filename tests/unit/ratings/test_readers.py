@@ -70,7 +70,9 @@ def test_three_columns_and_string_ids(read: Reader) -> None:
 def test_other_column_names(read: Reader) -> None:
     content = "who,what,stars\n1,2,3\n"
     assert len(read(content, columns={"user": "who", "item": "what", "rating": "stars"})) == 1
-    with pytest.raises(RatingsError, match=r"no column 'user' among columns who, what, stars; .*columns="):
+    with pytest.raises(
+        RatingsError, match=r"no column 'user' among columns who, what, stars; .*columns="
+    ):
         read(content)
     with pytest.raises(ConfigError, match="unknown: customer"):
         read(content, columns={"customer": "who"})
@@ -102,7 +104,10 @@ def test_scale_is_public_and_given(read: Reader) -> None:
         ("1,2,3\n1,3,4,5,6\n", "3 fields"),
         ("1,2,3,4,5\n", "3 or 4 columns"),
         ("just text\n", "no column 'user'"),
-        ("user,user_id,userid,item,rating\n1,1,1,1,1\n", "same name|no column|missing|more than one|x"),
+        (
+            "user,user_id,userid,item,rating\n1,1,1,1,1\n",
+            "same name|no column|missing|more than one|x",
+        ),
         ("user,item,rating,rating\n1,1,1,1\n", "same name|more than one"),
         (b"1,2,3\n1,\xff\xfe,3\n", "UTF-8"),
         (b"us\xffr,item,rating\n1,2,3\n", "UTF-8"),
@@ -175,12 +180,17 @@ FIELDS = st.sampled_from(
     ["1", "2", "", "x", "-0", "007", "1e3", "nan", "NaN", '"', '""', " ", "5.0", "\x1f", "é", "\r"]
 )
 LINES = st.lists(st.lists(FIELDS, max_size=5), max_size=6)
-fuzz = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzz = settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.mark.slow
 @fuzz
-@given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode(errors="surrogatepass")))
+@given(
+    st.binary(max_size=200)
+    | st.text(max_size=100).map(lambda text: text.encode(errors="surrogatepass"))
+)
 @example(b"user,item,rating\n")
 @example(b"\xff\xfeu\x00s\x00")
 @example(b"1,2,3\n\n\n1,3,3")
@@ -191,8 +201,15 @@ def test_fuzz_bytes(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.slow
 @fuzz
-@given(LINES, st.sampled_from(["\t", ",", "::", ";", "|", " "]), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
-def test_fuzz_lines(tmp_path: Path, lines: list[list[str]], mark: str, end: str, header: bool) -> None:
+@given(
+    LINES,
+    st.sampled_from(["\t", ",", "::", ";", "|", " "]),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.booleans(),
+)
+def test_fuzz_lines(
+    tmp_path: Path, lines: list[list[str]], mark: str, end: str, header: bool
+) -> None:
     head = [mark.join(("user", "item", "rating"))] if header else []
     attempt(tmp_path / "any", end.join(head + [mark.join(line) for line in lines]).encode())
 
@@ -213,7 +230,9 @@ def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
             data[chance.randrange(len(data))] = chance.randrange(256)
         return bytes(data)
 
-    return st.integers(0, len(whole)).map(lambda end: whole[:end]) | st.integers(0, 2**32).map(change)
+    return st.integers(0, len(whole)).map(lambda end: whole[:end]) | st.integers(0, 2**32).map(
+        change
+    )
 
 
 @pytest.mark.slow
@@ -228,7 +247,12 @@ def test_fuzz_parquet(tmp_path: Path, data: bytes) -> None:
 )
 def test_parquet_of_others_is_sound(options: dict[str, object]) -> None:
     frame = pl.DataFrame(
-        {"a": [1, None] * 500, "b": ["x", None] * 500, "c": [[1], None] * 500, "d": [True, None] * 500}
+        {
+            "a": [1, None] * 500,
+            "b": ["x", None] * 500,
+            "c": [[1], None] * 500,
+            "d": [True, None] * 500,
+        }
     )
     buffer = io.BytesIO()
     pq.write_table(frame.to_arrow(), buffer, **options)

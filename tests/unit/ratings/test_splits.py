@@ -13,23 +13,38 @@ SEEDS = st.integers(0, 2**32)
 
 @st.composite
 def tables(draw: st.DrawFn) -> Ratings:
-    pairs = draw(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 12)), min_size=1, max_size=80, unique=True))
+    pairs = draw(
+        st.lists(
+            st.tuples(st.integers(0, 8), st.integers(0, 12)), min_size=1, max_size=80, unique=True
+        )
+    )
     # Some rate much more than is held out of anybody's ratings.
-    for user, most in draw(st.dictionaries(st.integers(9, 11), st.integers(14, 90), max_size=2)).items():
+    for user, most in draw(
+        st.dictionaries(st.integers(9, 11), st.integers(14, 90), max_size=2)
+    ).items():
         pairs += [(user, item) for item in range(most)]
     users, items = zip(*pairs, strict=True)
     return Ratings.from_arrays(users, items, [1 + (u + i) % 5 for u, i in pairs])
 
 
 def pairs_of(ratings: Ratings) -> list[tuple[int, int, float]]:
-    return list(zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values.tolist(), strict=True))
+    return list(
+        zip(
+            ratings.user_ids.tolist(),
+            ratings.item_ids.tolist(),
+            ratings.values.tolist(),
+            strict=True,
+        )
+    )
 
 
 @given(tables(), st.integers(1, 15), SEEDS)
 def test_hold_out(ratings: Ratings, per_user: int, seed: int) -> None:
     train, test = ratings.hold_out(per_user, rng=seed)
     assert sorted(pairs_of(train) + pairs_of(test)) == sorted(pairs_of(ratings))
-    assert test.user_counts().tolist() == [min(per_user, n - 1) for n in ratings.user_counts().tolist()]
+    assert test.user_counts().tolist() == [
+        min(per_user, n - 1) for n in ratings.user_counts().tolist()
+    ]
     assert train.user_counts().min() >= 1
     assert train.users is test.users is ratings.users
     assert train.items is test.items is ratings.items
@@ -73,7 +88,9 @@ def test_seeds_decide() -> None:
 
 
 def test_every_rating_is_as_likely_to_be_held_out() -> None:
-    ratings = Ratings.from_arrays(np.repeat(np.arange(2000), 5), np.tile(np.arange(5), 2000), np.ones(10_000))
+    ratings = Ratings.from_arrays(
+        np.repeat(np.arange(2000), 5), np.tile(np.arange(5), 2000), np.ones(10_000)
+    )
     _, test = ratings.hold_out(2, rng=0)
     # 2000 users, each item held out with probability 2/5: standard deviation 22.
     assert np.abs(test.item_counts() - 800).max() < 5 * 22

@@ -10,7 +10,9 @@ from hdpmf.errors import ConfigError
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 40), st.integers(1, 60), st.floats(0, 1), st.integers(0, 99), st.integers(1, 8))
+@given(
+    st.integers(1, 40), st.integers(1, 60), st.floats(0, 1), st.integers(0, 99), st.integers(1, 8)
+)
 def test_any_size(n_users: int, n_items: int, fill: float, seed: int, n_tastes: int) -> None:
     n_ratings = n_users + round(fill * n_users * (n_items - 1))
     ratings = synthetic_world(n_users, n_items, n_ratings, rng=seed, n_tastes=n_tastes)
@@ -49,7 +51,8 @@ def test_it_has_movielens_shape() -> None:
     assert ratings.item_table is not None
     assert all(ratings.item_table.genres)
     assert all(
-        str(year) in title for title, year in zip(ratings.item_table.titles, ratings.item_table.years, strict=True)
+        str(year) in title
+        for title, year in zip(ratings.item_table.titles, ratings.item_table.years, strict=True)
     )
 
 
@@ -74,7 +77,10 @@ def _factorised(train: Ratings, test: Ratings, user_mean: np.ndarray) -> float:
     target[train.user_codes, train.item_codes] = left
     known[train.user_codes, train.item_codes] = 1
     for _ in range(10):
-        for mine, other, goal, mask in ((users, items, target, known), (items, users, target.T, known.T)):
+        for mine, other, goal, mask in (
+            (users, items, target, known),
+            (items, users, target.T, known.T),
+        ):
             gram = np.einsum("ij,jk,jl->ikl", mask, other, other, optimize=True) + 6 * np.eye(6)
             mine[:] = np.linalg.solve(gram, (goal @ other)[:, :, None])[:, :, 0]
     guess = user_mean[test.user_codes] + item_mean[test.item_codes]

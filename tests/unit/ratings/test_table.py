@@ -37,7 +37,11 @@ def test_nothing_can_be_changed(column: str) -> None:
         getattr(ratings, column)[0] = 1
     with pytest.raises(AttributeError):
         setattr(ratings, column, None)
-    for again in (pickle.loads(pickle.dumps(ratings)), copy.deepcopy(ratings), ratings.take(np.array([0]))):
+    for again in (
+        pickle.loads(pickle.dumps(ratings)),
+        copy.deepcopy(ratings),
+        ratings.take(np.array([0])),
+    ):
         assert not getattr(again, column).flags.writeable
     with pytest.raises(ValueError, match="read-only"):
         ratings.users.ids[0] = 9
@@ -147,7 +151,19 @@ def test_scale() -> None:
 
 
 @pytest.mark.parametrize(
-    "scale", [(5, 1), (1, 1), (1, float("nan")), (0, float("inf")), (1, 5, 0), (1, 5, 9), "15", (1,), ("a", "b"), 5]
+    "scale",
+    [
+        (5, 1),
+        (1, 1),
+        (1, float("nan")),
+        (0, float("inf")),
+        (1, 5, 0),
+        (1, 5, 9),
+        "15",
+        (1,),
+        ("a", "b"),
+        5,
+    ],
 )
 def test_bad_scales_are_refused(scale: object) -> None:
     with pytest.raises(RatingsError, match="scale"):
@@ -172,7 +188,9 @@ def test_take_keeps_indexes_and_compact_shrinks_them() -> None:
 
 def test_shared_indexes_keep_codes_comparable() -> None:
     ratings = small()
-    more = Ratings.from_arrays([3], ["b"], [2], users_index=ratings.users, items_index=ratings.items)
+    more = Ratings.from_arrays(
+        [3], ["b"], [2], users_index=ratings.users, items_index=ratings.items
+    )
     assert (more.user_codes.tolist(), more.item_codes.tolist()) == ([0], [1])
     with pytest.raises(RatingsError, match="column 'user', row 1: this id is not in the index"):
         Ratings.from_arrays([4], ["b"], [2], users_index=ratings.users)

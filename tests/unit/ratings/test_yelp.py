@@ -18,7 +18,9 @@ from hdpmf.errors import DatasetError, HdpmfError
 MEMBER = "yelp_academic_dataset_review.json"
 
 
-def review(user: str, business: str, stars: float, date: str = "2018-07-07 22:09:11") -> dict[str, object]:
+def review(
+    user: str, business: str, stars: float, date: str = "2018-07-07 22:09:11"
+) -> dict[str, object]:
     return {
         "review_id": "r",
         "user_id": user,
@@ -114,7 +116,10 @@ def test_it_is_kept_small_in_the_cache(tmp_path: Path, monkeypatch: pytest.Monke
         (lines(review("a", "b", 3, "2018-13-41")), "calendar"),
         (b"[" * 100_000, "line 1 is not a review"),
         (b'{"user_id": "\xff"}', "line 1 is not a review"),
-        (REVIEWS.replace(b'"stars": 3', b'"stars": 9').replace(b'"stars": 5', b'"stars": 7'), "off the scale"),
+        (
+            REVIEWS.replace(b'"stars": 3', b'"stars": 9').replace(b'"stars": 5', b'"stars": 7'),
+            "off the scale",
+        ),
         (gzip.compress(REVIEWS)[:-20], "cannot be read to its end"),
         (tarred(MEMBER, REVIEWS)[:4000], "cannot be read to its end|is not a review"),
         (tarred("other.json", REVIEWS), "cannot be read"),
@@ -131,13 +136,17 @@ def test_bad_files(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.sampled_from(sorted(WRAPPINGS)),
     st.floats(0, 1),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=5),
 )
-def test_fuzz_wrappings(tmp_path: Path, wrapping: str, cut: float, changes: list[tuple[float, int]]) -> None:
+def test_fuzz_wrappings(
+    tmp_path: Path, wrapping: str, cut: float, changes: list[tuple[float, int]]
+) -> None:
     data = bytearray(WRAPPINGS[wrapping])
     for place, byte in changes:
         data[int(place * len(data))] = byte
@@ -148,8 +157,13 @@ def test_fuzz_wrappings(tmp_path: Path, wrapping: str, cut: float, changes: list
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.binary(max_size=100) | st.text(max_size=60).map(lambda text: lines(review(text, text, 3, text))))
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.binary(max_size=100)
+    | st.text(max_size=60).map(lambda text: lines(review(text, text, 3, text)))
+)
 def test_fuzz_bytes(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "any"
     path.write_bytes(REVIEWS + data)

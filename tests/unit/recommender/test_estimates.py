@@ -1,4 +1,6 @@
-"""From released sums to estimates: shrunk towards what is known before, with the noise that really is in them."""
+"""From released sums to estimates: shrunk towards what is known before, with the noise that
+really is in them.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,16 @@ N = 4000
 
 def survey_for(design, epsilon=1.0, n_items=N):
     return Survey(
-        design=design, coding="threshold" if design == "L" else "soft", epsilon=epsilon, n_items=n_items,
-        catalogue="c", contributors=100, scale_low=1.0, scale_high=5.0, scale_step=1.0,
-    )  # fmt: skip
+        design=design,
+        coding="threshold" if design == "L" else "soft",
+        epsilon=epsilon,
+        n_items=n_items,
+        catalogue="c",
+        contributors=100,
+        scale_low=1.0,
+        scale_high=5.0,
+        scale_step=1.0,
+    )
 
 
 def true_weights(rng):
@@ -30,7 +39,9 @@ def true_weights(rng):
 
 
 def calibration(found, truth, unclear):
-    """Mean squared error of the unclear items over the variance that was stated for them: 1 where it is right."""
+    """Mean squared error of the unclear items over the variance that was stated for them: 1
+    where it is right.
+    """
     error = (found.mean - truth)[unclear]
     return float((error**2).mean() / (found.deviation[unclear] ** 2).mean())
 
@@ -54,10 +65,14 @@ def test_deconvolution_states_how_far_off_it_is():
 
 @pytest.mark.parametrize(("epsilon", "n_sums"), [(1.0, 1), (0.25, 1), (1.0, 4)])
 def test_facts_are_made_with_the_noise_that_was_released(epsilon, n_sums):
-    """Popularity by facts is popularity by a deconvolution with the law's own scale, to the last bit."""
+    """Popularity by facts is popularity by a deconvolution with the law's own scale, to the last
+    bit.
+    """
     rng = np.random.default_rng(6)
     scale = WEIGHT_SCALE / epsilon * np.sqrt(n_sums)
-    weights = np.rint(WEIGHT_UNITS * (true_weights(rng) + rng.laplace(0, scale, N))).astype(np.int64)
+    weights = np.rint(WEIGHT_UNITS * (true_weights(rng) + rng.laplace(0, scale, N))).astype(
+        np.int64
+    )
     answer = SumContribution(scores=np.zeros(N, np.int64), weights=weights, total=0)
     facts = facts_from_sums(survey_for("A", epsilon), [answer], None, n_sums)
     expected = deconvolve(weights / WEIGHT_UNITS, scale).size_biased
@@ -65,7 +80,9 @@ def test_facts_are_made_with_the_noise_that_was_released(epsilon, n_sums):
 
 
 def test_a_few_odd_items_do_not_decide_how_far_biases_spread():
-    """Three clear items with biases of 1.2 stars count like 3 against the prior's 30, so that 0.2 becomes about 0.3."""
+    """Three clear items with biases of 1.2 stars count like 3 against the prior's 30, so that
+    0.2 becomes about 0.3.
+    """
     n = 500
     slopes = np.where(np.arange(n) < 3, 50.0, 1e-6)
     biases = np.where(np.arange(n) < 3, np.array([1.2, -1.2, 1.2])[np.arange(n) % 3], 0.0)
@@ -79,8 +96,8 @@ def test_a_few_odd_items_do_not_decide_how_far_biases_spread():
 
 @pytest.mark.parametrize("design", ["A", "S", "L"])
 def test_an_item_of_few_ratings_is_held_near_the_others(design):
-    """400 items, nearly no noise: rated 200 times it is far from the mean, rated twice it is held near it, and an
-    item that nobody rated is where the others are."""
+    """400 items, nearly no noise: rated 200 times it is far from the mean, rated twice it is held
+    near it, and an item that nobody rated is where the others are."""
     n, epsilon = 400, 1e6
     counts = np.resize([200, 2, 60, 20], n)  # how often an item is rated says nothing of the others
     counts[2] = 0
@@ -89,13 +106,19 @@ def test_an_item_of_few_ratings_is_held_near_the_others(design):
     share = np.where(top > 0, 1.0, 0.5)
     if design == "L":
         items = np.repeat(np.arange(n), counts)
-        plus = np.concatenate([np.arange(count) < share[item] * count for item, count in enumerate(counts)])
+        plus = np.concatenate(
+            [np.arange(count) < share[item] * count for item, count in enumerate(counts)]
+        )
         answer = BitContribution(
-            senders=np.arange(len(items)), items=items, units=np.full(len(items), 64), plus=plus.astype(np.int64)
+            senders=np.arange(len(items)),
+            items=items,
+            units=np.full(len(items), 64),
+            plus=plus.astype(np.int64),
         )
         facts = facts_from_bits(survey_for("L", 8.0, n), [answer], None)
     else:
-        # Entries of one weight unit reach from -half to half: 5 in the soft coding's tenths, 2 in the ruler's quarters.
+        # Entries of one weight unit reach from -half to half: 5 in the soft coding's tenths, 2 in
+        # the ruler's quarters.
         half = 5 if design == "A" else 2
         scores = np.rint(WEIGHT_UNITS * counts * (2 * share - 1) * half).astype(np.int64)
         answer = SumContribution(scores=scores, weights=WEIGHT_UNITS * counts, total=0)
@@ -118,9 +141,18 @@ class Zeros(SeededNoise):
 def test_h_is_never_zero(per_item):
     """With h = 0 the gradients of everybody would go out without noise."""
     plan = Plan(
-        n_items=5, n_factors=3, epochs=2, learning_rate=0.1, reg=0.0, mechanism="stretch", epsilon=1.0, scale_low=1.0,
-        scale_high=5.0, scale_steps=True, fresh_noise=True,
-    )  # fmt: skip
+        n_items=5,
+        n_factors=3,
+        epochs=2,
+        learning_rate=0.1,
+        reg=0.0,
+        mechanism="stretch",
+        epsilon=1.0,
+        scale_low=1.0,
+        scale_high=5.0,
+        scale_steps=True,
+        fresh_noise=True,
+    )
     recommender = Recommender(plan, Stretch(), Zeros(1), h_per_item=per_item)
     recommender.open([None])
     recommender.start([ItemCounts(counts=np.ones(5, np.int64))])

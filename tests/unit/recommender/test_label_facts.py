@@ -22,7 +22,9 @@ def two_tribes(seed=0):
     kind = rng.random(N_USERS) < 0.5
     feature = rng.choice([-1.0, 1.0], N_ITEMS)
     taste = rng.normal(0, 0.4, N_ITEMS)
-    rated = rng.random((N_USERS, N_ITEMS)) < np.where(feature[None] == np.where(kind, 1, -1)[:, None], 0.35, 0.15)
+    rated = rng.random((N_USERS, N_ITEMS)) < np.where(
+        feature[None] == np.where(kind, 1, -1)[:, None], 0.35, 0.15
+    )
     users, items = np.nonzero(rated)
     values = 3.4 + np.where(kind[users], 0.5, -0.5) * taste[items] + rng.normal(0, 0.8, len(users))
     values = np.clip(np.rint(values), 1, 5)
@@ -31,11 +33,24 @@ def two_tribes(seed=0):
 
 def run(table, feature, epsilon, seed=0):
     survey = Survey(
-        design="A", coding="soft", epsilon=epsilon, n_items=N_ITEMS, catalogue="c", contributors=N_USERS,
-        scale_low=1, scale_high=5, scale_step=1, labels=True,
-    )  # fmt: skip
+        design="A",
+        coding="soft",
+        epsilon=epsilon,
+        n_items=N_ITEMS,
+        catalogue="c",
+        contributors=N_USERS,
+        scale_low=1,
+        scale_high=5,
+        scale_step=1,
+        labels=True,
+    )
     shard = OneRoundShard(
-        table, PrivacyWeights.uniform(table), SeededNoise(seed), epsilon=epsilon, catalogue="c", simulation=True
+        table,
+        PrivacyWeights.uniform(table),
+        SeededNoise(seed),
+        epsilon=epsilon,
+        catalogue="c",
+        simulation=True,
     )
     shard.accept(survey)
     counted = shard.count()
@@ -58,7 +73,9 @@ def test_the_contrast_is_what_tells_the_tribes_apart(epsilon, least):
     assert np.corrcoef(facts.patterns[:, 0], taste)[0, 1] > least
     assert abs(np.average(facts.patterns[:, 0], weights=facts.popularity)) < 0.05
     shuffled = np.random.default_rng(1).permutation(feature)
-    assert abs(np.corrcoef(run(table, shuffled, epsilon)[3].patterns[:, 0], taste)[0, 1]) < least / 2
+    assert (
+        abs(np.corrcoef(run(table, shuffled, epsilon)[3].patterns[:, 0], taste)[0, 1]) < least / 2
+    )
     truth = np.bincount(table.item_codes, minlength=N_ITEMS)
     assert np.abs(facts.popularity - truth).mean() < 12 / epsilon
     assert survey.labels
@@ -69,7 +86,12 @@ def test_four_noises_are_reckoned_as_one_of_twice_the_scale():
     table, feature, _ = two_tribes()
     whole, counted, grouping, _ = run(table, feature, 2.0)
     shard = OneRoundShard(
-        table, PrivacyWeights.uniform(table), SeededNoise(1), epsilon=2.0, catalogue="c", simulation=True
+        table,
+        PrivacyWeights.uniform(table),
+        SeededNoise(1),
+        epsilon=2.0,
+        catalogue="c",
+        simulation=True,
     )
     shard.accept(whole)
     shard.count()
@@ -83,7 +105,9 @@ def test_four_noises_are_reckoned_as_one_of_twice_the_scale():
     as_half = facts_from_labels(half, [counted], grouping, [answer], feature[:, None])
     ignored = facts_from_labels(whole, [counted], grouping, [answer], feature[:, None])
     for name in ("bias", "variance", "popularity", "patterns"):
-        np.testing.assert_allclose(getattr(counted_all, name), getattr(as_half, name), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            getattr(counted_all, name), getattr(as_half, name), rtol=1e-4, atol=1e-5
+        )
     assert counted_all.variance.mean() > 1.02 * ignored.variance.mean()
 
 

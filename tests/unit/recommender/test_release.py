@@ -1,4 +1,6 @@
-"""A released data set: it comes back whole with its claim, has no rating in it, and damage is noticed."""
+"""A released data set: it comes back whole with its claim, has no rating in it, and damage is
+noticed.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_it_has_who_rated_what_and_not_how(released, tmp_path):
     assert len(presence.users) == len(WORLD) - released.n_silent_
     assert set(zip(presence.users.tolist(), presence.items.tolist(), strict=True)) <= rated
     # Other values with the same noise: only bits differ, and at this epsilon few of them.
-    other = Ratings.from_arrays(WORLD.user_ids, WORLD.item_ids, 6.0 - WORLD.values, scale=WORLD.scale)
+    other = Ratings.from_arrays(
+        WORLD.user_ids, WORLD.item_ids, 6.0 - WORLD.values, scale=WORLD.scale
+    )
     opposite = HDPBit(epsilon=0.5, rng=1).fit(other, WEIGHTS).release_.bits
     bits = released.release_.bits
     assert (opposite.items == bits.items).all()

@@ -1,4 +1,6 @@
-"""Several runs, put together from what they released: each counts by what it holds against its noise."""
+"""Several runs, put together from what they released: each counts by what it holds against its
+noise.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,16 @@ RATERS = RNG.lognormal(3.0, 1.2, N)
 
 def survey_for(design="A", epsilon=1.0, n_items=N, coding="soft"):
     return Survey(
-        design=design, coding="threshold" if design == "L" else coding, epsilon=epsilon, n_items=n_items,
-        catalogue="c", contributors=100, scale_low=1.0, scale_high=5.0, scale_step=1.0,
-    )  # fmt: skip
+        design=design,
+        coding="threshold" if design == "L" else coding,
+        epsilon=epsilon,
+        n_items=n_items,
+        catalogue="c",
+        contributors=100,
+        scale_low=1.0,
+        scale_high=5.0,
+        scale_step=1.0,
+    )
 
 
 def answered(seed, raters, survey=None, noises=1):
@@ -49,7 +58,9 @@ def facts(runs, design="A", epsilon=1.0):
 
 def added(runs):
     """By plain addition."""
-    return OneRoundRecommender(survey_for()).facts([run.answer for run in runs], sum(run.noises for run in runs))
+    return OneRoundRecommender(survey_for()).facts(
+        [run.answer for run in runs], sum(run.noises for run in runs)
+    )
 
 
 def off(found):
@@ -100,7 +111,9 @@ def test_every_run_brings_its_own_noise():
 
 def test_the_mean_is_that_of_runs_that_hold_something():
     full, empty = answered(0, RATERS), answered(1, np.zeros(N))
-    total = 4.0 * WEIGHT_UNITS * 0.25 * RATERS.sum()  # a quarter of the scale above the middle: 4 stars
+    total = (
+        4.0 * WEIGHT_UNITS * 0.25 * RATERS.sum()
+    )  # a quarter of the scale above the middle: 4 stars
     full = Answered(full.survey, msgspec.structs.replace(full.answer, total=round(total)))
     wild = Answered(empty.survey, msgspec.structs.replace(empty.answer, total=round(-total / 3)))
     assert facts([wild, full]).mean == pytest.approx(4.0, abs=0.1)
@@ -113,12 +126,16 @@ def test_it_does_not_matter_which_run_was_the_last():
     )
     first, second = facts([poor, good], epsilon=2.0), facts([good, poor], epsilon=0.5)
     for name in ("bias", "variance", "popularity"):
-        np.testing.assert_allclose(getattr(first, name), getattr(second, name), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            getattr(first, name), getattr(second, name), rtol=1e-4, atol=1e-5
+        )
     assert first.mean == pytest.approx(second.mean)
 
 
 def test_an_item_that_comes_late_is_not_lost_in_the_weights():
-    """Most ratings were made in the first run; one item is rated in the last one only, and clearly so."""
+    """Most ratings were made in the first run; one item is rated in the last one only, and
+    clearly so.
+    """
     first, last = RATERS.copy(), 0.02 * RATERS
     first[7], last[7] = 0.0, 400.0
     weighed = facts([answered(0, first * 10), answered(1, last)])
@@ -142,7 +159,9 @@ def test_an_item_that_a_run_did_not_know_has_none_of_its_noise():
 def test_nothing_but_noise_gives_facts_of_nothing(design):
     survey = survey_for(design)
     noise = [answered(seed, np.zeros(N), survey) for seed in range(6)]
-    silent = Answered(survey, SumContribution(scores=np.zeros(N, int), weights=np.zeros(N, int), total=0))
+    silent = Answered(
+        survey, SumContribution(scores=np.zeros(N, int), weights=np.zeros(N, int), total=0)
+    )
     for runs in (noise, [silent, silent]):
         found = facts(runs, design)
         assert np.isfinite(found.bias).all()
@@ -204,13 +223,18 @@ def test_bits_of_several_runs_are_put_together_as_they_are():
         rng = np.random.default_rng(seed)
         items = np.arange(N).repeat(4)
         return BitContribution(
-            senders=np.tile(np.arange(4), N), items=items, units=np.full(4 * N, 64), plus=rng.integers(0, 2, 4 * N)
+            senders=np.tile(np.arange(4), N),
+            items=items,
+            units=np.full(4 * N, 64),
+            plus=rng.integers(0, 2, 4 * N),
         )
 
     survey = survey_for("L", 2.0)
     recommender = OneRoundRecommender(survey)
     together = recommender.facts([bits(0), bits(1)])
-    np.testing.assert_array_equal(recommender.facts([bits(1)], earlier=[Answered(survey, bits(0))]).bias, together.bias)
+    np.testing.assert_array_equal(
+        recommender.facts([bits(1)], earlier=[Answered(survey, bits(0))]).bias, together.bias
+    )
     with pytest.raises(ProtocolError, match="different epsilon"):
         recommender.facts([bits(1)], earlier=[Answered(survey_for("L", 1.0), bits(0))])
     with pytest.raises(ProtocolError, match="different designs"):

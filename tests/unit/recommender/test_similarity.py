@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from hdpmf.untrusted.recommender import bits as similarity
-from hdpmf.untrusted.recommender.bits import CLOSE, DAMPING, SHARED, StarBits, learn_columns, learn_pull, similar_items
+from hdpmf.untrusted.recommender.bits import (
+    CLOSE,
+    DAMPING,
+    SHARED,
+    StarBits,
+    learn_columns,
+    learn_pull,
+    similar_items,
+)
 from hdpmf.untrusted.recommender.lists.presence import Presence
 
 
@@ -49,7 +57,9 @@ def test_only_the_most_rated_items_are_similar(monkeypatch):
 
 def bits_of(vectors: np.ndarray, columns: np.ndarray, noise: float) -> StarBits:
     """One bit of every user about every item; Gaussian, which is all that the learning uses."""
-    values = vectors @ columns.T + np.random.default_rng(1).normal(0, noise, (len(vectors), len(columns)))
+    values = vectors @ columns.T + np.random.default_rng(1).normal(
+        0, noise, (len(vectors), len(columns))
+    )
     users, items = (part.ravel() for part in np.indices(values.shape))
     return StarBits(users, items, values.ravel(), np.full(values.size, noise**2))
 
@@ -58,16 +68,22 @@ def test_the_direction_in_which_people_differ_is_found():
     rng = np.random.default_rng(2)
     columns = rng.standard_normal((40, 3)) * 0.5
     vectors = rng.standard_normal((3000, 3)) * [2.0, 1.0, 0.2]
-    learned = learn_columns(bits_of(vectors, columns, 4.0), np.ones((40, 1)), np.array([5.0]), columns)
+    learned = learn_columns(
+        bits_of(vectors, columns, 4.0), np.ones((40, 1)), np.array([5.0]), columns
+    )
     spread = np.linalg.lstsq(columns, learned, rcond=None)[0]
     found = np.sqrt(np.diag(spread @ spread.T))
     np.testing.assert_allclose(found[:2], [2.0, 1.0], atol=0.3)
     assert found[2] < 0.8  # on its way from 1 to 0.2, where it is slow
 
 
-@pytest.mark.parametrize(("true", "noise", "expected"), [(0.8, 2.0, 0.8), (0.0, 2.0, 0.0), (0.8, 3000.0, 0.0)])
+@pytest.mark.parametrize(
+    ("true", "noise", "expected"), [(0.8, 2.0, 0.8), (0.0, 2.0, 0.0), (0.8, 3000.0, 0.0)]
+)
 def test_the_pull_is_found_where_bits_tell_it(true, noise, expected):
-    """Half of the items are rated by each user; the last case has too much noise to say anything."""
+    """Half of the items are rated by each user; the last case has too much noise to say
+    anything.
+    """
     rng = np.random.default_rng(3)
     columns = rng.standard_normal((40, 2))
     chosen = rng.random((1500, 40)) < 1 / (1 + np.exp(-rng.standard_normal((1500, 2)) @ columns.T))

@@ -18,7 +18,9 @@ RUNS = 12
 
 @pytest.mark.slow
 def test_twelve_runs_of_equal_time_are_better_weighed_than_added_and_worse_than_one(data_folder):
-    """At epsilon 1, one seed. ``python benchmarks/years.py --data ml-100k`` gives .934, .984 and .994."""
+    """At epsilon 1, one seed. ``python benchmarks/years.py --data ml-100k`` gives .934, .984 and
+    .994.
+    """
     train, test = load_dataset("ml-100k").hold_out(per_user=10, rng=0)
     weights, features = PrivacySpec().draw(train, rng=0), wanted_features("auto", train)
     survey = make_survey(
@@ -28,9 +30,14 @@ def test_twelve_runs_of_equal_time_are_better_weighed_than_added_and_worse_than_
 
     def released(rows, run):
         shard = OneRoundShard(
-            train.take(rows), weights.take(rows), SeededNoise(0, stream=1000 + 10 * run), epsilon=1.0,
-            catalogue=survey.catalogue, n_users=train.n_users, simulation=True,
-        )  # fmt: skip
+            train.take(rows),
+            weights.take(rows),
+            SeededNoise(0, stream=1000 + 10 * run),
+            epsilon=1.0,
+            catalogue=survey.catalogue,
+            n_users=train.n_users,
+            simulation=True,
+        )
         shard.accept(survey)
         return shard.contribute()
 

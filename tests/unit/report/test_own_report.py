@@ -46,7 +46,9 @@ values = [0.5, 2]
 
 def run(folder: Path, *texts: str) -> Path:
     with Store(folder, create=True) as store:
-        run_experiments([resolve(parse_experiment(text, "mine.toml"))[0] for text in texts], store, n_jobs=1)
+        run_experiments(
+            [resolve(parse_experiment(text, "mine.toml"))[0] for text in texts], store, n_jobs=1
+        )
     return folder
 
 
@@ -60,24 +62,45 @@ def test_the_page_is_about_the_experiment(table: Path, tmp_path: Path) -> None:
     page = (tmp_path / "index.html").read_text()
     assert "<h1>My own question</h1>" in page
     assert "<title>My own question</title>" in page
-    body = re.sub(r"<[^>]+>", " ", page.split("<body>")[1].split('<script type="application/json"')[0])
-    for word in ("Table III", "Heterogeneous differential", "ot run here", "not in the paper", "reproduc", "PDPMF is"):
+    body = re.sub(
+        r"<[^>]+>", " ", page.split("<body>")[1].split('<script type="application/json"')[0]
+    )
+    for word in (
+        "Table III",
+        "Heterogeneous differential",
+        "ot run here",
+        "not in the paper",
+        "reproduc",
+        "PDPMF is",
+    ):
         assert word not in body, word
-    assert {"csv/mine.csv", "csv/datasets.csv", "latex/mine.tex", "figures/mine_mse.png"} <= set(written.files)
+    assert {"csv/mine.csv", "csv/datasets.csv", "latex/mine.tex", "figures/mine_mse.png"} <= set(
+        written.files
+    )
     rows = list(csv.DictReader(io.StringIO((tmp_path / "csv" / "mine.csv").read_text())))
     assert [row["method"] for row in rows] == ["hdpmf", "mf", "hdp-sum", "user-mean", "global-mean"]
     assert "in_paper" not in rows[0]
     best = min(rows, key=lambda row: float(row["mse_mean"]))
-    winner = f"The lowest MSE has {best['label']} on Synthetic (K = 4: {float(best['mse_mean']):.4f}"
+    winner = (
+        f"The lowest MSE has {best['label']} on Synthetic (K = 4: {float(best['mse_mean']):.4f}"
+    )
     assert winner in written.findings[0]
     latex = (tmp_path / "latex" / "mine.tex").read_text()
     assert f"\\textbf{{{float(best['mse_mean']):.4f}" in latex
-    assert "My own question: mean and deviation of MSE and MAE over 2 evaluations. Bold is the lowest error" in latex
-    assert "No mark: $\\epsilon$ is nominal; $^\\ddagger$ $\\epsilon$ is proved; $^\\S$ no privacy." in latex
+    assert (
+        "My own question: mean and deviation of MSE and MAE over 2 evaluations. Bold "
+        "is the lowest error" in latex
+    )
+    assert (
+        "No mark: $\\epsilon$ is nominal; $^\\ddagger$ $\\epsilon$ is proved; $^\\S$ no privacy."
+        in latex
+    )
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     headline = page.split('<ul class="headline">')[1].split("</ul>")[0]
-    assert f"Lowest error: {best['label']} on Synthetic (MSE {float(best['mse_mean']):.2f}" in headline
+    assert (
+        f"Lowest error: {best['label']} on Synthetic (MSE {float(best['mse_mean']):.2f}" in headline
+    )
     assert not re.search(r"\d\.\d{3}", headline)
     assert "dagger$ not in" not in latex
     assert page.count('class="number" href="#runs-mine-synthetic-hdpmf-k4"') > 0
@@ -98,15 +121,20 @@ def _with_error(cell: Cell, mse: float) -> Cell:
 
 def test_findings_say_who_beats_whom(table: Path) -> None:
     content = changed(
-        read_content(table), {"hdpmf": 1.3, "mf": 0.9, "hdp-sum": 0.8, "user-mean": 1.0, "global-mean": 1.2}
+        read_content(table),
+        {"hdpmf": 1.3, "mf": 0.9, "hdp-sum": 0.8, "user-mean": 1.0, "global-mean": 1.2},
     )
     best, trivial, own, epsilons, _ = findings(content)
-    assert best.startswith("The lowest MSE has HDP-Sum on Synthetic (K = 4: 0.8000 against 0.9000 of MF, p")
+    assert best.startswith(
+        "The lowest MSE has HDP-Sum on Synthetic (K = 4: 0.8000 against 0.9000 of MF, p"
+    )
     assert trivial == (
-        "Against the best of User mean and Global mean: HDPMF is nowhere better; MF and HDP-Sum are better everywhere."
+        "Against the best of User mean and Global mean: HDPMF is nowhere better; MF "
+        "and HDP-Sum are better everywhere."
     )
     assert own == (
-        "Against a device that sends nothing (each user's own mean, epsilon 0): HDPMF is nowhere better; "
+        "Against a device that sends nothing (each user's own mean, epsilon 0): HDPMF "
+        "is nowhere better; "
         "HDP-Sum is better everywhere."
     )
     assert "HDPMF: nominal" in epsilons
@@ -134,7 +162,10 @@ def test_two_experiments_in_a_folder_have_both_titles(tmp_path: Path) -> None:
     assert said[0].startswith("My own question: The lowest MSE")
     assert any(text.startswith("Another question: ") for text in said)
     write_report(tmp_path / "store", tmp_path / "report")
-    assert "<h1>My own question and Another question</h1>" in (tmp_path / "report" / "index.html").read_text()
+    assert (
+        "<h1>My own question and Another question</h1>"
+        in (tmp_path / "report" / "index.html").read_text()
+    )
 
 
 def test_nothing_complete_is_said(tmp_path: Path) -> None:
@@ -154,24 +185,36 @@ def test_an_experiment_of_lists_has_their_table_and_figure(tmp_path: Path) -> No
     assert 'id="lists"' in page
     assert 'data-figure="curve-curves"' in page
     assert 'id="figures"' not in page  # errors were not asked for
-    assert {"figures/curve_k4_ndcg_at_10.png", "latex/curve_lists.tex", "csv/curve.csv"} <= set(written.files)
+    assert {"figures/curve_k4_ndcg_at_10.png", "latex/curve_lists.tex", "csv/curve.csv"} <= set(
+        written.files
+    )
     assert not any("_mse" in name for name in written.files)
     assert "Best lists (NDCG@10 at epsilon 2)." in " ".join(written.findings)
 
 
 def test_a_caption_explains_only_what_is_in_the_table(tmp_path: Path) -> None:
-    text = TABLE.replace('["hdpmf", "mf", "hdp-sum", "user-mean", "global-mean"]', '["hdp-sum", "user-mean"]')
+    text = TABLE.replace(
+        '["hdpmf", "mf", "hdp-sum", "user-mean", "global-mean"]', '["hdp-sum", "user-mean"]'
+    )
     content = read_content(run(tmp_path, text.replace("seeds = [0, 1]", "seeds = [0]")))
     latex = latex_files(content)["mine.tex"].decode()
-    assert "My own question: MSE and MAE of one evaluation. Bold is the lowest error of its data set and K." in latex
+    assert (
+        "My own question: MSE and MAE of one evaluation. Bold is the lowest error of "
+        "its data set and K." in latex
+    )
     assert "$^\\ddagger$ $\\epsilon$ is proved.}" in latex
     for absent in ("nominal", "no privacy", "dagger$ not", "deviation"):
         assert absent not in latex
 
 
-def test_legends_fit_into_figures_of_one_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_legends_fit_into_figures_of_one_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = read_content(
-        run(tmp_path, FIGURE.replace('["hdp-sum", "hdpmf"]', '["hdp-sum", "hdpmf", "mf", "hdp-bit"]'))
+        run(
+            tmp_path,
+            FIGURE.replace('["hdp-sum", "hdpmf"]', '["hdp-sum", "hdpmf", "mf", "hdp-bit"]'),
+        )
     )
     drawn = []
 
@@ -193,9 +236,14 @@ def test_legends_fit_into_figures_of_one_data_set(tmp_path: Path, monkeypatch: p
 
 
 def test_the_page_says_whose_wishes_the_weights_are_and_charges_by_them(tmp_path: Path) -> None:
-    own = 'name = "own"\nmethods = ["hdp-sum", "pdpmf"]\n' + HEAD.replace("n_ratings", "rng = 1, n_ratings")
+    own = 'name = "own"\nmethods = ["hdp-sum", "pdpmf"]\n' + HEAD.replace(
+        "n_ratings", "rng = 1, n_ratings"
+    )
     paper = run(tmp_path / "paper", own)
-    uniform = run(tmp_path / "uniform", own.replace("[data.synthetic]", '[data.synthetic]\nweights = "uniform"'))
+    uniform = run(
+        tmp_path / "uniform",
+        own.replace("[data.synthetic]", '[data.synthetic]\nweights = "uniform"'),
+    )
     wishes = tmp_path / "wishes.csv"
     wishes.write_text("user,weight\n1,0.5\n")
     with Store(tmp_path / "files", create=True) as store:
@@ -208,7 +256,10 @@ def test_the_page_says_whose_wishes_the_weights_are_and_charges_by_them(tmp_path
         written = write_report(results, results / "page")
         page = (results / "page" / "index.html").read_text()
         told = next(text for text in written.findings if text.startswith("Privacy weights"))
-        assert told.removeprefix("Privacy weights: ").removesuffix(".") in unescape(page).split("Settings")[1]
+        assert (
+            told.removeprefix("Privacy weights: ").removesuffix(".")
+            in unescape(page).split("Settings")[1]
+        )
         return told, [float(value) for value in re.findall(r'data-person="([^"]+)"', page)]
 
     told, (average,) = said(paper)
@@ -216,8 +267,10 @@ def test_the_page_says_whose_wishes_the_weights_are_and_charges_by_them(tmp_path
     told, (whole,) = said(uniform)
     assert told == "Privacy weights: everybody at 1."
     facts = read_content(uniform).datasets["synthetic"]
-    # With everybody at 1 each rating costs all of epsilon: one, as often as the average person rated.
+    # With everybody at 1 each rating costs all of epsilon: one, as often as the average person
+    # rated.
     assert whole == pytest.approx(round(facts["ratings"] / facts["users"]), rel=0.02)
     assert average < 0.6 * whole
-    # What people's own wishes come to is not written down, so nothing is charged by somebody else's.
+    # What people's own wishes come to is not written down, so nothing is charged by somebody
+    # else's.
     assert said(tmp_path / "files") == ("Privacy weights: from files of people's own wishes.", [])

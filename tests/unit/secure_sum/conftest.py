@@ -1,4 +1,6 @@
-"""A secure sum that a test can hold in its hands: stop it, change what goes back and forth, and go on."""
+"""A secure sum that a test can hold in its hands: stop it, change what goes back and forth, and
+go on.
+"""
 
 import random
 import secrets
@@ -8,10 +10,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumClient, SecureSumServer, SumPolicy, propose
+from hdpmf.common.aggregation.masks import (
+    DeviceIdentity,
+    Roster,
+    SecureSumClient,
+    SecureSumServer,
+    SumPolicy,
+    propose,
+)
 
 POLICY = SumPolicy(
-    min_survivors=3, min_neighbours=2, threshold_fraction=Fraction(1, 2), max_colluding=Fraction(0), max_risk=2.0
+    min_survivors=3,
+    min_neighbours=2,
+    threshold_fraction=Fraction(1, 2),
+    max_colluding=Fraction(0),
+    max_risk=2.0,
 )
 """Sparse graphs of few devices are for tests: nobody lies about whom they were drawn for."""
 IDENTITIES = [DeviceIdentity(bytes([1 + n]) * 32) for n in range(120)]
@@ -69,20 +82,26 @@ class Session:
 def make_session():
     def make(n=7, length=5, policy=POLICY, seed=0, **options):
         word = np.uint64 if options.get("wide") else np.uint32
-        vectors = np.random.default_rng(seed).integers(0, np.iinfo(word).max, (n, length), word, endpoint=True)
+        vectors = np.random.default_rng(seed).integers(
+            0, np.iinfo(word).max, (n, length), word, endpoint=True
+        )
         roster = Roster(identity.public for identity in IDENTITIES[:n])
         clients = [
             SecureSumClient(identity, roster, vector, policy)
             for identity, vector in zip(IDENTITIES[:n], vectors, strict=True)
         ]
-        return Session(vectors, roster, clients, SecureSumServer(propose(roster, length, **options), roster))
+        return Session(
+            vectors, roster, clients, SecureSumServer(propose(roster, length, **options), roster)
+        )
 
     return make
 
 
 @pytest.fixture
 def fixed_secrets(monkeypatch):
-    """The operating system's entropy replaced by a seeded one, for statistics that must come out the same."""
+    """The operating system's entropy replaced by a seeded one, for statistics that must come out
+    the same.
+    """
     monkeypatch.setattr(secrets, "token_bytes", random.Random(20170).randbytes)
 
 

@@ -1,4 +1,6 @@
-"""A whole secure sum in one process, through the same messages and their bytes: for tests and timing."""
+"""A whole secure sum in one process, through the same messages and their bytes: for tests and
+timing.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def run_in_process(
     """
     drops = dict(drop_after or {})
     if unknown := set(drops.values()) - set(STEPS):
-        raise SecureSumError(f"drop_after names unknown steps {sorted(unknown)}; steps are {', '.join(STEPS)}")
+        raise SecureSumError(
+            f"drop_after names unknown steps {sorted(unknown)}; steps are {', '.join(STEPS)}"
+        )
     n = len(vectors)
     people = [DeviceIdentity.generate() for _ in range(n)] if identities is None else identities
     roster = Roster(identity.public for identity in people)
@@ -86,7 +90,10 @@ def run_in_process(
         minimum=minimum,
         wide=vectors[0].dtype == WIDE_WORD,
     )
-    clients = [SecureSumClient(person, roster, vector, policy) for person, vector in zip(people, vectors, strict=True)]
+    clients = [
+        SecureSumClient(person, roster, vector, policy)
+        for person, vector in zip(people, vectors, strict=True)
+    ]
     spent, up, down = np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.int64)
 
     server_clock = _Clock()
@@ -95,7 +102,8 @@ def run_in_process(
         outgoing = server.advance()
     step = 0
     while outgoing:
-        # A message is the same for many devices in two of the steps; it is encoded once, as a transport would do it.
+        # A message is the same for many devices in two of the steps; it is encoded once, as a
+        # transport would do it.
         coded: dict[int, bytes] = {}
         for device, message in outgoing.items():
             with server_clock:

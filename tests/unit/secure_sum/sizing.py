@@ -1,4 +1,6 @@
-"""How many holders are enough, for the table in docs/secure-sums.md: ``python tests/unit/secure_sum/sizing.py``."""
+"""How many holders are enough, for the table in docs/secure-sums.md: ``python
+tests/unit/secure_sum/sizing.py``.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,16 @@ def enough_neighbours(
     everyone = min(MAX_NEIGHBOURS, n_devices - 1)
     candidates: list[int] = [*range(4, everyone, 2), everyone]
     for degree in candidates:
-        chances = risks(n_devices, degree, smallest_threshold(degree, fraction), colluding=bad, dropping=lost)
+        chances = risks(
+            n_devices, degree, smallest_threshold(degree, fraction), colluding=bad, dropping=lost
+        )
         if chances.unmask + chances.split <= privacy and chances.abort <= abort:
             return degree
     raise SecureSumError(
-        f"no number of neighbours is enough for {n_devices} devices of which {colluding:.0%} collude and "
-        f"{dropping:.0%} drop out; more than that fraction of the neighbours must survive: {fraction}"
+        f"no number of neighbours is enough for {n_devices} devices of which "
+        f"{colluding:.0%} collude and "
+        f"{dropping:.0%} drop out; more than that fraction of the neighbours must "
+        f"survive: {fraction}"
     )
 
 
@@ -46,7 +52,13 @@ def table_row(n_devices: int, fraction: Fraction) -> str:
     cells = []
     for colluding in (0.0, 0.01, 0.05, 0.1, 0.2):
         try:
-            cells.append(str(enough_neighbours(n_devices, colluding=colluding, dropping=0.05, fraction=fraction)))
+            cells.append(
+                str(
+                    enough_neighbours(
+                        n_devices, colluding=colluding, dropping=0.05, fraction=fraction
+                    )
+                )
+            )
         except SecureSumError:
             cells.append("-")
     return f"| {n_devices:,} | {fraction} | {' | '.join(cells)} |"

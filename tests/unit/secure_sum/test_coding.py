@@ -13,7 +13,12 @@ def tables(draw):
     wide = draw(st.booleans())
     bound = draw(st.integers(0, IntegerCoding.largest_bound(n, wide=wide)))
     numbers = st.integers(-bound, bound) | st.sampled_from([-bound, bound])
-    return bound, n, wide, draw(st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=n))
+    return (
+        bound,
+        n,
+        wide,
+        draw(st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=n)),
+    )
 
 
 @given(tables())
@@ -28,11 +33,15 @@ def test_sums_are_exact_up_to_the_bound(table):
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_the_words_of_a_sum_tell_nothing_but_the_sum(wide):
-    """Two words per number would not do: how many numbers were negative shows in the sum of the upper ones."""
+    """Two words per number would not do: how many numbers were negative shows in the sum of the
+    upper ones.
+    """
     coding = IntegerCoding(10**6, 3, wide=wide)
     tables = ([5, 7, -12], [0, 0, 0], [-(10**6), 10**6, 0])
     sums = {
-        np.sum([coding.encode(np.array([value])) for value in table], axis=0, dtype=coding.word).tobytes()
+        np.sum(
+            [coding.encode(np.array([value])) for value in table], axis=0, dtype=coding.word
+        ).tobytes()
         for table in tables
     }
     assert len(sums) == 1
@@ -47,7 +56,8 @@ def test_wide_words_carry_far_more():
 
 
 @pytest.mark.parametrize(
-    "values", [np.array([11]), np.array([-11]), np.array([0.5]), np.array([[1]]), np.array([1], np.uint32)]
+    "values",
+    [np.array([11]), np.array([-11]), np.array([0.5]), np.array([[1]]), np.array([1], np.uint32)],
 )
 def test_what_cannot_be_summed_is_refused(values):
     with pytest.raises(SecureSumError) as refusal:

@@ -29,7 +29,8 @@ def test_everyone_is_drawn_as_often():
     for device in people.tolist():
         for holder in draw_holders(people, device, 20, bytes([device // 2]) * 32):
             counts[holder] += 1
-    # Binomial(199, 20/199): mean 20, deviation 4.2; with fixed draws nothing is beyond six deviations.
+    # Binomial(199, 20/199): mean 20, deviation 4.2; with fixed draws nothing is beyond six
+    # deviations.
     assert all(0 < count < 46 for count in counts.values())
 
 
@@ -41,25 +42,38 @@ def test_bitmaps(devices):
 
 
 def test_risks_against_a_drawing():
-    """Union bounds must lie above what random draws do; 20,000 devices drawn, so within a few percent."""
+    """Union bounds must lie above what random draws do; 20,000 devices drawn, so within a few
+    percent.
+    """
     n, degree, threshold, bad = 100, 20, 12, 20
     bound = risks(n, degree, threshold, colluding=bad, dropping=bad)
     rng = np.random.default_rng(0)
-    draws = np.array([rng.choice(n - 1, degree, replace=False) < bad for _ in range(20_000)]).sum(axis=1)
-    assert bound.unmask == pytest.approx(min(1, (draws >= 2 * threshold - degree).mean() * n), rel=0.1)
-    assert bound.abort == pytest.approx(min(1, (draws >= degree - threshold + 1).mean() * n), rel=0.1)
+    draws = np.array([rng.choice(n - 1, degree, replace=False) < bad for _ in range(20_000)]).sum(
+        axis=1
+    )
+    assert bound.unmask == pytest.approx(
+        min(1, (draws >= 2 * threshold - degree).mean() * n), rel=0.1
+    )
+    assert bound.abort == pytest.approx(
+        min(1, (draws >= degree - threshold + 1).mean() * n), rel=0.1
+    )
 
 
 def test_the_bound_on_parts_against_all_parts_of_a_small_cohort():
-    """Every part of 8 devices with 3 holders each is looked at, in 400 drawings: the bound is above what happens."""
+    """Every part of 8 devices with 3 holders each is looked at, in 400 drawings: the bound is
+    above what happens.
+    """
     n, degree, threshold = 8, 3, 2
     happened = 0
     rng = np.random.default_rng(1)
     for _ in range(400):
-        holders = [set(draw_holders(np.arange(n), device, degree, rng.bytes(32))) for device in range(n)]
+        holders = [
+            set(draw_holders(np.arange(n), device, degree, rng.bytes(32))) for device in range(n)
+        ]
         parts = ({d for d in range(n) if bits >> d & 1} for bits in range(1, 1 << n))
         happened += any(
-            len(part) <= n // 2 and all(len(holders[device] & part) >= threshold for device in part) for part in parts
+            len(part) <= n // 2 and all(len(holders[device] & part) >= threshold for device in part)
+            for part in parts
         )
     bound = risks(n, degree, threshold, colluding=0, dropping=0).split
     assert 0 < happened / 400 <= bound

@@ -1,4 +1,6 @@
-"""What version 2 of the secure sums computes, byte for byte: devices of two releases must agree with each other."""
+"""What version 2 of the secure sums computes, byte for byte: devices of two releases must agree
+with each other.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,22 @@ from hdpmf.common.aggregation.masks.plan import (
     smallest_threshold,
     survivors_text,
 )
-from hdpmf.common.aggregation.masks.primitives import Agreement, add_mask, is_identity_key, is_low_order, seal, unseal
-from hdpmf.common.aggregation.masks.roster import DeviceIdentity, Roster, bitmap, bitmap_size, draw_holders, read_bitmap
+from hdpmf.common.aggregation.masks.primitives import (
+    Agreement,
+    add_mask,
+    is_identity_key,
+    is_low_order,
+    seal,
+    unseal,
+)
+from hdpmf.common.aggregation.masks.roster import (
+    DeviceIdentity,
+    Roster,
+    bitmap,
+    bitmap_size,
+    draw_holders,
+    read_bitmap,
+)
 from hdpmf.errors import SecureSumError
 
 DIGEST = bytes(range(32))
@@ -33,15 +49,25 @@ ROSTER = Roster(device.public for device in DEVICES)
 
 def test_texts_that_are_signed_or_committed_to() -> None:
     known = {
-        keys_text(DIGEST, 258, b"c" * 32, b"m" * 32, b"k" * 32): "f9db82b84eb4c770ffa1eba28451c8c80868ae133dc0780031b5b"
-        "d8a4b6c5d57",
-        survivors_text(DIGEST, 258, b"\7"): "7438ac96fcd6694ed0f93165af18cfa7540388a69ef5c85724150e14e9615eef",
-        pair_check(DIGEST, 1, 258, b"s" * 33 + b"k" * 33): "d0cb1dd1801569330020312329be3ff529c1103c390a00d88fc1101745c"
+        keys_text(
+            DIGEST, 258, b"c" * 32, b"m" * 32, b"k" * 32
+        ): "f9db82b84eb4c770ffa1eba28451c8c80868ae133dc0780031b5bd8a4b6c5d57",
+        survivors_text(
+            DIGEST, 258, b"\7"
+        ): "7438ac96fcd6694ed0f93165af18cfa7540388a69ef5c85724150e14e9615eef",
+        pair_check(
+            DIGEST, 1, 258, b"s" * 33 + b"k" * 33
+        ): "d0cb1dd1801569330020312329be3ff529c1103c390a00d88fc1101745c"
         "bb54d8d89b152d182b3e7f675d76eef96d2eccd615ee97de32e509b60e0454d1ab0f9",
-        commitment_of(DIGEST, b"s" * 32): "2bf6dfd1eb77a13a8331b4fbe325f9d7efcfda5363252933bea734902abacc88",
-        self_mask_key(DIGEST, b"s" * 32): "6b9ee7925bb2866d2155d3176a6e029ba83068eadbbc0cb38a0163f1a1e9b489",
-        Roster(device.public for device in DEVICES[:4]).digest: "41a98de0619207922fa4d26fd948ff32d3c45d6f6c9ab72dba68ac"
-        "4407433a54",
+        commitment_of(
+            DIGEST, b"s" * 32
+        ): "2bf6dfd1eb77a13a8331b4fbe325f9d7efcfda5363252933bea734902abacc88",
+        self_mask_key(
+            DIGEST, b"s" * 32
+        ): "6b9ee7925bb2866d2155d3176a6e029ba83068eadbbc0cb38a0163f1a1e9b489",
+        Roster(
+            device.public for device in DEVICES[:4]
+        ).digest: "41a98de0619207922fa4d26fd948ff32d3c45d6f6c9ab72dba68ac4407433a54",
     }
     assert [text.hex() for text in known] == list(known.values())
     assert pair_info(b"x", 258, 1) == pair_info(b"x", 1, 258) == b"x\1\0\0\0\2\1\0\0"
@@ -110,13 +136,20 @@ def test_a_policy_that_makes_no_sense_is_refused(changes: dict[str, object]) -> 
 
 
 def test_a_policy_at_its_limits() -> None:
-    SumPolicy(threshold_fraction=Fraction(1, 2), min_survivors=2, min_neighbours=1, max_colluding=Fraction(0))
+    SumPolicy(
+        threshold_fraction=Fraction(1, 2),
+        min_survivors=2,
+        min_neighbours=1,
+        max_colluding=Fraction(0),
+    )
     SumPolicy(max_colluding=Fraction(99, 100), min_fraction=Fraction(1))
     SumPolicy(min_fraction=Fraction(0))
     assert [SumPolicy().colluding(n) for n in (0, 1, 20, 21, 6040)] == [0, 1, 1, 2, 302]
 
 
-POLICY = SumPolicy(min_survivors=20, min_neighbours=10, max_length=7, max_colluding=Fraction(0), max_risk=1.0)
+POLICY = SumPolicy(
+    min_survivors=20, min_neighbours=10, max_length=7, max_colluding=Fraction(0), max_risk=1.0
+)
 
 
 def test_a_plan_just_good_enough_and_just_not() -> None:
@@ -127,7 +160,13 @@ def test_a_plan_just_good_enough_and_just_not() -> None:
 
     offers()
     offers(roster=200)  # a tenth of it
-    for worse in ({"length": 8}, {"neighbours": 9}, {"threshold": 6}, {"minimum": 19}, {"roster": 201}):
+    for worse in (
+        {"length": 8},
+        {"neighbours": 9},
+        {"threshold": 6},
+        {"minimum": 19},
+        {"roster": 201},
+    ):
         with pytest.raises(SecureSumError, match="this device"):
             offers(**worse)
 
@@ -147,7 +186,9 @@ def test_two_honest_survivors_are_the_fewest() -> None:
 
 
 def test_sizes_that_devices_agree_to() -> None:
-    """Two thirds of 64 for few colluders; three quarters of more where it takes them; everyone where nothing helps."""
+    """Two thirds of 64 for few colluders; three quarters of more where it takes them; everyone
+    where nothing helps.
+    """
     assert safe_sizes(30, 30) == (29, smallest_threshold(29))
     assert safe_sizes(200, 200, colluding=Fraction(0)) == (64, 43)
     degree, threshold = safe_sizes(6040, 6040)
@@ -193,7 +234,9 @@ def test_identities() -> None:
 
 
 def test_which_bytes_are_an_identity() -> None:
-    """Half of all numbers are on the curve; a key is one that has a secret and cannot be written in two ways."""
+    """Half of all numbers are on the curve; a key is one that has a secret and cannot be written
+    in two ways.
+    """
     assert all(is_identity_key(device.public) for device in DEVICES)
     found = [is_identity_key(number.to_bytes(32, "little")) for number in range(2, 42)]
     on_the_curve = [_on_the_curve(number) for number in range(2, 42)]
@@ -215,7 +258,9 @@ def _on_the_curve(y: int) -> bool:
 
 def test_more_holders_than_others_are_all_others() -> None:
     for neighbours in (12, 13, 64):
-        assert risks(12, neighbours, 8, colluding=5, dropping=4) == risks(12, 11, 8, colluding=5, dropping=4)
+        assert risks(12, neighbours, 8, colluding=5, dropping=4) == risks(
+            12, 11, 8, colluding=5, dropping=4
+        )
     assert risks(12, 10, 8, colluding=5, dropping=4) != risks(12, 11, 8, colluding=5, dropping=4)
     risks(12, 11, 11, colluding=11, dropping=11)
     risks(12, 11, 6, colluding=0, dropping=0)

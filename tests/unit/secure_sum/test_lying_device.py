@@ -1,11 +1,19 @@
-"""What a device may try on the recommender: it is refused, the others go on; or the sum ends, and is never wrong."""
+"""What a device may try on the recommender: it is refused, the others go on; or the sum ends,
+and is never wrong.
+"""
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from hdpmf.common.aggregation.masks import DeviceIdentity, SecureSumServer, propose
-from hdpmf.common.aggregation.masks.messages import Confirmations, Inbox, PartnerKeys, SumPlan, Survivors
+from hdpmf.common.aggregation.masks.messages import (
+    Confirmations,
+    Inbox,
+    PartnerKeys,
+    SumPlan,
+    Survivors,
+)
 from hdpmf.errors import SecureSumError
 
 
@@ -77,7 +85,10 @@ def test_shares_for_other_devices_than_its_holders(make_session):
     session = make_session()
     reply = honest_reply(session, PartnerKeys)
     for peers in ([1, 2, 4, 5, 6], [*reply.sealed, 0], []):
-        sealed, checks = ({peer: parts.get(peer, parts[3]) for peer in peers} for parts in (reply.sealed, reply.checks))
+        sealed, checks = (
+            {peer: parts.get(peer, parts[3]) for peer in peers}
+            for parts in (reply.sealed, reply.checks)
+        )
         with pytest.raises(SecureSumError, match="did not deal"):
             session.server.receive(0, replace(reply, sealed=sealed, checks=checks))
     assert goes_on_without(session, 0) == (1, 2, 3, 4, 5, 6)
@@ -96,7 +107,9 @@ def test_a_forged_confirmation(make_session):
     session = make_session()
     reply = honest_reply(session, Survivors)
     with pytest.raises(SecureSumError, match="did not sign"):
-        session.server.receive(0, replace(reply, signature=DeviceIdentity.generate().sign(b"anything")))
+        session.server.receive(
+            0, replace(reply, signature=DeviceIdentity.generate().sign(b"anything"))
+        )
     assert goes_on_without(session, 0) == (0, 1, 2, 3, 4, 5, 6)
 
 

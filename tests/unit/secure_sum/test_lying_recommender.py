@@ -1,4 +1,6 @@
-"""What a recommender may try on a device, and how the device refuses. A refusal ends the device's session."""
+"""What a recommender may try on a device, and how the device refuses. A refusal ends the
+device's session.
+"""
 
 import contextlib
 from fractions import Fraction
@@ -7,7 +9,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumClient, SumPolicy, propose
+from hdpmf.common.aggregation.masks import (
+    DeviceIdentity,
+    Roster,
+    SecureSumClient,
+    SumPolicy,
+    propose,
+)
 from hdpmf.common.aggregation.masks.messages import (
     Confirmations,
     DeviceKeys,
@@ -41,7 +49,9 @@ def refuses(client, message, why):
 
 
 class TestPlan:
-    STRICT = SumPolicy(min_survivors=10, min_neighbours=6, threshold_fraction=Fraction(2, 3), max_length=100)
+    STRICT = SumPolicy(
+        min_survivors=10, min_neighbours=6, threshold_fraction=Fraction(2, 3), max_length=100
+    )
 
     def offer(self, identities, why, n=20, length=5, roster=None, policy=STRICT, **options):
         pinned = Roster(identity.public for identity in identities[:n])
@@ -49,13 +59,20 @@ class TestPlan:
         refuses(client, propose(roster or pinned, length, **options), why)
 
     def test_a_smaller_threshold(self, identities):
-        self.offer(identities, "threshold is 6 of 10 neighbours; this device insists on 7", neighbours=10, threshold=6)
+        self.offer(
+            identities,
+            "threshold is 6 of 10 neighbours; this device insists on 7",
+            neighbours=10,
+            threshold=6,
+        )
 
     def test_fewer_neighbours(self, identities):
         self.offer(identities, "4 neighbours; this device insists on 6", neighbours=4)
 
     def test_a_sum_over_fewer_devices(self, identities):
-        self.offer(identities, "sum over 9 devices; this device insists on 10", neighbours=8, minimum=9)
+        self.offer(
+            identities, "sum over 9 devices; this device insists on 10", neighbours=8, minimum=9
+        )
 
     def test_fewer_participants(self, identities):
         self.offer(identities, "insists on 10", participants=range(5))
@@ -70,7 +87,9 @@ class TestPlan:
         self.offer(identities, "at most 100", length=101)
 
     def test_another_roster_with_sybils(self, identities):
-        sybils = Roster([identities[0].public] + [DeviceIdentity.generate().public for _ in range(19)])
+        sybils = Roster(
+            [identities[0].public] + [DeviceIdentity.generate().public for _ in range(19)]
+        )
         self.offer(identities, "another roster", roster=sybils)
 
     def test_a_sum_without_this_device(self, identities):
@@ -87,8 +106,18 @@ class TestPlan:
         self.offer(identities, "sum over 14 devices; this device insists on 15", policy=policy)
 
     def test_a_cohort_that_does_not_withstand_the_colluding_devices_of_the_roster(self, identities):
-        policy = SumPolicy(min_survivors=3, min_neighbours=2, max_colluding=Fraction(1, 4), min_fraction=Fraction(0))
-        self.offer(identities, "5 of the 20 devices on the roster may work", participants=range(12), policy=policy)
+        policy = SumPolicy(
+            min_survivors=3,
+            min_neighbours=2,
+            max_colluding=Fraction(1, 4),
+            min_fraction=Fraction(0),
+        )
+        self.offer(
+            identities,
+            "5 of the 20 devices on the roster may work",
+            participants=range(12),
+            policy=policy,
+        )
         pinned = Roster(identity.public for identity in identities[:20])
         client = SecureSumClient(identities[0], pinned, np.zeros(5, np.uint32), policy)
         client.answer(propose(pinned, 5))  # all twenty together do
@@ -110,30 +139,44 @@ class TestKeys:
     def test_a_forged_signature(self, make_session):
         _, client, message = self.open(make_session)
         forged = replace(message.keys[3], signature=flipped(message.keys[3].signature))
-        refuses(client, replace(message, keys={**message.keys, 3: forged}), "device 3 are not signed")
+        refuses(
+            client, replace(message, keys={**message.keys, 3: forged}), "device 3 are not signed"
+        )
 
     @pytest.mark.parametrize("field", ["channel", "mask", "commitment"])
     def test_a_key_put_in_by_the_recommender(self, make_session, field):
         _, client, message = self.open(make_session)
         forged = replace(message.keys[3], **{field: Agreement(new_secret()).public})
-        refuses(client, replace(message, keys={**message.keys, 3: forged}), "device 3 are not signed")
+        refuses(
+            client, replace(message, keys={**message.keys, 3: forged}), "device 3 are not signed"
+        )
 
     def test_sybil_keys_signed_by_nobody_on_the_roster(self, make_session):
         session, client, message = self.open(make_session)
         sybil = DeviceIdentity.generate()
         fields = (Agreement(new_secret()).public, Agreement(new_secret()).public, bytes(32))
         signature = sybil.sign(keys_text(session.plan.digest, 3, *fields))
-        keys = DeviceKeys(channel=fields[0], mask=fields[1], commitment=fields[2], signature=signature)
+        keys = DeviceKeys(
+            channel=fields[0], mask=fields[1], commitment=fields[2], signature=signature
+        )
         refuses(client, replace(message, keys={**message.keys, 3: keys}), "device 3 are not signed")
 
     def test_a_device_beyond_the_roster(self, make_session):
         _, client, message = self.open(make_session)
-        forged = replace(message.keys[3], channel=Agreement(new_secret()).public, mask=Agreement(new_secret()).public)
-        refuses(client, replace(message, keys={**message.keys, 7: forged}), "device 7 are not signed")
+        forged = replace(
+            message.keys[3],
+            channel=Agreement(new_secret()).public,
+            mask=Agreement(new_secret()).public,
+        )
+        refuses(
+            client, replace(message, keys={**message.keys, 7: forged}), "device 7 are not signed"
+        )
 
     def test_its_own_keys_sent_back(self, make_session):
         session, client, message = self.open(make_session)
-        refuses(client, replace(message, keys={**message.keys, 0: session.server._keys[0]}), "own keys")
+        refuses(
+            client, replace(message, keys={**message.keys, 0: session.server._keys[0]}), "own keys"
+        )
 
     def test_one_devices_keys_for_another(self, make_session):
         _, client, message = self.open(make_session)
@@ -142,7 +185,11 @@ class TestKeys:
     def test_keys_of_an_earlier_session(self, make_session):
         earlier = make_session().until(PartnerKeys).outgoing[0]
         session, client, message = self.open(make_session)
-        refuses(client, replace(message, keys={**message.keys, 3: earlier.keys[3]}), "device 3 are not signed")
+        refuses(
+            client,
+            replace(message, keys={**message.keys, 3: earlier.keys[3]}),
+            "device 3 are not signed",
+        )
         refuses(session.clients[1], earlier, "another session")
 
     def test_too_few_neighbours(self, make_session):
@@ -154,8 +201,12 @@ class TestKeys:
         """Signatures cover the plan: whoever was told another one looks like a forger."""
         session = make_session().start()
         other = replace(session.plan, minimum=session.plan.minimum + 1)
-        replies = {n: session.clients[n].answer(other if n == 3 else session.plan) for n in range(7)}
-        message = PartnerKeys(session=session.plan.session, keys={n: replies[n].keys for n in range(1, 7)})
+        replies = {
+            n: session.clients[n].answer(other if n == 3 else session.plan) for n in range(7)
+        }
+        message = PartnerKeys(
+            session=session.plan.session, keys={n: replies[n].keys for n in range(1, 7)}
+        )
         refuses(session.clients[0], message, "device 3 are not signed")
 
     def test_a_key_of_low_order(self, make_session):
@@ -164,7 +215,9 @@ class TestKeys:
         hostile = session.clients[3]._identity
         fields = (bytes(32), message.keys[3].mask, bytes(32))
         signature = hostile.sign(keys_text(session.plan.digest, 3, *fields))
-        keys = DeviceKeys(channel=fields[0], mask=fields[1], commitment=fields[2], signature=signature)
+        keys = DeviceKeys(
+            channel=fields[0], mask=fields[1], commitment=fields[2], signature=signature
+        )
         refuses(client, replace(message, keys={**message.keys, 3: keys}), "low order")
 
 
@@ -181,11 +234,15 @@ class TestShares:
 
     def test_changed_shares(self, make_session):
         _, client, message = self.open(make_session)
-        self.keeps_none(client, replace(message, sealed={**message.sealed, 3: flipped(message.sealed[3])}), 3)
+        self.keeps_none(
+            client, replace(message, sealed={**message.sealed, 3: flipped(message.sealed[3])}), 3
+        )
 
     def test_shares_other_than_the_dealer_spoke_of(self, make_session):
         _, client, message = self.open(make_session)
-        self.keeps_none(client, replace(message, checks={**message.checks, 3: flipped(message.checks[3])}), 3)
+        self.keeps_none(
+            client, replace(message, checks={**message.checks, 3: flipped(message.checks[3])}), 3
+        )
 
     def test_shares_of_one_device_for_those_of_another(self, make_session):
         _, client, message = self.open(make_session)
@@ -196,7 +253,9 @@ class TestShares:
         session = make_session().until(PartnerKeys)
         own = session.clients[0].answer(session.outgoing[0])
         partners = tuple(range(1, 7))
-        message = Inbox(session=session.plan.session, partners=partners, sealed=own.sealed, checks=own.checks)
+        message = Inbox(
+            session=session.plan.session, partners=partners, sealed=own.sealed, checks=own.checks
+        )
         self.keeps_none(session.clients[0], message, *partners)
 
     def test_too_few_holders(self, make_session):
@@ -209,7 +268,9 @@ class TestShares:
         full = session.outgoing[0]
         client = session.clients[0]
         client.answer(replace(full, keys={n: full.keys[n] for n in range(1, 6)}))
-        message = Inbox(session=session.plan.session, partners=tuple(range(1, 7)), sealed={}, checks={})
+        message = Inbox(
+            session=session.plan.session, partners=tuple(range(1, 7)), sealed={}, checks={}
+        )
         refuses(client, message, "whose keys came")
 
     def test_shares_of_a_device_that_is_no_partner(self, make_session):
@@ -237,7 +298,11 @@ class TestSurvivors:
     def test_a_list_that_is_too_short(self, make_session):
         session, client = self.open(make_session, n=20, neighbours=6)
         alive = {0, *session.holders(0)}
-        refuses(client, self.tell(session, alive, 20), "7 devices survived; the sum must be over at least 14")
+        refuses(
+            client,
+            self.tell(session, alive, 20),
+            "7 devices survived; the sum must be over at least 14",
+        )
 
     def test_a_list_with_too_few_neighbours(self, make_session):
         session, client = self.open(make_session, n=20, neighbours=6)
@@ -246,11 +311,15 @@ class TestSurvivors:
 
     def test_a_list_with_strangers(self, make_session):
         session, client = self.open(make_session)
-        refuses(client, Survivors(session=session.plan.session, survivors=b"\xff"), "were not asked")
+        refuses(
+            client, Survivors(session=session.plan.session, survivors=b"\xff"), "were not asked"
+        )
 
     def test_a_list_of_another_size(self, make_session):
         session, client = self.open(make_session)
-        refuses(client, Survivors(session=session.plan.session, survivors=b"\x7f\x00"), "were not asked")
+        refuses(
+            client, Survivors(session=session.plan.session, survivors=b"\x7f\x00"), "were not asked"
+        )
 
     def test_a_holder_that_never_dealt(self, make_session):
         session = make_session().start()
@@ -265,14 +334,20 @@ class TestSurvivors:
         refuses(client, self.tell(session, range(6)), "out of turn")
 
     def test_different_lists_for_different_devices(self, make_session):
-        """Told that device 6 survived, half of the devices would give its seed; the others, its mask key."""
+        """Told that device 6 survived, half of the devices would give its seed; the others, its
+        mask key.
+        """
         session, _ = self.open(make_session)
         lists = {n: self.tell(session, range(7) if n % 2 else range(6)) for n in range(6)}
         signatures = {n: session.clients[n].answer(lists[n]).signature for n in range(6)}
         for n in range(6):
             others = {peer: signature for peer, signature in signatures.items() if peer != n}
             message = Confirmations(session=session.plan.session, signatures=others)
-            refuses(session.clients[n], message, "did not sign the survivor list that this device was told")
+            refuses(
+                session.clients[n],
+                message,
+                "did not sign the survivor list that this device was told",
+            )
 
     def test_different_lists_with_only_the_agreeing_signatures_passed_on(self, make_session):
         session, client = self.open(make_session)
@@ -310,15 +385,27 @@ class TestConfirmations:
 
     def test_one_signature_for_many_devices(self, make_session):
         _, client, message = self.open(make_session)
-        refuses(client, replace(message, signatures=dict.fromkeys(range(1, 7), message.signatures[1])), "did not sign")
+        refuses(
+            client,
+            replace(message, signatures=dict.fromkeys(range(1, 7), message.signatures[1])),
+            "did not sign",
+        )
 
     def test_a_signature_of_a_lost_device(self, make_session):
         _, client, message = self.open(make_session, silent=[6])
-        refuses(client, replace(message, signatures={**message.signatures, 6: bytes(64)}), "that is not on it")
+        refuses(
+            client,
+            replace(message, signatures={**message.signatures, 6: bytes(64)}),
+            "that is not on it",
+        )
 
     def test_its_own_signature_does_not_count(self, make_session):
         _, client, message = self.open(make_session)
-        refuses(client, replace(message, signatures={**message.signatures, 0: bytes(64)}), "holds no share")
+        refuses(
+            client,
+            replace(message, signatures={**message.signatures, 0: bytes(64)}),
+            "holds no share",
+        )
 
     def test_signatures_of_an_earlier_session(self, make_session):
         earlier = self.open(make_session)[2]
@@ -330,7 +417,9 @@ class TestConfirmations:
 @pytest.mark.slow
 @pytest.mark.usefixtures("fixed_secrets")
 def test_a_list_for_each_half_gets_no_sum(make_session):
-    """Each half is told that one device was lost, in its own half; 118 of 120 would be left where 119 must be."""
+    """Each half is told that one device was lost, in its own half; 118 of 120 would be left
+    where 119 must be.
+    """
     n, threshold = 120, 24
     session = make_session(n=n, neighbours=32, threshold=threshold, minimum=119).until(Survivors)
     halves = {device: device // 60 for device in range(n)}
@@ -350,12 +439,16 @@ def test_a_list_for_each_half_gets_no_sum(make_session):
         with contextlib.suppress(SecureSumError):
             message = Confirmations(session=session.plan.session, signatures=agreeing)
             given[device] = session.clients[device].answer(message)
-    shares = {x: sum(x in reply.seeds or x in reply.keys for reply in given.values()) for x in range(n)}
+    shares = {
+        x: sum(x in reply.seeds or x in reply.keys for reply in given.values()) for x in range(n)
+    }
     assert max(shares.values()) < threshold  # not one secret can be put together
 
 
 def test_a_device_never_gives_both_kinds_of_share_of_another(make_session):
-    """There is no message that asks for a kind: the list decides, once. A second request finds the session over."""
+    """There is no message that asks for a kind: the list decides, once. A second request finds
+    the session over.
+    """
     session = make_session(n=20, neighbours=10).until(Inbox)
     session.step(silent=[4, 11])
     session.step()
@@ -371,7 +464,9 @@ def test_a_device_never_gives_both_kinds_of_share_of_another(make_session):
 
 
 def test_claiming_a_live_device_lost_does_not_unmask_it(make_session):
-    """Device 6 sent its vector; the recommender says that it did not, and learns its mask key: its seed it does not."""
+    """Device 6 sent its vector; the recommender says that it did not, and learns its mask key:
+    its seed it does not.
+    """
     session = make_session().until(Survivors)
     listed = bitmap(range(6), 7)
     told = Survivors(session=session.plan.session, survivors=listed)
@@ -379,7 +474,9 @@ def test_claiming_a_live_device_lost_does_not_unmask_it(make_session):
     seeds = 0
     for n in range(6):
         others = {peer: signature for peer, signature in signatures.items() if peer != n}
-        reply = session.clients[n].answer(Confirmations(session=session.plan.session, signatures=others))
+        reply = session.clients[n].answer(
+            Confirmations(session=session.plan.session, signatures=others)
+        )
         seeds += 6 in reply.seeds
         assert 6 in reply.keys
     assert seeds == 0
@@ -396,7 +493,11 @@ def test_a_session_cannot_be_used_again(make_session):
 
 def test_two_sessions_of_one_device_share_no_key(make_session):
     first, second = (make_session().until(PartnerKeys).server._keys[0] for _ in range(2))
-    assert not {first.channel, first.mask, first.commitment} & {second.channel, second.mask, second.commitment}
+    assert not {first.channel, first.mask, first.commitment} & {
+        second.channel,
+        second.mask,
+        second.commitment,
+    }
 
 
 @pytest.mark.parametrize("kind", [SumPlan, PartnerKeys, Inbox, Survivors, Confirmations])

@@ -1,4 +1,6 @@
-"""Every field of every message of a secure sum: the last value that is taken, and the first that is not."""
+"""Every field of every message of a secure sum: the last value that is taken, and the first that
+is not.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ KEYS = m.DeviceKeys(channel=b"c" * 32, mask=b"m" * 32, commitment=b"k" * 32, sig
 SEALED, CHECK = bytes(m.SEALED_BYTES), bytes(m.CHECK_BYTES)
 LAST = (1 << 16) - 1
 GOOD: dict[type, dict[str, Any]] = {
-    m.SumPlan: {"roster": bytes(32), "participants": FIVE, "length": 1, "neighbours": 4, "threshold": 3, "minimum": 4},
+    m.SumPlan: {
+        "roster": bytes(32),
+        "participants": FIVE,
+        "length": 1,
+        "neighbours": 4,
+        "threshold": 3,
+        "minimum": 4,
+    },
     m.Advertisement: {"keys": KEYS, "draw": bytes(32)},
     m.PartnerKeys: {"keys": {0: KEYS}},
     m.DealtShares: {"sealed": {1: SEALED}, "checks": {1: CHECK}},
@@ -109,7 +118,9 @@ def test_the_first_that_is_not(kind: type, changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["channel", "mask", "commitment", "signature"])
 def test_keys_have_their_lengths(name: str) -> None:
-    whole = {field: getattr(KEYS, field) for field in ("channel", "mask", "commitment", "signature")}
+    whole = {
+        field: getattr(KEYS, field) for field in ("channel", "mask", "commitment", "signature")
+    }
     for wrong in (whole[name][:-1], whole[name] + b"\0"):
         with pytest.raises(SecureSumError, match=name):
             m.DeviceKeys(**(whole | {name: wrong}))
@@ -121,10 +132,18 @@ def test_a_plan_counts_and_is_bound_to_all_of_it() -> None:
     plan = m.SumPlan(session=SESSION, **GOOD[m.SumPlan])
     assert (plan.n_participants, plan.degree, plan.word.itemsize) == (5, 4, 4)
     changes = (
-        {"length": 2}, {"wide": True}, {"neighbours": 5}, {"threshold": 4, "minimum": 5}, {"minimum": 5},
-        {"roster": b"r" * 32}, {"participants": bitmap([0, 1, 2, 3, 5], 6)}, {"session": b"s" * 16},
-    )  # fmt: skip
-    others = [m.SumPlan(**({"session": SESSION} | GOOD[m.SumPlan] | change)).digest for change in changes]
+        {"length": 2},
+        {"wide": True},
+        {"neighbours": 5},
+        {"threshold": 4, "minimum": 5},
+        {"minimum": 5},
+        {"roster": b"r" * 32},
+        {"participants": bitmap([0, 1, 2, 3, 5], 6)},
+        {"session": b"s" * 16},
+    )
+    others = [
+        m.SumPlan(**({"session": SESSION} | GOOD[m.SumPlan] | change)).digest for change in changes
+    ]
     assert len({plan.digest, *others}) == 9
     assert plan.digest.hex()[:16] == "b95230d6a4bad7c1"
 

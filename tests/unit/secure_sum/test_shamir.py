@@ -29,7 +29,11 @@ def test_any_threshold_of_shares_gives_the_secret(secret, size, data):
 def test_fewer_shares_fit_every_secret(secret, threshold, data):
     # Perfect secrecy, shown: with one share missing, some value of it leads to any other secret.
     n = threshold + 3
-    shares = {point: share for point, share in enumerate(split(secret, threshold, n), 1) if point < threshold}
+    shares = {
+        point: share
+        for point, share in enumerate(split(secret, threshold, n), 1)
+        if point < threshold
+    }
     other = data.draw(SECRETS)
     zero = {**shares, threshold: bytes(SHARE_BYTES)}
     unit = {**shares, threshold: (1).to_bytes(SHARE_BYTES, "little")}
@@ -39,7 +43,9 @@ def test_fewer_shares_fit_every_secret(secret, threshold, data):
 
 
 def _value(shares, n):
-    """Lagrange's formula as in the textbook, for elements that are not secrets too; an oracle for ``join``."""
+    """Lagrange's formula as in the textbook, for elements that are not secrets too; an oracle
+    for ``join``.
+    """
     total = 0
     for point, share in shares.items():
         top = bottom = 1
@@ -80,7 +86,9 @@ def test_the_same_secret_never_gets_the_same_shares():
 
 @pytest.mark.usefixtures("fixed_secrets")
 def test_shares_of_two_secrets_look_alike():
-    """The low byte of one share, over 25,600 sharings of each of two secrets: chi-square, level 0.1 %."""
+    """The low byte of one share, over 25,600 sharings of each of two secrets: chi-square, level
+    0.1 %.
+    """
     for secret in (bytes(32), b"\xff" * 32):
         counts = [0] * 256
         for _ in range(25_600):
@@ -126,9 +134,13 @@ def test_a_secret_has_32_bytes(size):
 
 
 def test_every_coefficient_is_drawn_from_all_of_its_own_bytes(monkeypatch):
-    """49 bytes each, none of them twice: what the shares of a threshold of 3 are, worked out by hand."""
+    """49 bytes each, none of them twice: what the shares of a threshold of 3 are, worked out by
+    hand.
+    """
     draws = bytes(range(1, 99))
-    monkeypatch.setattr("hdpmf.common.aggregation.masks.shamir.secrets.token_bytes", lambda n: draws[:n])
+    monkeypatch.setattr(
+        "hdpmf.common.aggregation.masks.shamir.secrets.token_bytes", lambda n: draws[:n]
+    )
     first, second = (int.from_bytes(draws[k : k + 49], "little") % PRIME for k in (0, 49))
     secret = int.from_bytes(b"s" * 32, "little")
     expected = [(secret + first * x + second * x * x) % PRIME for x in (1, 2, 3, 4)]
@@ -145,19 +157,26 @@ def test_wrong_shares_are_left_out_up_to_half_of_those_beyond_the_threshold(thre
     for point in wrong:
         value = (int.from_bytes(shares[point], "little") + 1 + point) % PRIME
         shares[point] = value.to_bytes(SHARE_BYTES, "little")
-    assert correct(shares, threshold) == {point: shares[point] for point in points if point not in wrong}
+    assert correct(shares, threshold) == {
+        point: shares[point] for point in points if point not in wrong
+    }
 
 
 def test_more_wrong_shares_are_not_corrected():
     good = dict(enumerate(split(b"x" * 32, 3, 7), 1))
     for many in (3, 4):
-        shares = {point: bytes([point, *share[1:]]) if point <= many else share for point, share in good.items()}
+        shares = {
+            point: bytes([point, *share[1:]]) if point <= many else share
+            for point, share in good.items()
+        }
         assert correct(shares, 3) is None
     assert correct({1: good[1], 2: good[2]}, 3) is None  # fewer than the threshold
 
 
 def test_all_shares_on_another_line_are_as_good():
-    """Nothing tells a wrong dealer from a right one: the caller compares with what was committed to."""
+    """Nothing tells a wrong dealer from a right one: the caller compares with what was committed
+    to.
+    """
     good = dict(enumerate(split(bytes(32), 2, 6), 1))
     assert correct(good, 2) == good
     assert correct({point: bytes(SHARE_BYTES) for point in range(1, 7)}, 2) == dict.fromkeys(

@@ -46,27 +46,47 @@ def parts(size):
 
 SESSIONS = exactly(16)
 KEYS = st.builds(
-    DeviceKeys, channel=exactly(31).map(lambda b: b"c" + b), mask=exactly(31).map(lambda b: b"m" + b),
-    commitment=exactly(32), signature=exactly(64),
-)  # fmt: skip
+    DeviceKeys,
+    channel=exactly(31).map(lambda b: b"c" + b),
+    mask=exactly(31).map(lambda b: b"m" + b),
+    commitment=exactly(32),
+    signature=exactly(64),
+)
 PLANS = st.builds(
-    SumPlan, session=SESSIONS, roster=exactly(32), participants=st.just(bitmap(list(range(20)), 30)),
-    length=st.integers(1, MAX_LENGTH), neighbours=st.just(10), threshold=st.integers(6, 10),
+    SumPlan,
+    session=SESSIONS,
+    roster=exactly(32),
+    participants=st.just(bitmap(list(range(20)), 30)),
+    length=st.integers(1, MAX_LENGTH),
+    neighbours=st.just(10),
+    threshold=st.integers(6, 10),
     minimum=st.integers(11, 20),
-)  # fmt: skip
+)
 PAIRS = st.dictionaries(
     st.integers(0, 2**16 - 1), st.tuples(exactly(SEALED_BYTES), exactly(CHECK_BYTES)), max_size=5
-).map(lambda both: ({peer: pair[0] for peer, pair in both.items()}, {peer: pair[1] for peer, pair in both.items()}))
+).map(
+    lambda both: (
+        {peer: pair[0] for peer, pair in both.items()},
+        {peer: pair[1] for peer, pair in both.items()},
+    )
+)
 INBOXES = st.builds(
-    lambda session, pairs: Inbox(session=session, partners=(*pairs[0], 7), sealed=pairs[0], checks=pairs[1]),
-    SESSIONS, PAIRS,
-)  # fmt: skip
+    lambda session, pairs: Inbox(
+        session=session, partners=(*pairs[0], 7), sealed=pairs[0], checks=pairs[1]
+    ),
+    SESSIONS,
+    PAIRS,
+)
 DEALT = st.builds(
-    lambda session, pairs: DealtShares(session=session, sealed=pairs[0], checks=pairs[1]), SESSIONS, PAIRS
+    lambda session, pairs: DealtShares(session=session, sealed=pairs[0], checks=pairs[1]),
+    SESSIONS,
+    PAIRS,
 )
 TO_DEVICE = st.one_of(
     PLANS,
-    st.builds(PartnerKeys, session=SESSIONS, keys=st.dictionaries(st.integers(0, 99), KEYS, max_size=3)),
+    st.builds(
+        PartnerKeys, session=SESSIONS, keys=st.dictionaries(st.integers(0, 99), KEYS, max_size=3)
+    ),
     INBOXES,
     st.builds(Survivors, session=SESSIONS, survivors=st.binary(max_size=20)),
     st.builds(Confirmations, session=SESSIONS, signatures=parts(64)),
@@ -74,11 +94,15 @@ TO_DEVICE = st.one_of(
 TO_RECOMMENDER = st.one_of(
     st.builds(Advertisement, session=SESSIONS, keys=KEYS, draw=exactly(32)),
     DEALT,
-    st.builds(MaskedVector, session=SESSIONS, words=st.integers(1, 9).flatmap(lambda n: exactly(4 * n))),
+    st.builds(
+        MaskedVector, session=SESSIONS, words=st.integers(1, 9).flatmap(lambda n: exactly(4 * n))
+    ),
     st.builds(Confirmation, session=SESSIONS, signature=exactly(64)),
     st.builds(Unmasking, session=SESSIONS, seeds=parts(SHARE_BYTES), keys=st.just({})),
 )
-EITHER = st.tuples(TO_DEVICE, st.just(decode_to_device)) | st.tuples(TO_RECOMMENDER, st.just(decode_to_recommender))
+EITHER = st.tuples(TO_DEVICE, st.just(decode_to_device)) | st.tuples(
+    TO_RECOMMENDER, st.just(decode_to_recommender)
+)
 
 
 @given(EITHER)
@@ -137,14 +161,24 @@ def test_deep_nesting_is_refused():
 
 def plan(**changes):
     fields = {
-        "session": SESSION, "roster": bytes(32), "participants": bitmap(list(range(20)), 20), "length": 5,
-        "neighbours": 10, "threshold": 7, "minimum": 14,
-    }  # fmt: skip
+        "session": SESSION,
+        "roster": bytes(32),
+        "participants": bitmap(list(range(20)), 20),
+        "length": 5,
+        "neighbours": 10,
+        "threshold": 7,
+        "minimum": 14,
+    }
     return SumPlan(**fields | changes)
 
 
 def keys(**changes):
-    fields = {"channel": bytes(32), "mask": b"m" * 32, "commitment": bytes(32), "signature": bytes(64)}
+    fields = {
+        "channel": bytes(32),
+        "mask": b"m" * 32,
+        "commitment": bytes(32),
+        "signature": bytes(64),
+    }
     return DeviceKeys(**fields | changes)
 
 
@@ -179,7 +213,9 @@ def dealt(sealed, checks=None):
         lambda: dealt(dict.fromkeys(range(MAX_PARTNERS + 1), bytes(SEALED_BYTES))),
         lambda: dealt({0: bytes(SEALED_BYTES)}, {}),
         lambda: dealt({0: bytes(SEALED_BYTES)}, {0: b"short"}),
-        lambda: Inbox(session=SESSION, partners=tuple(range(MAX_PARTNERS + 1)), sealed={}, checks={}),
+        lambda: Inbox(
+            session=SESSION, partners=tuple(range(MAX_PARTNERS + 1)), sealed={}, checks={}
+        ),
         lambda: Inbox(session=SESSION, partners=(0,), sealed={0: bytes(SEALED_BYTES)}, checks={}),
         lambda: Advertisement(session=SESSION, keys=keys(), draw=b"short"),
         lambda: MaskedVector(session=SESSION, words=b""),
@@ -188,7 +224,9 @@ def dealt(sealed, checks=None):
         lambda: Confirmation(session=SESSION, signature=b""),
         lambda: Confirmations(session=SESSION, signatures={0: b""}),
         lambda: Unmasking(session=SESSION, seeds={0: b""}, keys={}),
-        lambda: Unmasking(session=SESSION, seeds={0: bytes(SHARE_BYTES)}, keys={0: bytes(SHARE_BYTES)}),
+        lambda: Unmasking(
+            session=SESSION, seeds={0: bytes(SHARE_BYTES)}, keys={0: bytes(SHARE_BYTES)}
+        ),
     ],
 )
 def test_what_cannot_be_right_is_refused(make):
@@ -198,9 +236,15 @@ def test_what_cannot_be_right_is_refused(make):
 
 def test_every_field_of_a_plan_is_in_its_digest():
     changes = {
-        "session": bytes(16), "roster": b"r" * 32, "participants": bitmap(list(range(1, 20)), 20), "length": 6,
-        "neighbours": 12, "threshold": 8, "minimum": 15, "wide": True,
-    }  # fmt: skip
+        "session": bytes(16),
+        "roster": b"r" * 32,
+        "participants": bitmap(list(range(1, 20)), 20),
+        "length": 6,
+        "neighbours": 12,
+        "threshold": 8,
+        "minimum": 15,
+        "wide": True,
+    }
     digests = {plan().digest} | {plan(**{name: value}).digest for name, value in changes.items()}
     assert len(digests) == len(changes) + 1
     assert set(changes) | {"version"} == set(SumPlan.__struct_fields__)
@@ -210,7 +254,11 @@ def test_masks_are_the_published_keystream():
     """RFC 8439, appendix A.1, test vector 1."""
     words = np.zeros(16, "<u4")
     add_mask(words, bytes(32))
-    assert words.tobytes().hex().startswith("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
+    assert (
+        words.tobytes()
+        .hex()
+        .startswith("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
+    )
     add_mask(words, bytes(32), subtract=True)
     assert not words.any()
 

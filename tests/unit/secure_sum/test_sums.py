@@ -1,4 +1,6 @@
-"""Honest sums: exact for the survivors, whoever drops out when, or broken off with nothing revealed."""
+"""Honest sums: exact for the survivors, whoever drops out when, or broken off with nothing
+revealed.
+"""
 
 import contextlib
 import itertools
@@ -25,7 +27,9 @@ def words(n, length, seed=0):
 
 
 def check(vectors, drops, **options):
-    done = run_in_process(vectors, drop_after=drops, identities=IDENTITIES[: len(vectors)], **options)
+    done = run_in_process(
+        vectors, drop_after=drops, identities=IDENTITIES[: len(vectors)], **options
+    )
     expected = [n for n in range(len(vectors)) if drops.get(n, "vector") in IN_THE_SUM]
     assert list(done.survivors) == expected
     assert np.array_equal(done.total, vectors[expected].sum(axis=0, dtype=np.uint32))
@@ -47,7 +51,9 @@ def test_drop_outs_at_each_step_up_to_the_threshold(step, lost):
 @pytest.mark.parametrize("step", STEPS)
 def test_one_drop_out_too_many_breaks_the_sum_off(step):
     with pytest.raises(SecureSumError, match="broken off"):
-        run_in_process(words(8, 9), drop_after=dict.fromkeys(range(3), step), identities=IDENTITIES[:8])
+        run_in_process(
+            words(8, 9), drop_after=dict.fromkeys(range(3), step), identities=IDENTITIES[:8]
+        )
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.permutations(STEPS, 2)))
@@ -61,7 +67,9 @@ def test_drop_outs_in_a_sparse_graph(step):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.dictionaries(st.integers(0, 19), st.sampled_from(STEPS), max_size=6), st.integers(0, 2**32))
+@given(
+    st.dictionaries(st.integers(0, 19), st.sampled_from(STEPS), max_size=6), st.integers(0, 2**32)
+)
 def test_a_sum_is_exact_or_there_is_none(drops, seed):
     vectors = words(20, 4, seed)
     if len(drops) <= 3:  # 10 neighbours, 7 must stay: three may always go
@@ -104,7 +112,9 @@ def test_nothing_is_revealed_by_a_sum_that_was_broken_off(make_session, kind):
     with pytest.raises(SecureSumError, match="takes no messages"):
         session.server.receive(0, session.clients[0])
     # What the recommender has is still under masks that nobody's shares have taken off.
-    for chosen in itertools.chain.from_iterable(itertools.combinations(range(7), size) for size in range(1, 8)):
+    for chosen in itertools.chain.from_iterable(
+        itertools.combinations(range(7), size) for size in range(1, 8)
+    ):
         assert not np.array_equal(session.server._total, session.plain_sum(chosen))
 
 

@@ -54,7 +54,9 @@ def test_a_masked_wide_vector_is_uniform(make_session):
 
 
 def test_the_same_vector_never_looks_the_same_and_says_nothing_about_another(make_session):
-    first, again, other = (masked(make_session, INPUTS[name]) for name in ("zeros", "zeros", "ramp"))
+    first, again, other = (
+        masked(make_session, INPUTS[name]) for name in ("zeros", "zeros", "ramp")
+    )
     # Differences of two masked vectors are as uniform as each: no mask is used twice.
     for left, right in ((first, again), (first, other)):
         counts = np.bincount((left - right) >> 24, minlength=256)
@@ -67,7 +69,9 @@ def test_with_every_neighbour_colluding_the_vector_is_still_uniform(make_session
     left = np.frombuffer(masked_in(session, INPUTS["small"]), "<u4").copy()
     for peer in range(1, 5):
         info = pair_info(b"pair mask", 0, peer)
-        key = session.clients[peer]._mask_key.key(session.server._keys[0].mask, session.plan.digest, info)
+        key = session.clients[peer]._mask_key.key(
+            session.server._keys[0].mask, session.plan.digest, info
+        )
         add_mask(left, key, subtract=True)
     assert stats.chisquare(np.bincount(left >> 24, minlength=256)).pvalue > LEVEL
 

@@ -1,4 +1,6 @@
-"""Small devices for the recommender's tests: the private side's own classes, without a store or a policy."""
+"""Small devices for the recommender's tests: the private side's own classes, without a store or
+a policy.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.common.aggregation.masks import DeviceIdentity, Roster, SecureSumClient, SumPolicy, decode_to_device
+from hdpmf.common.aggregation.masks import (
+    DeviceIdentity,
+    Roster,
+    SecureSumClient,
+    SumPolicy,
+    decode_to_device,
+)
 from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.aggregation.masks.messages import SumPlan
 from hdpmf.common.base.threads import Workers
@@ -41,7 +49,12 @@ from hdpmf.common.protocol import (
 )
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.enrolled import Enrolled
-from hdpmf.common.protocol.layout import counts_layout, gradients_layout, survey_layout, survey_numbers
+from hdpmf.common.protocol.layout import (
+    counts_layout,
+    gradients_layout,
+    survey_layout,
+    survey_numbers,
+)
 from hdpmf.errors import HdpmfError
 from hdpmf.private.client import Shard
 from hdpmf.private.client.contributions import OneRoundShard
@@ -71,7 +84,9 @@ class SmallDevice:
                 weights,
                 SeededNoise(number, stream=7),
                 epsilon=settings.epsilon,
-                catalogue=known_items(catalogue_table(ratings.items, ratings.scale, ratings.item_table)).fingerprint,
+                catalogue=known_items(
+                    catalogue_table(ratings.items, ratings.scale, ratings.item_table)
+                ).fingerprint,
                 simulation=True,
             )
         else:
@@ -84,7 +99,9 @@ class SmallDevice:
 
     @property
     def card(self) -> DeviceCard:
-        return DeviceCard(name=self.name[:8], identity=self.name, node=self.name, users=self.ratings.n_users)
+        return DeviceCard(
+            name=self.name[:8], identity=self.name, node=self.name, users=self.ratings.n_users
+        )
 
     def answer(self, data: bytes) -> bytes:
         if data not in self._outbox:
@@ -94,7 +111,9 @@ class SmallDevice:
                 body, part = self._body(envelope), "sum" if envelope.part == "sum" else "job"
             except HdpmfError:
                 body, part = encode(Refusal(reason="protocol")), "refusal"
-            self._outbox[data] = encode(Reply(run=envelope.run, number=envelope.number, part=part, body=body))
+            self._outbox[data] = encode(
+                Reply(run=envelope.run, number=envelope.number, part=part, body=body)
+            )
         return self._outbox[data]
 
     def _body(self, envelope: Envelope) -> bytes:
@@ -121,12 +140,17 @@ class SmallDevice:
                 self._job, self._numbers = message, counts.counts
                 return Ready(number=0) if summed else counts
             case Round():
-                self.shard._round = max(self.shard._round, message.number - 1)  # it may have been away
+                self.shard._round = max(
+                    self.shard._round, message.number - 1
+                )  # it may have been away
                 self.shard.receive(message)
                 if message.number > self._plan.epochs:
                     return Accepted()
                 gradients = self.shard.contribute()
-                self._job, self._numbers = message, np.rint(gradients.sums.reshape(-1) * 2.0**20).astype(np.int64)
+                self._job, self._numbers = (
+                    message,
+                    np.rint(gradients.sums.reshape(-1) * 2.0**20).astype(np.int64),
+                )
                 return Ready(number=message.number) if summed else gradients
             case Survey():
                 self.one_round.accept(message)
@@ -148,7 +172,9 @@ class SmallDevice:
                 Round: lambda: gradients_layout(self._plan, n),
                 Survey: lambda: survey_layout(self._job, n),
             }[type(self._job)]()
-            self._client = SecureSumClient(self.identity, self.roster, layout.encode(self._numbers), POLICY)
+            self._client = SecureSumClient(
+                self.identity, self.roster, layout.encode(self._numbers), POLICY
+            )
         assert self._client is not None
         return encode_sum(self._client.answer(message))
 
@@ -156,10 +182,16 @@ class SmallDevice:
 class World:
     """Devices over a small world, and the recommender's roster of them."""
 
-    def __init__(self, settings: RunSettings, sizes: list[int], ratings: Ratings | None = None) -> None:
-        self.ratings = synthetic_world(sum(sizes), 40, 30 * sum(sizes), rng=5) if ratings is None else ratings
+    def __init__(
+        self, settings: RunSettings, sizes: list[int], ratings: Ratings | None = None
+    ) -> None:
+        self.ratings = (
+            synthetic_world(sum(sizes), 40, 30 * sum(sizes), rng=5) if ratings is None else ratings
+        )
         self.settings = settings
-        self.table = catalogue_table(self.ratings.items, self.ratings.scale, self.ratings.item_table)
+        self.table = catalogue_table(
+            self.ratings.items, self.ratings.scale, self.ratings.item_table
+        )
         ends = np.cumsum(sizes)
         self.devices = [
             SmallDevice(part_of(self.ratings, end - size, end), settings, number)
@@ -169,7 +201,9 @@ class World:
         if len(self.devices) > 2:
             for device in self.devices:
                 device.roster = self.enrolled.roster
-        self.answers: dict[str, Callable[[bytes], bytes]] = {device.name: device.answer for device in self.devices}
+        self.answers: dict[str, Callable[[bytes], bytes]] = {
+            device.name: device.answer for device in self.devices
+        }
 
     def run(self, network: RecommenderTransport, **options: Any) -> Run:
         """A run of these devices."""

@@ -28,18 +28,33 @@ ROOMY = namedtuple("Usage", "total used free")(10**12, 0, 10**12)
 
 
 def seen(**change: Any) -> RunSeen:
-    usual = {"run": "ab" * 16, "ending": "done", "asked": 100, "refusals": 2, "minimum": 50, "enrolled_now": 50}
+    usual = {
+        "run": "ab" * 16,
+        "ending": "done",
+        "asked": 100,
+        "refusals": 2,
+        "minimum": 50,
+        "enrolled_now": 50,
+    }
     return RunSeen(**(usual | change))
 
 
 def names(**change: Any) -> list[str]:
-    usual: dict[str, Any] = {"runs": [], "certificates": [], "free": 10**12, "total": 10**12, "now": NOW}
+    usual: dict[str, Any] = {
+        "runs": [],
+        "certificates": [],
+        "free": 10**12,
+        "total": 10**12,
+        "now": NOW,
+    }
     return [alert.name for alert in alerts(**(usual | change))]
 
 
 def test_without_trouble_there_are_none() -> None:
     assert names() == []
-    assert names(runs=[seen(), seen()], certificates=[CertificateEnd("server", NOW + 31 * DAY)]) == []
+    assert (
+        names(runs=[seen(), seen()], certificates=[CertificateEnd("server", NOW + 31 * DAY)]) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +85,11 @@ def test_refusals_are_compared_over_a_run_that_was_given_up() -> None:
 def test_a_certificate_is_told_of_thirty_days_before_it_ends(name: str) -> None:
     def said(days: float) -> str:
         found = alerts(
-            runs=[], certificates=[CertificateEnd(name, NOW + days * DAY)], free=10**12, total=10**12, now=NOW
+            runs=[],
+            certificates=[CertificateEnd(name, NOW + days * DAY)],
+            free=10**12,
+            total=10**12,
+            now=NOW,
         )
         return "".join(f"{alert.words}; {alert.todo}" for alert in found)
 
@@ -99,7 +118,9 @@ def test_of_the_disk(free: int, total: int, expected: list[str]) -> None:
 
 
 @pytest.fixture
-def folder(make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServiceFolder:
+def folder(
+    make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ServiceFolder:
     monkeypatch.setattr(watching.shutil, "disk_usage", lambda _: ROOMY)
     settings = RunSettings(method="mf", view="messages", minimum=2)
     world = make_world(settings, [1, 1])
@@ -116,7 +137,10 @@ def folder(make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
 def begin(folder: ServiceFolder, number: int) -> bytes:
     cards, run = folder.enrolled.cards, bytes([number]) * 16
     settings = RunSettings(method="mf", view="messages", minimum=2)
-    folder.begin_run(run, RunRecord(settings=settings, devices=cards, cohort=tuple(card.identity for card in cards)))
+    folder.begin_run(
+        run,
+        RunRecord(settings=settings, devices=cards, cohort=tuple(card.identity for card in cards)),
+    )
     return run
 
 
@@ -169,7 +193,9 @@ def test_a_renewed_certificate_is_another_one_of_the_same_authority(folder: Serv
 
 def _scraped(port: int) -> dict[str, float]:
     text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
-    return {name: float(value) for name, value in re.findall(r"^(hdpmf_\S+) (\S+)$", text, re.MULTILINE)}
+    return {
+        name: float(value) for name, value in re.findall(r"^(hdpmf_\S+) (\S+)$", text, re.MULTILINE)
+    }
 
 
 def test_prometheus_gets_alerts_and_seconds_until_certificates_end(folder: ServiceFolder) -> None:

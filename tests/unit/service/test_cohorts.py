@@ -1,4 +1,6 @@
-"""Sums of several cohorts: each brings noise of its own, and the facts are computed with all of it."""
+"""Sums of several cohorts: each brings noise of its own, and the facts are computed with all of
+it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def _survey(design: str, epsilon: float):  # type: ignore[no-untyped-def]
 def _answer(seed: int) -> SumContribution:
     rng = np.random.default_rng(seed)
     weights = rng.integers(5, 400, 300) * WEIGHT_UNITS
-    return SumContribution(scores=(weights * rng.normal(1, 1, 300)).astype(np.int64), weights=weights, total=10_000)
+    return SumContribution(
+        scores=(weights * rng.normal(1, 1, 300)).astype(np.int64), weights=weights, total=10_000
+    )
 
 
 @pytest.mark.parametrize("design", ["A", "S"])
@@ -47,7 +51,9 @@ def test_four_sums_are_reckoned_as_one_with_twice_the_noise(design: str) -> None
     expected = facts_from_sums(_survey(design, 0.5), [together], None)
     found = OneRoundRecommender(_survey(design, 1.0)).facts(parts, n_sums=4)
     for name in ("bias", "variance", "popularity"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-6
+        )
     careless = facts_from_sums(_survey(design, 1.0), [together], None)
     assert found.variance.mean() > 1.02 * careless.variance.mean()
 

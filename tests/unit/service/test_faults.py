@@ -61,7 +61,9 @@ class Deadly:
 
 
 def go_on(world: Any, folder: Path, network: Any, **options: Any) -> Any:
-    run = world.run(network, id=b"r" * 16, files=RunFolder(folder), pace=PACE, sleep=lambda _: None, **options)
+    run = world.run(
+        network, id=b"r" * 16, files=RunFolder(folder), pace=PACE, sleep=lambda _: None, **options
+    )
     return run.conduct(draws=SeededNoise(0, 1))
 
 
@@ -95,7 +97,9 @@ def test_a_killed_recommender_goes_on_as_if_nothing_had_happened(
     assert point > 5 * step
 
 
-def test_with_noise_a_restart_sends_the_same_h(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_with_noise_a_restart_sends_the_same_h(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=4, rounds=3, factors=3)
     world = make_world(settings, [1, 1, 1, 1])
     received: list[bytes] = []
@@ -110,14 +114,25 @@ def test_with_noise_a_restart_sends_the_same_h(make_world: Callable[..., Any], t
     answers = {name: recorded(answer) for name, answer in world.answers.items()}
     with pytest.raises(Killed):
         world.run(Deadly(answers, 22), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE).conduct()
-    world.run(InProcessNetwork(answers), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE).conduct()
+    world.run(
+        InProcessNetwork(answers), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE
+    ).conduct()
     of_round = [decode(data) for data in set(received)]
-    numbers = [envelope.number for envelope in of_round if isinstance(envelope, Envelope) and envelope.number > 0]
+    numbers = [
+        envelope.number
+        for envelope in of_round
+        if isinstance(envelope, Envelope) and envelope.number > 0
+    ]
     assert sorted(numbers) == [1, 2, 3, 4]
 
 
 def _reply(envelope: Envelope, body: bytes, **change: Any) -> bytes:
-    fields = {"run": envelope.run, "number": envelope.number, "part": envelope.part, "body": body} | change
+    fields = {
+        "run": envelope.run,
+        "number": envelope.number,
+        "part": envelope.part,
+        "body": body,
+    } | change
     return encode(Reply(**fields))
 
 
@@ -133,35 +148,55 @@ HOSTILE: dict[str, tuple[str, Callable[[Envelope], bytes]]] = {
     "not a reply": ("malformed", lambda envelope: encode(Accepted())),
     "garbage inside": ("malformed", lambda envelope: _reply(envelope, b"\x93\x01")),
     "not finite": ("malformed", lambda envelope: _reply(envelope, _with_nan((40, 3)))),
-    "another run": ("other-run", lambda envelope: _reply(envelope, encode(Accepted()), run=b"x" * 16)),
+    "another run": (
+        "other-run",
+        lambda envelope: _reply(envelope, encode(Accepted()), run=b"x" * 16),
+    ),
     "another round": (
         "out-of-round",
         lambda envelope: _reply(envelope, encode(Accepted()), number=envelope.number + 1),
     ),
-    "another part": ("unexpected", lambda envelope: _reply(envelope, encode(Accepted()), part="sum")),
+    "another part": (
+        "unexpected",
+        lambda envelope: _reply(envelope, encode(Accepted()), part="sum"),
+    ),
     "another message": (
         "unexpected",
         lambda envelope: _reply(envelope, encode(ItemCounts(counts=np.zeros(40, np.int64)))),
     ),
     "another shape": (
         "shape",
-        lambda envelope: _reply(envelope, encode(Gradients(number=1, sums=np.zeros((40, 2), np.float32)))),
+        lambda envelope: _reply(
+            envelope, encode(Gradients(number=1, sums=np.zeros((40, 2), np.float32)))
+        ),
     ),
     "an older round": (
         "out-of-round",
-        lambda envelope: _reply(envelope, encode(Gradients(number=2, sums=np.zeros((40, 3), np.float32)))),
+        lambda envelope: _reply(
+            envelope, encode(Gradients(number=2, sums=np.zeros((40, 3), np.float32)))
+        ),
     ),
     "enormous": (
         "range",
-        lambda envelope: _reply(envelope, encode(Gradients(number=1, sums=np.full((40, 3), 1e30, np.float32)))),
+        lambda envelope: _reply(
+            envelope, encode(Gradients(number=1, sums=np.full((40, 3), 1e30, np.float32)))
+        ),
     ),
-    "a refusal": ("policy", lambda envelope: _reply(envelope, encode(Refusal(reason="policy")), part="refusal")),
-    "a bad refusal": ("malformed", lambda envelope: _reply(envelope, encode(Accepted()), part="refusal")),
+    "a refusal": (
+        "policy",
+        lambda envelope: _reply(envelope, encode(Refusal(reason="policy")), part="refusal"),
+    ),
+    "a bad refusal": (
+        "malformed",
+        lambda envelope: _reply(envelope, encode(Accepted()), part="refusal"),
+    ),
 }
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_gradients_are_refused_and_counted(make_world: Callable[..., Any], tmp_path: Path, what: str) -> None:
+def test_hostile_gradients_are_refused_and_counted(
+    make_world: Callable[..., Any], tmp_path: Path, what: str
+) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=4, rounds=1, factors=3)
     world = make_world(settings, [1] * 5)
     reason, lie = HOSTILE[what]
@@ -195,12 +230,18 @@ def test_two_replies_of_a_device_and_replies_of_strangers_count_once_or_not_at_a
 
     metrics = Metrics()
     final = go_on(world, tmp_path, Echoing(world.answers, 10_000), metrics=metrics).model.numbers
-    model = make_model("mf", n_factors=3, epochs=2, rng=0).fit(world.ratings, PrivacyWeights.uniform(world.ratings))
+    model = make_model("mf", n_factors=3, epochs=2, rng=0).fit(
+        world.ratings, PrivacyWeights.uniform(world.ratings)
+    )
     np.testing.assert_allclose(final.item_factors, model.catalogue_.factors, atol=1e-5)
-    assert metrics.refusals["duplicate"] == metrics.refusals["unknown-device"] == metrics.replies / 3
+    assert (
+        metrics.refusals["duplicate"] == metrics.refusals["unknown-device"] == metrics.replies / 3
+    )
 
 
-def test_a_round_waits_a_bounded_time_and_can_be_resumed(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_round_waits_a_bounded_time_and_can_be_resumed(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=4, rounds=4, factors=3)
     world = make_world(settings, [1] * 4)
     network = InProcessNetwork(world.answers)
@@ -215,14 +256,18 @@ def test_a_round_waits_a_bounded_time_and_can_be_resumed(make_world: Callable[..
         return honest(data) if envelope.number < 2 else b""
 
     network.attach(slow, leaves)
-    with pytest.raises(FederationError, match="round 2 stopped after 2 attempts: 3 users answered and 4 are needed"):
+    with pytest.raises(
+        FederationError, match="round 2 stopped after 2 attempts: 3 users answered and 4 are needed"
+    ):
         go_on(world, tmp_path, network)
     outcome = go_on(world, tmp_path, InProcessNetwork(world.answers))
     assert outcome.summary["rounds"] == 4
 
 
 @pytest.mark.parametrize("step", range(5))
-def test_devices_may_drop_out_at_any_step_of_a_sum(make_world: Callable[..., Any], tmp_path: Path, step: int) -> None:
+def test_devices_may_drop_out_at_any_step_of_a_sum(
+    make_world: Callable[..., Any], tmp_path: Path, step: int
+) -> None:
     settings = RunSettings(method="mf", view="sums", minimum=8, rounds=2, factors=3)
     world = make_world(settings, [1] * 10)
     lost = world.devices[3].name
@@ -245,14 +290,18 @@ def test_devices_may_drop_out_at_any_step_of_a_sum(make_world: Callable[..., Any
     assert outcome.summary["rounds_lost"] == 0
 
 
-def test_a_sum_that_breaks_off_after_vectors_gives_the_round_up(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_sum_that_breaks_off_after_vectors_gives_the_round_up(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     settings = RunSettings(method="hdpmf", view="sums", minimum=6, rounds=3, factors=3)
     world = make_world(settings, [1] * 6)
     answers = {}
     for device in world.devices:
         count: dict[str, int] = {}
 
-        def answer(data: bytes, honest: Any = device.answer, count: dict[str, int] = count) -> bytes:
+        def answer(
+            data: bytes, honest: Any = device.answer, count: dict[str, int] = count
+        ) -> bytes:
             envelope = decode(data)
             assert isinstance(envelope, Envelope)
             if envelope.part == "sum" and envelope.number == 2:
@@ -267,7 +316,9 @@ def test_a_sum_that_breaks_off_after_vectors_gives_the_round_up(make_world: Call
     assert outcome.summary["rounds"] == 2
 
 
-def test_a_broken_survey_cannot_be_asked_again(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_broken_survey_cannot_be_asked_again(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     settings = RunSettings(method="hdp-sum", view="sums", minimum=6, rounds=1)
     world = make_world(settings, [1] * 6)
 
@@ -283,13 +334,19 @@ def test_a_broken_survey_cannot_be_asked_again(make_world: Callable[..., Any], t
         return answer
 
     with pytest.raises(SecureSumError):
-        go_on(world, tmp_path, InProcessNetwork({name: leaving(answer) for name, answer in world.answers.items()}))
+        go_on(
+            world,
+            tmp_path,
+            InProcessNetwork({name: leaving(answer) for name, answer in world.answers.items()}),
+        )
 
 
 def test_after_a_restart_the_recommender_waits_for_devices_to_come_back(
     make_world: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Killed when vectors had been sent: with nobody there yet, closing the step would lose the survey for good."""
+    """Killed when vectors had been sent: with nobody there yet, closing the step would lose the
+    survey for good.
+    """
     settings = RunSettings(method="hdp-sum", view="sums", minimum=6, rounds=1)
     world = make_world(settings, [1] * 6)
     with pytest.raises(Killed):
@@ -304,13 +361,17 @@ def test_after_a_restart_the_recommender_waits_for_devices_to_come_back(
         if looks <= 6:
             network.attach(world.devices[looks - 1].name, world.devices[looks - 1].answer)
 
-    outcome = world.run(network, id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE, sleep=come_back).conduct()
+    outcome = world.run(
+        network, id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE, sleep=come_back
+    ).conduct()
     assert outcome.summary["users"] == 6
     assert looks >= 6
 
 
 def test_a_run_does_not_wait_for_a_device_that_says_nothing(make_world: Callable[..., Any]) -> None:
-    world = make_world(RunSettings(method="mf", view="messages", minimum=3, rounds=1, factors=2), [1, 1, 1, 1])
+    world = make_world(
+        RunSettings(method="mf", view="messages", minimum=3, rounds=1, factors=2), [1, 1, 1, 1]
+    )
     mute = next(iter(world.answers))
     waits: list[float] = []
 
@@ -319,7 +380,9 @@ def test_a_run_does_not_wait_for_a_device_that_says_nothing(make_world: Callable
             return frozenset(world.answers)
 
     network = Network({name: answer for name, answer in world.answers.items() if name != mute})
-    run = world.run(network, pace=Pace(gather=600.0, deadline=1.0, attempts=2, pause=1.0), sleep=waits.append)
+    run = world.run(
+        network, pace=Pace(gather=600.0, deadline=1.0, attempts=2, pause=1.0), sleep=waits.append
+    )
     run.aggregation.gather()
     assert mute not in run.checkpoint.agreed
     assert len(run.checkpoint.agreed) == 3

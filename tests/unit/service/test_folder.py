@@ -31,7 +31,12 @@ PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
 
 
 def card(number: int, **change: Any) -> DeviceCard:
-    fields = {"name": f"d{number}", "identity": f"{number:064x}", "node": f"n{number}", "users": 1} | change
+    fields = {
+        "name": f"d{number}",
+        "identity": f"{number:064x}",
+        "node": f"n{number}",
+        "users": 1,
+    } | change
     return DeviceCard(**fields)
 
 
@@ -90,7 +95,9 @@ def test_devices_needed_counts_on_the_smallest() -> None:
     assert devices_needed([1, 1], 3) is None
 
 
-def test_a_run_in_a_folder_leaves_a_public_model_and_a_summary(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_run_in_a_folder_leaves_a_public_model_and_a_summary(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=3, rounds=2, factors=3)
     service = service_for(make_world(settings, [1] * 4), tmp_path / "r")
     run = service.begin(settings)
@@ -109,14 +116,24 @@ def test_a_run_in_a_folder_leaves_a_public_model_and_a_summary(make_world: Calla
     assert (tmp_path / "r" / "model").resolve().parent.name == run.hex()
 
 
-def test_a_run_asks_the_cohort_that_its_beacon_chooses(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_run_asks_the_cohort_that_its_beacon_chooses(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     settings = RunSettings(
-        method="mf", view="messages", minimum=3, rounds=2, factors=3, cohort=4, beacon="drand 7 0a1b"
+        method="mf",
+        view="messages",
+        minimum=3,
+        rounds=2,
+        factors=3,
+        cohort=4,
+        beacon="drand 7 0a1b",
     )
     world = make_world(settings, [1] * 6)
     service = service_for(world, tmp_path / "r")
     run = service.begin(settings)
-    assert set(service.folder.record(run).cohort) == cohort_of("drand 7 0a1b", world.enrolled.users, 4)
+    assert set(service.folder.record(run).cohort) == cohort_of(
+        "drand 7 0a1b", world.enrolled.users, 4
+    )
     assert service.conduct(run).summary["devices"] == 4
 
 
@@ -178,7 +195,9 @@ def test_a_minimum_that_cannot_be_reached_is_refused_before_anyone_is_asked(
         service.begin(settings)
 
 
-def test_a_folder_in_use_or_not_set_up_is_refused(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_folder_in_use_or_not_set_up_is_refused(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     world = make_world(RunSettings(method="mf", view="messages", minimum=1), [1])
     ServiceFolder.create(tmp_path / "r", Config(name='ünï "quoted"'), world.table)
     assert ServiceFolder(tmp_path / "r").config.name == 'ünï "quoted"'
@@ -191,7 +210,9 @@ def test_a_folder_in_use_or_not_set_up_is_refused(make_world: Callable[..., Any]
         ServiceFolder(tmp_path / "r")
 
 
-def test_a_damaged_model_or_checkpoint_is_named(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_damaged_model_or_checkpoint_is_named(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=3, rounds=1, factors=3)
     service = service_for(make_world(settings, [1] * 3), tmp_path / "r")
     run = service.begin(settings)
@@ -241,7 +262,11 @@ def test_two_changes_at_once_come_one_after_another(tmp_path: Path) -> None:
     ServiceFolder.create(tmp_path / "r", Config(name="test"), table)
 
     def add(item: int) -> int:
-        return len(change_items(ServiceFolder(tmp_path / "r"), ItemTable.build([item], [""], [[]], [None])).links)
+        return len(
+            change_items(
+                ServiceFolder(tmp_path / "r"), ItemTable.build([item], [""], [[]], [None])
+            ).links
+        )
 
     with ThreadPoolExecutor(8) as pool:
         numbers = list(pool.map(add, range(2, 18)))

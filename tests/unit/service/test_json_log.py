@@ -1,4 +1,6 @@
-"""The recommender's log as JSON: every line has the run's id, and none has anything about a device."""
+"""The recommender's log as JSON: every line has the run's id, and none has anything about a
+device.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 
-def test_a_run_is_told_with_its_id_and_nothing_of_devices(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_run_is_told_with_its_id_and_nothing_of_devices(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=2, rounds=2)
     world = make_world(settings, [1, 1, 1])
     pace = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
@@ -29,12 +33,16 @@ def test_a_run_is_told_with_its_id_and_nothing_of_devices(make_world: Callable[.
     metrics, stream = Metrics(), io.StringIO()
     victim = place.enrolled.cards[0]
     with json_log(metrics, stream) as say:
-        service = Service(place, InProcessNetwork(world.answers), metrics=metrics, log=say, sleep=lambda _: None)
+        service = Service(
+            place, InProcessNetwork(world.answers), metrics=metrics, log=say, sleep=lambda _: None
+        )
         run = service.begin(settings)
         service.conduct(run)
         # What modules say of a device today, and what somebody might write tomorrow.
         say(f"device {victim.identity[:16]} gave or dealt wrong shares")
-        logging.getLogger("hdpmf.common.net.any").warning("device %.16s rated %g", victim.identity, 4.625)
+        logging.getLogger("hdpmf.common.net.any").warning(
+            "device %.16s rated %g", victim.identity, 4.625
+        )
     text = stream.getvalue()
     lines = [json.loads(line) for line in text.splitlines()]
     assert [line["number"] for line in lines if line["event"] == "round"] == [1, 2]
@@ -48,9 +56,20 @@ def test_a_run_is_told_with_its_id_and_nothing_of_devices(make_world: Callable[.
     numbers = [value for line in lines for value in line.values() if isinstance(value, float)]
     assert numbers == []
     assert {key for line in lines for key in line} <= {
-        "time", "level", "role", "event", "run", "said", "number", "rounds", "lost", "users", "members", "refusals",
+        "time",
+        "level",
+        "role",
+        "event",
+        "run",
+        "said",
+        "number",
+        "rounds",
+        "lost",
+        "users",
+        "members",
+        "refusals",
         "source",
-    }  # fmt: skip
+    }
 
 
 def test_a_failure_is_told_and_logging_is_as_it_was(tmp_path: Path) -> None:

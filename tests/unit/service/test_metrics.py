@@ -35,7 +35,9 @@ def counted() -> Metrics:
 
 def test_the_endpoint_serves_all_counts_on_this_machine_only() -> None:
     with endpoint(counted(), 0) as port:
-        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+        text = (
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+        )
         with pytest.raises(ConfigError, match="choose another port"), endpoint(counted(), port):
             pass
     values = dict(re.findall(r"^(hdpmf_recommender_\S+) (\S+)$", text, re.MULTILINE))
@@ -47,7 +49,9 @@ def test_the_endpoint_serves_all_counts_on_this_machine_only() -> None:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
 
 
-def test_without_the_package_the_endpoint_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_endpoint_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(MissingExtraError, match="hdpmf\\[federation\\]"), endpoint(counted(), 0):
         pass
@@ -70,7 +74,8 @@ def test_a_run_tells_plain_lines_and_counts_bytes(make_world: Callable[..., Any]
     lines = stream.getvalue().splitlines()
     assert "3 devices take part (3 users), 0 refused" in lines
     assert any(
-        re.match(r"round 3 of 3, \d+\.\d\d s each, 0:00 left; 3 users; sent .* 0 refusals$", line) for line in lines
+        re.match(r"round 3 of 3, \d+\.\d\d s each, 0:00 left; 3 users; sent .* 0 refusals$", line)
+        for line in lines
     )
     assert metrics.bytes_in == outcome.summary["bytes_in"] > 3 * 3 * 40 * 3 * 4
     assert metrics.bytes_out > metrics.bytes_in

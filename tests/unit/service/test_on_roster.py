@@ -40,7 +40,9 @@ def folder_of(world: Any, path: Path) -> ServiceFolder:
     return folder
 
 
-def test_who_is_taken_off_is_asked_nothing_in_the_next_exchange(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_who_is_taken_off_is_asked_nothing_in_the_next_exchange(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=3, rounds=5, factors=3)
     world = make_world(settings, [1] * 5)
     folder = folder_of(world, tmp_path / "r")
@@ -62,14 +64,18 @@ def test_who_is_taken_off_is_asked_nothing_in_the_next_exchange(make_world: Call
     assert service.hand_out() == 0  # nor does it get the model; the others have it
 
 
-def test_a_device_with_new_keys_has_the_model_and_is_there_once(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_device_with_new_keys_has_the_model_and_is_there_once(
+    make_world: Callable[..., Any], tmp_path: Path
+) -> None:
     settings = RunSettings(method="hdp-bit", view="messages", minimum=5, rounds=1, epsilon=50.0)
     world = make_world(settings, [1] * 6)
     folder = folder_of(world, tmp_path / "r")
     service = Service(folder, InProcessNetwork(world.answers), sleep=lambda _: None)
     service.conduct(service.begin(settings))
     device, new = world.devices[3], DeviceIdentity.generate()
-    card = msgspec.structs.replace(device.card, identity=new.public.hex(), node=NodeKey.generate().public)
+    card = msgspec.structs.replace(
+        device.card, identity=new.public.hex(), node=NodeKey.generate().public
+    )
     signed = Succession(links=()).extended(device.identity, card)
     with pytest.raises(ConfigError, match="no device 'nobody'"):
         folder.replace("nobody", signed)
@@ -82,7 +88,9 @@ def test_a_device_with_new_keys_has_the_model_and_is_there_once(make_world: Call
     assert device.name not in enrolled.users
     assert enrolled.digest != before.digest
     again = DeviceIdentity.generate()
-    third = msgspec.structs.replace(card, identity=again.public.hex(), node=NodeKey.generate().public)
+    third = msgspec.structs.replace(
+        card, identity=again.public.hex(), node=NodeKey.generate().public
+    )
     folder.replace(card.name, signed.extended(new, third))
     assert folder.identity_now(device.name) == third.identity
     service._way.attach(third.identity, device.answer)  # type: ignore[union-attr]

@@ -1,4 +1,6 @@
-"""The public files and how they are served: what devices cannot be told wrongly, and what nobody else gets."""
+"""The public files and how they are served: what devices cannot be told wrongly, and what nobody
+else gets.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Client:
     def __init__(self, app: Any) -> None:
         self._app = app
 
-    def request(self, method: str, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
+    def request(
+        self, method: str, path: str, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(self._app)
             async with httpx.AsyncClient(transport=transport, base_url="https://shop") as client:
@@ -55,7 +59,12 @@ class Client:
 def facts(mean: float) -> ItemFacts:
     zeros = np.zeros(5, np.float32)
     return ItemFacts(
-        catalogue="c", mean=mean, bias=zeros, variance=zeros, popularity=zeros, patterns=np.zeros((5, 0), np.float32)
+        catalogue="c",
+        mean=mean,
+        bias=zeros,
+        variance=zeros,
+        popularity=zeros,
+        patterns=np.zeros((5, 0), np.float32),
     )
 
 
@@ -111,7 +120,9 @@ def test_files_of_the_index_before_stay_and_older_ones_go(service: ServiceFolder
     assert kept == [{names[0]}, {names[0], names[1]}, {names[1], names[2]}, {names[2], names[3]}]
 
 
-def test_what_a_kill_left_half_done_is_done_again(service: ServiceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_kill_left_half_done_is_done_again(
+    service: ServiceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     PublicFiles(service).write(b"first")
     before = index_of(service)
 
@@ -138,7 +149,10 @@ def test_digests_and_caching(client: Client, service: ServiceFolder) -> None:
     assert "immutable" in file.headers["cache-control"]
     for answer in (index, file):
         digest = sha256(answer.content)
-        assert answer.headers["content-digest"] == f"sha-256=:{base64.b64encode(digest.digest()).decode()}:"
+        assert (
+            answer.headers["content-digest"]
+            == f"sha-256=:{base64.b64encode(digest.digest()).decode()}:"
+        )
         assert answer.headers["etag"] == f'"{digest.hexdigest()}"'
 
 
@@ -158,10 +172,19 @@ def test_nothing_but_public_files_is_there(client: Client, service: ServiceFolde
     (service.path / "public" / "secret.key").write_bytes(b"secret")
     (service.path / "public" / f"task-{'0' * 64}.msgpack.tmp").write_bytes(b"secret")
     for path in (
-        "/", "/secret.key", "/../config.toml", "/..%2fconfig.toml", "/%2e%2e/config.toml", "/public/index.json",
-        "//config.toml", f"/task-{'0' * 64}.msgpack.tmp", f"/task-{'0' * 64}.msgpack", "/index.json%00",
-        f"/task-{'0' * 64}.msgpack%0a", "/roster.json",
-    ):  # fmt: skip
+        "/",
+        "/secret.key",
+        "/../config.toml",
+        "/..%2fconfig.toml",
+        "/%2e%2e/config.toml",
+        "/public/index.json",
+        "//config.toml",
+        f"/task-{'0' * 64}.msgpack.tmp",
+        f"/task-{'0' * 64}.msgpack",
+        "/index.json%00",
+        f"/task-{'0' * 64}.msgpack%0a",
+        "/roster.json",
+    ):
         assert client.get(path).status_code == 404, path
     head = client.request("HEAD", "/index.json")
     assert (head.status_code, head.content) == (200, b"")
@@ -174,14 +197,18 @@ def test_without_an_index_there_is_nothing(service: ServiceFolder) -> None:
     assert Client(Website(service.path / "public").app).get("/index.json").status_code == 404
 
 
-def test_over_tls_and_by_one_process_at_a_time(service: ServiceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_tls_and_by_one_process_at_a_time(
+    service: ServiceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(website, "LIMITS", replace(website.LIMITS, header_seconds=0.2))
     PublicFiles(service).write()
     with served(service) as address:
         assert address == f"https://localhost:{service.config.port}"
         with pytest.raises(ConfigError, match="cannot listen"), served(service):
             pass
-        trust = ssl.create_default_context(cafile=str(service.transport_folder / "tls" / "authority.pem"))
+        trust = ssl.create_default_context(
+            cafile=str(service.transport_folder / "tls" / "authority.pem")
+        )
         with httpx.Client(verify=trust, trust_env=False) as client:
             assert client.get(f"{address}/index.json").json() == index_of(service)
             try:
@@ -197,7 +224,11 @@ def test_over_tls_and_by_one_process_at_a_time(service: ServiceFolder, monkeypat
             silent.sendall(b"GET /index.json HT")
             begin = time.monotonic()
             with pytest.raises((ConnectionError, ssl.SSLError)):
-                raise ConnectionError if silent.recv(100) == b"" else AssertionError("it was answered")
+                raise (
+                    ConnectionError
+                    if silent.recv(100) == b""
+                    else AssertionError("it was answered")
+                )
             assert time.monotonic() - begin < 5
     with pytest.raises(httpx.ConnectError), httpx.Client(verify=trust, trust_env=False) as client:
         client.get(f"{address}/index.json")

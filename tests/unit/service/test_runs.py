@@ -33,9 +33,13 @@ def run(world: Any, **options: Any) -> RunOutcome:
 def library_factors(world: Any, **params: Any) -> np.ndarray:
     settings = world.settings
     model = make_model(
-        settings.method, n_factors=settings.factors, learning_rate=settings.learning_rate, epochs=settings.rounds,
-        rng=0, **params,
-    )  # fmt: skip
+        settings.method,
+        n_factors=settings.factors,
+        learning_rate=settings.learning_rate,
+        epochs=settings.rounds,
+        rng=0,
+        **params,
+    )
     return model.fit(world.ratings, PrivacyWeights.uniform(world.ratings)).catalogue_.factors
 
 
@@ -43,13 +47,19 @@ def library_factors(world: Any, **params: Any) -> np.ndarray:
     ("view", "sizes"),
     [
         ("messages", [24]),
-        *((view, sizes) for view in ("messages", "sums") for sizes in ([1] * 24, [10, 9, 5], [5, 1, 18])),
+        *(
+            (view, sizes)
+            for view in ("messages", "sums")
+            for sizes in ([1] * 24, [10, 9, 5], [5, 1, 18])
+        ),
     ],
 )
 def test_without_noise_the_factors_are_the_librarys_in_any_partition(
     make_world: Callable[..., Any], view: Any, sizes: list[int]
 ) -> None:
-    settings = RunSettings(method="mf", view=view, minimum=24, rounds=8, factors=4, credit=18, max_colluding=0.0)
+    settings = RunSettings(
+        method="mf", view=view, minimum=24, rounds=8, factors=4, credit=18, max_colluding=0.0
+    )
     world = make_world(settings, sizes)
     final = run(world).model.numbers
     assert isinstance(final, Round)
@@ -58,7 +68,9 @@ def test_without_noise_the_factors_are_the_librarys_in_any_partition(
 
 @pytest.mark.parametrize("method", ["dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid"])
 @pytest.mark.parametrize("view", ["messages", "sums"])
-def test_every_method_runs_in_both_views(make_world: Callable[..., Any], method: Any, view: Any) -> None:
+def test_every_method_runs_in_both_views(
+    make_world: Callable[..., Any], method: Any, view: Any
+) -> None:
     settings = RunSettings(method=method, view=view, minimum=6, rounds=3, factors=3)
     world = make_world(settings, [1] * 8)
     outcome = run(world)
@@ -73,7 +85,9 @@ def test_every_method_runs_in_both_views(make_world: Callable[..., Any], method:
     assert outcome.statement.status == ("proved" if proved else "none" if bare else "nominal")
 
 
-def test_one_device_of_everyone_gives_the_librarys_factors_with_noise_too(make_world: Callable[..., Any]) -> None:
+def test_one_device_of_everyone_gives_the_librarys_factors_with_noise_too(
+    make_world: Callable[..., Any],
+) -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=1, rounds=5, factors=4)
     world = make_world(settings, [20])
     world.devices[0].shard._noise = SeededNoise(0, 2)
@@ -144,7 +158,9 @@ def test_a_device_whose_owner_is_asked_has_its_turn_later_if_there_is_time(
             asked.append(len(pauses))
             if len(pauses) < 3:  # the owner has not said yes yet
                 refusal = encode(Refusal(reason="busy"))
-                return encode(Reply(run=envelope.run, number=envelope.number, part="refusal", body=refusal))
+                return encode(
+                    Reply(run=envelope.run, number=envelope.number, part="refusal", body=refusal)
+                )
         return world.answers[name](data)  # type: ignore[no-any-return]
 
     network = InProcessNetwork({**world.answers, name: answer})

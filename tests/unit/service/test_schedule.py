@@ -44,7 +44,8 @@ def test_new_devices_are_expected_to_hold_what_others_did():
 
 
 def test_devices_of_before_are_expected_to_go_on_as_they_did():
-    # 100 devices brought 5000 at first, and 700 more in the 70 days after, with no one new: 10 a day.
+    # 100 devices brought 5000 at first, and 700 more in the 70 days after, with no one new: 10 a
+    # day.
     past = [run_at(10, 100, 5000.0), run_at(80, 100, 700.0)]
     assert ask(past, 180, 100).expected == pytest.approx(1000)
     patient = 1e9
@@ -56,7 +57,9 @@ def test_devices_of_before_are_expected_to_go_on_as_they_did():
 
 
 def test_nobody_waits_for_ever():
-    """A third more than was released waits, and no one joins any more: after 1.5 times the patience that is enough."""
+    """A third more than was released waits, and no one joins any more: after 1.5 times the
+    patience that is enough.
+    """
     past = [run_at(10, 100, 5000.0), run_at(80, 200, 5000.0)]
     assert ask(past, 80 + 150, 267).needed == pytest.approx(5000)
     assert not ask(past, 80 + 1.45 * 182, 267).worth
@@ -99,12 +102,21 @@ def test_where_all_is_noise_only_devices_count(weight):
 def test_a_run_by_what_it_released():
     n, noise = 500, SeededNoise(3)
     survey = Survey(
-        design="A", coding="soft", epsilon=0.5, n_items=n, catalogue="c", contributors=100, scale_low=1.0,
-        scale_high=5.0, scale_step=1.0,
-    )  # fmt: skip
+        design="A",
+        coding="soft",
+        epsilon=0.5,
+        n_items=n,
+        catalogue="c",
+        contributors=100,
+        scale_low=1.0,
+        scale_high=5.0,
+        scale_step=1.0,
+    )
     drawn = []
     for _ in range(400):
-        weights = 20 * WEIGHT_UNITS + sum(noise.discrete_laplace(WEIGHT_SCALE * WEIGHT_UNITS / 0.5, n) for _ in (1, 2))
+        weights = 20 * WEIGHT_UNITS + sum(
+            noise.discrete_laplace(WEIGHT_SCALE * WEIGHT_UNITS / 0.5, n) for _ in (1, 2)
+        )
         answer = SumContribution(scores=np.zeros(n, np.int64), weights=weights, total=0)
         drawn.append(PastRun.of(Answered(survey, answer, 2.0), at=5.0, devices=7))
     found = np.array([run.weight for run in drawn])
@@ -131,7 +143,8 @@ def test_noise_counts_a_bounded_number_of_times(growth):
 
 
 PASTS = st.lists(
-    st.tuples(st.floats(0, 1e3), st.integers(0, 10**6), st.floats(-1e4, 1e7), st.floats(0.1, 1e4)), max_size=6
+    st.tuples(st.floats(0, 1e3), st.integers(0, 10**6), st.floats(-1e4, 1e7), st.floats(0.1, 1e4)),
+    max_size=6,
 )
 
 

@@ -1,4 +1,6 @@
-"""Runs with two servers, both in this process: exact sums, kills at every step, servers that are away or refuse."""
+"""Runs with two servers, both in this process: exact sums, kills at every step, servers that are
+away or refuse.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def test_who_is_away_is_not_in_the_sum() -> None:
 def test_below_the_minimum_nothing_is_released_and_the_error_says_so() -> None:
     world = World()
     world.absent = {0, 3}
-    with pytest.raises(FederationError, match=r"fewer than 3 reports .* Nothing was released\. Give the run up"):
+    with pytest.raises(
+        FederationError, match=r"fewer than 3 reports .* Nothing was released\. Give the run up"
+    ):
         world.run().conduct()
     assert world.published is None
 
@@ -125,11 +129,13 @@ class Fuse:
             raise Killed
 
 
-# Five times the checkpoint is written, and three times a server is asked; with labels, from the first sum's end on to
-# where the second task is as far as a task without them.
+# Five times the checkpoint is written, and three times a server is asked; with labels, from the
+# first sum's end on to where the second task is as far as a task without them.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("settings", "steps"), [(SETTINGS, range(17)), (LABELLED, range(12, 18))], ids=["plain", "labels"]
+    ("settings", "steps"),
+    [(SETTINGS, range(17)), (LABELLED, range(12, 18))],
+    ids=["plain", "labels"],
 )
 def test_a_run_that_is_killed_at_any_step_goes_on_with_the_same_task_and_the_same_request(
     settings: RunSettings, steps: range
@@ -147,7 +153,9 @@ def test_a_run_that_is_killed_at_any_step_goes_on_with_the_same_task_and_the_sam
             outcome = run.conduct()
             assert_same(outcome.answer, exact(world, tasks_of(world, run.checkpoint))[-1])
             assert run.checkpoint.users == [3] * settings.rounds
-        assert len({request[0] for request in door.requests}) == len(door.requests) == settings.rounds
+        assert (
+            len({request[0] for request in door.requests}) == len(door.requests) == settings.rounds
+        )
         assert killed == (kill < 16 or settings.labels is not None)
 
 
@@ -176,7 +184,9 @@ def test_a_task_that_the_servers_cannot_be_given_stops_the_run_which_goes_on_lat
         raise TransportError("the server of 'university' cannot be reached")
 
     door.add_task, real = unreachable, door.add_task  # type: ignore[method-assign]
-    with pytest.raises(FederationError, match=r"cannot be reached; tried 3 times\. The run is kept"):
+    with pytest.raises(
+        FederationError, match=r"cannot be reached; tried 3 times\. The run is kept"
+    ):
         world.run(door, files).conduct()
     assert world.published is None
     door.add_task = real  # type: ignore[method-assign]
@@ -188,7 +198,9 @@ def test_a_task_that_the_servers_cannot_be_given_stops_the_run_which_goes_on_lat
     with pytest.raises(FederationError):
         world.run(door, files).conduct()
     world.now += 1000
-    with pytest.raises(FederationError, match="was over before both servers had it; nobody has reported"):
+    with pytest.raises(
+        FederationError, match="was over before both servers had it; nobody has reported"
+    ):
         world.run(door, files).conduct()
 
 
@@ -227,15 +239,27 @@ def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -
         good.helper_encrypted_agg_share, good.leader_encrypted_agg_share,
     )  # fmt: skip
     few = Collection(
-        good.part_batch_selector, 2, good.interval, good.leader_encrypted_agg_share, good.helper_encrypted_agg_share
+        good.part_batch_selector,
+        2,
+        good.interval,
+        good.leader_encrypted_agg_share,
+        good.helper_encrypted_agg_share,
     )
-    for data, words in ((swapped.encode(), "decrypted"), (few.encode(), "over 2 reports"), (b"", "cannot be used")):
+    for data, words in (
+        (swapped.encode(), "decrypted"),
+        (few.encode(), "over 2 reports"),
+        (b"", "cannot be used"),
+    ):
         with pytest.raises(ProtocolError, match=words):
             open_collection(period.document, data, world.collector)
     other = world.run(files=files)
     other.checkpoint.stage = "work"
     many = Collection(
-        good.part_batch_selector, 5, good.interval, good.leader_encrypted_agg_share, good.helper_encrypted_agg_share
+        good.part_batch_selector,
+        5,
+        good.interval,
+        good.leader_encrypted_agg_share,
+        good.helper_encrypted_agg_share,
     )
     other.checkpoint.periods[0].collection = many.encode()
     with pytest.raises(FederationError, match="counted 5 reports, more than users are enrolled"):
@@ -248,9 +272,12 @@ def make_service(world: World, folder: Any) -> Service:
     place.enroll(world.enrolled.cards)
     world.collector = pin_servers(folder, "shop", world.servers)
     service = Service(
-        place, servers=ServersHere(world.leader, world.helper), log=world.lines.append, sleep=world.sleep,
+        place,
+        servers=ServersHere(world.leader, world.helper),
+        log=world.lines.append,
+        sleep=world.sleep,
         clock=world.clock,
-    )  # fmt: skip
+    )
 
     def publish(task: bytes | None = None) -> None:
         world.publish(task)
@@ -264,7 +291,9 @@ def test_every_device_may_report_in_every_run_and_the_sums_are_put_together(tmp_
     world = World()
     service = make_service(world, tmp_path / "shop")
     first = service.conduct(service.begin(SETTINGS))
-    world.shards = [world._shard(user) for user in range(len(world.devices))]  # with ratings that are new
+    world.shards = [
+        world._shard(user) for user in range(len(world.devices))
+    ]  # with ratings that are new
     second = service.conduct(service.begin(SETTINGS))
     assert (first.summary["cohorts"], second.summary["cohorts"]) == (1, 2)
     recommender = OneRoundRecommender(SETTINGS.survey(world.known, 1), world.known.features)
@@ -275,7 +304,11 @@ def test_every_device_may_report_in_every_run_and_the_sums_are_put_together(tmp_
     facts = (tmp_path / "shop" / "public" / index["model"]["file"]).read_bytes()
     assert sha256(facts).hexdigest() == index["model"]["sha256"]
     assert_same(decode(facts), expected)
-    assert (index["task"], index["servers"], index["model"]["run"]) == (None, world.servers.digest, second.run.hex())
+    assert (index["task"], index["servers"], index["model"]["run"]) == (
+        None,
+        world.servers.digest,
+        second.run.hex(),
+    )
 
 
 def test_without_servers_no_run_begins(tmp_path: Any) -> None:
@@ -297,7 +330,9 @@ def test_without_servers_no_run_begins(tmp_path: Any) -> None:
         ({"view": "sums"}, "only sums by two servers have a period"),
     ],
 )
-def test_settings_that_say_nothing_with_two_servers_are_refused(more: dict[str, Any], words: str) -> None:
+def test_settings_that_say_nothing_with_two_servers_are_refused(
+    more: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
         msgspec.structs.replace(SETTINGS, **more)
 

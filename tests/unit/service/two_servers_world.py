@@ -16,7 +16,13 @@ pytest.importorskip("sqlalchemy")
 
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
-from hdpmf.common.aggregation.two_servers.dap import InputShareAad, PlaintextInputShare, Report, ReportMetadata, Role
+from hdpmf.common.aggregation.two_servers.dap import (
+    InputShareAad,
+    PlaintextInputShare,
+    Report,
+    ReportMetadata,
+    Role,
+)
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info, seal
 from hdpmf.common.aggregation.two_servers.dap.types import HpkeConfig
 from hdpmf.common.data import Ratings, synthetic_world
@@ -69,12 +75,16 @@ class Kept(RunFiles):
 
 
 class World:
-    """Two servers, some devices with one user each, a collector, and a clock that only sleeping moves."""
+    """Two servers, some devices with one user each, a collector, and a clock that only sleeping
+    moves.
+    """
 
     def __init__(self, settings: RunSettings = SETTINGS, users: int = 4, seed: int = 3) -> None:
         self.settings, self.now = settings, float(START)
         self.ratings = synthetic_world(users, 12, 6 * users, rng=seed)
-        self.table = catalogue_table(self.ratings.items, self.ratings.scale, self.ratings.item_table)
+        self.table = catalogue_table(
+            self.ratings.items, self.ratings.scale, self.ratings.item_table
+        )
         self.known = known_items(self.table)
         self.devices = [DeviceIdentity.generate() for _ in range(users)]
         self.enrolled = Enrolled(
@@ -83,9 +93,16 @@ class World:
         )
         keys = server_keys()
         rules = Rules(minimum=2, simulation=True)
-        self.helper = Helper(keys[1], ServerDatabase(), clock=self.clock, noise=SeededNoise(2), rules=rules)
+        self.helper = Helper(
+            keys[1], ServerDatabase(), clock=self.clock, noise=SeededNoise(2), rules=rules
+        )
         self.leader = Leader(
-            keys[0], ServerDatabase(), self.helper, clock=self.clock, noise=SeededNoise(1), rules=rules
+            keys[0],
+            ServerDatabase(),
+            self.helper,
+            clock=self.clock,
+            noise=SeededNoise(1),
+            rules=rules,
         )
         self.servers = keys[0].servers
         self.collector = CollectorKeys.generate("shop")
@@ -98,13 +115,21 @@ class World:
     def _shard(self, user: int) -> OneRoundShard:
         own = self.ratings.take(self.ratings.user_codes == user)
         part = Ratings.from_arrays(
-            self.ratings.users.ids[own.user_codes], self.ratings.items.ids[own.item_codes], own.values,
-            scale=self.ratings.scale, item_table=self.ratings.item_table, items_index=self.ratings.items,
-        )  # fmt: skip
+            self.ratings.users.ids[own.user_codes],
+            self.ratings.items.ids[own.item_codes],
+            own.values,
+            scale=self.ratings.scale,
+            item_table=self.ratings.item_table,
+            items_index=self.ratings.items,
+        )
         return OneRoundShard(
-            part, PrivacyWeights.uniform(part), SeededNoise(9, stream=user), epsilon=self.settings.epsilon,
-            catalogue=self.known.fingerprint, simulation=True,
-        )  # fmt: skip
+            part,
+            PrivacyWeights.uniform(part),
+            SeededNoise(9, stream=user),
+            epsilon=self.settings.epsilon,
+            catalogue=self.known.fingerprint,
+            simulation=True,
+        )
 
     def run(self, door: Any = None, files: RunFiles | None = None, **more: Any) -> Run:
         given: dict[str, Any] = {
@@ -162,7 +187,12 @@ def server_keys() -> tuple[ServerKeys, ServerKeys]:
     """The keys of a leader and a helper."""
     party, hpke = [PartyKey.generate() for _ in range(2)], [KeyPair.generate() for _ in range(2)]
     cards = [
-        Server(organisation=name, url=f"https://{name}:1", hpke=pair.config.encode().hex(), identity=key.public)
+        Server(
+            organisation=name,
+            url=f"https://{name}:1",
+            hpke=pair.config.encode().hex(),
+            identity=key.public,
+        )
         for name, key, pair in zip(("library", "university"), party, hpke, strict=True)
     ]
     leader = ServerKeys("leader", party[0], hpke[0], cards[0], cards[1])
@@ -184,14 +214,19 @@ def make_report(document: bytes, task: Task, weights: np.ndarray, levels: np.nda
             PlaintextInputShare((), share).encode(),
         )
         for server, role, share in zip(
-            (task.servers.leader, task.servers.helper), (Role.LEADER, Role.HELPER), sharded.input_shares, strict=True
+            (task.servers.leader, task.servers.helper),
+            (Role.LEADER, Role.HELPER),
+            sharded.input_shares,
+            strict=True,
         )
     ]
     return Report(metadata, sharded.public_share, *sealed).encode()
 
 
 def exact(world: World, tasks: Sequence[Task]) -> list[SumContribution | Popularity]:
-    """What the sums of these tasks must be: everybody's numbers and both servers' noise, drawn once more."""
+    """What the sums of these tasks must be: everybody's numbers and both servers' noise, drawn
+    once more.
+    """
     shards = [world._shard(user) for user in range(len(world.devices)) if user not in world.absent]
     noises = SeededNoise(1), SeededNoise(2)
     found: list[SumContribution | Popularity] = []
@@ -211,10 +246,15 @@ def exact(world: World, tasks: Sequence[Task]) -> list[SumContribution | Popular
             total += int((units * rulers[levels]).sum())
         for noise in noises:
             drawn = [
-                noise.discrete_laplace(part.fraction, part.entries) if part.fraction else np.zeros(part.entries)
+                noise.discrete_laplace(part.fraction, part.entries)
+                if part.fraction
+                else np.zeros(part.entries)
                 for part in task.noise
             ]
-            scores, weights = scores + drawn[0].astype(np.int64), weights + drawn[1].astype(np.int64)
+            scores, weights = (
+                scores + drawn[0].astype(np.int64),
+                weights + drawn[1].astype(np.int64),
+            )
             total += int(drawn[2][0])
         found.append(
             Popularity(weights=weights)
@@ -227,7 +267,11 @@ def exact(world: World, tasks: Sequence[Task]) -> list[SumContribution | Popular
 def tasks_of(world: World, checkpoint: Checkpoint) -> list[Task]:
     """The tasks of a run; the servers have these and no others."""
     documents = [period.document for period in checkpoint.periods]
-    assert sorted(world.leader.task_ids()) == sorted(world.helper.task_ids()) == sorted(map(task_id, documents))
+    assert (
+        sorted(world.leader.task_ids())
+        == sorted(world.helper.task_ids())
+        == sorted(map(task_id, documents))
+    )
     return [task for task in map(decode, documents) if isinstance(task, Task)]
 
 

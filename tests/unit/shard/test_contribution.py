@@ -5,7 +5,14 @@ from hdpmf.common.data import Ratings, RatingScale, synthetic_world
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.privacy.coding import make_coding, make_ruler, sum_channels, weight_units
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
-from hdpmf.common.protocol import BitContribution, ItemFacts, SumContribution, Survey, decode, encode
+from hdpmf.common.protocol import (
+    BitContribution,
+    ItemFacts,
+    SumContribution,
+    Survey,
+    decode,
+    encode,
+)
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.recommender.bits import facts_from_bits
@@ -28,9 +35,16 @@ class Silent:
 def survey_for(ratings=WORLD, **changes):
     scale = ratings.scale
     fields = {
-        "design": "A", "coding": "soft", "epsilon": 1.0, "n_items": ratings.n_items, "catalogue": "c",
-        "contributors": ratings.n_users, "scale_low": scale.low, "scale_high": scale.high, "scale_step": scale.step,
-    }  # fmt: skip
+        "design": "A",
+        "coding": "soft",
+        "epsilon": 1.0,
+        "n_items": ratings.n_items,
+        "catalogue": "c",
+        "contributors": ratings.n_users,
+        "scale_low": scale.low,
+        "scale_high": scale.high,
+        "scale_step": scale.step,
+    }
     return Survey(**(fields | changes))
 
 
@@ -47,7 +61,10 @@ def answer(shard, survey):
 def parts(n):
     """The world's users dealt out to ``n`` shards, each with the users it really has."""
     owners = WORLD.user_codes % n
-    return [(WORLD.take(np.flatnonzero(owners == k)), int((np.arange(60) % n == k).sum())) for k in range(n)]
+    return [
+        (WORLD.take(np.flatnonzero(owners == k)), int((np.arange(60) % n == k).sum()))
+        for k in range(n)
+    ]
 
 
 @pytest.mark.parametrize("design", ["A", "S"])
@@ -57,7 +74,10 @@ def test_any_partition_into_shards_gives_the_same_sums_and_facts(design):
     for n in (1, 2, 7, 60):
         shards = [make_shard(part, Silent(), n_users=users) for part, users in parts(n)]
         replies = [decode(encode(answer(shard, decode(encode(survey))))) for shard in shards]
-        sums = [np.sum([getattr(one, name) for one in replies], axis=0) for name in ("scores", "weights", "total")]
+        sums = [
+            np.sum([getattr(one, name) for one in replies], axis=0)
+            for name in ("scores", "weights", "total")
+        ]
         results.append((sums, facts_from_sums(survey, replies, None)))
     for sums, facts in results[1:]:
         for one, first in zip(sums, results[0][0], strict=True):
@@ -65,8 +85,12 @@ def test_any_partition_into_shards_gives_the_same_sums_and_facts(design):
         assert np.array_equal(facts.bias, results[0][1].bias)
 
 
-@pytest.mark.parametrize("scale", [RatingScale(1, 5, 1), RatingScale(0.5, 5, 0.5), RatingScale(0, 100)], ids=str)
-@pytest.mark.parametrize(("design", "coding"), [("A", "soft"), ("A", "threshold"), ("A", "linear"), ("S", "linear")])
+@pytest.mark.parametrize(
+    "scale", [RatingScale(1, 5, 1), RatingScale(0.5, 5, 0.5), RatingScale(0, 100)], ids=str
+)
+@pytest.mark.parametrize(
+    ("design", "coding"), [("A", "soft"), ("A", "threshold"), ("A", "linear"), ("S", "linear")]
+)
 def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(design, coding, scale):
     """By brute force: every value of one rating, and the rating left out, with the noise off."""
     rng = np.random.default_rng(0)
@@ -81,7 +105,9 @@ def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(design, c
 
     def sums(values, keep):
         rows = table.take(keep)
-        rows = Ratings(table.users, table.items, rows.user_codes, rows.item_codes, values[keep], scale=scale)
+        rows = Ratings(
+            table.users, table.items, rows.user_codes, rows.item_codes, values[keep], scale=scale
+        )
         own = PrivacyWeights.per_rating(rows, weights[keep])
         return answer(make_shard(rows, Silent(), own), survey)
 
@@ -89,7 +115,9 @@ def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(design, c
     for one in (0, 11, 29):
         unit = int(weight_units(weights[one : one + 1])[0])
         answers = []
-        for value in np.linspace(scale.low, scale.high, 41 if scale.step is None else round(scale.width / step) + 1):
+        for value in np.linspace(
+            scale.low, scale.high, 41 if scale.step is None else round(scale.width / step) + 1
+        ):
             changed = table.values.copy()
             changed[one] = value
             answers.append(sums(changed, everyone))
@@ -113,26 +141,43 @@ def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(design, c
                 assert distance <= unit * getattr(channel, kind)
                 cost += distance / channel.scale
             costs.append((kind, float(cost)))
-        assert max(cost for kind, cost in costs if kind == "value_step") <= weights[one] * (1 + 1e-9)
-        assert max(cost for kind, cost in costs if kind == "presence_step") <= 0.75 * weights[one] * (1 + 1e-9)
+        assert max(cost for kind, cost in costs if kind == "value_step") <= weights[one] * (
+            1 + 1e-9
+        )
+        assert max(cost for kind, cost in costs if kind == "presence_step") <= 0.75 * weights[
+            one
+        ] * (1 + 1e-9)
         if unit and design == "A":  # and the bound is met, not merely kept
-            assert max(cost for kind, cost in costs if kind == "value_step") == pytest.approx(unit / 64)
+            assert max(cost for kind, cost in costs if kind == "value_step") == pytest.approx(
+                unit / 64
+            )
 
 
 @pytest.mark.slow
 def test_the_noise_of_many_shards_is_the_noise_of_one():
-    """Variance of the summed shares against the exact one; 40 x 2 entries, 300 draws, level 1e-6."""
+    """Variance of the summed shares against the exact one; 40 x 2 entries, 300 draws, level
+    1e-6.
+    """
     survey = survey_for()
     quiet = answer(make_shard(noise=Silent()), survey)
     channels = sum_channels("A", make_coding("soft", WORLD.scale, 1.0), 1.0)
     draws = []
     for seed in range(300):
-        shards = [make_shard(part, SeededNoise(seed, k), n_users=users) for k, (part, users) in enumerate(parts(3))]
+        shards = [
+            make_shard(part, SeededNoise(seed, k), n_users=users)
+            for k, (part, users) in enumerate(parts(3))
+        ]
         replies = [answer(shard, survey) for shard in shards]
-        draws.append(np.concatenate([
-            (np.sum([one.scores for one in replies], axis=0) - quiet.scores) / float(channels.score.scale),
-            (np.sum([one.weights for one in replies], axis=0) - quiet.weights) / float(channels.weight.scale),
-        ]))  # fmt: skip
+        draws.append(
+            np.concatenate(
+                [
+                    (np.sum([one.scores for one in replies], axis=0) - quiet.scores)
+                    / float(channels.score.scale),
+                    (np.sum([one.weights for one in replies], axis=0) - quiet.weights)
+                    / float(channels.weight.scale),
+                ]
+            )
+        )
     draws = np.array(draws)
     # Laplace of scale 1: variance 2, fourth moment 24, so the mean square has variance 20/n.
     assert abs((draws**2).mean() - 2) < 5 * np.sqrt(20 / draws.size)
@@ -142,7 +187,9 @@ def test_sums_and_bits_are_unbiased():
     """Means of 400 answers within 5 standard errors (level below 1e-4 over all entries)."""
     survey = survey_for()
     quiet = answer(make_shard(noise=Silent()), survey)
-    noisy = np.array([answer(make_shard(noise=SeededNoise(seed)), survey).scores for seed in range(400)])
+    noisy = np.array(
+        [answer(make_shard(noise=SeededNoise(seed)), survey).scores for seed in range(400)]
+    )
     assert (np.abs(noisy.mean(0) - quiet.scores) < 5 * noisy.std(0) / 20).all()
     bits = survey_for(design="L", coding="threshold")
     coding = make_coding("threshold", WORLD.scale, 1.0)
@@ -152,7 +199,9 @@ def test_sums_and_bits_are_unbiased():
         heights = 0.5 / np.tanh(0.5 * got.units / 64)
         sums.append(np.bincount(got.items, (2 * got.plus - 1) * heights, 40))
     speaking = weight_units(WEIGHTS.for_ratings(WORLD)) > 0
-    expected = np.bincount(WORLD.item_codes[speaking], coding.encode(WORLD.values)[speaking] / coding.value_step, 40)
+    expected = np.bincount(
+        WORLD.item_codes[speaking], coding.encode(WORLD.values)[speaking] / coding.value_step, 40
+    )
     sums = np.array(sums)
     assert (np.abs(sums.mean(0) - expected) < 5 * sums.std(0) / 20).all()
 
@@ -181,10 +230,14 @@ def test_weights_too_small_for_the_grid_send_nothing():
 @pytest.mark.parametrize(
     "change",
     [
-        {"epsilon": 1.5}, {"n_items": 41}, {"catalogue": "other"}, {"scale_high": 6.0}, {"scale_step": 0.5},
+        {"epsilon": 1.5},
+        {"n_items": 41},
+        {"catalogue": "other"},
+        {"scale_high": 6.0},
+        {"scale_step": 0.5},
         {"contributors": 59},
     ],
-)  # fmt: skip
+)
 def test_a_survey_that_asks_for_more_than_was_agreed_is_refused(change):
     shard = make_shard()
     with pytest.raises(ProtocolError, match="refused"):
@@ -217,9 +270,13 @@ def test_a_budget_is_spent_once():
 
 def facts_for(shard, **changes):
     fields = {
-        "catalogue": "c", "mean": 3.5, "bias": np.zeros(40, np.float32), "variance": np.ones(40, np.float32),
-        "popularity": np.ones(40, np.float32), "patterns": np.zeros((40, 0), np.float32),
-    }  # fmt: skip
+        "catalogue": "c",
+        "mean": 3.5,
+        "bias": np.zeros(40, np.float32),
+        "variance": np.ones(40, np.float32),
+        "popularity": np.ones(40, np.float32),
+        "patterns": np.zeros((40, 0), np.float32),
+    }
     return shard.check(ItemFacts(**(fields | changes)))
 
 
@@ -257,10 +314,16 @@ def test_a_recommender_refuses_answers_about_other_items():
     survey = survey_for()
     reply = answer(make_shard(), survey)
     with pytest.raises(ProtocolError, match="not about the 40 items"):
-        facts_from_sums(survey, [SumContribution(scores=reply.scores[1:], weights=reply.weights[1:], total=0)], None)
+        facts_from_sums(
+            survey,
+            [SumContribution(scores=reply.scores[1:], weights=reply.weights[1:], total=0)],
+            None,
+        )
     one = np.array([40])
     with pytest.raises(ProtocolError, match="do not have"):
-        facts_from_bits(survey, [BitContribution(senders=one, items=one, units=one, plus=one - 39)], None)
+        facts_from_bits(
+            survey, [BitContribution(senders=one, items=one, units=one, plus=one - 39)], None
+        )
 
 
 def test_the_repr_shows_nothing_private():

@@ -1,4 +1,6 @@
-"""What a device releases is on the grid: sensitivity to the last unit, noise of its law, a state that goes on."""
+"""What a device releases is on the grid: sensitivity to the last unit, noise of its law, a state
+that goes on.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,18 @@ class Silent:
 def plan_for(mechanism, ratings=WORLD, **changes):
     scale = ratings.scale
     fields = {
-        "n_items": ratings.n_items, "n_factors": 4, "epochs": 5, "learning_rate": 0.02, "reg": 0.01,
-        "mechanism": NAMES[type(mechanism)], "epsilon": 1.0, "scale_low": scale.low, "scale_high": scale.high,
-        "scale_steps": True, "fresh_noise": True,
-    }  # fmt: skip
+        "n_items": ratings.n_items,
+        "n_factors": 4,
+        "epochs": 5,
+        "learning_rate": 0.02,
+        "reg": 0.01,
+        "mechanism": NAMES[type(mechanism)],
+        "epsilon": 1.0,
+        "scale_low": scale.low,
+        "scale_high": scale.high,
+        "scale_steps": True,
+        "fresh_noise": True,
+    }
     return Plan(**(fields | changes))
 
 
@@ -62,21 +72,29 @@ def opened(mechanism, ratings=WORLD, noise=None, weights=WEIGHTS, plan=None, **o
 def round_with(recommender, number, factors, h=1.0):
     n, k = factors.shape
     table = None if h is None else np.full((n, k), h, np.float32)
-    return Round(number=number, item_factors=factors.astype(np.float32), raters=recommender.raters, h=table)
+    return Round(
+        number=number, item_factors=factors.astype(np.float32), raters=recommender.raters, h=table
+    )
 
 
-@pytest.mark.parametrize("scale", [RatingScale(1, 5, 1), RatingScale(0.5, 5, 0.5), RatingScale(0, 100)], ids=str)
+@pytest.mark.parametrize(
+    "scale", [RatingScale(1, 5, 1), RatingScale(0.5, 5, 0.5), RatingScale(0, 100)], ids=str
+)
 @pytest.mark.parametrize("index", [0, 700])
 def test_paid_gradients_move_by_no_more_than_is_paid_for(scale, index):
     """In whole units, for factors of any size, and nearly reached: every value of one rating."""
     step = scale.step or 12.5
     rng = np.random.default_rng(1)
-    values = (scale.low + step * rng.integers(0, round(scale.width / step) + 1, len(WORLD))).astype(np.float32)
+    values = (scale.low + step * rng.integers(0, round(scale.width / step) + 1, len(WORLD))).astype(
+        np.float32
+    )
 
     def table(value):
         changed = values.copy()
         changed[index] = value
-        return Ratings(WORLD.users, WORLD.items, WORLD.user_codes, WORLD.item_codes, changed, scale=scale)
+        return Ratings(
+            WORLD.users, WORLD.items, WORLD.user_codes, WORLD.item_codes, changed, scale=scale
+        )
 
     weight = WEIGHTS.for_ratings(WORLD)[index]
     item = int(WORLD.item_codes[index])
@@ -98,8 +116,12 @@ def test_paid_gradients_move_by_no_more_than_is_paid_for(scale, index):
 
 @pytest.mark.parametrize("n_shards", [1, 4])
 def test_dense_shares_are_on_every_number_and_add_up(n_shards):
-    """Discrete Laplace noise of the stated scale on all 160 numbers, by Kolmogorov and Smirnov at level 0.001."""
-    parts = [WORLD.take(np.flatnonzero(WORLD.user_codes % n_shards == one)) for one in range(n_shards)]
+    """Discrete Laplace noise of the stated scale on all 160 numbers, by Kolmogorov and Smirnov
+    at level 0.001.
+    """
+    parts = [
+        WORLD.take(np.flatnonzero(WORLD.user_codes % n_shards == one)) for one in range(n_shards)
+    ]
     drawn = []
     for seed in range(40):
         total = np.zeros((40, 4), np.int64)
@@ -124,7 +146,9 @@ def test_released_noise_is_on_the_grid_with_the_papers_deviation():
         drawn.append(shard.contribute_units() - quiet.contribute_units())
     sigma = 2 * math.sqrt(4) * 4.0 * math.sqrt(2 * 0.5) / GRADIENT_STEP
     assert stats.kstest(np.ravel(drawn) / sigma, "norm").pvalue > 1e-6
-    assert len({int(one) % 1024 for one in np.ravel(drawn)}) > 300  # to the last unit, not a coarser grid
+    assert (
+        len({int(one) % 1024 for one in np.ravel(drawn)}) > 300
+    )  # to the last unit, not a coarser grid
 
 
 def test_the_message_is_made_of_the_whole_numbers():
@@ -149,7 +173,9 @@ def test_without_noise_it_is_the_shard_that_it_was(mechanism):
     message = recommender.next_round()
     for one in (device, plain):
         one.receive(message)
-    np.testing.assert_allclose(device.contribute().sums, plain.contribute().sums, atol=GRADIENT_STEP)
+    np.testing.assert_allclose(
+        device.contribute().sums, plain.contribute().sums, atol=GRADIENT_STEP
+    )
 
 
 def test_items_with_few_raters_stay_out_and_inflated_numbers_are_refused():
@@ -157,7 +183,9 @@ def test_items_with_few_raters_stay_out_and_inflated_numbers_are_refused():
     few = recommender.raters < 38
     assert few.any() and not few.all()  # noqa: PT018  # one fact about the world
     message = round_with(recommender, 1, np.ones((40, 4)))
-    inflated = Round(number=1, item_factors=message.item_factors, raters=message.raters + 25, h=message.h)
+    inflated = Round(
+        number=1, item_factors=message.item_factors, raters=message.raters + 25, h=message.h
+    )
     with pytest.raises(ProtocolError, match="more raters than the 60 users"):
         shard.receive(inflated)
     shard.receive(message)
@@ -167,20 +195,31 @@ def test_items_with_few_raters_stay_out_and_inflated_numbers_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "fresh"), [(Stretch(), True), (Stretch(), False), (Sample(), True), (Sample(), False), (Paid(), True)]
+    ("mechanism", "fresh"),
+    [(Stretch(), True), (Stretch(), False), (Sample(), True), (Sample(), False), (Paid(), True)],
 )
 def test_a_kept_state_goes_on_as_if_nothing_had_happened(mechanism, fresh):
     plan = plan_for(mechanism, fresh_noise=fresh)
     straight, recommender, opening = opened(mechanism, plan=plan, noise=SeededNoise(2))
     other, _, _ = opened(mechanism, plan=plan, noise=SeededNoise(2))
     for number in range(1, 5):
-        message = round_with(recommender, number, np.random.default_rng(number).normal(0, 0.3, (40, 4)))
+        message = round_with(
+            recommender, number, np.random.default_rng(number).normal(0, 0.3, (40, 4))
+        )
         if number == 3:
             state = ShardState.decode(other.state().encode())
             other = DeviceShard(
-                WORLD, WEIGHTS, mechanism, other._noise, 99, WORKERS, n_users=60, everyone=60, sharing=60,
+                WORLD,
+                WEIGHTS,
+                mechanism,
+                other._noise,
+                99,
+                WORKERS,
+                n_users=60,
+                everyone=60,
+                sharing=60,
                 simulation=True,
-            )  # fmt: skip
+            )
             other.resume(plan, opening, state)
             with pytest.raises(ProtocolError, match="has been answered"):
                 other.contribute()
@@ -195,8 +234,18 @@ def test_a_kept_state_goes_on_as_if_nothing_had_happened(mechanism, fresh):
 def test_a_state_of_other_ratings_is_refused():
     shard, recommender, opening = opened(Stretch())
     few = WORLD.take(np.flatnonzero(WORLD.item_codes < 9))
-    fewer = DeviceShard(few, WEIGHTS, Stretch(), Silent(), 7, WORKERS, n_users=60, everyone=60, sharing=60,
-                        simulation=True)  # fmt: skip
+    fewer = DeviceShard(
+        few,
+        WEIGHTS,
+        Stretch(),
+        Silent(),
+        7,
+        WORKERS,
+        n_users=60,
+        everyone=60,
+        sharing=60,
+        simulation=True,
+    )
     shard.receive(recommender.next_round())
     with pytest.raises(ProtocolError, match="does not belong"):
         fewer.resume(plan_for(Stretch()), opening, shard.state())

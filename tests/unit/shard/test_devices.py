@@ -33,4 +33,6 @@ def test_all_items_at_once_are_the_pairs(devices: Devices, mechanism: Mechanism)
     users = np.array([3, 0, 2])
     pairs = np.repeat(users, ITEMS), np.tile(np.arange(ITEMS), len(users))
     expected = devices.predict(*pairs, factors, trained, mechanism).reshape(len(users), ITEMS)
-    np.testing.assert_allclose(devices.predict_all(users, factors, trained, mechanism), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        devices.predict_all(users, factors, trained, mechanism), expected, rtol=1e-5
+    )

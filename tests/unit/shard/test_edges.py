@@ -1,4 +1,6 @@
-"""Bounds of what is computed on a device, at the bound: lengths of vectors, draws of h, the last round."""
+"""Bounds of what is computed on a device, at the bound: lengths of vectors, draws of h, the last
+round.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_a_ridge_brings_just_into_the_unit_ball_what_is_too_long() -> None:
 
 @pytest.mark.parametrize(("n_rows", "rounds"), [(1, 1), (50, 1), (50, 20)])
 def test_a_row_of_h_may_be_so_small_and_no_smaller(n_rows: int, rounds: int) -> None:
-    """One false alarm in 10^9 over all rows and rounds, once for each round and once for all so far."""
+    """One false alarm in 10^9 over all rows and rounds, once for each round and once for all so
+    far.
+    """
     log_error = math.log(FALSE_ALARM) - math.log(2 * n_rows * rounds)
     bound = largest_plausible(10, log_error)
     for part, refused in ((0.999, False), (1.001, True)):
@@ -52,9 +56,18 @@ WORLD = synthetic_world(n_users=12, n_items=20, n_ratings=130, rng=0)
 def _moved(mechanism: str, *, scale_steps: bool, closing: bool) -> np.ndarray:
     """How far user vectors move in the round after the first."""
     plan = Plan(
-        n_items=20, n_factors=3, epochs=1 if closing else 2, learning_rate=1e-4, reg=0.01, mechanism=mechanism,
-        epsilon=1.0, scale_low=1.0, scale_high=5.0, scale_steps=scale_steps, fresh_noise=True,
-    )  # type: ignore[arg-type]  # fmt: skip
+        n_items=20,
+        n_factors=3,
+        epochs=1 if closing else 2,
+        learning_rate=1e-4,
+        reg=0.01,
+        mechanism=mechanism,
+        epsilon=1.0,
+        scale_low=1.0,
+        scale_high=5.0,
+        scale_steps=scale_steps,
+        fresh_noise=True,
+    )  # type: ignore[arg-type]
     made = MECHANISMS[mechanism]()
     shard = Shard(WORLD, PrivacyWeights.uniform(WORLD), made, SeededNoise(1, 2), 7, Workers(1))
     shard.accept(plan)
@@ -71,7 +84,9 @@ def _moved(mechanism: str, *, scale_steps: bool, closing: bool) -> np.ndarray:
     ("mechanism", "closing"), [("weight", True), ("weight", False), ("none", True), ("paid", False)]
 )
 def test_a_round_is_a_small_step_by_the_number_of_ratings(mechanism: str, closing: bool) -> None:
-    with_roots, without = (_moved(mechanism, scale_steps=scaled, closing=closing) for scaled in (True, False))
+    with_roots, without = (
+        _moved(mechanism, scale_steps=scaled, closing=closing) for scaled in (True, False)
+    )
     assert 0 < np.abs(without).max() < 0.05
     roots = np.sqrt(WORLD.user_counts())[:, None]
     np.testing.assert_allclose(without, with_roots * roots, rtol=0.02, atol=1e-6)

@@ -1,4 +1,6 @@
-"""What one user's report to two servers says: the sums of masked runs, user by user and without noise."""
+"""What one user's report to two servers says: the sums of masked runs, user by user and without
+noise.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,16 @@ class Silent(SeededNoise):
 def survey_for(ratings=WORLD, **changes):
     scale = ratings.scale
     fields = {
-        "design": "A", "coding": "soft", "epsilon": 1.0, "n_items": ratings.n_items, "catalogue": "c",
-        "contributors": ratings.n_users, "scale_low": scale.low, "scale_high": scale.high, "scale_step": scale.step,
-    }  # fmt: skip
+        "design": "A",
+        "coding": "soft",
+        "epsilon": 1.0,
+        "n_items": ratings.n_items,
+        "catalogue": "c",
+        "contributors": ratings.n_users,
+        "scale_low": scale.low,
+        "scale_high": scale.high,
+        "scale_step": scale.step,
+    }
     return Survey(**(fields | changes))
 
 
@@ -55,7 +64,9 @@ def added_up(circuit, entries):
 
 
 @pytest.mark.parametrize("n_users", [None, 60, 63])
-@pytest.mark.parametrize(("design", "coding"), [("A", "soft"), ("A", "threshold"), ("A", "linear"), ("S", "linear")])
+@pytest.mark.parametrize(
+    ("design", "coding"), [("A", "soft"), ("A", "threshold"), ("A", "linear"), ("S", "linear")]
+)
 def test_users_entries_add_up_to_the_sums_without_noise(design, coding, n_users):
     survey = survey_for(design=design, coding=coding)
     circuit, _ = stated(survey, "whole")
@@ -132,7 +143,9 @@ def test_what_cannot_be_answered_is_refused():
 
 def test_nobody_has_rated():
     nothing = WORLD.take(np.zeros(0, np.intp))
-    entries = list(make_shard(survey_for(nothing), nothing, WEIGHTS.take(np.zeros(0, np.intp))).entries(3))
+    entries = list(
+        make_shard(survey_for(nothing), nothing, WEIGHTS.take(np.zeros(0, np.intp))).entries(3)
+    )
     assert len(entries) == 3
     assert not any(weights.any() or levels.any() for weights, levels in entries)
 

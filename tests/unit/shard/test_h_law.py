@@ -27,7 +27,9 @@ def test_honest_draws_pass():
 
 @pytest.mark.parametrize("n", [1, 4, 10, 100])
 def test_the_bound_is_one_and_not_an_idle_one(n):
-    """Exceeded in at most 1 % of 100,000 sums (4 standard deviations above), and not by never being reached."""
+    """Exceeded in at most 1 % of 100,000 sums (4 standard deviations above), and not by never
+    being reached.
+    """
     draws = np.random.default_rng(n).standard_exponential((100_000, n))
     sums = -np.log(np.minimum(draws, 1.0)).sum(axis=1)
     exceeded = np.mean(sums > largest_plausible(n, math.log(0.01)))

@@ -1,4 +1,6 @@
-"""Bad input and hostile peers of a one-round design: refused with a reason, and what was spent stays as it was."""
+"""Bad input and hostile peers of a one-round design: refused with a reason, and what was spent
+stays as it was.
+"""
 
 import math
 
@@ -24,9 +26,16 @@ def shard_of(ratings, weights=None, epsilon=1.0):
 def survey_for(ratings, design="A", **changes):
     scale = ratings.scale
     fields = {
-        "design": design, "coding": "soft", "epsilon": 1.0, "n_items": ratings.n_items, "catalogue": "c",
-        "contributors": 5, "scale_low": scale.low, "scale_high": scale.high, "scale_step": scale.step,
-    }  # fmt: skip
+        "design": design,
+        "coding": "soft",
+        "epsilon": 1.0,
+        "n_items": ratings.n_items,
+        "catalogue": "c",
+        "contributors": 5,
+        "scale_low": scale.low,
+        "scale_high": scale.high,
+        "scale_step": scale.step,
+    }
     return Survey(**(fields | changes))
 
 
@@ -62,7 +71,10 @@ def test_an_epsilon_that_is_no_budget_makes_no_survey(wrong):
 @pytest.mark.parametrize("field", ["epsilon", "scale_high"])
 def test_numbers_that_are_none_do_not_come_over_the_wire(field):
     good = encode(survey_for(some_ratings()))
-    for word in (b"\xcb\x7f\xf8" + 6 * b"\0", b"\xcb\x7f\xf0" + 6 * b"\0"):  # NaN and infinity in MessagePack
+    for word in (
+        b"\xcb\x7f\xf8" + 6 * b"\0",
+        b"\xcb\x7f\xf0" + 6 * b"\0",
+    ):  # NaN and infinity in MessagePack
         place = good.index(field.encode()) + len(field)
         assert good[place : place + 1] == b"\xcb"
         with pytest.raises(ProtocolError):
@@ -94,7 +106,13 @@ def test_what_was_agreed_to_holds_for_everything_that_comes_after():
     ratings = some_ratings()
     shard = shard_of(ratings)
     shard.accept(survey_for(ratings))
-    for change in ({"epsilon": 0.9}, {"catalogue": "d"}, {"contributors": 9}, {"coding": "linear"}, {"design": "L"}):
+    for change in (
+        {"epsilon": 0.9},
+        {"catalogue": "d"},
+        {"contributors": 9},
+        {"coding": "linear"},
+        {"design": "L"},
+    ):
         with pytest.raises(ProtocolError, match="refused"):
             shard.accept(survey_for(ratings, **change))
     assert shard.spent is None

@@ -22,4 +22,7 @@ def test_first_vectors_are_normal():
 
 
 def test_first_vectors_stay_in_the_unit_ball_however_many_factors():
-    assert np.linalg.norm(initial_vectors(IdIndex(np.arange(200)), 300, seed=1), axis=1).max() <= 1 + 1e-6
+    assert (
+        np.linalg.norm(initial_vectors(IdIndex(np.arange(200)), 300, seed=1), axis=1).max()
+        <= 1 + 1e-6
+    )

@@ -1,4 +1,6 @@
-"""Taste labels on the private side: drawn once, at the stated odds, from what was rated and never from how."""
+"""Taste labels on the private side: drawn once, at the stated odds, from what was rated and
+never from how.
+"""
 
 import math
 from fractions import Fraction
@@ -8,7 +10,12 @@ import pytest
 
 from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.common.privacy.coding import make_coding, rare_label_probability, sum_channels, weight_units
+from hdpmf.common.privacy.coding import (
+    make_coding,
+    rare_label_probability,
+    sum_channels,
+    weight_units,
+)
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise, bit_thresholds
 from hdpmf.common.protocol import Grouping, Popularity, Survey, decode, encode
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
@@ -39,10 +46,17 @@ class Silent:
 def survey_for(ratings=WORLD, **changes):
     scale = ratings.scale
     fields = {
-        "design": "A", "coding": "soft", "epsilon": 1.0, "n_items": ratings.n_items, "catalogue": "c",
-        "contributors": ratings.n_users, "scale_low": scale.low, "scale_high": scale.high, "scale_step": scale.step,
+        "design": "A",
+        "coding": "soft",
+        "epsilon": 1.0,
+        "n_items": ratings.n_items,
+        "catalogue": "c",
+        "contributors": ratings.n_users,
+        "scale_low": scale.low,
+        "scale_high": scale.high,
+        "scale_step": scale.step,
         "labels": True,
-    }  # fmt: skip
+    }
     return Survey(**(fields | changes))
 
 
@@ -98,7 +112,12 @@ def test_a_shard_made_anew_goes_on_with_the_labels_that_were_drawn():
     reply = again.contribute()
     assert np.array_equal(reply.weights[40:], of_ones)
     assert not np.array_equal(reply.weights, silent.contribute().weights)
-    for step in (again.count, again.contribute, lambda: again.group(GROUPING), lambda: again.resume()):
+    for step in (
+        again.count,
+        again.contribute,
+        lambda: again.group(GROUPING),
+        lambda: again.resume(),
+    ):
         with pytest.raises(ProtocolError):
             step()
 
@@ -110,9 +129,12 @@ def test_labels_of_others_are_refused():
     fresh.accept(survey_for())
     other = Grouping(scores=SCORES[:-1], heads=HEADS[:-1])
     for wrong in (
-        (GROUPING, None), (None, np.zeros(60, bool)), (GROUPING, np.zeros(59, bool)), (GROUPING, np.zeros(60, int)),
+        (GROUPING, None),
+        (None, np.zeros(60, bool)),
+        (GROUPING, np.zeros(59, bool)),
+        (GROUPING, np.zeros(60, int)),
         (other, np.zeros(60, bool)),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ProtocolError):
             fresh.resume(*wrong)
     assert fresh.spent is None
@@ -137,7 +159,10 @@ def test_any_partition_into_shards_gives_the_same_facts():
     survey, results = survey_for(), []
     for n in (1, 2, 7, 60):
         owners = WORLD.user_codes % n
-        parts = [(WORLD.take(np.flatnonzero(owners == k)), int((np.arange(60) % n == k).sum())) for k in range(n)]
+        parts = [
+            (WORLD.take(np.flatnonzero(owners == k)), int((np.arange(60) % n == k).sum()))
+            for k in range(n)
+        ]
         pairs = [answers(make_shard(part, n_users=users), survey) for part, users in parts]
         counted, replies = [list(column) for column in zip(*pairs, strict=True)]
         results.append(facts_from_labels(survey, counted, GROUPING, replies, FEATURES))
@@ -151,10 +176,14 @@ def test_any_partition_into_shards_gives_the_same_facts():
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.0, 8.0])
 def test_labels_never_tell_more_of_a_rating_than_is_paid_for(epsilon):
-    """By the whole numbers that labels are really drawn with: both labels, sums that a rating of any weight moves."""
+    """By the whole numbers that labels are really drawn with: both labels, sums that a rating of
+    any weight moves.
+    """
     rng = np.random.default_rng(0)
     largest = int(40 / epsilon * 4096)
-    sums = np.concatenate([rng.integers(-largest, largest, 300), np.arange(-5, 6), [-largest, largest]])
+    sums = np.concatenate(
+        [rng.integers(-largest, largest, 300), np.arange(-5, 6), [-largest, largest]]
+    )
     for weight in (1, 7, 64):
         for score in (1, -64, 64):
             moved = sums + weight * score
@@ -185,7 +214,9 @@ def test_the_law_of_labels_is_the_stated_one():
     n = 4000
     users = np.repeat(np.arange(n), 2)
     table = Ratings.from_arrays(users, np.tile([0, 1], n), np.full(2 * n, 3.0), scale=(1, 5, 1))
-    shard = OneRoundShard(table, PrivacyWeights.uniform(table), ReleasedNoise(), epsilon=4.0, catalogue="c")
+    shard = OneRoundShard(
+        table, PrivacyWeights.uniform(table), ReleasedNoise(), epsilon=4.0, catalogue="c"
+    )
     shard.accept(survey_for(table, epsilon=4.0))
     shard.count()
     shard.group(Grouping(scores=np.array([64, 32]), heads=np.array([0, 1])))
@@ -202,7 +233,9 @@ def test_values_have_no_say_in_labels_and_move_one_entry():
     for row in rng.choice(len(WORLD), 20, replace=False):
         values = WORLD.values.copy()
         values[row] = 6 - values[row]
-        changed = Ratings(WORLD.users, WORLD.items, WORLD.user_codes, WORLD.item_codes, values, scale=WORLD.scale)
+        changed = Ratings(
+            WORLD.users, WORLD.items, WORLD.user_codes, WORLD.item_codes, values, scale=WORLD.scale
+        )
         _, after = answers(make_shard(changed), survey_for())
         moved = np.abs(after.scores - before.scores)
         assert np.count_nonzero(moved) <= 1

@@ -1,4 +1,6 @@
-"""HDPMF with a price that is paid: the noise has its law, the sensitivity holds, nothing else depends on a rating."""
+"""HDPMF with a price that is paid: the noise has its law, the sensitivity holds, nothing else
+depends on a rating.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,18 @@ class Silent(SeededNoise):
 
 def plan_for(**changes):
     fields = {
-        "n_items": WORLD.n_items, "n_factors": 4, "epochs": ROUNDS, "learning_rate": 0.05, "reg": 0.01,
-        "mechanism": "paid", "epsilon": 2.0, "scale_low": 1.0, "scale_high": 5.0, "scale_steps": True,
+        "n_items": WORLD.n_items,
+        "n_factors": 4,
+        "epochs": ROUNDS,
+        "learning_rate": 0.05,
+        "reg": 0.01,
+        "mechanism": "paid",
+        "epsilon": 2.0,
+        "scale_low": 1.0,
+        "scale_high": 5.0,
+        "scale_steps": True,
         "fresh_noise": True,
-    }  # fmt: skip
+    }
     return Plan(**(fields | changes))
 
 
@@ -80,11 +90,14 @@ def test_a_changed_rating_moves_one_item_by_no_more_than_the_noise_covers(index)
         # A stand-in has length 1, and its coordinates add up to at most sqrt(K).
         assert 2 * weight * difference * (1 - 1e-3) - tolerance <= moved[item]
         assert moved[item] <= 2 * weight * difference * 2 + tolerance
-    assert not np.allclose(shards[0].vectors, shards[1].vectors)  # the devices' own vectors do differ
+    assert not np.allclose(
+        shards[0].vectors, shards[1].vectors
+    )  # the devices' own vectors do differ
 
 
 def test_the_noise_of_all_rounds_costs_epsilon():
-    # One round moves by at most 2 W Delta sqrt(K) and has scale b: T rounds cost 2 W Delta sqrt(K) T / b.
+    # One round moves by at most 2 W Delta sqrt(K) and has scale b: T rounds cost 2 W Delta sqrt(K)
+    # T / b.
     scale = float(dense_laplace_scale(4, 4.0, 2.0, ROUNDS, 0.25)) * 0.25
     assert ROUNDS * 2 * 4.0 * 2 / scale == pytest.approx(2.0)
     with pytest.raises(PrivacyError):
@@ -93,20 +106,33 @@ def test_the_noise_of_all_rounds_costs_epsilon():
 
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_shares_add_up_to_laplace_noise_on_every_number(n_shards):
-    """Kolmogorov-Smirnov at level 0.001, rated items or not; the library's noise is that of devices."""
-    parts = [WORLD.take(np.flatnonzero(WORLD.user_codes % n_shards == part)) for part in range(n_shards)]
+    """Kolmogorov-Smirnov at level 0.001, rated items or not; the library's noise is that of
+    devices.
+    """
+    parts = [
+        WORLD.take(np.flatnonzero(WORLD.user_codes % n_shards == part)) for part in range(n_shards)
+    ]
     drawn = []
     for seed in range(60):
         sums = []
-        for noise in (lambda part, seed=seed: SeededNoise(100 * seed + part, 2), lambda part: Silent(1, 2)):
+        for noise in (
+            lambda part, seed=seed: SeededNoise(100 * seed + part, 2),
+            lambda part: Silent(1, 2),
+        ):
             plan = plan_for()
             shards = [
                 Shard(
-                    ratings, WEIGHTS, Paid(), noise(k), 7, WORKERS,
-                    n_users=len(np.unique(ratings.user_codes)), sharing=len(np.unique(WORLD.user_codes)),
+                    ratings,
+                    WEIGHTS,
+                    Paid(),
+                    noise(k),
+                    7,
+                    WORKERS,
+                    n_users=len(np.unique(ratings.user_codes)),
+                    sharing=len(np.unique(WORLD.user_codes)),
                 )
                 for k, ratings in enumerate(parts)
-            ]  # fmt: skip
+            ]
             recommender = Recommender(plan, Paid(), SeededNoise(3, 1), h_per_item=True)
             opening = recommender.open([shard.accept(plan) for shard in shards])
             recommender.start([shard.open(opening) for shard in shards])
@@ -141,7 +167,9 @@ def test_a_shard_refuses_other_raters_or_another_plan_during_training():
     recommender.aggregate([shard.contribute()])
     later = recommender.next_round()
     with pytest.raises(ProtocolError, match="raters have changed"):
-        shard.receive(Round(number=2, item_factors=later.item_factors, raters=later.raters + 1000, h=None))
+        shard.receive(
+            Round(number=2, item_factors=later.item_factors, raters=later.raters + 1000, h=None)
+        )
     with pytest.raises(ProtocolError, match="training has begun"):
         shard.accept(plan_for(epsilon=50.0))
     shard.receive(later)
@@ -159,13 +187,19 @@ def test_the_method_says_what_it_guarantees():
     model = make_model("hdpmf-paid", epsilon=3.0, epochs=20, rng=0)
     assert (model.epochs, model.solver, METHODS["hdpmf-paid"].label) == (20, "batch", "HDPMF, paid")
     claim = model.privacy
-    assert (claim.epsilon, claim.status, claim.view) == (3.0, "proved", "sums over users (secure aggregation)")
+    assert (claim.epsilon, claim.status, claim.view) == (
+        3.0,
+        "proved",
+        "sums over users (secure aggregation)",
+    )
 
 
 def test_with_little_noise_it_learns():
     train, test = WORLD.hold_out(5, rng=0)
     quiet, loud = (
-        HDPMF(4, 0.2, epochs=30, epsilon=epsilon, mechanism="paid", rng=0).fit(train).score(test)["mse"]
+        HDPMF(4, 0.2, epochs=30, epsilon=epsilon, mechanism="paid", rng=0)
+        .fit(train)
+        .score(test)["mse"]
         for epsilon in (1e6, 0.1)
     )
     assert quiet < 1.4 < loud
@@ -173,7 +207,10 @@ def test_with_little_noise_it_learns():
 
 def test_all_users_at_once_are_fitted_like_each_alone():
     rng = np.random.default_rng(0)
-    users, items = np.repeat(np.arange(20, dtype=np.int32), 9), rng.integers(0, 30, 180).astype(np.int32)
+    users, items = (
+        np.repeat(np.arange(20, dtype=np.int32), 9),
+        rng.integers(0, 30, 180).astype(np.int32),
+    )
     values, factors = rng.uniform(1, 5, 180), rng.normal(0, 2, (30, 4)).astype(np.float32)
     by_user = group(users, items, values, None, 21)  # the last one has no ratings
     together = constrained_ridges(by_user, factors, 0.01)

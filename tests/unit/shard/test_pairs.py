@@ -22,7 +22,9 @@ HEADS = np.arange(5, 85)
 
 
 def _survey(**changed: object) -> PairSurvey:
-    return PairSurvey(**{"epsilon": 1.0, "n_items": 90, "catalogue": "c", "heads": HEADS, "bound": 2} | changed)
+    return PairSurvey(
+        **{"epsilon": 1.0, "n_items": 90, "catalogue": "c", "heads": HEADS, "bound": 2} | changed
+    )
 
 
 def _shard(noise: object, **chosen: object) -> PairShard:
@@ -56,7 +58,11 @@ def test_there_is_one_answer():
 
 @pytest.mark.parametrize(
     ("changed", "match"),
-    [({"epsilon": 1.1}, "agreed"), ({"catalogue": "d"}, "another item table"), ({"n_items": 89}, "another item")],
+    [
+        ({"epsilon": 1.1}, "agreed"),
+        ({"catalogue": "d"}, "another item table"),
+        ({"n_items": 89}, "another item"),
+    ],
 )
 def test_what_was_not_agreed_is_refused_and_nothing_is_spent(changed, match):
     shard = _shard(ReleasedNoise())
@@ -67,9 +73,16 @@ def test_what_was_not_agreed_is_refused_and_nothing_is_spent(changed, match):
 
 @pytest.mark.parametrize(
     "changed",
-    [{"heads": np.array([3])}, {"heads": np.array([4, 3])}, {"heads": np.array([-1, 3])}, {"heads": np.array([3, 90])},
-     {"bound": 0}, {"bound": 9}, {"epsilon": 0.0}],
-)  # fmt: skip
+    [
+        {"heads": np.array([3])},
+        {"heads": np.array([4, 3])},
+        {"heads": np.array([-1, 3])},
+        {"heads": np.array([3, 90])},
+        {"bound": 0},
+        {"bound": 9},
+        {"epsilon": 0.0},
+    ],
+)
 def test_surveys_that_cannot_be_are_refused(changed):
     with pytest.raises(ProtocolError):
         _survey(**changed)

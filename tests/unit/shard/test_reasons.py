@@ -1,4 +1,6 @@
-"""Reasons: parts add up to the score, the largest is named, and what is named says what it claims."""
+"""Reasons: parts add up to the score, the largest is named, and what is named says what it
+claims.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,23 @@ def _model(form: str, heads: np.ndarray | None = None) -> ListModel:
     return ListModel(form, encode, decode, entries, hidden, output, (0.5, 0.1), heads, N)  # type: ignore[arg-type]
 
 
-MODELS = [_model(form, heads) for form in ("linear", "autoencoder", "factors") for heads in (None, np.arange(3, 25, 2))]
+MODELS = [
+    _model(form, heads)
+    for form in ("linear", "autoencoder", "factors")
+    for heads in (None, np.arange(3, 25, 2))
+]
 
 
 def _inputs(user: int) -> tuple[np.ndarray, np.ndarray]:
     own = slice(*FITTED.devices_.rated_start[user : user + 2])
-    return FITTED.devices_.rated[own].astype(np.int64), FITTED.devices_.stars[own].astype(np.float64) - 1.0
+    return FITTED.devices_.rated[own].astype(np.int64), FITTED.devices_.stars[own].astype(
+        np.float64
+    ) - 1.0
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.form}{'' if model.heads is None else ' heads'}")
+@pytest.mark.parametrize(
+    "model", MODELS, ids=lambda model: f"{model.form}{'' if model.heads is None else ' heads'}"
+)
 def test_parts_of_a_list_model_add_up_to_its_scores(model: ListModel) -> None:
     everything = np.arange(N)
     order = ByListModel(FITTED.devices_, model)
@@ -57,7 +67,9 @@ def test_parts_of_a_list_model_add_up_to_its_scores(model: ListModel) -> None:
 
 
 def test_what_a_rated_item_adds_is_what_is_lost_without_it() -> None:
-    """In a linear model, that is: a definition of its part that knows nothing of how parts are computed."""
+    """In a linear model, that is: a definition of its part that knows nothing of how parts are
+    computed.
+    """
     model = MODELS[0]
     rated, inputs = _inputs(5)
     items = np.setdiff1d(np.arange(N), rated)
@@ -81,7 +93,9 @@ def test_parts_of_choose_and_like_add_up_and_are_what_they_say() -> None:
     order = FITTED._order()
     items, users = np.arange(N), np.arange(6)
     popularity = log_popularity(FITTED.facts_.popularity.astype(np.float64))
-    for user, row, parts in zip(users, order.scores(users), order.parts(users, [items] * 6), strict=True):
+    for user, row, parts in zip(
+        users, order.scores(users), order.parts(users, [items] * 6), strict=True
+    ):
         assert parts.scores == pytest.approx(row, abs=1e-5)
         stars = FITTED.predict([WORLD.users.ids[user]] * N, WORLD.items.ids)
         # Constants apart: every part is measured against what people choose in general.
@@ -97,10 +111,17 @@ PARTS = Parts(
     popularity=np.array([3.0, 0.1, 0.1, 0.1, -1.0]),
     stars=np.array([0.5, 2.0, 0.0, 0.0, -1.0]),
     rated=np.array([10, 11, 12]),
-    own=np.array([[0.2, 0.2, 0.3, 0.0, -1.0], [0.1, 0.1, 0.9, 0.1, 0.0], [-1.0, 0.0, -0.1, 0.1, 0.0]]),
+    own=np.array(
+        [[0.2, 0.2, 0.3, 0.0, -1.0], [0.1, 0.1, 0.9, 0.1, 0.0], [-1.0, 0.0, -0.1, 0.1, 0.0]]
+    ),
     features=("genre:Comedy", "genre:Horror", "from 1970", "from 1990"),
     taste=np.array(
-        [[0.1, 0.0, 0.2, 0.6, 0.0], [0.0, 0.0, 0.1, 0.7, 0.0], [0.0, 0.1, 0.0, 0.4, 0.0], [0.0, 0.0, 0.0, -0.9, 0.0]]
+        [
+            [0.1, 0.0, 0.2, 0.6, 0.0],
+            [0.0, 0.0, 0.1, 0.7, 0.0],
+            [0.0, 0.1, 0.0, 0.4, 0.0],
+            [0.0, 0.0, 0.0, -0.9, 0.0],
+        ]
     ),
     absent=np.array([[False] * 5, [True] * 5, [False] * 5, [False] * 5]),
 )
@@ -110,7 +131,9 @@ def _found(place: int, parts: Parts = PARTS, item: int = 0) -> Reason | None:
     return reasons(parts, np.full(5, item))[place]
 
 
-def _reason(place: int, parts: Parts = PARTS, item: int = 0) -> tuple[str, tuple[int, ...], tuple[str, ...]] | None:
+def _reason(
+    place: int, parts: Parts = PARTS, item: int = 0
+) -> tuple[str, tuple[int, ...], tuple[str, ...]] | None:
     found = _found(place, parts, item)
     return None if found is None else (found.kind, found.rated, found.features)
 
@@ -139,7 +162,10 @@ def test_no_item_is_a_reason_for_itself() -> None:
 
 def _words(reason: Reason | None) -> str | None:
     return in_words(
-        reason, title=lambda item: f"Film {item}", stars=lambda item: {1: 5.0, 2: 4.0}.get(item, 3.9), expected=4.56
+        reason,
+        title=lambda item: f"Film {item}",
+        stars=lambda item: {1: 5.0, 2: 4.0}.get(item, 3.9),
+        expected=4.56,
     )
 
 
@@ -150,11 +176,17 @@ def test_words() -> None:
     assert _words(Reason("own", rated=(1, 3))) == "because you rated Film 1 and Film 3"
     assert _words(Reason("popularity")) == "popular"
     assert _words(Reason("stars")) == "people like you would give it 4.6"
-    assert _words(Reason("taste", features=("genre:Comedy", "genre:Drama"))) == "your genres: Comedy, Drama"
+    assert (
+        _words(Reason("taste", features=("genre:Comedy", "genre:Drama")))
+        == "your genres: Comedy, Drama"
+    )
     assert _words(Reason("taste", features=("year", "genre:Horror"), absent=("genre:Horror",))) == (
         "your taste: its year, no Horror"
     )
-    assert _words(Reason("taste", features=("number:price", "title:sequel"))) == "your taste: its price, sequel"
+    assert (
+        _words(Reason("taste", features=("number:price", "title:sequel")))
+        == "your taste: its price, sequel"
+    )
     assert _words(_found(3)) == "your genres: no Horror, Comedy"
 
 

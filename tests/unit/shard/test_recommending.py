@@ -30,7 +30,9 @@ def test_many_users_get_what_each_gets(model: Estimator, monkeypatch: pytest.Mon
         assert list(together) == USERS
         for user in USERS:
             assert [found.item for found in together[user]] == [found.item for found in alone[user]]
-            assert [found.reason for found in together[user]] == [found.reason for found in alone[user]]
+            assert [found.reason for found in together[user]] == [
+                found.reason for found in alone[user]
+            ]
             assert [found.rank_score for found in together[user]] == pytest.approx(
                 [found.rank_score for found in alone[user]], rel=1e-5
             )
@@ -47,14 +49,18 @@ def test_rated_items_are_left_out_or_kept(model: Estimator) -> None:
     everything = model.recommend(user, 100, keep_rated=True)
     assert not rated & {found.item for found in new}
     assert rated <= {found.item for found in everything}
-    assert [found.item for found in everything if found.item not in rated] == [found.item for found in new]
+    assert [found.item for found in everything if found.item not in rated] == [
+        found.item for found in new
+    ]
 
 
 def test_filters_leave_the_order_as_it_is(model: Estimator) -> None:
     table = WORLD.item_table
     assert table is not None
     everything = model.recommend(USERS[4], 100)
-    only = ItemFilter(genres=["comedy", "Drama"], not_genres=["Horror"], from_year=1990, to_year=2015)
+    only = ItemFilter(
+        genres=["comedy", "Drama"], not_genres=["Horror"], from_year=1990, to_year=2015
+    )
     some = model.recommend(USERS[4], 100, only=only)
     assert 0 < len(some) < len(everything)
     fitting = [
@@ -74,9 +80,15 @@ def test_facts_of_items_and_expected_ratings(model: Estimator) -> None:
     assert table is not None
     for found in model.recommend(USERS[4], 5):
         row = table.index.code(found.item)
-        assert (found.title, found.year, found.genres) == (table.titles[row], table.years[row], table.genres[row])
+        assert (found.title, found.year, found.genres) == (
+            table.titles[row],
+            table.years[row],
+            table.genres[row],
+        )
         if model.predicts_ratings:
-            assert found.score == pytest.approx(float(model.predict(USERS[4], found.item)[0]), abs=1e-5)
+            assert found.score == pytest.approx(
+                float(model.predict(USERS[4], found.item)[0]), abs=1e-5
+            )
         else:
             assert found.score is None
 
@@ -84,7 +96,13 @@ def test_facts_of_items_and_expected_ratings(model: Estimator) -> None:
 def test_reasons_name_what_was_rated() -> None:
     table = WORLD.item_table
     assert table is not None
-    stars = dict(zip(WORLD.item_ids[WORLD.user_codes == 4].tolist(), WORLD.values[WORLD.user_codes == 4], strict=True))
+    stars = dict(
+        zip(
+            WORLD.item_ids[WORLD.user_codes == 4].tolist(),
+            WORLD.values[WORLD.user_codes == 4],
+            strict=True,
+        )
+    )
     for found in EASE(rng=0).fit(WORLD).recommend(USERS[4], 5):
         assert found.reason is not None
         named = [item for item in stars if table.title(item) in found.reason]
@@ -123,7 +141,10 @@ def test_best_items_are_in_order_and_ties_in_that_of_the_catalogue() -> None:
 
 
 TABLE = ItemTable.build(
-    [1, 2, 3, 4], ["a", "b", "c", "d"], [["Comedy"], ["Comedy", "Horror"], ["Drama"], []], [1980, 1999, None, 2005]
+    [1, 2, 3, 4],
+    ["a", "b", "c", "d"],
+    [["Comedy"], ["Comedy", "Horror"], ["Drama"], []],
+    [1980, 1999, None, 2005],
 )
 INDEX = TABLE.index
 

@@ -8,7 +8,16 @@ import pytest
 import hdpmf.private.client
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import synthetic_world
-from hdpmf.common.privacy import NoPrivacy, PrivacySpec, PrivacyWeights, Sample, SeededNoise, Stretch, Uniform, Weight
+from hdpmf.common.privacy import (
+    NoPrivacy,
+    PrivacySpec,
+    PrivacyWeights,
+    Sample,
+    SeededNoise,
+    Stretch,
+    Uniform,
+    Weight,
+)
 from hdpmf.common.protocol import (
     BudgetReport,
     Call,
@@ -33,10 +42,18 @@ WORKERS = Workers(1)
 
 def plan_for(mechanism="stretch", **changes):
     fields = {
-        "n_items": WORLD.n_items, "n_factors": 4, "epochs": 6, "learning_rate": 0.02, "reg": 0.01,
-        "mechanism": mechanism, "epsilon": 1.0, "scale_low": 1.0, "scale_high": 5.0, "scale_steps": True,
+        "n_items": WORLD.n_items,
+        "n_factors": 4,
+        "epochs": 6,
+        "learning_rate": 0.02,
+        "reg": 0.01,
+        "mechanism": mechanism,
+        "epsilon": 1.0,
+        "scale_low": 1.0,
+        "scale_high": 5.0,
+        "scale_steps": True,
         "fresh_noise": True,
-    }  # fmt: skip
+    }
     return Plan(**(fields | changes))
 
 
@@ -54,7 +71,9 @@ def train(shards, mechanism, plan, wire=False):
     send = (lambda message: decode(encode(message))) if wire else (lambda message: message)
     recommender = Recommender(plan, mechanism, SeededNoise(3, 1), h_per_item=True)
     reports = [shard.accept(send(plan)) for shard in shards]
-    opening = send(recommender.open([None if report is None else send(report) for report in reports]))
+    opening = send(
+        recommender.open([None if report is None else send(report) for report in reports])
+    )
     recommender.start([send(shard.open(opening)) for shard in shards])
     for _ in range(plan.epochs):
         message = send(recommender.next_round())
@@ -75,7 +94,8 @@ class Silent(SeededNoise):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "name"), [(NoPrivacy(), "none"), (Uniform(), "uniform"), (Stretch(), "stretch"), (Weight(), "weight")]
+    ("mechanism", "name"),
+    [(NoPrivacy(), "none"), (Uniform(), "uniform"), (Stretch(), "stretch"), (Weight(), "weight")],
 )
 def test_any_partition_into_shards_gives_the_same_factors(mechanism, name):
     results = []
@@ -88,7 +108,9 @@ def test_any_partition_into_shards_gives_the_same_factors(mechanism, name):
 
 @pytest.mark.slow
 def test_noise_of_many_shards_is_noise_of_one():
-    """Per item and coordinate the shards' shares have together the variance that one shard's would have."""
+    """Per item and coordinate the shards' shares have together the variance that one shard's
+    would have.
+    """
     plan = plan_for(epochs=1)
     totals = []
     for seed in range(300):
@@ -102,7 +124,9 @@ def test_noise_of_many_shards_is_noise_of_one():
             message = recommender.next_round()
             for shard in group:
                 shard.receive(message)
-        noise = sum(shard.contribute().sums for shard in shards) - sum(shard.contribute().sums for shard in quiet)
+        noise = sum(shard.contribute().sums for shard in shards) - sum(
+            shard.contribute().sums for shard in quiet
+        )
         totals.append(noise / np.sqrt(2 * message.h) / (2 * np.sqrt(4) * 4.0))
     rated = WORLD.item_counts() > 0
     standard = np.array(totals)[:, rated]
@@ -113,9 +137,15 @@ def test_noise_of_many_shards_is_noise_of_one():
 def test_noise_once_is_the_same_in_every_round_and_fresh_noise_is_not():
     for fresh in (True, False):
         plan = plan_for(fresh_noise=fresh, epochs=2, learning_rate=1e-12)
-        shard, recommender = make_shard(), Recommender(
-            plan_for(fresh_noise=fresh, epochs=2, learning_rate=1e-12), Stretch(), SeededNoise(3, 1), True
-        )  # fmt: skip
+        shard, recommender = (
+            make_shard(),
+            Recommender(
+                plan_for(fresh_noise=fresh, epochs=2, learning_rate=1e-12),
+                Stretch(),
+                SeededNoise(3, 1),
+                True,
+            ),
+        )
         recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
         sums = []
         for _ in range(2):
@@ -136,8 +166,17 @@ def opened(mechanism=None, name="stretch"):
 
 
 def changed(message, **fields):
-    return Round(**({"number": message.number, "item_factors": message.item_factors, "raters": message.raters,
-                     "h": message.h} | fields))  # fmt: skip
+    return Round(
+        **(
+            {
+                "number": message.number,
+                "item_factors": message.item_factors,
+                "raters": message.raters,
+                "h": message.h,
+            }
+            | fields
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,7 +227,9 @@ def test_a_round_is_answered_once():
 
 
 def test_an_opening_comes_once():
-    """A second one would draw PDPMF's sample again, and so tell which ratings are likely to be in it."""
+    """A second one would draw PDPMF's sample again, and so tell which ratings are likely to be
+    in it.
+    """
     shard, _ = opened(Sample(), "sample")
     with pytest.raises(ProtocolError, match="once"):
         shard.open(Opening(noise_budget=0.5))
@@ -256,7 +297,9 @@ def test_rounds_come_after_an_opening():
 
 
 def test_a_shard_of_few_items_sends_what_it_would_send_of_all():
-    """One user's rows alone are computed with; what leaves is a whole table, with zeros elsewhere."""
+    """One user's rows alone are computed with; what leaves is a whole table, with zeros
+    elsewhere.
+    """
     few = WORLD.take(np.flatnonzero((WORLD.user_codes == 3) & (WORLD.item_codes < 9)))
     shard = Shard(few, WEIGHTS, Stretch(), Silent(1, 2), 7, WORKERS)
     recommender = Recommender(plan_for(), Stretch(), SeededNoise(3, 1), h_per_item=True)
@@ -320,7 +363,9 @@ def test_a_recommender_refuses_gradients_that_do_not_fit():
 
 @pytest.mark.slow
 def test_only_one_function_of_the_private_side_makes_messages():
-    """From the syntax tree: message classes are called nowhere on the private side; ``compose`` alone makes them."""
+    """From the syntax tree: message classes are called nowhere on the private side; ``compose``
+    alone makes them.
+    """
     names = {kind.__name__ for kind in get_args(Message)}
     root = Path(hdpmf.private.client.__file__).parent.parent
     composed: set[str] = set()
@@ -328,7 +373,11 @@ def test_only_one_function_of_the_private_side_makes_messages():
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
-                called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                called = (
+                    node.func.attr
+                    if isinstance(node.func, ast.Attribute)
+                    else getattr(node.func, "id", "")
+                )
                 assert called not in names, f"{path.name}:{node.lineno} makes a {called} itself"
                 if called == "compose":
                     composed.add(node.args[0].id)

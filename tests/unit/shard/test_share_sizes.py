@@ -1,4 +1,6 @@
-"""Every share of noise has the size that the law gives it: per item for normals, per sum for Laplace noise."""
+"""Every share of noise has the size that the law gives it: per item for normals, per sum for
+Laplace noise.
+"""
 
 from __future__ import annotations
 
@@ -55,19 +57,35 @@ class Sized(SeededNoise):
 
 def plan_for(mechanism):
     return Plan(
-        n_items=40, n_factors=FACTORS, epochs=ROUNDS, learning_rate=1e-6, reg=0.0, mechanism=mechanism, epsilon=1.0,
-        scale_low=1.0, scale_high=5.0, scale_steps=True, fresh_noise=True,
-    )  # fmt: skip
+        n_items=40,
+        n_factors=FACTORS,
+        epochs=ROUNDS,
+        learning_rate=1e-6,
+        reg=0.0,
+        mechanism=mechanism,
+        epsilon=1.0,
+        scale_low=1.0,
+        scale_high=5.0,
+        scale_steps=True,
+        fresh_noise=True,
+    )
 
 
 def shard_of(kind, mechanism, noise, **options):
     if kind is DeviceShard:
-        options = {"n_users": 30, "everyone": EVERYONE, "sharing": EVERYONE, "simulation": True} | options
+        options = {
+            "n_users": 30,
+            "everyone": EVERYONE,
+            "sharing": EVERYONE,
+            "simulation": True,
+        } | options
     return kind(HERE, WEIGHTS, mechanism, noise, 7, WORKERS, **options)
 
 
 def drawn_noise(kind):
-    """What half of the raters add to each item, in units of the whole noise's deviation: (rounds, items, factors)."""
+    """What half of the raters add to each item, in units of the whole noise's deviation:
+    (rounds, items, factors).
+    """
     plan, mechanism = plan_for("stretch"), Stretch()
     shards = [shard_of(kind, mechanism, noise) for noise in (SeededNoise(11, 2), Silent(1, 2))]
     recommender = Recommender(plan, mechanism, SeededNoise(3, 1), h_per_item=True)
@@ -81,7 +99,9 @@ def drawn_noise(kind):
     drawn = []
     for number in range(1, ROUNDS + 1):
         for shard in shards:
-            shard.receive(Round(number=number, item_factors=factors, raters=recommender.raters, h=h))
+            shard.receive(
+                Round(number=number, item_factors=factors, raters=recommender.raters, h=h)
+            )
         noisy, bare = (shard.contribute().sums.astype(np.float64) for shard in shards)
         drawn.append(noisy - bare)
     whole = 2 * math.sqrt(FACTORS) * 4.0 / 1.0 * math.sqrt(2 * 0.5)
@@ -91,10 +111,12 @@ def drawn_noise(kind):
 
 @pytest.mark.parametrize("kind", [Shard, DeviceShard])
 def test_gaussian_shares_are_sized_by_the_raters_of_each_item(kind):
-    """Variances per item by chi-squared, 240 draws each, at level 1e-6 over all items and both sides.
+    """Variances per item by chi-squared, 240 draws each, at level 1e-6 over all items and both
+    sides.
 
-    Shares sized by all users (60, or the 200 of the run) instead of an item's raters (at most 41) have at most two
-    thirds of the variance; the test sees that on at least one item with a probability above 0.999, computed below.
+    Shares sized by all users (60, or the 200 of the run) instead of an item's raters (at most 41)
+    have at most two thirds of the variance; the test sees that on at least one item with a
+    probability above 0.999, computed below.
     """
     n = ROUNDS * FACTORS
     rated = SHARES > 0
@@ -124,14 +146,23 @@ def test_laplace_shares_of_training_are_sized_by_who_shares(kind):
 
 def survey_for(design):
     return Survey(
-        design=design, coding="threshold" if design == "L" else "soft", epsilon=0.7, n_items=40, catalogue="c",
-        contributors=48, scale_low=1.0, scale_high=5.0, scale_step=1.0,
-    )  # fmt: skip
+        design=design,
+        coding="threshold" if design == "L" else "soft",
+        epsilon=0.7,
+        n_items=40,
+        catalogue="c",
+        contributors=48,
+        scale_low=1.0,
+        scale_high=5.0,
+        scale_step=1.0,
+    )
 
 
 def answered(design):
     noise = Sized()
-    shard = OneRoundShard(HERE, WEIGHTS, noise, epsilon=0.7, catalogue="c", n_users=30, simulation=True)
+    shard = OneRoundShard(
+        HERE, WEIGHTS, noise, epsilon=0.7, catalogue="c", n_users=30, simulation=True
+    )
     shard.accept(survey_for(design))
     return noise, shard.contribute()
 
@@ -142,6 +173,8 @@ def test_laplace_shares_of_a_survey_are_sized_by_its_contributors():
 
 
 def test_bits_are_clamped_to_the_budget_of_their_rating():
-    """Rounding of a probability never costs more than the rating's own epsilon: the sampler is told what that is."""
+    """Rounding of a probability never costs more than the rating's own epsilon: the sampler is
+    told what that is.
+    """
     noise, answer = answered("L")
     np.testing.assert_array_equal(np.concatenate(noise.budgets), 0.7 * answer.units / 64)

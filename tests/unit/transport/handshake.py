@@ -10,7 +10,9 @@ from hdpmf.common.net.certificates import Certificates
 
 
 def shake_hands(made: Certificates, name: str, authority: bytes | None = None) -> None:
-    """A TLS handshake with the server of these certificates, which the client reaches under ``name``."""
+    """A TLS handshake with the server of these certificates, which the client reaches under
+    ``name``.
+    """
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(made.server, made.key)
     client = ssl.create_default_context(cadata=(authority or made.authority.read_bytes()).decode())

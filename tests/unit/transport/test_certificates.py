@@ -1,4 +1,6 @@
-"""Certificates of our own: good for TLS, renewed in time, refused in clear words, keys for their owner alone."""
+"""Certificates of our own: good for TLS, renewed in time, refused in clear words, keys for their
+owner alone.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from cryptography import x509
 from handshake import shake_hands
 
 from hdpmf.common.net import certificates
-from hdpmf.common.net.certificates import RENEW_DAYS, SERVER_DAYS, check_authority, ensure_certificates
+from hdpmf.common.net.certificates import (
+    RENEW_DAYS,
+    SERVER_DAYS,
+    check_authority,
+    ensure_certificates,
+)
 from hdpmf.errors import ConfigError, StorageError
 
 pytestmark = pytest.mark.slow
@@ -51,9 +58,14 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path):
 
 def test_asked_again_nothing_changes(tmp_path: Path):
     made = ensure_certificates(tmp_path, ["localhost", "192.0.2.7"])
-    before = [path.read_bytes() for path in (made.authority, made.server, made.key, made.authority_key)]
+    before = [
+        path.read_bytes() for path in (made.authority, made.server, made.key, made.authority_key)
+    ]
     again = ensure_certificates(tmp_path, ["192.0.2.7", "localhost"])
-    assert [path.read_bytes() for path in (again.authority, again.server, again.key, again.authority_key)] == before
+    assert [
+        path.read_bytes()
+        for path in (again.authority, again.server, again.key, again.authority_key)
+    ] == before
 
 
 def test_other_names_get_another_certificate_of_the_same_authority(tmp_path: Path):
@@ -65,7 +77,9 @@ def test_other_names_get_another_certificate_of_the_same_authority(tmp_path: Pat
         shake_hands(made, "localhost", authority)
 
 
-def test_a_certificate_that_nears_its_end_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_certificate_that_nears_its_end_is_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     made = ensure_certificates(tmp_path, ["localhost"])
     first = _ends(made.server)
     _shift_clock(monkeypatch, SERVER_DAYS - RENEW_DAYS - 1)
@@ -112,7 +126,9 @@ def test_a_key_of_another_authority_issues_nothing(tmp_path: Path):
         ensure_certificates(tmp_path / "a", ["elsewhere"])
 
 
-@pytest.mark.parametrize("host", ["", "https://films", "films:443", "a b", "-x.org", "x..org", "x" * 64, "é.org"])
+@pytest.mark.parametrize(
+    "host", ["", "https://films", "films:443", "a b", "-x.org", "x..org", "x" * 64, "é.org"]
+)
 def test_what_is_no_host_name_is_refused(tmp_path: Path, host: str):
     with pytest.raises(ConfigError, match="neither a host name nor an address"):
         ensure_certificates(tmp_path, [host])

@@ -1,4 +1,6 @@
-"""Strangers hold so many connections, from one address and in all, and each for so long; devices are not counted."""
+"""Strangers hold so many connections, from one address and in all, and each for so long; devices
+are not counted.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Door:
         self.listener.bind(("127.0.0.1", 0))
         self.listener.listen()
 
-    def knock(self, source: str = "127.0.0.1") -> tuple[socket.socket, socket.socket | None, tuple[str, int]]:
+    def knock(
+        self, source: str = "127.0.0.1"
+    ) -> tuple[socket.socket, socket.socket | None, tuple[str, int]]:
         """The caller's end, ours where it was let in, and the caller's place."""
         caller = self._stack.enter_context(socket.socket())
         caller.bind((source, 0))

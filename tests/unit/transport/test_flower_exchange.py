@@ -1,4 +1,6 @@
-"""One exchange over Flower with an engine that lies: replies in another's name, twice, too long, to nothing."""
+"""One exchange over Flower with an engine that lies: replies in another's name, twice, too long,
+to nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from hdpmf.common.net.flower.messages import RECORD, Incoming, Outgoing, bytes_in_part, bytes_of, data_part, record_of
+from hdpmf.common.net.flower.messages import (
+    RECORD,
+    Incoming,
+    Outgoing,
+    bytes_in_part,
+    bytes_of,
+    data_part,
+    record_of,
+)
 from hdpmf.common.net.flower.recommender import WINDOW, exchange_over
 from hdpmf.common.net.interface import Patience
 
@@ -47,7 +57,10 @@ def _reply(node: int, data: bytes | None, token: str | None = None) -> Incoming:
 
 def _exchange(engine: Engine, deadline: float = 0.2) -> list[tuple[str, bytes]]:
     messages = dict.fromkeys(NODES, b"message")
-    return [(reply.device, reply.data) for reply in exchange_over(engine, NODES, messages, deadline, max_bytes=10)]
+    return [
+        (reply.device, reply.data)
+        for reply in exchange_over(engine, NODES, messages, deadline, max_bytes=10)
+    ]
 
 
 def test_replies_come_with_the_name_that_the_message_went_to():
@@ -64,18 +77,26 @@ def test_a_reply_in_another_devices_name_is_dropped():
 
 def test_of_two_replies_only_the_first_counts():
     engine = Engine(
-        {1: [_reply(1, b"first"), _reply(1, b"second")]}, {1: [_reply(1, b"third")], 2: [_reply(2, b"two")]}
+        {1: [_reply(1, b"first"), _reply(1, b"second")]},
+        {1: [_reply(1, b"third")], 2: [_reply(2, b"two")]},
     )
     assert _exchange(engine, 30.0) == [("aa", b"first"), ("bb", b"two")]
 
 
 def test_replies_to_nothing_that_was_sent_are_dropped():
-    assert _exchange(Engine({1: [replace(_reply(1, b"x"), to="message-9"), replace(_reply(1, b"x"), to="")]})) == []
+    assert (
+        _exchange(
+            Engine({1: [replace(_reply(1, b"x"), to="message-9"), replace(_reply(1, b"x"), to="")]})
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("data", [None, bytes(11)])
 def test_no_reply_and_too_long_a_reply_leave_a_device_silent_without_waiting(data: bytes | None):
-    assert _exchange(Engine({1: [_reply(1, data)], 2: [_reply(2, bytes(10))]}), 30.0) == [("bb", bytes(10))]
+    assert _exchange(Engine({1: [_reply(1, data)], 2: [_reply(2, bytes(10))]}), 30.0) == [
+        ("bb", bytes(10))
+    ]
 
 
 def test_what_was_not_answered_is_told_to_the_engine():
@@ -101,7 +122,9 @@ class Crowd:
 
     def send(self, messages: Sequence[Outgoing], seconds: float) -> list[str]:
         self._open.update({str(message.node): message for message in messages})
-        self.most = max(self.most, sum(message.node not in self._mute for message in self._open.values()))
+        self.most = max(
+            self.most, sum(message.node not in self._mute for message in self._open.values())
+        )
         self.order += [message.node for message in messages]
         return [str(message.node) for message in messages]
 
@@ -162,7 +185,10 @@ def test_only_messages_of_one_record_have_a_part_with_the_bytes():
     from flwr.proto.message_pb2 import ObjectTree
 
     leaf = ObjectTree(object_id="leaf")
-    assert data_part(ObjectTree(object_id="m", children=[ObjectTree(object_id="r", children=[leaf])])) == "leaf"
+    assert (
+        data_part(ObjectTree(object_id="m", children=[ObjectTree(object_id="r", children=[leaf])]))
+        == "leaf"
+    )
     with pytest.raises(ValueError, match="not a message of ours"):
         data_part(ObjectTree(object_id="m", children=[leaf, leaf]))
     deep = leaf

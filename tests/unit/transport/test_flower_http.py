@@ -46,7 +46,9 @@ class _Hostile(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Hostile) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))  # seconds between looks at shutdown
+        thread = threading.Thread(
+            target=running.serve_forever, args=(0.01,)
+        )  # seconds between looks at shutdown
         thread.start()
         yield f"http://127.0.0.1:{running.server_address[1]}"
         running.shutdown()
@@ -99,7 +101,9 @@ def test_a_refusal_is_said_for_what_it_is(status: int, headers: dict[str, float]
         name: formatdate(now + ahead, usegmt=True) if name == "date" else f"{now + ahead:.3f}"
         for name, ahead in headers.items()
     }
-    response = httpx.Response(status, headers=sent, request=httpx.Request("POST", "https://rec/v1/fleet/pull-messages"))
+    response = httpx.Response(
+        status, headers=sent, request=httpx.Request("POST", "https://rec/v1/fleet/pull-messages")
+    )
     with pytest.raises(TransportError) as caught, said_plainly():
         response.raise_for_status()
     assert words in str(caught.value)

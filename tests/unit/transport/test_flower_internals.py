@@ -1,7 +1,9 @@
-"""The contract with Flower: every internal of it that ``hdpmf.common.net.flower`` uses, checked against this release.
+"""The contract with Flower: every internal of it that ``hdpmf.common.net.flower`` uses, checked
+against this release.
 
-Flower promises none of these names. A release that changes one fails here, with a sentence that says which; then
-``docs/transport.md`` says what it is used for, and the versions in ``pyproject.toml`` are those that are known to work.
+Flower promises none of these names. A release that changes one fails here, with a sentence that
+says which; then ``docs/transport.md`` says what it is used for, and the versions in
+``pyproject.toml`` are those that are known to work.
 """
 
 from __future__ import annotations
@@ -32,8 +34,10 @@ ANY = object()
 def check(internal: str, holds: bool, change: str) -> None:
     if not holds:
         pytest.fail(
-            f"Flower {version('flwr')} changed an internal that hdpmf uses: {internal} {change}. docs/transport.md "
-            "says what it is for; adapt hdpmf/common/net/flower, or narrow the versions of flwr in pyproject.toml",
+            f"Flower {version('flwr')} changed an internal that hdpmf uses: {internal} "
+            f"{change}. docs/transport.md "
+            "says what it is for; adapt hdpmf/common/net/flower, or narrow the versions of "
+            "flwr in pyproject.toml",
             pytrace=False,
         )
 
@@ -59,7 +63,9 @@ def takes(*positional: Any, **keywords: Any) -> Callable[[str], None]:
         try:
             signature.bind(*positional, **keywords)
         except TypeError as error:
-            check(internal, False, f"cannot be called as before ({error}); it now takes {signature}")
+            check(
+                internal, False, f"cannot be called as before ({error}); it now takes {signature}"
+            )
 
     return checked
 
@@ -105,7 +111,10 @@ def keywords(*names: str) -> dict[str, object]:
 P = "flwr.proto."
 HTTP = takes("https://localhost", **keywords("interceptors"))
 HTTP_VERIFIED = takes("https://localhost", **keywords("interceptors", "verify"))
-OF_DEVICE, OF_DEVICE_STORE = takes(**keywords("request", "state")), takes(**keywords("request", "state", "store"))
+OF_DEVICE, OF_DEVICE_STORE = (
+    takes(**keywords("request", "state")),
+    takes(**keywords("request", "state", "store")),
+)
 OF_SERVER = takes(**keywords("request", "state", "task"))
 OBJECTS = "flwr.supercore.inflatable.inflatable_object."
 FLEET_HANDLERS = "flwr.superlink.servicer.fleet.fleet_handlers"
@@ -134,8 +143,14 @@ INTERNALS: dict[str, Callable[[str], None]] = {
     "flwr.supernode.fleet_http_client.FleetHttpClient": both(
         HTTP_VERIFIED,
         has(
-            "ActivateNode", "DeactivateNode", "SendNodeHeartbeat", "PullMessages", "PushMessages", "PullObject",
-            "PushObject", "ConfirmMessageReceived",
+            "ActivateNode",
+            "DeactivateNode",
+            "SendNodeHeartbeat",
+            "PullMessages",
+            "PushMessages",
+            "PullObject",
+            "PushObject",
+            "ConfirmMessageReceived",
         ),
     ),
     "flwr.common.constant.TIMESTAMP_HEADER": is_text,
@@ -152,11 +167,18 @@ INTERNALS: dict[str, Callable[[str], None]] = {
     "flwr.supercore.runtime.RuntimeHttpClient": both(
         HTTP,
         has(
-            "AcquireTask", "PullTaskInput", "SendTaskHeartbeat", "PullMessages", "PullObject", "ConfirmMessageReceived"
+            "AcquireTask",
+            "PullTaskInput",
+            "SendTaskHeartbeat",
+            "PullMessages",
+            "PullObject",
+            "ConfirmMessageReceived",
         ),
     ),
     "flwr.supercore.interceptors.RuntimeTokenHttpInterceptor": takes(**keywords("token")),
-    "flwr.supercore.interceptors.RuntimeVersionHttpInterceptor": takes(**keywords("component_name")),
+    "flwr.supercore.interceptors.RuntimeVersionHttpInterceptor": takes(
+        **keywords("component_name")
+    ),
     "flwr.supercore.constant.TaskType": has("SERVER_APP"),
     "flwr.supercore.constant.TASK_TOKEN_HEADER": is_text,
     # The SuperLink in our process, and the fast lane into it
@@ -164,10 +186,28 @@ INTERNALS: dict[str, Callable[[str], None]] = {
     "flwr.superlink.cli.flower_superlink.SuperLinkLifespan": takes(ANY, ANY),
     "flwr.superlink.config_loader.SuperLinkLifespanConfig": takes(
         **keywords(
-            "control_address", "health_server_address", "host", "port", "insecure", "certificates",
-            "superexec_auth_secret", "authn_plugin", "event_log_plugin", "fleet_event_log_plugin", "enable_event_log",
-            "artifact_provider", "enable_supernode_auth", "fleet_api_type", "fleet_api_address", "simulation",
-            "ssl_ca_certfile", "ssl_certfile", "ssl_keyfile", "database", "isolation", "runtime_dependency_install",
+            "control_address",
+            "health_server_address",
+            "host",
+            "port",
+            "insecure",
+            "certificates",
+            "superexec_auth_secret",
+            "authn_plugin",
+            "event_log_plugin",
+            "fleet_event_log_plugin",
+            "enable_event_log",
+            "artifact_provider",
+            "enable_supernode_auth",
+            "fleet_api_type",
+            "fleet_api_address",
+            "simulation",
+            "ssl_ca_certfile",
+            "ssl_certfile",
+            "ssl_keyfile",
+            "database",
+            "isolation",
+            "runtime_dependency_install",
         )
     ),
     "flwr.superlink.auth_plugin.NoOpControlAuthnPlugin": takes(),
@@ -217,8 +257,12 @@ INTERNALS: dict[str, Callable[[str], None]] = {
     P + "message_pb2.Metadata": fields("run_id", "message_id", "reply_to_message_id", "group_id"),
     P + "message_pb2.ObjectTree": fields("object_id", "children"),
     P + "message_pb2.PullObjectRequest": fields("node", "run_id", "object_id"),
-    P + "message_pb2.PullObjectResponse": fields("object_found", "object_available", "object_content"),
-    P + "message_pb2.PushObjectRequest": fields("node", "run_id", "session_id", "object_id", "object_content"),
+    P + "message_pb2.PullObjectResponse": fields(
+        "object_found", "object_available", "object_content"
+    ),
+    P + "message_pb2.PushObjectRequest": fields(
+        "node", "run_id", "session_id", "object_id", "object_content"
+    ),
     P + "node_pb2.Node": fields("node_id"),
     P + "node_pb2.NodeInfo": fields("node_id", "public_key"),
     P + "runtime_pb2.AcquireTaskRequest": fields("supported_task_types"),
@@ -237,7 +281,7 @@ INTERNALS: dict[str, Callable[[str], None]] = {
     "flwr.simulation.run_simulation": takes(
         **keywords("server_app", "client_app", "num_supernodes", "backend_config")
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("internal", INTERNALS)
@@ -246,10 +290,15 @@ def test_flower_still_has_what_we_use(internal: str):
 
 
 def test_a_change_is_told_in_a_sentence():
-    told = rf"^Flower {re.escape(version('flwr'))} changed an internal that hdpmf uses: flwr.app.Gone is gone"
+    told = (
+        rf"^Flower {re.escape(version('flwr'))} changed an internal that hdpmf uses: "
+        r"flwr.app.Gone is gone"
+    )
     with pytest.raises(pytest.fail.Exception, match=told):
         has("any")("flwr.app.Gone")
-    with pytest.raises(pytest.fail.Exception, match=r"flwr\.app\.error\.Error cannot be called as before"):
+    with pytest.raises(
+        pytest.fail.Exception, match=r"flwr\.app\.error\.Error cannot be called as before"
+    ):
         takes(**keywords("code", "colour"))("flwr.app.error.Error")
     with pytest.raises(pytest.fail.Exception, match=r"fab_pb2\.Fab has no field 'colour' any more"):
         fields("colour")("flwr.proto.fab_pb2.Fab")
@@ -263,7 +312,11 @@ def test_the_clients_hold_an_http_client_that_can_be_replaced():
     ):
         client = find(name)("https://localhost")
         held = getattr(client, "_client", None)
-        check(f"{name}._client", all(hasattr(held, part) for part in ("close", "timeout", "headers")), "is gone")
+        check(
+            f"{name}._client",
+            all(hasattr(held, part) for part in ("close", "timeout", "headers")),
+            "is gone",
+        )
         client.close()
 
 
@@ -274,7 +327,11 @@ def test_a_messages_id_can_be_set_as_flowers_own_node_does():
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
     message = Message(RecordDict(), 1, "query")
     message.metadata.__dict__["_message_id"] = "ours"
-    check("flwr.app.Metadata._message_id", message.metadata.message_id == "ours", "is not where the id is any more")
+    check(
+        "flwr.app.Metadata._message_id",
+        message.metadata.message_id == "ours",
+        "is not where the id is any more",
+    )
 
 
 def test_the_shortest_heartbeat_is_read_where_we_set_it():
@@ -286,15 +343,23 @@ def test_the_shortest_heartbeat_is_read_where_we_set_it():
 
 
 def test_the_fast_lane_gives_flowers_checks_all_that_they_look_at():
-    """What stands in for a web request has one attribute; if more were wanted, every call would go the long way."""
+    """What stands in for a web request has one attribute; if more were wanted, every call would
+    go the long way.
+    """
     given = {"headers"}
     for name in ("flwr.supercore.dependencies.task.authenticate_task",):
         wanted = {
             node.attr
             for node in ast.walk(ast.parse(inspect.getsource(find(name))))
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "request"
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "request"
         }
-        check(name, wanted <= given, f"now looks at request.{', request.'.join(sorted(wanted - given))}")
+        check(
+            name,
+            wanted <= given,
+            f"now looks at request.{', request.'.join(sorted(wanted - given))}",
+        )
 
 
 def test_the_state_keeps_messages_and_replies_where_the_lane_looks():
@@ -335,7 +400,9 @@ def test_the_superlink_answers_on_the_paths_that_the_gate_and_the_lane_know():
     except AttributeError as error:
         check("flwr.superlink.main.create_app", False, f"makes an app without its state ({error})")
     ours = {gate.AUTHORITIES}  # answered at the gate
-    for path in sorted({*gate.DEVICE_CALLS, gate.TO_DEVICES, gate.TO_RECOMMENDER, *lane.calls} - ours):
+    for path in sorted(
+        {*gate.DEVICE_CALLS, gate.TO_DEVICES, gate.TO_RECOMMENDER, *lane.calls} - ours
+    ):
         scope = {"type": "http", "method": "POST", "path": path, "root_path": "", "headers": []}
         found = any(route.matches(dict(scope))[0] is Match.FULL for route in app.routes)
         check(f"the route {path}", found, "is gone")
@@ -349,13 +416,19 @@ def test_only_this_folder_imports_flower_and_every_import_is_in_the_contract():
             strays.append(f"{path.relative_to(SOURCE)} imports {names[0]}")
         uncovered += [f"{path.name}: {name}" for name in names if name not in INTERNALS]
     assert not strays, f"only hdpmf.common.net.flower may import flwr: {strays}"
-    assert not uncovered, f"internals that no contract checks; add them here and to docs/transport.md: {uncovered}"
+    assert not uncovered, (
+        f"internals that no contract checks; add them here and to docs/transport.md: {uncovered}"
+    )
 
 
 def test_the_page_names_every_internal_that_is_imported():
     text = PAGE.read_text()
     names = {name for path in FLOWER.rglob("*.py") for name in _imported(path)}
-    missing = sorted(name for name in names if not name.startswith(P) and f"`{name.rpartition('.')[2]}" not in text)
+    missing = sorted(
+        name
+        for name in names
+        if not name.startswith(P) and f"`{name.rpartition('.')[2]}" not in text
+    )
     assert not missing, f"docs/transport.md does not say what these are for: {missing}"
 
 

@@ -1,4 +1,6 @@
-"""The door before the SuperLink: who gets where, how much may be sent, and questions that wait for an answer."""
+"""The door before the SuperLink: who gets where, how much may be sent, and questions that wait
+for an answer.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from hdpmf.common.net.flower.gate import CALLS_AT_ONCE, CLOCK_HEADER, ENVELOPE, OPEN, RING, SECRET_HEADER, Gate
+from hdpmf.common.net.flower.gate import (
+    CALLS_AT_ONCE,
+    CLOCK_HEADER,
+    ENVELOPE,
+    OPEN,
+    RING,
+    SECRET_HEADER,
+    Gate,
+)
 from hdpmf.errors import TransportError
 
 TO_DEVICES = "/v1/fleet/pull-messages"
@@ -41,7 +51,9 @@ class Caller:
 
     def __init__(self, gate: Gate, path: str, body: bytes = b"x", **headers: str) -> None:
         headers.setdefault("content-length", str(len(body)))
-        pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        pairs = [
+            (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
+        ]
         self._scope = {"type": "http", "method": "POST", "path": path, "headers": pairs}
         self._gate = gate
         self._parts = [{"type": "http.request", "body": body, "more_body": False}]
@@ -79,7 +91,13 @@ def check(headers: Any, body: bytes) -> None:
 
 def _gate(server: Server, max_bytes: int) -> Gate:
     return Gate(
-        server, secret=SECRET, max_bytes=max_bytes, guard=Enrolled(), check=check, known=print, mailbox=bytes.decode
+        server,
+        secret=SECRET,
+        max_bytes=max_bytes,
+        guard=Enrolled(),
+        check=check,
+        known=print,
+        mailbox=bytes.decode,
     )
 
 
@@ -110,7 +128,9 @@ async def _asleep(gate: Gate, devices: int) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("path", [TO_DEVICES, ANSWERED, "/v1/fleet/activate-node", "/v1/fleet/push-object"])
+@pytest.mark.parametrize(
+    "path", [TO_DEVICES, ANSWERED, "/v1/fleet/activate-node", "/v1/fleet/push-object"]
+)
 def test_devices_reach_what_is_for_devices(path: str):
     async def scene(gate: Gate, server: Server) -> None:
         server.bodies[path] = b"answer"
@@ -140,7 +160,12 @@ def test_devices_reach_what_is_for_devices(path: str):
 )
 def test_nothing_else_is_reached_without_the_secret(path: str):
     async def scene(gate: Gate, server: Server) -> None:
-        for headers in ({}, {SECRET_HEADER: ""}, {SECRET_HEADER: SECRET[:-1]}, {"authorization": SECRET}):
+        for headers in (
+            {},
+            {SECRET_HEADER: ""},
+            {SECRET_HEADER: SECRET[:-1]},
+            {"authorization": SECRET},
+        ):
             assert await Caller(gate, path, **headers).call() == (404, b"")
         assert server.asked == []
 
@@ -150,13 +175,17 @@ def test_nothing_else_is_reached_without_the_secret(path: str):
 def test_with_the_secret_everything_is_reached():
     async def scene(gate: Gate, server: Server) -> None:
         server.bodies["/v1/control/start-run"] = b"started"
-        assert await Caller(gate, "/v1/control/start-run", **{SECRET_HEADER: SECRET}).call() == (200, b"started")
+        assert await Caller(gate, "/v1/control/start-run", **{SECRET_HEADER: SECRET}).call() == (
+            200,
+            b"started",
+        )
 
     _run(scene)
 
 
 @pytest.mark.parametrize(
-    ("length", "status"), [("1000", 200), ("1001", 413), ("99999999999", 413), ("-1", 411), ("", 411)]
+    ("length", "status"),
+    [("1000", 200), ("1001", 413), ("99999999999", 413), ("-1", 411), ("", 411)],
 )
 def test_requests_have_a_length_and_it_is_bounded(length: str, status: int):
     async def scene(gate: Gate, server: Server) -> None:
@@ -203,7 +232,10 @@ def test_a_question_without_patience_is_answered_at_once():
 def test_mail_that_is_there_is_handed_over_at_once(path: str):
     async def scene(gate: Gate, server: Server) -> None:
         server.bodies[path] = b"mail"
-        assert await Caller(gate, path, prefer="wait=20", **{SECRET_HEADER: SECRET}).call() == (200, b"mail")
+        assert await Caller(gate, path, prefer="wait=20", **{SECRET_HEADER: SECRET}).call() == (
+            200,
+            b"mail",
+        )
         assert len(server.asked) == 1
 
     _run(scene)
@@ -212,7 +244,10 @@ def test_mail_that_is_there_is_handed_over_at_once(path: str):
 def test_a_question_for_messages_waits_until_the_recommender_rings_for_it():
     async def scene(gate: Gate, server: Server) -> None:
         server.bodies[TO_DEVICES] = b"message"
-        callers = [Caller(gate, TO_DEVICES, prefer="wait=20", device=f"device {number}") for number in range(3)]
+        callers = [
+            Caller(gate, TO_DEVICES, prefer="wait=20", device=f"device {number}")
+            for number in range(3)
+        ]
         waiting = [asyncio.create_task(caller.call()) for caller in callers]
         await _asleep(gate, 3)
         await _ring(gate, "device 0", "device 2", "nobody")
@@ -243,7 +278,9 @@ def test_mail_is_there_until_all_of_it_was_fetched():
 
 def test_a_question_for_replies_waits_until_a_device_has_answered():
     async def scene(gate: Gate, server: Server) -> None:
-        waiting = asyncio.create_task(Caller(gate, REPLIES, prefer="wait=20", **{SECRET_HEADER: SECRET}).call())
+        waiting = asyncio.create_task(
+            Caller(gate, REPLIES, prefer="wait=20", **{SECRET_HEADER: SECRET}).call()
+        )
         while not server.asked:
             await asyncio.sleep(0)
         await _ring(gate)  # is not for it
@@ -256,7 +293,9 @@ def test_a_question_for_replies_waits_until_a_device_has_answered():
 
 def test_a_ring_while_the_question_is_asked_is_not_missed():
     async def scene(gate: Gate, server: Server) -> None:
-        def deliver() -> None:  # too late for this answer, which is empty already, and before the wait begins
+        def deliver() -> (
+            None
+        ):  # too late for this answer, which is empty already, and before the wait begins
             server.on_ask = lambda: None
             server.bodies[TO_DEVICES] = b"message"
             gate._bells["a device"].ring()
@@ -335,7 +374,10 @@ def test_only_what_carries_a_reply_may_be_long(path: str, status: int):
 
 def test_a_device_has_few_calls_open_at_once():
     async def scene(gate: Gate, server: Server) -> None:
-        waiting = [asyncio.create_task(Caller(gate, TO_DEVICES, prefer="wait=20").call()) for _ in range(CALLS_AT_ONCE)]
+        waiting = [
+            asyncio.create_task(Caller(gate, TO_DEVICES, prefer="wait=20").call())
+            for _ in range(CALLS_AT_ONCE)
+        ]
         await _asleep(gate, CALLS_AT_ONCE)
         assert await Caller(gate, ANSWERED).call() == (429, b"")
         assert await Caller(gate, ANSWERED, device="another").call() == (200, b"")

@@ -34,9 +34,14 @@ class Served:
         self.connections = Connections(limits, lambda why: self.turned_away.update([why]))
         self._listener = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(
-            self._answer, http=self.connections.protocol, ws="none", lifespan="off", log_config=None,
-            timeout_graceful_shutdown=1, loop="asyncio",
-        )  # fmt: skip
+            self._answer,
+            http=self.connections.protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            timeout_graceful_shutdown=1,
+            loop="asyncio",
+        )
         self._ready = threading.Event()
         self._server = LimitedServer(config, None, self._ready.set)
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -60,7 +65,9 @@ class Served:
         await send({"type": "http.response.body", "body": body})
 
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
-        return socket.create_connection(self._listener.getsockname(), timeout=5.0, source_address=(source, 0))
+        return socket.create_connection(
+            self._listener.getsockname(), timeout=5.0, source_address=(source, 0)
+        )
 
     @contextmanager
     def running(self) -> Iterator[Served]:
@@ -105,7 +112,9 @@ def test_one_address_and_all_together_hold_so_many() -> None:
         assert served.turned_away == {"address": 1, "connections": 1}
         first[0].close()
         time.sleep(0.1)
-        assert ask(streams.enter_context(served.connect("127.0.0.3")))  # a place that is given back is there for others
+        assert ask(
+            streams.enter_context(served.connect("127.0.0.3"))
+        )  # a place that is given back is there for others
 
 
 def test_without_a_limit_per_address_a_proxy_may_have_all() -> None:
@@ -143,7 +152,9 @@ def test_headers_have_an_end() -> None:
 def test_slow_senders_from_many_addresses_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "GIVE_WAY_SECONDS", 0.3)
     with Served(LIMITS).running() as served, ExitStack() as streams:
-        slow = [streams.enter_context(served.connect(f"127.0.0.{number}")) for number in range(2, 6)]
+        slow = [
+            streams.enter_context(served.connect(f"127.0.0.{number}")) for number in range(2, 6)
+        ]
         for stream in slow:
             stream.sendall(PUT + b"1")
         time.sleep(0.1)
@@ -156,7 +167,9 @@ def test_slow_senders_from_many_addresses_give_way(monkeypatch: pytest.MonkeyPat
         assert answered(slow[1])  # the others were left alone
 
 
-def test_only_senders_give_way_where_room_for_bodies_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_senders_give_way_where_room_for_bodies_is_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http_limits, "GIVE_WAY_SECONDS", 0.0)
     served = Served(LIMITS)
     cut: list[bool] = []
@@ -168,7 +181,12 @@ def test_only_senders_give_way_where_room_for_bodies_is_wanted(monkeypatch: pyte
         await before(scope, receive, send)
 
     served._server.config.app = cutting
-    with served.running(), served.connect() as idle, served.connect() as sending, served.connect() as asking:
+    with (
+        served.running(),
+        served.connect() as idle,
+        served.connect() as sending,
+        served.connect() as asking,
+    ):
         assert ask(idle)
         sending.sendall(PUT + b"1")
         time.sleep(0.1)

@@ -1,4 +1,6 @@
-"""The HTTPS client, against servers that misbehave: limits, deadlines, certificates, interruptions."""
+"""The HTTPS client, against servers that misbehave: limits, deadlines, certificates,
+interruptions.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,10 @@ def says(*parts: bytes, pause: float = 0.0) -> Talk:
 
 
 def answer(status: int, body: bytes, **headers: str) -> bytes:
-    lines = {"content-length": str(len(body)), **{name.replace("_", "-"): value for name, value in headers.items()}}
+    lines = {
+        "content-length": str(len(body)),
+        **{name.replace("_", "-"): value for name, value in headers.items()},
+    }
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + body
 
@@ -68,7 +73,9 @@ def client(certificates: Certificates, **options: float) -> HttpsClient:
 
 @pytest.mark.parametrize("keep", [0.0, 10.0])
 def test_status_headers_and_body_come_back(certificates: Certificates, keep: float) -> None:
-    with server(certificates, says(answer(404, b"gone", Content_Type="Text/Plain; charset=x"))) as url:
+    with server(
+        certificates, says(answer(404, b"gone", Content_Type="Text/Plain; charset=x"))
+    ) as url:
         made = client(certificates, keep=keep)
         for _ in range(2):
             got = made.request("GET", f"{url}/x", most=10)
@@ -104,7 +111,9 @@ def test_redirects_are_not_followed(certificates: Certificates) -> None:
 
 @pytest.mark.parametrize("keep", [0.0, 10.0])
 def test_an_answer_that_drips_ends_at_the_deadline(certificates: Certificates, keep: float) -> None:
-    with server(certificates, says(answer(200, bytes(100))[:-100], *[b"x"] * 100, pause=0.1)) as url:
+    with server(
+        certificates, says(answer(200, bytes(100))[:-100], *[b"x"] * 100, pause=0.1)
+    ) as url:
         began = time.monotonic()
         with client(certificates, deadline=0.5, keep=keep) as made, pytest.raises(TransportError):
             made.request("GET", f"{url}/x", most=1000)
@@ -126,7 +135,9 @@ def test_only_the_pinned_authority_is_believed(certificates: Certificates, tmp_p
     other = ensure_certificates(tmp_path, ["127.0.0.1"]).authority.read_bytes()
     with server(certificates, says(answer(200, b""))) as url:
         for authority in (other, b""):
-            with pytest.raises(TransportError, match="certificate of the shop is not from the pinned authority"):
+            with pytest.raises(
+                TransportError, match="certificate of the shop is not from the pinned authority"
+            ):
                 HttpsClient("the shop", authority).request("GET", url, most=10)
         with HttpsClient("the shop", other, keep=10.0) as made:
             made.trust(certificates.authority.read_bytes())
@@ -137,13 +148,21 @@ def test_only_the_pinned_authority_is_believed(certificates: Certificates, tmp_p
         HttpsClient("the shop", "-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n")
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9/x", "file:///etc/passwd", "https://", "https://h:99999", "//h"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/x", "file:///etc/passwd", "https://", "https://h:99999", "//h"]
+)
 def test_nothing_but_https(certificates: Certificates, url: str) -> None:
     with pytest.raises(TransportError):
         client(certificates).request("GET", url, most=10)
 
 
 def test_pauses_double_up_to_a_limit_and_are_drawn() -> None:
-    assert [backoff(tries, 1.0, 5.0, lambda: 0.5) for tries in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
+    assert [backoff(tries, 1.0, 5.0, lambda: 0.5) for tries in range(5)] == [
+        1.0,
+        2.0,
+        4.0,
+        5.0,
+        5.0,
+    ]
     assert backoff(10_000, 1.0, 5.0, lambda: 1.0) == 7.5
     assert len({backoff(0, 1.0, 5.0) for _ in range(20)}) > 10

@@ -23,7 +23,9 @@ class TestInProcess(TransportContract):
 
 
 def _one_by_one(**options: object) -> Network:
-    return Network(InProcessNetwork({name: ScriptedDevice(name) for name in NAMES}, **options), NAMES)  # type: ignore[arg-type]
+    return Network(
+        InProcessNetwork({name: ScriptedDevice(name) for name in NAMES}, **options), NAMES
+    )  # type: ignore[arg-type]
 
 
 def test_without_threads_devices_answer_in_the_order_of_the_messages():

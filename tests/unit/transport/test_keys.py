@@ -43,7 +43,9 @@ def test_what_is_no_node_key_is_refused(data: bytes):
 
 def test_what_is_no_public_node_key_is_refused():
     other = ed25519.Ed25519PrivateKey.generate().public_key()
-    pem = other.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    pem = other.public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     for text in ("", "nonsense", "Schlüssel", pem.decode(), NodeKey.generate().to_bytes().decode()):
         with pytest.raises(ConfigError, match="node key"):
             check_public_key(text)
@@ -56,7 +58,19 @@ def test_addresses(address: str):
 
 @pytest.mark.parametrize(
     "address",
-    ["", "localhost", ":9443", "localhost:", "localhost:x", "h:0", "h:65536", "https://h:1", "h:²", "a b:1", "a#b:1"],
+    [
+        "",
+        "localhost",
+        ":9443",
+        "localhost:",
+        "localhost:x",
+        "h:0",
+        "h:65536",
+        "https://h:1",
+        "h:²",
+        "a b:1",
+        "a#b:1",
+    ],
 )
 def test_what_is_no_address_is_refused(address: str):
     with pytest.raises(ConfigError, match="host:port"):
@@ -64,7 +78,10 @@ def test_what_is_no_address_is_refused(address: str):
 
 
 def test_an_absent_package_is_named_with_the_command_that_installs_it():
-    with pytest.raises(MissingExtraError, match=r"pip install 'hdpmf\[federation\]'"), needs("flwr"):
+    with (
+        pytest.raises(MissingExtraError, match=r"pip install 'hdpmf\[federation\]'"),
+        needs("flwr"),
+    ):
         raise ModuleNotFoundError(name="flwr.app")
     with pytest.raises(ModuleNotFoundError), needs("flwr"):
         raise ModuleNotFoundError(name="something_else")
@@ -72,7 +89,8 @@ def test_an_absent_package_is_named_with_the_command_that_installs_it():
 
 def test_the_interface_and_the_network_in_one_process_need_no_engine():
     code = (
-        "import sys; import hdpmf.common.net, hdpmf.common.net.flower.device, hdpmf.common.net.flower.recommender;"
+        "import sys; import hdpmf.common.net, hdpmf.common.net.flower.device, "
+        "hdpmf.common.net.flower.recommender;"
         "print([m for m in ('flwr', 'httpx', 'uvicorn', 'fastapi', 'grpc') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -80,6 +98,9 @@ def test_the_interface_and_the_network_in_one_process_need_no_engine():
 
 
 def test_a_device_does_not_load_a_web_server():
-    code = "import sys; import hdpmf.common.net.flower.fleet;print([m for m in ('fastapi', 'uvicorn') if m in sys.modules])"  # noqa: E501
+    code = (
+        "import sys; import hdpmf.common.net.flower.fleet;print([m for m in "
+        "('fastapi', 'uvicorn') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,4 +1,6 @@
-"""A mute device costs its own turn: nobody waits longer for it than public facts say, and less each time."""
+"""A mute device costs its own turn: nobody waits longer for it than public facts say, and less
+each time.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_until_most_have_answered_everybody_has_the_whole_deadline(clock: Clock)
 
 
 @pytest.mark.parametrize(("took", "turn"), [(0.1, 5.0), (4.0, 12.0), (20.0, 30.0)])
-def test_then_the_others_have_three_times_as_long_as_these_took(clock: Clock, took: float, turn: float):
+def test_then_the_others_have_three_times_as_long_as_these_took(
+    clock: Clock, took: float, turn: float
+):
     patience = Patience(30.0)
     asked(patience, "a", "b", "c", "mute")
     clock.now += took

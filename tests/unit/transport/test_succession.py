@@ -1,4 +1,6 @@
-"""An authority is followed by another one: whoever trusts the old one learns the new one, and from nobody else."""
+"""An authority is followed by another one: whoever trusts the old one learns the new one, and
+from nobody else.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.common.net import succession
-from hdpmf.common.net.certificates import Certificates, check_authority, ensure_certificates, read_authorities
-from hdpmf.common.net.succession import Told, announce, called, change_over, learn, names_of, successor_of, told
+from hdpmf.common.net.certificates import (
+    Certificates,
+    check_authority,
+    ensure_certificates,
+    read_authorities,
+)
+from hdpmf.common.net.succession import (
+    Told,
+    announce,
+    called,
+    change_over,
+    learn,
+    names_of,
+    successor_of,
+    told,
+)
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
 
 NAMES = ["localhost"]
@@ -25,7 +41,9 @@ def made(tmp_path: Path) -> Certificates:
     return ensure_certificates(tmp_path, NAMES)
 
 
-def test_a_device_that_calls_in_time_never_loses_the_recommender(made: Certificates, tmp_path: Path):
+def test_a_device_that_calls_in_time_never_loses_the_recommender(
+    made: Certificates, tmp_path: Path
+):
     old = made.authority.read_bytes()
     assert learn(old, told(tmp_path)) == old  # nothing is announced
     new = announce(tmp_path).read_bytes()
@@ -38,7 +56,10 @@ def test_a_device_that_calls_in_time_never_loses_the_recommender(made: Certifica
     change_over(tmp_path, NAMES)
     assert made.authority.read_bytes() == new
     shake_hands(made, "localhost", both)
-    assert names_of(tmp_path) == [new, called(both)]  # it still calls the recommender by the old one
+    assert names_of(tmp_path) == [
+        new,
+        called(both),
+    ]  # it still calls the recommender by the old one
     assert learn(both, told(tmp_path)) == new
     assert called(new) == new
     shake_hands(made, "localhost", new)
@@ -85,7 +106,10 @@ def test_a_servers_certificate_is_no_successor(made: Certificates, tmp_path: Pat
     """It is signed by the authority, too, in another way."""
     server = made.server.read_text()
     with pytest.raises(ProtocolError, match="has not signed it"):
-        learn(made.authority.read_bytes(), msgspec.msgpack.encode(Told(made.authority.read_text(), server, b"")))
+        learn(
+            made.authority.read_bytes(),
+            msgspec.msgpack.encode(Told(made.authority.read_text(), server, b"")),
+        )
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +121,9 @@ def announced(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
 
 
 @given(place=st.integers(0, 1 << 14), flip=st.integers(1, 255))
-def test_changed_on_the_way_it_introduces_nobody(announced: tuple[bytes, bytes], place: int, flip: int):
+def test_changed_on_the_way_it_introduces_nobody(
+    announced: tuple[bytes, bytes], place: int, flip: int
+):
     old, data = announced
     changed = bytearray(data)
     changed[place % len(data)] ^= flip

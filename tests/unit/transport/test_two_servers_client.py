@@ -1,4 +1,6 @@
-"""The collector's way to two servers: whatever these answer, it is a sum, a refusal with a reason, or a later try."""
+"""The collector's way to two servers: whatever these answer, it is a sum, a refusal with a
+reason, or a later try.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,10 @@ def test_the_helper_gets_a_task_first_and_without_the_devices() -> None:
     assert decode_submission(second.body, 1000).devices == (("ab", 2),)
     for request, key in zip(far.seen, reversed(far.keys), strict=True):
         # What one of the two is shown, the other could not use.
-        assert request.headers["authorization"] == f"Bearer {key.token(far.party.public, to=key.public)}"
+        assert (
+            request.headers["authorization"]
+            == f"Bearer {key.token(far.party.public, to=key.public)}"
+        )
     assert first.headers["authorization"] != second.headers["authorization"]
 
 
@@ -91,7 +96,10 @@ def test_a_sum_is_polled() -> None:
     far = Far(answering(202))
     assert far.door.collection(TASK, JOB) is None
     assert far.seen[0].method == "POST"
-    assert Far(answering(200, b"sum", "application/dap-collection")).door.collection(TASK, JOB) == b"sum"
+    assert (
+        Far(answering(200, b"sum", "application/dap-collection")).door.collection(TASK, JOB)
+        == b"sum"
+    )
     with pytest.raises(DapError, match="no sum"):
         Far(answering(200, b"sum", "text/html")).door.collection(TASK, JOB)
     with pytest.raises(ConfigError):
@@ -105,14 +113,22 @@ def test_what_may_pass_is_tried_again(status: int) -> None:
 
 
 def problem(kind: str) -> bytes:
-    return json.dumps({"type": f"urn:ietf:params:ppm:dap:error:{kind}", "detail": "<script>"}).encode()
+    return json.dumps(
+        {"type": f"urn:ietf:params:ppm:dap:error:{kind}", "detail": "<script>"}
+    ).encode()
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (answering(400, problem("invalidBatchSize"), "application/problem+json"), Problem.INVALID_BATCH_SIZE),
-        (answering(403, problem("unauthorizedRequest"), "application/problem+json"), Problem.UNAUTHORIZED_REQUEST),
+        (
+            answering(400, problem("invalidBatchSize"), "application/problem+json"),
+            Problem.INVALID_BATCH_SIZE,
+        ),
+        (
+            answering(403, problem("unauthorizedRequest"), "application/problem+json"),
+            Problem.UNAUTHORIZED_REQUEST,
+        ),
         (answering(401), Problem.UNAUTHORIZED_REQUEST),
         (answering(400, b"{", "application/problem+json"), Problem.INVALID_MESSAGE),
         (answering(400, b"[1]", "application/problem+json"), Problem.INVALID_MESSAGE),
@@ -120,7 +136,9 @@ def problem(kind: str) -> bytes:
         (answering(404, b"<html>", "text/html"), Problem.INVALID_MESSAGE),
     ],
 )
-def test_a_refusal_has_its_reason_and_nothing_else_of_what_the_server_wrote(answer: Answer, kind: Problem) -> None:
+def test_a_refusal_has_its_reason_and_nothing_else_of_what_the_server_wrote(
+    answer: Answer, kind: Problem
+) -> None:
     far = Far(answer)
     with pytest.raises(DapError) as refused:
         far.door.begin_collection(TASK, JOB, b"")

@@ -99,7 +99,9 @@ def address(tls: tuple[Path, Path, Path]) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tls[1], tls[2])
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     yield f"https://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -112,7 +114,9 @@ def door(address: str, tls: tuple[Path, Path, Path]) -> WebDoor:
 
 
 def leader_at(address: str, authority: str) -> Server:
-    return Server(organisation="Leaders", url=address, hpke="ab" * 20, identity="a" * 64, authority=authority)
+    return Server(
+        organisation="Leaders", url=address, hpke="ab" * 20, identity="a" * 64, authority=authority
+    )
 
 
 def test_files_come_once(door: WebDoor) -> None:
@@ -122,12 +126,15 @@ def test_files_come_once(door: WebDoor) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["elsewhere", "large", "endless", "packed", "absent", "../file", "a/b", "", "file?x", "https:"]
+    "name",
+    ["elsewhere", "large", "endless", "packed", "absent", "../file", "a/b", "", "file?x", "https:"],
 )
 def test_what_is_no_file_of_the_right_size_is_refused(door: WebDoor, name: str) -> None:
     with pytest.raises(TransportError):
         door.fetch(name, 1000)
-    assert [path for _, path, _, _ in Handler.asked if path.endswith("/file")] == []  # redirects are not followed
+    assert [
+        path for _, path, _, _ in Handler.asked if path.endswith("/file")
+    ] == []  # redirects are not followed
 
 
 def test_a_file_that_drips_ends(door: WebDoor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +143,9 @@ def test_a_file_that_drips_ends(door: WebDoor, monkeypatch: pytest.MonkeyPatch) 
         door.fetch("dripping", 1000)
 
 
-def test_only_the_pinned_authority_is_believed(address: str, tls: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_only_the_pinned_authority_is_believed(
+    address: str, tls: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
     other = ensure_certificates(tmp_path, ["127.0.0.1"]).authority.read_bytes()
     for authority in (other, b""):
         with pytest.raises(TransportError):
@@ -152,7 +161,9 @@ def test_only_the_pinned_authority_is_believed(address: str, tls: tuple[Path, Pa
         WebDoor(address, b"-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n")
 
 
-def test_a_report_leaves_after_it_was_said(door: WebDoor, address: str, tls: tuple[Path, Path, Path]) -> None:
+def test_a_report_leaves_after_it_was_said(
+    door: WebDoor, address: str, tls: tuple[Path, Path, Path]
+) -> None:
     def leaving() -> None:
         threading.Event().wait(0.1)
         Handler.order.append("said")
@@ -166,8 +177,15 @@ def test_a_report_leaves_after_it_was_said(door: WebDoor, address: str, tls: tup
     assert "transfer-encoding" not in headers
 
 
-def test_a_leader_that_points_elsewhere_is_not_followed(door: WebDoor, address: str, tls: tuple[Path, ...]) -> None:
-    assert door.upload(leader_at(address, tls[0].read_text()), "/elsewhere", HEADERS, REPORT, lambda: None) == 307
+def test_a_leader_that_points_elsewhere_is_not_followed(
+    door: WebDoor, address: str, tls: tuple[Path, ...]
+) -> None:
+    assert (
+        door.upload(
+            leader_at(address, tls[0].read_text()), "/elsewhere", HEADERS, REPORT, lambda: None
+        )
+        == 307
+    )
     assert len(Handler.asked) == 1
 
 
@@ -178,7 +196,9 @@ def test_where_the_commit_fails_nothing_of_the_report_leaves(
         raise StorageError("the disk is full")
 
     with pytest.raises(StorageError):
-        door.upload(leader_at(address, tls[0].read_text()), "/tasks/x/reports", HEADERS, REPORT, full)
+        door.upload(
+            leader_at(address, tls[0].read_text()), "/tasks/x/reports", HEADERS, REPORT, full
+        )
     assert "body here" not in Handler.order or not Handler.asked[-1][3]
 
 
@@ -188,11 +208,15 @@ def test_nobody_there(tls: tuple[Path, Path, Path]) -> None:
     with pytest.raises(TransportError):
         WebDoor(gone, tls[0].read_bytes()).fetch("file", 5)
     with pytest.raises(TransportError):
-        WebDoor(gone).upload(leader_at(gone, tls[0].read_text()), "/r", HEADERS, REPORT, lambda: left.append(1))
+        WebDoor(gone).upload(
+            leader_at(gone, tls[0].read_text()), "/r", HEADERS, REPORT, lambda: left.append(1)
+        )
     assert left == []
 
 
-@pytest.mark.parametrize("address", ["http://h:1", "h:1", "https://", "https://u@h", "https://h?x", "https://h:99999"])
+@pytest.mark.parametrize(
+    "address", ["http://h:1", "h:1", "https://", "https://u@h", "https://h?x", "https://h:99999"]
+)
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(ConfigError, match="host:port"):
         check_folder_address(address)

@@ -13,7 +13,9 @@ HOST = "pabc.localhost:4711"
 OWN = {"host": HOST, "sec-fetch-site": "same-origin"}
 
 
-def asked(method: str = "GET", path: str = "/rate", headers: dict[str, str] | list[tuple[str, str]] = OWN):
+def asked(
+    method: str = "GET", path: str = "/rate", headers: dict[str, str] | list[tuple[str, str]] = OWN
+):
     """The status that a request gets, and the headers of the answer; 200 if it came through."""
     sent: list[dict[str, Any]] = []
 
@@ -46,7 +48,15 @@ def test_our_own_page_comes_through():
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example:4711", "127.0.0.1:4711", "localhost:4711", "pabc.localhost", "pabc.localhost:4712", ""]
+    "host",
+    [
+        "evil.example:4711",
+        "127.0.0.1:4711",
+        "localhost:4711",
+        "pabc.localhost",
+        "pabc.localhost:4712",
+        "",
+    ],
 )
 def test_another_name_that_leads_here_gets_nothing(host):
     for method in ("GET", "POST", "HEAD", "OPTIONS"):
@@ -59,7 +69,9 @@ def test_a_host_is_said_once():
     assert asked(headers=[])[0] == 403
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", f"https://{HOST}", "http://127.0.0.1:4711", ""])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", f"https://{HOST}", "http://127.0.0.1:4711", ""]
+)
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS"])
 def test_another_origin_gets_nothing(method, origin):
     assert asked(method, headers=OWN | {"origin": origin})[0] == 403
@@ -78,7 +90,9 @@ def test_another_site_leads_nowhere_but_to_the_entrance(site):
 
 def test_every_answer_forbids_embedding_caching_and_foreign_scripts():
     for status, headers, _ in (asked(), asked(headers={"host": "evil.example"})):
-        assert {name.decode(): value.decode() for name, value in headers.items()}.items() >= HEADERS.items(), status
+        assert {
+            name.decode(): value.decode() for name, value in headers.items()
+        }.items() >= HEADERS.items(), status
         assert not any(name.startswith(b"access-control") for name in headers)
     policy = HEADERS["content-security-policy"]
     assert "unsafe" not in policy

@@ -16,7 +16,9 @@ def test_every_sentence_is_in_the_one_file_and_used(package: str):
     known = set(Wording(package).sentences)
     places = [Path(str(files(name))) for name in (package, "hdpmf.common.web")]
     text = "".join(
-        path.read_text("utf-8") for place in places for path in (*place.glob("*.py"), *place.glob("templates/*.html"))
+        path.read_text("utf-8")
+        for place in places
+        for path in (*place.glob("*.py"), *place.glob("templates/*.html"))
     )
     used, begun = set(), set()
     for name, more in re.findall(r"""\b_?t(?:\.count)?\(\s*f?["']([a-z_.{}]+)["']\s*(~?)""", text):
@@ -25,10 +27,16 @@ def test_every_sentence_is_in_the_one_file_and_used(package: str):
             begun.add(before)
         else:
             used.add(name)
-    for first, second in re.findall(r"""t(?:\.count)?\("([a-z_.]+)" if [^"]+ else "([a-z_.]+)\"""", text):
+    for first, second in re.findall(
+        r"""t(?:\.count)?\("([a-z_.]+)" if [^"]+ else "([a-z_.]+)\"""", text
+    ):
         used |= {first, second}
     missing = {name for name in used if name not in known and f"{name}.one" not in known}
     assert missing == set()
     plural = {f"{name}.{number}" for name in used for number in ("one", "many")}
-    unused = {name for name in known - used - plural if not any(name.startswith(part) for part in begun if part)}
+    unused = {
+        name
+        for name in known - used - plural
+        if not any(name.startswith(part) for part in begun if part)
+    }
     assert unused == set()

@@ -11,35 +11,58 @@ from hdpmf.cli.device.disclosures import consent, ledger, receipt
 from hdpmf.cli.device.join import join
 from hdpmf.cli.device.ratings import catalogue, hide, rate, recommend
 from hdpmf.cli.device.status import everything, recommenders, status, write_card
-from hdpmf.cli.device.store import StoreOptions, export, forget, import_, new_passphrase, passphrase, rotate, unmove
+from hdpmf.cli.device.store import (
+    StoreOptions,
+    export,
+    forget,
+    import_,
+    new_passphrase,
+    passphrase,
+    rotate,
+    unmove,
+)
 from hdpmf.cli.options.common import Json, read_text, with_option_groups
 from hdpmf.cli.output import print_json, print_lines
 from hdpmf.cli.pages import open_
 from hdpmf.errors import ConfigError
 
 app = typer.Typer(
-    help="A device that keeps its ratings: what it sends, it decides itself.", no_args_is_help=True,
-    epilog="Step by step: init, hand the card to the recommender, rate, join, recommend. Nothing leaves the device but "
+    help="A device that keeps its ratings: what it sends, it decides itself.",
+    no_args_is_help=True,
+    epilog="Step by step: init, hand the card to the recommender, rate, join, recommend. "
+    "Nothing leaves the device but "
     "what join sends, and the ledger says what that was.",
-)  # fmt: skip
+)
 
 
 @app.command()
 @with_option_groups
 def init(
     target: StoreOptions,
-    users: Annotated[int, typer.Option("--users", metavar="N", help="Users that it speaks for: 1, or a silo's.")] = 1,
+    users: Annotated[
+        int, typer.Option("--users", metavar="N", help="Users that it speaks for: 1, or a silo's.")
+    ] = 1,
     policy: Annotated[
         Path | None,
-        typer.Option("--policy", metavar="FILE", help="What it agrees to (TOML).", show_default="hdp-sum, in sums"),
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="What it agrees to (TOML).",
+            show_default="hdp-sum, in sums",
+        ),
     ] = None,
-    encrypt: Annotated[bool, typer.Option("--encrypt", help="Seal the file with a passphrase.")] = False,
+    encrypt: Annotated[
+        bool, typer.Option("--encrypt", help="Seal the file with a passphrase.")
+    ] = False,
     name: Annotated[
-        str | None, typer.Option("--name", help="What people call it; on the card.", show_default="device-...")
+        str | None,
+        typer.Option("--name", help="What people call it; on the card.", show_default="device-..."),
     ] = None,
     card: Annotated[
         Path | None,
-        typer.Option("--card", metavar="FILE", help="Where the card goes.", show_default="STORE.card.json"),
+        typer.Option(
+            "--card", metavar="FILE", help="Where the card goes.", show_default="STORE.card.json"
+        ),
     ] = None,
     scale: Annotated[
         tuple[float, float] | None,
@@ -52,7 +75,9 @@ def init(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a store with a new identity, and a card (public keys only) to hand to the recommender."""
+    """Make a store with a new identity, and a card (public keys only) to hand to the
+    recommender.
+    """
     from hdpmf.common.data import RatingScale
     from hdpmf.private.device.device_identity import card_of, new_device
     from hdpmf.private.device.policy import Policy
@@ -70,7 +95,9 @@ def init(
     agreed = Policy() if policy is None else Policy.from_toml(read_text(policy))
     passphrase = new_passphrase(target.passphrase_file) if encrypt else None
     own = None if scale is None else RatingScale.of(scale)
-    with new_device(path, name=name, users=users, policy=agreed, passphrase=passphrase, scale=own) as store:
+    with new_device(
+        path, name=name, users=users, policy=agreed, passphrase=passphrase, scale=own
+    ) as store:
         shown = card_of(store)
         write_card(shown, place)
         encrypted = store.encrypted
@@ -87,13 +114,18 @@ def init(
         )
         return
     print_lines(
-        f"Made {path} ({'encrypted' if encrypt else 'not encrypted; --encrypt would seal it'}), readable by you only.",
+        f"Made {path} "
+        f"({'encrypted' if encrypt else 'not encrypted; --encrypt would seal it'}"
+        "), readable by you only.",
         f"This device is {shown.name}, identity {shown.identity}.",
         f"Hand {place} to the recommender (hdpmf recommender enroll). There is no secret in it.",
-        "A second device of yours has a ledger of its own, and what both send adds up; with devices = 2 in the policy "
+        "A second device of yours has a ledger of its own, and what both send adds up; "
+        "with devices = 2 in the policy "
         "of each, both together spend no more than one.",
-        f"Next: hdpmf device rate {path} ITEM VALUE; then hdpmf device join {path} https://HOST:PORT --ca FILE "
-        "--servers FILE (sums by two servers), or HOST:PORT --ca FILE --roster FILE (sums by masks)",
+        f"Next: hdpmf device rate {path} ITEM VALUE; then hdpmf device join {path} "
+        "https://HOST:PORT --ca FILE "
+        "--servers FILE (sums by two servers), or HOST:PORT --ca FILE --roster FILE "
+        "(sums by masks)",
     )
 
 
@@ -121,7 +153,10 @@ app.command()(unmove)
 def policy(
     target: StoreOptions,
     change: Annotated[
-        Path | None, typer.Option("--set", metavar="FILE", help="Change what FILE says; all else stays as it is.")
+        Path | None,
+        typer.Option(
+            "--set", metavar="FILE", help="Change what FILE says; all else stays as it is."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

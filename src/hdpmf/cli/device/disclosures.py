@@ -1,4 +1,6 @@
-"""``hdpmf device consent``, ``ledger`` and ``receipt``: what runs ask for, what was sent, and signed receipts of it."""
+"""``hdpmf device consent``, ``ledger`` and ``receipt``: what runs ask for, what was sent, and
+signed receipts of it.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,17 @@ if TYPE_CHECKING:
 @with_option_groups
 def consent(
     target: StoreOptions,
-    number: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="Which question, as listed.")] = None,
-    answer: Annotated[str | None, typer.Argument(metavar="[ANSWER]", help="once, always, never, or again.")] = None,
+    number: Annotated[
+        int | None, typer.Argument(metavar="[N]", min=1, help="Which question, as listed.")
+    ] = None,
+    answer: Annotated[
+        str | None, typer.Argument(metavar="[ANSWER]", help="once, always, never, or again.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Show what runs ask for and what would be sent, or answer: once, always under these terms, never; ask me again."""
+    """Show what runs ask for and what would be sent, or answer: once, always under these terms,
+    never; ask me again.
+    """
     from hdpmf.private.device.consent import consents, give_answer, pending, take_back
 
     if (number is None) != (answer is None):
@@ -58,10 +66,15 @@ def consent(
     if not found:
         print_lines("Nobody asks for anything. Questions come where the policy has ask = true.")
     for place, fields in enumerate(found, start=1):
-        print_lines(f"{place}. {fields['recommender']}: {fields['method']} with epsilon {fields['epsilon']:g}")
+        print_lines(
+            f"{place}. {fields['recommender']}: {fields['method']} with epsilon "
+            f"{fields['epsilon']:g}"
+        )
         print_paragraph(
-            f"{fields['ratings']} of your ratings would take part and spend epsilon {fields['pays']:.3g} together. "
-            f"{fields['leaves_the_device']} {fields['reveals']} What was sent cannot be taken back.",
+            f"{fields['ratings']} of your ratings would take part and spend epsilon "
+            f"{fields['pays']:.3g} together. "
+            f"{fields['leaves_the_device']} {fields['reveals']} What was sent cannot be "
+            "taken back.",
             indent="  ",
         )
         print_lines(f"  Your answer: {fields['answer'] or 'none yet'}")
@@ -102,10 +115,14 @@ _SHOWN = 20
 @with_option_groups
 def ledger(
     target: StoreOptions,
-    everything: Annotated[bool, typer.Option("--all", help=f"All entries, not only the last {_SHOWN}.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help=f"All entries, not only the last {_SHOWN}.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Say in plain words what this device has sent, when, to whom, what that reveals, and what it has refused."""
+    """Say in plain words what this device has sent, when, to whom, what that reveals, and what
+    it has refused.
+    """
     from hdpmf.private.device.disclosures.data_export import disclosures
     from hdpmf.private.device.disclosures.history import past_runs, spent_together
     from hdpmf.private.device.disclosures.refusals import kept_refusals
@@ -114,7 +131,11 @@ def ledger(
         if json:
             print_json(disclosures(store))
             return
-        entries, runs, together = store.ledger.entries(), past_runs(store), spent_together(store.ledger)
+        entries, runs, together = (
+            store.ledger.entries(),
+            past_runs(store),
+            spent_together(store.ledger),
+        )
         epsilon, limit, users = store.policy.own_epsilon, store.policy.own_total, store.users
         refused = kept_refusals(store)
     if not entries:
@@ -129,19 +150,27 @@ def ledger(
         if run.paid is not None:
             print_lines("")
     shown = entries if everything else entries[-_SHOWN:]
-    title = "Entries, oldest first" + ("" if len(shown) == len(entries) else f" (the last {len(shown)}; --all for all)")
+    title = "Entries, oldest first" + (
+        "" if len(shown) == len(entries) else f" (the last {len(shown)}; --all for all)"
+    )
     rows = [
-        (entry.at, entry.action, entry.recommender, entry.run[:8], str(entry.number), entry.words) for entry in shown
+        (entry.at, entry.action, entry.recommender, entry.run[:8], str(entry.number), entry.words)
+        for entry in shown
     ]
-    print_table(("when", "what", "with", "run", "round", "in words"), rows, numeric=("round",), title=title)
+    print_table(
+        ("when", "what", "with", "run", "round", "in words"), rows, numeric=("round",), title=title
+    )
     _print_refusals(refused, everything)
     whose = "one user" if users == 1 else "the user here who has spent most"
     _paragraph(
-        f"In all, the ratings of {whose} have spent {together} together: so much about the person, if all the ratings "
-        f"were other ones. {'' if together.proved else 'No guarantee: some of it counts one channel of several. '}A "
+        f"In all, the ratings of {whose} have spent {together} together: so much about "
+        "the person, if all the ratings "
+        "were other ones. "
+        f"{'' if together.proved else 'No guarantee: some of it counts one channel of several. '}A "
         f"single rating of weight 1 may spend epsilon {epsilon:g} in its whole life, whoever asks"
         f"{'' if math.isinf(limit) else f', and all of them {limit:g}'}; when that is spent, this "
-        "device sends nothing of it any more. Other devices of yours have ledgers of their own, and what they have "
+        "device sends nothing of it any more. Other devices of yours have ledgers of "
+        "their own, and what they have "
         "spent comes on top, unless the policy of each says how many they are (devices = 2)."
     )
     print_lines(f"A signed receipt of what left in a run: hdpmf device receipt {target.path} RUN")
@@ -177,21 +206,34 @@ def _paragraph(text: str) -> None:
 
 
 def receipt(
-    path: Annotated[Path | None, typer.Argument(metavar="[STORE]", help="The device's file.")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[STORE]", help="The device's file.")
+    ] = None,
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Which run, or how its name begins (hdpmf device ledger).")
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="Which run, or how its name begins (hdpmf device ledger)."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the signed receipt there, to keep and to show.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Write the signed receipt there, to keep and to show."
+        ),
     ] = None,
     check: Annotated[
-        Path | None, typer.Option("--check", metavar="FILE", help="Say whether the signature on a receipt holds.")
+        Path | None,
+        typer.Option(
+            "--check", metavar="FILE", help="Say whether the signature on a receipt holds."
+        ),
     ] = None,
     passphrase_file: PassphraseFile = None,
     old_copy: OldCopy = False,
     json: Json = False,
 ) -> None:
-    """Say what left in a run, who asked, under which terms and what the leader answered, signed by this device."""
+    """Say what left in a run, who asked, under which terms and what the leader answered, signed
+    by this device.
+    """
     from hdpmf.common.base.files import atomic_write
     from hdpmf.private.device.disclosures.receipts import read_receipt, receipt_of
 
@@ -200,7 +242,9 @@ def receipt(
             raise ConfigError("--check FILE stands alone: it needs no store")
         found = read_receipt(read_bytes(check, "the receipt"))
     elif path is None or run is None:
-        raise ConfigError("give STORE and RUN (hdpmf device ledger STORE lists runs), or --check FILE")
+        raise ConfigError(
+            "give STORE and RUN (hdpmf device ledger STORE lists runs), or --check FILE"
+        )
     else:
         if out is not None and out.exists():
             raise ConfigError(f"{out} exists already; choose another name for the receipt")
@@ -210,25 +254,38 @@ def receipt(
             atomic_write(out, found.to_json(), mode=0o600)
     if json:
         file = check if out is None else out
-        print_json({"receipt": found.fields(), "file": None if file is None else str(file), "signature_holds": True})
+        print_json(
+            {
+                "receipt": found.fields(),
+                "file": None if file is None else str(file),
+                "signature_holds": True,
+            }
+        )
         return
     if out is not None:
-        print_lines(f"Wrote {out}. It holds no rating. Whoever has it: hdpmf device receipt --check {out}")
+        print_lines(
+            f"Wrote {out}. It holds no rating. Whoever has it: hdpmf device receipt --check {out}"
+        )
         return
     for line in _words(found):
         print_paragraph(line)
     if check is not None:
         print_paragraph(
-            f"The signature holds: it is of device {found.device}. Compare that with the device's card. {found.proves}"
+            f"The signature holds: it is of device {found.device}. Compare that with the "
+            f"device's card. {found.proves}"
         )
 
 
 def _words(found: Receipt) -> list[str]:
     asked, terms = found.asked_by, found.terms
-    known = f", known by the authority SHA-256 {', '.join(asked.authority)}" if asked.authority else ""
+    known = (
+        f", known by the authority SHA-256 {', '.join(asked.authority)}" if asked.authority else ""
+    )
     lines = [f"Run {found.run}, asked for by {asked.recommender}{known}."]
     if asked.leader is not None and asked.helper is not None:
-        pair = " and ".join(f"{server.name} ({server.url})" for server in (asked.leader, asked.helper))
+        pair = " and ".join(
+            f"{server.name} ({server.url})" for server in (asked.leader, asked.helper)
+        )
         lines.append(f"Summed by {pair}, digest {asked.servers}.")
     epsilon = "without protection" if terms.epsilon is None else f"epsilon {terms.epsilon:g}"
     others = "" if terms.minimum is None else f", in sums over {terms.minimum} people at least"
@@ -237,20 +294,31 @@ def _words(found: Receipt) -> list[str]:
     if terms.catalogue is not None:
         lines.append(f"Catalogue: version {terms.catalogue_version}, digest {terms.catalogue}.")
     if not found.complete:
-        lines.append("An older version sent it, which did not write down what bytes left, nor what was answered.")
+        lines.append(
+            "An older version sent it, which did not write down what bytes left, nor what "
+            "was answered."
+        )
     lines += [_left_words(piece) for piece in found.left]
     if found.more:
-        lines.append(f"And {found.more:,} more, of {found.more_bytes:,} bytes, which are only counted.")
+        lines.append(
+            f"And {found.more:,} more, of {found.more_bytes:,} bytes, which are only counted."
+        )
     lines += [f"{entry.at}: {entry.action}. {entry.words}" for entry in found.happened]
     if found.given_back:
-        lines.append(f"Given back, because it never left: {100 * found.given_back:.3g} % of the cost.")
+        lines.append(
+            f"Given back, because it never left: {100 * found.given_back:.3g} % of the cost."
+        )
     lines.append(f"What it reveals: {found.reveals}")
     return lines
 
 
 def _left_words(piece: LeftBytes) -> str:
-    digest = "in clear, so without a digest: a guess could be checked by it" if piece.sha256 is None else (
-        f"SHA-256 {piece.sha256}"
-    )  # fmt: skip
-    answer = "" if piece.answer is None else f" The leader answered {piece.answer} at {piece.answered}."
+    digest = (
+        "in clear, so without a digest: a guess could be checked by it"
+        if piece.sha256 is None
+        else (f"SHA-256 {piece.sha256}")
+    )
+    answer = (
+        "" if piece.answer is None else f" The leader answered {piece.answer} at {piece.answered}."
+    )
     return f"{piece.at}: {piece.size:,} bytes left, number {piece.number}, {digest}.{answer}"

@@ -29,7 +29,8 @@ def address_of(store: DeviceStore, given: str | None) -> str:
     known = store.get("address")
     if given is None and known is None:
         raise ConfigError(
-            "say where the recommender is: hdpmf device join STORE https://HOST:PORT --ca FILE --servers FILE, or for "
+            "say where the recommender is: hdpmf device join STORE https://HOST:PORT --ca "
+            "FILE --servers FILE, or for "
             "sums by masks hdpmf device join STORE HOST:PORT --ca FILE --roster FILE"
         )
     return given if given is not None else (known or b"").decode()
@@ -47,11 +48,17 @@ def pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
         was, now = digests(before)[0][:16], given[0][:16]
         if not new:
             raise ConfigError(
-                f"another authority is pinned here (SHA-256 {was}... of its file; --ca has {now}...): whoever has the "
-                "new one could speak as your recommender. If the recommender told you, in another way, that it has a "
-                "new one, add --new-authority; if this is one more recommender, add --another; otherwise leave --ca out"
+                f"another authority is pinned here (SHA-256 {was}... of its file; --ca has "
+                f"{now}...): whoever has the "
+                "new one could speak as your recommender. If the recommender told you, in "
+                "another way, that it has a "
+                "new one, add --new-authority; if this is one more recommender, add --another; "
+                "otherwise leave --ca out"
             )
-        note(f"The authority is another one than before (SHA-256 {was}... of its file, now {now}...).")
+        note(
+            f"The authority is another one than before (SHA-256 {was}... of its file, now "
+            f"{now}...)."
+        )
     store.put("authority", authority)
 
 
@@ -66,7 +73,9 @@ def refuse_options(given: dict[str, object], kind: str) -> None:
     """Options that have no effect with this kind of recommender are an error."""
     for name, value in given.items():
         if value is not None:
-            raise ConfigError(f"{name} is for a recommender at an address like {kind}; leave it out here")
+            raise ConfigError(
+                f"{name} is for a recommender at an address like {kind}; leave it out here"
+            )
 
 
 def pin_two_servers(
@@ -78,7 +87,9 @@ def pin_two_servers(
     new_servers: bool = False,
     another: bool = False,
 ) -> tuple[DeviceStore, str]:
-    """Pin what is given, and say what is pinned; the store at the recommender's place, and its address."""
+    """Pin what is given, and say what is pinned; the store at the recommender's place, and its
+    address.
+    """
     from hdpmf.common.net.certificates import check_authority
     from hdpmf.common.protocol.addresses import check_folder_address
     from hdpmf.common.protocol.servers import Servers
@@ -101,25 +112,38 @@ def pin_two_servers(
         if pair is not None:
             before = pin_servers(store, pair, new=new_servers)
             if before is not None and before != pair:
-                note(f"The servers are other ones than before ({before.names}, digest {before.digest}).")
+                note(
+                    f"The servers are other ones than before ({before.names}, digest "
+                    f"{before.digest})."
+                )
         elif pinned_servers(store) is None:
-            raise ConfigError("give the two servers once, with --servers FILE; then they are pinned")
+            raise ConfigError(
+                "give the two servers once, with --servers FILE; then they are pinned"
+            )
         remember(store, where)
     _note_pair(store)
     return store, where
 
 
-def read_invitation(file: Path, address: str | None, ca: Path | None, servers: Path | None) -> Invitation:
+def read_invitation(
+    file: Path, address: str | None, ca: Path | None, servers: Path | None
+) -> Invitation:
     """The invitation in a file, which says what the other options say."""
     from hdpmf.common.protocol.invitation import Invitation
 
     if not (address is None and ca is None and servers is None):
-        raise ConfigError("--invitation has the address, the authority and the servers; leave those out")
+        raise ConfigError(
+            "--invitation has the address, the authority and the servers; leave those out"
+        )
     return Invitation.read(read_bytes(file, "the invitation"))
 
 
 def pin_invitation(
-    store: DeviceStore, found: Invitation, new_authority: bool, new_servers: bool, another: bool = False
+    store: DeviceStore,
+    found: Invitation,
+    new_authority: bool,
+    new_servers: bool,
+    another: bool = False,
 ) -> tuple[DeviceStore, str]:
     """Pin what an invitation says; the store at the recommender's place, and its address."""
     from hdpmf.common.net.certificates import check_authority
@@ -147,8 +171,10 @@ def _note_pair(store: DeviceStore) -> None:
     pinned = pinned_servers(store)
     if pinned is not None:
         note(
-            f"Sums by two servers: {pinned.leader.organisation} and {pinned.helper.organisation}, digest "
-            f"{pinned.digest}. Compare it with both organisations, not through the recommender. Both together would "
+            f"Sums by two servers: {pinned.leader.organisation} and "
+            f"{pinned.helper.organisation}, digest "
+            f"{pinned.digest}. Compare it with both organisations, not through the "
+            "recommender. Both together would "
             "see your ratings."
         )
 
@@ -174,7 +200,10 @@ def report_until(
         follow=lambda told: door.trust(follow(store, told, note)),
         log=note,
     )
-    note(f"Reporting to the servers that {address} names. Interrupt with Ctrl-C; nothing is lost by that.")
+    note(
+        f"Reporting to the servers that {address} names. Interrupt with Ctrl-C; nothing "
+        "is lost by that."
+    )
     sent, before, facts = _sent(store), reporter.answered, kept_facts(store)
     try:
         while not stop.is_set():
@@ -202,7 +231,9 @@ def words_of(told: dict[str, Any], path: Path) -> list[str]:
 
 
 def _sent(store: DeviceStore) -> int:
-    return sum(entry.action == "sent" and entry.view == "two-servers" for entry in store.ledger.entries())
+    return sum(
+        entry.action == "sent" and entry.view == "two-servers" for entry in store.ledger.entries()
+    )
 
 
 @with_option_groups
@@ -212,38 +243,60 @@ def join(
         str | None,
         typer.Argument(
             metavar="[ADDRESS]",
-            help="The recommender: https://HOST:PORT for sums by two servers, HOST:PORT for sums by masks; the one of "
+            help="The recommender: https://HOST:PORT for sums by two servers, HOST:PORT for "
+            "sums by masks; the one of "
             "last time by default.",
         ),
     ] = None,
     ca: Annotated[
         Path | None,
-        typer.Option("--ca", metavar="FILE", help="The recommender's authority (PEM), pinned the first time."),
+        typer.Option(
+            "--ca", metavar="FILE", help="The recommender's authority (PEM), pinned the first time."
+        ),
     ] = None,
     roster: Annotated[
         Path | None,
-        typer.Option("--roster", metavar="FILE", help="The devices that may take part, pinned the first time."),
+        typer.Option(
+            "--roster",
+            metavar="FILE",
+            help="The devices that may take part, pinned the first time.",
+        ),
     ] = None,
     servers: Annotated[
         Path | None,
-        typer.Option("--servers", metavar="FILE", help="The two servers that sum, pinned the first time."),
+        typer.Option(
+            "--servers", metavar="FILE", help="The two servers that sum, pinned the first time."
+        ),
     ] = None,
     new_authority: Annotated[
         bool,
-        typer.Option("--new-authority", help="Trust --ca in place of the authority that was pinned before."),
+        typer.Option(
+            "--new-authority", help="Trust --ca in place of the authority that was pinned before."
+        ),
     ] = False,
     new_roster: Annotated[
-        bool, typer.Option("--new-roster", help="Take --roster in place of the roster that was pinned before.")
+        bool,
+        typer.Option(
+            "--new-roster", help="Take --roster in place of the roster that was pinned before."
+        ),
     ] = False,
     new_servers: Annotated[
-        bool, typer.Option("--new-servers", help="Trust --servers in place of the pair that was pinned before.")
+        bool,
+        typer.Option(
+            "--new-servers", help="Trust --servers in place of the pair that was pinned before."
+        ),
     ] = False,
     invitation: Annotated[
         Path | None,
-        typer.Option("--invitation", metavar="FILE", help="Address, authority and any servers in one file."),
+        typer.Option(
+            "--invitation", metavar="FILE", help="Address, authority and any servers in one file."
+        ),
     ] = None,
     another: Annotated[
-        bool, typer.Option("--another", help="This is one more recommender, beside those that you have joined.")
+        bool,
+        typer.Option(
+            "--another", help="This is one more recommender, beside those that you have joined."
+        ),
     ] = False,
     every: Annotated[
         float | None,
@@ -254,21 +307,25 @@ def join(
             show_default="300",
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Leave when a run has ended and its model is here.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Leave when a run has ended and its model is here.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Connect to a recommender and answer it, within the policy, until interrupted.
 
-    The device decides what it sends; the ledger has it before it leaves. Authority, servers and roster are pinned the
-    first time. Compare the digest of the servers with both organisations, or that of the roster with other
-    participants, in a way that does not go through the recommender.
+    The device decides what it sends; the ledger has it before it leaves. Authority, servers and
+    roster are pinned the first time. Compare the digest of the servers with both organisations, or
+    that of the roster with other participants, in a way that does not go through the recommender.
     """
     with target.open(serving=True) as store:
         invited = None if invitation is None else read_invitation(invitation, address, ca, servers)
         if uses_two_servers(store, address if invited is None else invited.address):
             refuse_options({"--roster": roster, "--new-roster": new_roster or None}, "HOST:PORT")
             if invited is None:
-                store, where = pin_two_servers(store, address, ca, servers, new_authority, new_servers, another)
+                store, where = pin_two_servers(
+                    store, address, ca, servers, new_authority, new_servers, another
+                )
             else:
                 store, where = pin_invitation(store, invited, new_authority, new_servers, another)
             with _log_to_stderr(), _stopped_by_signals() as stop:
@@ -279,7 +336,10 @@ def join(
             else:
                 print_lines(*words_of(told, target.path))
             return
-        refuse_options({"--servers": servers, "--new-servers": new_servers or None, "--every": every}, "https://")
+        refuse_options(
+            {"--servers": servers, "--new-servers": new_servers or None, "--every": every},
+            "https://",
+        )
         store, where = _pin(store, address, ca, roster, new_authority, new_roster, another, invited)
         transport = _transport(store, where)
         note(f"Answering {where}. Interrupt with Ctrl-C; nothing is lost by that.")
@@ -287,12 +347,20 @@ def join(
             runs, messages = _answer(store, where, transport, stop, once)
         entries = len(store.ledger.entries())
     if json:
-        facts = {"address": where, "sums": "masks", "messages": messages, "runs": runs, "ledger_entries": entries}
+        facts = {
+            "address": where,
+            "sums": "masks",
+            "messages": messages,
+            "runs": runs,
+            "ledger_entries": entries,
+        }
         print_json(facts)
         return
     print_lines(
-        f"Answered {messages} messages; {len(runs)} run{'s' if len(runs) != 1 else ''} ended with a model here.",
-        f"What was sent: hdpmf device ledger {target.path}. What to watch: hdpmf device recommend {target.path}",
+        f"Answered {messages} messages; {len(runs)} run{'s' if len(runs) != 1 else ''} "
+        "ended with a model here.",
+        f"What was sent: hdpmf device ledger {target.path}. What to watch: hdpmf device "
+        f"recommend {target.path}",
     )
 
 
@@ -306,13 +374,17 @@ def _pin(
     another: bool = False,
     invited: Invitation | None = None,
 ) -> tuple[DeviceStore, str]:
-    """Pin what is given, and say what is pinned; the store at the recommender's place, and its address."""
+    """Pin what is given, and say what is pinned; the store at the recommender's place, and its
+    address.
+    """
     from hdpmf.common.net.certificates import check_authority
     from hdpmf.common.protocol.addresses import check_address
     from hdpmf.private.device.joined import known_as, place_for, remember
     from hdpmf.private.device.pinned_servers import pin_roster, pinned_digest
 
-    address = known_as(store, check_address(address_of(store, address) if invited is None else invited.address))
+    address = known_as(
+        store, check_address(address_of(store, address) if invited is None else invited.address)
+    )
     if new_authority and ca is None and invited is None:
         raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
     if new_roster and roster is None:
@@ -320,7 +392,10 @@ def _pin(
     authority = None if ca is None else read_bytes(ca, "the recommender's authority")
     if invited is not None:
         authority = invited.authority.encode()
-        note(f"Invitation: digest {invited.digest}. Compare it with the recommender's operator in another way.")
+        note(
+            f"Invitation: digest {invited.digest}. Compare it with the recommender's "
+            "operator in another way."
+        )
     if authority is not None:
         check_authority(authority)
     with store.transaction():
@@ -328,21 +403,25 @@ def _pin(
         if authority is not None:
             pin_authority(store, authority, new_authority)
         elif store.get("authority") is None:
-            raise ConfigError("give the recommender's authority once, with --ca FILE; then it is pinned")
+            raise ConfigError(
+                "give the recommender's authority once, with --ca FILE; then it is pinned"
+            )
         if roster is not None:
             before = pin_roster(store, read_bytes(roster, "the roster"), new=new_roster)
             if before not in ("", pinned_digest(store)):
                 note(f"The roster is another one than before (its digest was {before}).")
         elif store.roster is None:
             raise ConfigError(
-                "give the roster once, with --roster FILE; then it is pinned. The operator writes it when this "
+                "give the roster once, with --roster FILE; then it is pinned. The operator "
+                "writes it when this "
                 "device's card is enrolled"
             )
         remember(store, address)
     pinned, digest = store.roster, pinned_digest(store)
     if pinned is not None and digest:
         note(
-            f"Roster: {len(pinned)} devices for {pinned.n_users} users, digest {digest}. Compare it with "
+            f"Roster: {len(pinned)} devices for {pinned.n_users} users, digest {digest}. "
+            "Compare it with "
             "other participants, not through the recommender."
         )
     return store, address
@@ -356,13 +435,21 @@ def _transport(store: DeviceStore, address: str) -> DeviceTransport:
     authority, key = store.get("authority"), store.get("node-key")
     if authority is None or key is None:
         raise ConfigError("this store has no node key: it was not made by 'hdpmf device init'")
-    return FlowerDevice(address, authority, NodeKey.from_bytes(key), follow=lambda told: follow(store, told, note))
+    return FlowerDevice(
+        address, authority, NodeKey.from_bytes(key), follow=lambda told: follow(store, told, note)
+    )
 
 
 def _answer(
-    store: DeviceStore, recommender: str, transport: DeviceTransport, stop: threading.Event, once: bool
+    store: DeviceStore,
+    recommender: str,
+    transport: DeviceTransport,
+    stop: threading.Event,
+    once: bool,
 ) -> tuple[list[str], int]:
-    """Answer until stopped; the runs that ended with a model, and how many messages were answered."""
+    """Answer until stopped; the runs that ended with a model, and how many messages were
+    answered.
+    """
     from hdpmf.private.device.agent import DeviceAgent
     from hdpmf.private.device.messages import in_slots
     from hdpmf.private.device.recommendations import kept_model
@@ -399,7 +486,9 @@ def _answer(
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM (a service manager) and the first Ctrl-C set; the second Ctrl-C interrupts."""
+    """An event that SIGTERM (a service manager) and the first Ctrl-C set; the second Ctrl-C
+    interrupts.
+    """
     stop = threading.Event()
     before: dict[signal.Signals, Callable[..., object] | int | None] = {}
 

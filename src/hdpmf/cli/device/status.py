@@ -1,4 +1,6 @@
-"""``hdpmf device status``, ``recommenders`` and ``everything``: what the store holds, and the recommenders joined."""
+"""``hdpmf device status``, ``recommenders`` and ``everything``: what the store holds, and the
+recommenders joined.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 def status(
     target: RecommenderStoreOptions,
     card: Annotated[
-        Path | None, typer.Option("--card", metavar="FILE", help="Write the device's card once more.")
+        Path | None,
+        typer.Option("--card", metavar="FILE", help="Write the device's card once more."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -68,7 +71,11 @@ def _facts(store: DeviceStore) -> dict[str, Any]:
         "ratings": store.n_ratings,
         "address": None if address is None else address.decode(),
         "authority": authorities_of(store),
-        "sums": None if address is None else "two servers" if address.startswith(b"https://") else "masks",
+        "sums": None
+        if address is None
+        else "two servers"
+        if address.startswith(b"https://")
+        else "masks",
         "servers": None
         if servers is None
         else {
@@ -112,7 +119,9 @@ def _address(store: DeviceStore) -> bytes | None:
     """Of the recommender whose place this is."""
     from hdpmf.private.device.joined import ever_joined
 
-    found = next((known.address.encode() for known in ever_joined(store) if known.place == store.place), None)
+    found = next(
+        (known.address.encode() for known in ever_joined(store) if known.place == store.place), None
+    )
     return store.get("address") if found is None else found
 
 
@@ -139,7 +148,8 @@ def _words(path: Path, facts: dict[str, Any]) -> list[str]:
     catalogue, budget, model = (facts[name] for name in ("catalogue", "budget", "model"))
     sealed = "encrypted" if facts["encrypted"] else "not encrypted"
     lines = [
-        f"{path}: {facts['name'] or 'a device'} for {facts['users']} user{'s' if facts['users'] > 1 else ''}, {sealed}",
+        f"{path}: {facts['name'] or 'a device'} for {facts['users']} "
+        f"user{'s' if facts['users'] > 1 else ''}, {sealed}",
         *_moved_lines(path, facts["moved"]),
         f"Identity: {facts['identity']}",
         f"Recommender: {facts['address'] or 'none yet (hdpmf device join)'}",
@@ -153,7 +163,8 @@ def _words(path: Path, facts: dict[str, Any]) -> list[str]:
         low, high = catalogue["scale"]
         out = catalogue["ratings_left_out"]
         lines.append(
-            f"Catalogue: version {catalogue['version']}, {catalogue['items']} items rated {low:g} to {high:g}"
+            f"Catalogue: version {catalogue['version']}, {catalogue['items']} items rated "
+            f"{low:g} to {high:g}"
             + (f", {catalogue['retired']} of them retired" if catalogue["retired"] else "")
             + (f"; {out} of your ratings are not of it and stay unused" if out else "")
         )
@@ -161,16 +172,25 @@ def _words(path: Path, facts: dict[str, Any]) -> list[str]:
     if budget is not None:
         lines.append(
             f"Budget (epsilon {budget['epsilon']:g} times a rating's weight, for its whole life): "
-            f"{budget['untouched']} ratings untouched, {budget['partly_spent']} partly spent, {budget['spent']} spent"
+            f"{budget['untouched']} ratings untouched, {budget['partly_spent']} partly "
+            f"spent, {budget['spent']} spent"
         )
     whose = "your" if facts["users"] == 1 else "of the user who has spent most, the"
-    spent = "without any protection" if facts["unprotected"] else f"epsilon {facts['spent_total']:.4g} in all"
+    spent = (
+        "without any protection"
+        if facts["unprotected"]
+        else f"epsilon {facts['spent_total']:.4g} in all"
+    )
     lines.append(f"Ledger: {facts['ledger_entries']} entries; {whose} ratings have spent {spent}")
     lines.append(f"Under way: {', '.join(facts['runs_under_way']) or 'no run'}")
-    lines.append("Model: none yet" if model is None else f"Model: {model['method']} of run {model['run']}")
+    lines.append(
+        "Model: none yet" if model is None else f"Model: {model['method']} of run {model['run']}"
+    )
     if model is not None and model["lists"] is not None:
         lists = model["lists"]
-        lines.append(f"Lists: by {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}")
+        lines.append(
+            f"Lists: by {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}"
+        )
     return lines
 
 
@@ -179,7 +199,9 @@ def _authority_words(authority: dict[str, Any] | None) -> list[str]:
     if authority is None:
         return []
     known = " and, signed by it, ".join(f"SHA-256 {name[:16]}..." for name in authority["sha256"])
-    changed = "" if authority["changed"] is None else f"; it was followed as of {authority['changed']}"
+    changed = (
+        "" if authority["changed"] is None else f"; it was followed as of {authority['changed']}"
+    )
     return [f"Authority: {known}{changed}"]
 
 
@@ -188,10 +210,20 @@ def _sums_words(facts: dict[str, Any]) -> list[str]:
     roster, servers = facts["roster"], facts["servers"]
     lines = []
     if servers is not None:
-        here = "" if servers["trusted"] else "; the policy does not trust them (servers = ...), so nothing is reported"
-        lines.append(f"Two servers: {servers['leader']} and {servers['helper']}, digest {servers['digest']}{here}")
+        here = (
+            ""
+            if servers["trusted"]
+            else "; the policy does not trust them (servers = ...), so nothing is reported"
+        )
+        lines.append(
+            f"Two servers: {servers['leader']} and {servers['helper']}, digest "
+            f"{servers['digest']}{here}"
+        )
     if roster is not None:
-        lines.append(f"Roster: {roster['devices']} devices for {roster['users']} users, digest {roster['digest']}")
+        lines.append(
+            f"Roster: {roster['devices']} devices for {roster['users']} users, digest "
+            f"{roster['digest']}"
+        )
     if not lines:
         lines.append("Roster: none pinned; two servers: none pinned")
     if facts["sums"] is not None:
@@ -206,26 +238,38 @@ def _sums_words(facts: dict[str, Any]) -> list[str]:
 def _moved_lines(path: Path, moved: dict[str, str] | None) -> list[str]:
     if moved is None:
         return []
-    return [f"MOVED AWAY ({moved['at']}, to {moved['to']}): closed here; hdpmf device unmove {path} takes it back"]
+    return [
+        f"MOVED AWAY ({moved['at']}, to {moved['to']}): closed here; hdpmf device "
+        f"unmove {path} takes it back"
+    ]
 
 
 @with_option_groups
 def recommenders(
     target: StoreOptions,
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help="Which one.")] = None,
-    pause: Annotated[bool, typer.Option("--pause", help="Answer it not at all for a while.")] = False,
+    pause: Annotated[
+        bool, typer.Option("--pause", help="Answer it not at all for a while.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Answer it again.")] = False,
     leave: Annotated[bool, typer.Option("--leave", help="Answer it no more.")] = False,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Leave it, and take its catalogue, model and pins out of the store.")
+        bool,
+        typer.Option(
+            "--forget", help="Leave it, and take its catalogue, model and pins out of the store."
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """List the recommenders that you have joined, or pause, resume, leave or forget one (device open keeps to it)."""
+    """List the recommenders that you have joined, or pause, resume, leave or forget one (device
+    open keeps to it).
+    """
     from hdpmf.private.device import joined as book
 
     if sum((pause, resume, leave, forget)) != (address is not None):
-        raise ConfigError("give an ADDRESS with one of --pause, --resume, --leave and --forget, or neither")
+        raise ConfigError(
+            "give an ADDRESS with one of --pause, --resume, --leave and --forget, or neither"
+        )
     with target.open() as store:
         if address is not None and (leave or forget):
             (book.forget if forget else book.leave)(store, address)
@@ -277,7 +321,9 @@ def _at_its_place(store: DeviceStore) -> tuple[Servers | None, dict[str, Any]]:
 
 @with_option_groups
 def everything(target: StoreOptions) -> None:
-    """Print all that the store knows about you as JSON: ratings, wishes, answers, all that was sent. No keys."""
+    """Print all that the store knows about you as JSON: ratings, wishes, answers, all that was
+    sent. No keys.
+    """
     from hdpmf.private.device.disclosures.data_export import data_export
 
     with target.open(moved=True) as store:

@@ -1,5 +1,5 @@
-"""The device's store: options that open it, and ``passphrase``, ``rotate``, ``forget``, ``export``, ``import`` and
-``unmove``.
+"""The device's store: options that open it, and ``passphrase``, ``rotate``, ``forget``, ``export``,
+``import`` and ``unmove``.
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ PassphraseFile = Annotated[
 OldCopy = Annotated[
     bool,
     typer.Option(
-        "--old-copy", help="Take an old or uncounted copy: what was sent since it was made may be sent again."
+        "--old-copy",
+        help="Take an old or uncounted copy: what was sent since it was made may be sent again.",
     ),
 ]
 
-User = Annotated[str, typer.Option("--user", metavar="NAME", help="Whose, on a device of several users.")]
+User = Annotated[
+    str, typer.Option("--user", metavar="NAME", help="Whose, on a device of several users.")
+]
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,11 @@ class StoreOptions:
         from hdpmf.private.device.store.device_store import DeviceStore
 
         return DeviceStore.open(
-            self.path, passphrase=self.passphrase(), serving=serving, old_copy=self.old_copy, moved=moved
+            self.path,
+            passphrase=self.passphrase(),
+            serving=serving,
+            old_copy=self.old_copy,
+            moved=moved,
         )
 
     def passphrase(self) -> str | None:
@@ -70,15 +77,22 @@ class StoreOptions:
 
         if DeviceStore.is_encrypted(self.path):
             found = find_passphrase(self.passphrase_file)
-            return found or str(typer.prompt(f"Passphrase of {self.path}", hide_input=True, err=True))
+            return found or str(
+                typer.prompt(f"Passphrase of {self.path}", hide_input=True, err=True)
+            )
         if self.passphrase_file is not None:
-            raise ConfigError(f"{self.path} is not encrypted, so it needs no passphrase; leave out --passphrase-file")
+            raise ConfigError(
+                f"{self.path} is not encrypted, so it needs no passphrase; leave out "
+                "--passphrase-file"
+            )
         return None
 
 
 @dataclass(frozen=True)
 class RecommenderStoreOptions(StoreOptions):
-    """Which store, and which of the recommenders that were joined: each has a catalogue and a model of its own."""
+    """Which store, and which of the recommenders that were joined: each has a catalogue and a
+    model of its own.
+    """
 
     recommender: Annotated[
         str | None,
@@ -107,11 +121,15 @@ def new_passphrase(passphrase_file: Path | None) -> str:
 
 
 def second_passphrase(passphrase_file: Path | None, option: str, words: str) -> str:
-    """A new passphrase beside one that opens the store, so never from the environment: from a file, or asked for."""
+    """A new passphrase beside one that opens the store, so never from the environment: from a
+    file, or asked for.
+    """
     if passphrase_file is not None:
         return first_line(passphrase_file)
     if not sys.stdin.isatty():
-        raise PrivacyError(f"a new passphrase is needed: give {option} FILE, or run this in a terminal")
+        raise PrivacyError(
+            f"a new passphrase is needed: give {option} FILE, or run this in a terminal"
+        )
     return _ask_new(words)
 
 
@@ -119,7 +137,9 @@ def first_line(passphrase_file: Path) -> str:
     """The passphrase in a file."""
     lines = read_text(passphrase_file, "the passphrase").splitlines()
     if not lines or not lines[0]:
-        raise ConfigError(f"the first line of {passphrase_file} is empty; it should be the passphrase")
+        raise ConfigError(
+            f"the first line of {passphrase_file} is empty; it should be the passphrase"
+        )
     return lines[0]
 
 
@@ -130,13 +150,18 @@ def _ask_new(words: str) -> str:
 
 
 def find_passphrase(passphrase_file: Path | None) -> str | None:
-    """The passphrase from a file or the environment; None where it has to be asked for, and can be."""
+    """The passphrase from a file or the environment; None where it has to be asked for, and can
+    be.
+    """
     if passphrase_file is not None:
         return first_line(passphrase_file)
     if VARIABLE in os.environ:
         return os.environ[VARIABLE]
     if not sys.stdin.isatty():
-        raise PrivacyError(f"a passphrase is needed: set {VARIABLE}, give --passphrase-file, or run this in a terminal")
+        raise PrivacyError(
+            f"a passphrase is needed: set {VARIABLE}, give --passphrase-file, or run this "
+            "in a terminal"
+        )
     return None
 
 
@@ -153,11 +178,15 @@ def passphrase(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Change a store's passphrase, or encrypt a store that has none. Everything in it is sealed anew."""
+    """Change a store's passphrase, or encrypt a store that has none. Everything in it is sealed
+    anew.
+    """
     from hdpmf.private.device.store.transfer import change_passphrase
 
     old = target.passphrase()
-    new = second_passphrase(new_passphrase_file, "--new-passphrase-file", f"New passphrase of {target.path}")
+    new = second_passphrase(
+        new_passphrase_file, "--new-passphrase-file", f"New passphrase of {target.path}"
+    )
     change_passphrase(target.path, new, old=old, old_copy=target.old_copy)
     if json:
         print_json({"store": str(target.path), "encrypted": True, "was_encrypted": old is not None})
@@ -165,7 +194,8 @@ def passphrase(
     done = "sealed anew" if old is not None else "encrypted now"
     print_lines(f"{target.path} is {done} and opens with the new passphrase only.")
     note(
-        "Copies of the file that were made before still open as they did then: delete them. Flash memory and snapshots "
+        "Copies of the file that were made before still open as they did then: delete "
+        "them. Flash memory and snapshots "
         "of file systems may keep old blocks; nothing here reaches those."
     )
 
@@ -175,18 +205,28 @@ def rotate(
     target: StoreOptions,
     card: Annotated[
         Path | None,
-        typer.Option("--card", metavar="FILE", help="Where the signed card goes.", show_default="STORE.signed.json"),
+        typer.Option(
+            "--card",
+            metavar="FILE",
+            help="Where the signed card goes.",
+            show_default="STORE.signed.json",
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
-    """Give this device a new identity and a new node key, and write a card that the old identity has signed."""
+    """Give this device a new identity and a new node key, and write a card that the old identity
+    has signed.
+    """
     from hdpmf.common.base.files import atomic_write
     from hdpmf.private.device import device_identity
 
     place = target.path.with_name(target.path.name + ".signed.json") if card is None else card
     with target.open(serving=True) as store:
-        note("Until its new card is enrolled in place of the old one, this device cannot take part in anything.")
+        note(
+            "Until its new card is enrolled in place of the old one, this device cannot "
+            "take part in anything."
+        )
         if not yes:
             if not sys.stdin.isatty():
                 raise ConfigError("new keys cannot be undone: confirm with --yes")
@@ -196,24 +236,35 @@ def rotate(
         atomic_write(place, made.to_json())
     new = made.links[-1].card
     if json:
-        facts = {"store": str(target.path), "card": str(place), "name": new.name, "identity": new.identity, "was": old}
+        facts = {
+            "store": str(target.path),
+            "card": str(place),
+            "name": new.name,
+            "identity": new.identity,
+            "was": old,
+        }
         print_json(facts)
         return
     print_lines(
         f"{new.name} has new keys: identity {new.identity} (was {old[:16]}...).",
-        f"Hand {place} to the recommender: hdpmf recommender enroll FOLDER {place.name} --replaces {new.name}",
-        "That changes the roster, for every device: compare the new digest, then join with --roster FILE --new-roster",
+        f"Hand {place} to the recommender: hdpmf recommender enroll FOLDER {place.name} "
+        f"--replaces {new.name}",
+        "That changes the roster, for every device: compare the new digest, then join "
+        "with --roster FILE --new-roster",
     )
 
 
 _LEDGER_STAYS = (
-    "The ledger stays: it is what keeps a rating from being spent twice, should it come back. What was refused "
+    "The ledger stays: it is what keeps a rating from being spent twice, should it "
+    "come back. What was refused "
     "and receipts stay, too: they are about recommenders. None of it holds a rating."
 )
 
 _LEDGER_GOES = (
-    "This deletes the ledger too. A new store knows nothing of what was sent: the same ratings would be spent a second "
-    "time, and what recommenders have learned from both times adds up. The identity goes as well: a new device has to "
+    "This deletes the ledger too. A new store knows nothing of what was sent: the "
+    "same ratings would be spent a second "
+    "time, and what recommenders have learned from both times adds up. The "
+    "identity goes as well: a new device has to "
     "be enrolled anew."
 )
 
@@ -224,36 +275,53 @@ def forget(
     ratings: Annotated[
         bool, typer.Option("--ratings", help="Ratings, weights, vectors and the run under way.")
     ] = False,
-    vectors: Annotated[bool, typer.Option("--vectors", help="Your vectors, the model, the run under way.")] = False,
-    model: Annotated[bool, typer.Option("--model", help="As --vectors, and the catalogue: to take a new one.")] = False,
-    everything: Annotated[bool, typer.Option("--everything", help="The whole store: ledger and identity too.")] = False,
+    vectors: Annotated[
+        bool, typer.Option("--vectors", help="Your vectors, the model, the run under way.")
+    ] = False,
+    model: Annotated[
+        bool, typer.Option("--model", help="As --vectors, and the catalogue: to take a new one.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="The whole store: ledger and identity too.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
-    """Take ratings, vectors, the model or everything out of the store, for good. There is no way back."""
+    """Take ratings, vectors, the model or everything out of the store, for good. There is no way
+    back.
+    """
     if not (ratings or vectors or model or everything):
         raise ConfigError("say what to forget: --ratings, --vectors, --model or --everything")
-    what = "everything" if everything else ", ".join(
-        word for word, chosen in (("ratings", ratings), ("vectors", vectors), ("model", model)) if chosen
-    )  # fmt: skip
+    what = (
+        "everything"
+        if everything
+        else ", ".join(
+            word
+            for word, chosen in (("ratings", ratings), ("vectors", vectors), ("model", model))
+            if chosen
+        )
+    )
     with target.open(serving=True, moved=True) as store:  # not while a run is being answered
         note(_LEDGER_GOES if everything else _LEDGER_STAYS)
         if not yes:
             if not sys.stdin.isatty():
-                raise ConfigError(f"forgetting cannot be undone: confirm with --yes that {what} should go")
+                raise ConfigError(
+                    f"forgetting cannot be undone: confirm with --yes that {what} should go"
+                )
             confirm(f"Forget {what} of {target.path}?")
         if everything:
             store.destroy()
         else:
             store.forget(ratings=ratings, model=model)
     if json:
-        print_json({"store": str(target.path), "forgotten": what, "ledger_kept": not everything})  # fmt: skip
+        print_json({"store": str(target.path), "forgotten": what, "ledger_kept": not everything})
         return
     print_lines(f"Forgotten: {what}.")
 
 
 _ONCE = (
-    "Import it once. A copy of it that is imported elsewhere too has the same ratings and the same ledger, and what "
+    "Import it once. A copy of it that is imported elsewhere too has the same "
+    "ratings and the same ledger, and what "
     "both send adds up; nobody can prevent that but you."
 )
 
@@ -272,18 +340,24 @@ def export(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Move this store to another machine: everything goes into a sealed FILE, and the store is closed here."""
+    """Move this store to another machine: everything goes into a sealed FILE, and the store is
+    closed here.
+    """
     from hdpmf.private.device.store.transfer import export_store
 
     passphrase = target.passphrase()
-    new = second_passphrase(export_passphrase_file, "--export-passphrase-file", f"Passphrase of {file}")
+    new = second_passphrase(
+        export_passphrase_file, "--export-passphrase-file", f"Passphrase of {file}"
+    )
     export_store(target.path, file, new, passphrase=passphrase, old_copy=target.old_copy)
     if json:
         print_json({"store": str(target.path), "export": str(file)})
         return
     print_lines(
-        f"{target.path} is in {file} now, whole: ratings, weights, policy, ledger, keys, models. Here it is closed.",
-        f"On the new machine: hdpmf device import {file.name} STORE. Then, here: hdpmf device forget {target.path} "
+        f"{target.path} is in {file} now, whole: ratings, weights, policy, ledger, "
+        "keys, models. Here it is closed.",
+        f"On the new machine: hdpmf device import {file.name} STORE. Then, here: hdpmf "
+        f"device forget {target.path} "
         "--everything",
     )
     note(_ONCE)
@@ -306,7 +380,8 @@ def import_(
         print_json({"store": str(path), "export": str(file), "export_deleted": True})
         return
     print_lines(
-        f"{path} is here, whole, with its ledger, and {file} is deleted. It opens with the export's passphrase "
+        f"{path} is here, whole, with its ledger, and {file} is deleted. It opens with "
+        "the export's passphrase "
         "(hdpmf device passphrase changes it).",
         f"It has the keys that it had, so nobody has to be told: hdpmf device join {path}",
     )
@@ -316,7 +391,8 @@ def import_(
 def unmove(
     target: StoreOptions,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="The export, as proof that it was not imported.")
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="The export, as proof that it was not imported."),
     ] = None,
     lost: Annotated[
         bool, typer.Option("--lost", help="The export is lost: my word that it was never imported.")
@@ -329,10 +405,18 @@ def unmove(
 
     if lost and not yes:
         if not sys.stdin.isatty():
-            raise ConfigError("if the export was imported after all, both stores spend: confirm --lost with --yes")
+            raise ConfigError(
+                "if the export was imported after all, both stores spend: confirm --lost with --yes"
+            )
         confirm("Was the export never imported, by anybody, and is it gone for good?")
-    take_back(target.path, file, lost=lost, passphrase=target.passphrase(), old_copy=target.old_copy)
+    take_back(
+        target.path, file, lost=lost, passphrase=target.passphrase(), old_copy=target.old_copy
+    )
     if json:
-        print_json({"store": str(target.path), "export": None if file is None else str(file), "lost": lost})
+        print_json(
+            {"store": str(target.path), "export": None if file is None else str(file), "lost": lost}
+        )
         return
-    print_lines(f"{target.path} can be used again." + ("" if file is None else f" {file} is deleted."))
+    print_lines(
+        f"{target.path} can be used again." + ("" if file is None else f" {file} is deleted.")
+    )

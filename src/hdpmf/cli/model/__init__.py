@@ -1,1 +1,3 @@
-"""``hdpmf train``, ``release``, ``evaluate``, ``tune``, ``recommend``, ``predict`` and ``fold-in``."""
+"""``hdpmf train``, ``release``, ``evaluate``, ``tune``, ``recommend``, ``predict`` and
+``fold-in``.
+"""

@@ -1,4 +1,6 @@
-"""``hdpmf evaluate`` and ``hdpmf tune``: measure a method on test ratings, and choose its hyper-parameters."""
+"""``hdpmf evaluate`` and ``hdpmf tune``: measure a method on test ratings, and choose its
+hyper-parameters.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.experiment import ExecutionOptions, command_line, done_fields, end_with_failures, finite, resume_hint
+from hdpmf.cli.experiment import (
+    ExecutionOptions,
+    command_line,
+    done_fields,
+    end_with_failures,
+    finite,
+    resume_hint,
+)
 from hdpmf.cli.model.train import facts, fit, make, persons, remarks
-from hdpmf.cli.options.common import Json, Method, Seed, completion, model_option, run_option, with_option_groups
+from hdpmf.cli.options.common import (
+    Json,
+    Method,
+    Seed,
+    completion,
+    model_option,
+    run_option,
+    with_option_groups,
+)
 from hdpmf.cli.options.methods import MethodOptions, ModelOptions
 from hdpmf.cli.options.ratings import FeedbackOptions, RatingsOptions, SplitOptions
 from hdpmf.cli.options.weights import WeightOptions, WeightSourceOptions
-from hdpmf.cli.output import claim_fields, claim_sentence, print_json, print_lines, print_table, short_claim
+from hdpmf.cli.output import (
+    claim_fields,
+    claim_sentence,
+    print_json,
+    print_lines,
+    print_table,
+    short_claim,
+)
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.errors import ConfigError
 
@@ -29,7 +53,8 @@ Ranking = Annotated[
     bool,
     run_option(
         "--ranking",
-        help=f"Measure lists of {_LISTED} too: NDCG, recall and coverage, where a test rating in the top quarter of "
+        help=f"Measure lists of {_LISTED} too: NDCG, recall and coverage, where a test "
+        "rating in the top quarter of "
         "the scale is relevant and everything that a user has not rated is a candidate.",
     ),
 ]
@@ -96,43 +121,78 @@ def evaluate(
     print_table(
         ("method", "MSE", "MAE", "epsilon", "fit"),
         [
-            (METHODS[name].label, f"{errors['mse']:.4f}", f"{errors['mae']:.4f}", short_claim(fitted.privacy), took)
+            (
+                METHODS[name].label,
+                f"{errors['mse']:.4f}",
+                f"{errors['mae']:.4f}",
+                short_claim(fitted.privacy),
+                took,
+            )
             for name, (fitted, errors, took) in rows.items()
         ],
         numeric=("MSE", "MAE", "fit"),
-        title=f"{training.name}: {len(training):,} ratings to learn from, {score['n']:,} to test on",
+        title=f"{training.name}: {len(training):,} ratings to learn from, {score['n']:,} to "
+        "test on",
         strong=(0,),
     )
     if score["n_cold"]:
-        print_lines(f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
-    print_lines(*said, *remarks(model, whole), *([_in_words(lists)] if ranking else []), claim_sentence(model.privacy))
+        print_lines(
+            f"{score['n_cold']:,} test ratings have a user or item that training never saw."
+        )
+    print_lines(
+        *said,
+        *remarks(model, whole),
+        *([_in_words(lists)] if ranking else []),
+        claim_sentence(model.privacy),
+    )
 
 
 def _evaluate_choices(
-    model: Estimator, training: Ratings, held_out: Ratings, record: dict[str, Any], said: list[str], json: bool
+    model: Estimator,
+    training: Ratings,
+    held_out: Ratings,
+    record: dict[str, Any],
+    said: list[str],
+    json: bool,
 ) -> None:
-    """Implicit feedback has no ratings to be wrong about: only lists are measured, beside what most people chose."""
+    """Implicit feedback has no ratings to be wrong about: only lists are measured, beside what
+    most people chose.
+    """
     from hdpmf.models import MostPopular
 
-    found = {"this method": _lists(model, held_out), "most popular": _lists(MostPopular().fit(training), held_out)}
+    found = {
+        "this method": _lists(model, held_out),
+        "most popular": _lists(MostPopular().fit(training), held_out),
+    }
     if json:
-        popular = {f"popular_{name}": value for name, value in found["most popular"].items() if "_at_" in name}
+        popular = {
+            f"popular_{name}": value
+            for name, value in found["most popular"].items()
+            if "_at_" in name
+        }
         sizes = {"n_train": len(training), "n_test": len(held_out), "implicit": True}
         print_json({**record, **sizes, **found["this method"], **popular})
         return
-    names = {f"ndcg_at_{_LISTED}": "NDCG", f"recall_at_{_LISTED}": "recall", f"coverage_at_{_LISTED}": "coverage"}
+    names = {
+        f"ndcg_at_{_LISTED}": "NDCG",
+        f"recall_at_{_LISTED}": "recall",
+        f"coverage_at_{_LISTED}": "coverage",
+    }
     print_table(
         ("lists", *names.values()),
         [(label, *(f"{row[name]:.4f}" for name in names)) for label, row in found.items()],
         numeric=tuple(names.values()),
-        title=f"{training.name}: {len(training):,} choices to learn from, {len(held_out):,} to test on",
+        title=f"{training.name}: {len(training):,} choices to learn from, {len(held_out):,} "
+        "to test on",
         strong=(0,),
     )
     print_lines(*said, claim_sentence(model.privacy))
 
 
 def _lists(model: Estimator, held_out: Ratings) -> dict[str, float | int | None]:
-    """Ranking metrics under their names in the JSON; None for a method that predicts the same for every item."""
+    """Ranking metrics under their names in the JSON; None for a method that predicts the same
+    for every item.
+    """
     measured = model.rank(held_out, _LISTED) if model.can_rank else {}
     named: dict[str, float | int | None] = {
         f"{name}_at_{_LISTED}": measured.get(name) for name in ("ndcg", "recall", "coverage")
@@ -181,7 +241,12 @@ class GridOptions:
     ] = None
     reg_grid: Annotated[
         str | None,
-        model_option("--reg-grid", metavar="A,B,...", help="Regularisations to try.", show_default="0.01,0.001"),
+        model_option(
+            "--reg-grid",
+            metavar="A,B,...",
+            help="Regularisations to try.",
+            show_default="0.01,0.001",
+        ),
     ] = None
 
 
@@ -196,16 +261,21 @@ def tune(
     seed: Seed = 0,
     out: Annotated[
         Path,
-        run_option("--out", "-o", metavar="FOLDER", help="Results; a stopped command goes on from there."),
+        run_option(
+            "--out", "-o", metavar="FOLDER", help="Results; a stopped command goes on from there."
+        ),
     ] = Path("out") / "tune",
     json: Json = False,
 ) -> None:
     """Choose METHOD's learning rate and regularisation by cross-validation, on all cores.
 
-    With --data the test ratings of the split (ten per user) are left alone; with --train the whole file is used.
+    With --data the test ratings of the split (ten per user) are left alone; with --train the whole
+    file is used.
     """
     if "learning_rate" not in method_named(method).options:
-        raise ConfigError(f"{METHODS[method].label} has no learning rate or regularisation: nothing to tune")
+        raise ConfigError(
+            f"{METHODS[method].label} has no learning rate or regularisation: nothing to tune"
+        )
     if grid.purpose not in ("ratings", "lists"):
         raise ConfigError(f"--for takes ratings or lists, not {grid.purpose!r}")
     lists = grid.purpose == "lists"
@@ -232,7 +302,10 @@ def tune(
         "seed": seed,
         **execution.typed,
     }
-    with resume_hint(command_line("hdpmf", "tune", method, train=source.train, out=out, **typed)), watch() as progress:
+    with (
+        resume_hint(command_line("hdpmf", "tune", method, train=source.train, out=out, **typed)),
+        watch() as progress,
+    ):
         tuned = cross_validate(
             method,
             str(source.data) if source.train is None else source.train,
@@ -255,7 +328,9 @@ def tune(
         )
     best = tuned.best
     factors, solver = fixed["n_factors"], fixed["solver"]
-    claim = make_model(method, **({"epsilon": fixed["epsilon"]} if "epsilon" in chosen else {})).privacy
+    claim = make_model(
+        method, **({"epsilon": fixed["epsilon"]} if "epsilon" in chosen else {})
+    ).privacy
     if json:
         print_json(
             {
@@ -328,7 +403,9 @@ def _numbers(text: str | None, option: str) -> tuple[float, ...] | None:
     try:
         numbers = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise ConfigError(f"{option} takes numbers separated by commas, as 0.01,0.005, not {text!r}") from None
+        raise ConfigError(
+            f"{option} takes numbers separated by commas, as 0.01,0.005, not {text!r}"
+        ) from None
     if not numbers or len(set(numbers)) < len(numbers):
         raise ConfigError(f"{option} takes at least one number, each once")
     return numbers

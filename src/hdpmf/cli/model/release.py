@@ -1,4 +1,6 @@
-"""``hdpmf release``: what a recommender would hold of some ratings, as a file that anything can be trained on."""
+"""``hdpmf release``: what a recommender would hold of some ratings, as a file that anything can
+be trained on.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from hdpmf.cli.model.train import persons
-from hdpmf.cli.options.common import Json, Method, Seed, data_option, privacy_option, with_option_groups
+from hdpmf.cli.options.common import (
+    Json,
+    Method,
+    Seed,
+    data_option,
+    privacy_option,
+    with_option_groups,
+)
 from hdpmf.cli.options.methods import ModelOptions
 from hdpmf.cli.options.ratings import SteppedRatingsOptions
 from hdpmf.cli.options.weights import WeightOptions
@@ -30,7 +39,10 @@ class ReleaseOptions(ModelOptions):
 @with_option_groups
 def release(
     method: Method,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the released data set.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FILE", help="Where to write the released data set."),
+    ],
     source: SteppedRatingsOptions,
     options: ReleaseOptions,
     wishes: WeightOptions,
@@ -38,22 +50,32 @@ def release(
         Literal["simulated", "released"],
         privacy_option(
             "--noise",
-            help="simulated: by the seed, to evaluate with; released: from the operating system, to give away.",
+            help="simulated: by the seed, to evaluate with; released: from the operating "
+            "system, to give away.",
         ),
     ] = "simulated",
     terms: Annotated[
         str | None,
-        data_option("--terms", metavar="TEXT", help="Under which terms the ratings were given; kept in the file."),
+        data_option(
+            "--terms",
+            metavar="TEXT",
+            help="Under which terms the ratings were given; kept in the file.",
+        ),
     ] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Draw one random bit per rating, as METHOD (hdp-bit) does on devices, and write them as a data set.
+    """Draw one random bit per rating, as METHOD (hdp-bit) does on devices, and write them as a data
+    set.
 
-    Who rated what, and the privacy weights, are in it in plain sight. Train on it with: hdpmf train --from-release.
+    Who rated what, and the privacy weights, are in it in plain sight. Train on it with: hdpmf train
+    --from-release.
     """
     if method != HDP_BIT.name:
-        raise ConfigError(f"{method} leaves no data set with the recommender; the method that does is {HDP_BIT.name}")
+        raise ConfigError(
+            f"{method} leaves no data set with the recommender; the method that does is "
+            f"{HDP_BIT.name}"
+        )
     model: HDPBit = _model(options, seed)
     ratings = source.load()
     weights = wishes.draw(ratings, seed, source)
@@ -81,7 +103,8 @@ def release(
         )
         return
     print_lines(
-        f"{len(made.bits.items):,} bits of {made.presence.n_users:,} people about {len(made.items):,} items: {out}",
+        f"{len(made.bits.items):,} bits of {made.presence.n_users:,} people about "
+        f"{len(made.items):,} items: {out}",
         *([] if whole is None else [f"Epsilon is of one rating; {whole}."]),
         claim_sentence(made.claim),
         wishes.sentence(seed, source),
@@ -101,4 +124,6 @@ def _terms(name: str | None) -> str:
     if name is None:
         return "not stated"
     page = dataset_info(name).page
-    return "none: made here" if page is None else f"those of {page}, which may forbid to pass this on"
+    return (
+        "none: made here" if page is None else f"those of {page}, which may forbid to pass this on"
+    )

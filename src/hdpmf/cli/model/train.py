@@ -11,11 +11,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.options.common import Json, MethodOrNone, Seed, data_option, model_option, with_option_groups
+from hdpmf.cli.options.common import (
+    Json,
+    MethodOrNone,
+    Seed,
+    data_option,
+    model_option,
+    with_option_groups,
+)
 from hdpmf.cli.options.methods import ModelOptions, known_options, parameter_fields
 from hdpmf.cli.options.ratings import FeedbackOptions
 from hdpmf.cli.options.weights import WeightOptions
-from hdpmf.cli.output import claim_fields, claim_sentence, epochs_progress, note, print_json, print_lines
+from hdpmf.cli.output import (
+    claim_fields,
+    claim_sentence,
+    epochs_progress,
+    note,
+    print_json,
+    print_lines,
+)
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.common.methods.builtin import HDP_BIT
 from hdpmf.errors import ConfigError, StorageError
@@ -36,10 +50,16 @@ def make(method: str, options: ModelOptions, seed: int) -> Estimator:
 
 
 def fit(
-    method: str, model: Estimator, ratings: Ratings, weights: PrivacyWeights, validation: Ratings | None = None
+    method: str,
+    model: Estimator,
+    ratings: Ratings,
+    weights: PrivacyWeights,
+    validation: Ratings | None = None,
 ) -> float:
     """Fit it, with a bar; the seconds that it took."""
-    with epochs_progress(f"training {method_named(method).label}", getattr(model, "epochs", 1)) as after_epoch:
+    with epochs_progress(
+        f"training {method_named(method).label}", getattr(model, "epochs", 1)
+    ) as after_epoch:
         begin = time.perf_counter()
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
@@ -51,7 +71,9 @@ def fit(
 
 
 def facts(method: str, model: Estimator, seed: int, data: str) -> dict[str, Any]:
-    """What JSON says about a fitted model, so that the run can be repeated: what it was really trained with."""
+    """What JSON says about a fitted model, so that the run can be repeated: what it was really
+    trained with.
+    """
     from hdpmf.models.one_round import OneRound
 
     document = {
@@ -72,8 +94,12 @@ def facts(method: str, model: Estimator, seed: int, data: str) -> dict[str, Any]
     return document
 
 
-def persons(method: str, model: Estimator, ratings: Ratings, weights: PrivacyWeights) -> PersonCosts | None:
-    """What all ratings of one person cost together, where that is proved; else `hdpmf privacy explain` says more."""
+def persons(
+    method: str, model: Estimator, ratings: Ratings, weights: PrivacyWeights
+) -> PersonCosts | None:
+    """What all ratings of one person cost together, where that is proved; else `hdpmf privacy
+    explain` says more.
+    """
     from dataclasses import replace
 
     from hdpmf.common.privacy.accounting import Setting, person_costs
@@ -92,12 +118,17 @@ def remarks(model: Estimator, whole: PersonCosts | None = None) -> list[str]:
     if not isinstance(model, OneRound):
         return lines
     if model.n_silent_:
-        lines.append(f"{model.n_silent_:,} ratings sent nothing, because their privacy weight is below 1/64.")
+        lines.append(
+            f"{model.n_silent_:,} ratings sent nothing, because their privacy weight is below 1/64."
+        )
     if isinstance(model, HDPSum) and model.pair_plan_ is not None:
         lines.append(str(model.pair_plan_))
     if model.prior_origin_ is not None:
         origin = model.prior_origin_
-        lines.append(f"Population prior {origin['name']}, learned from {origin.get('dataset', 'unknown data')}.")
+        lines.append(
+            f"Population prior {origin['name']}, learned from "
+            f"{origin.get('dataset', 'unknown data')}."
+        )
     return lines
 
 
@@ -120,8 +151,13 @@ class TrainingOptions(FeedbackOptions):
     def __post_init__(self) -> None:
         if self.from_release is None:
             super().__post_init__()
-        elif any(getattr(self, field.name) for field in fields(self) if field.name != "from_release"):
-            raise ConfigError("--from-release is all the data that there is; drop --train, --data and what is about it")
+        elif any(
+            getattr(self, field.name) for field in fields(self) if field.name != "from_release"
+        ):
+            raise ConfigError(
+                "--from-release is all the data that there is; drop --train, --data and what "
+                "is about it"
+            )
 
 
 def train_from_release(
@@ -139,9 +175,15 @@ def train_from_release(
     chosen = options.chosen(HDP_BIT.name)
     settled = next((name for name in chosen if name not in _CHOSEN_NOW), None)
     if settled is not None or wishes != WeightOptions():
-        flag = "--weights (and what is about them)" if settled is None else known_options()[settled].flag
+        flag = (
+            "--weights (and what is about them)"
+            if settled is None
+            else known_options()[settled].flag
+        )
         now = ", ".join(known_options()[name].flag for name in _CHOSEN_NOW)
-        raise ConfigError(f"{flag} was settled when the ratings were released; what can be chosen now: {now}")
+        raise ConfigError(
+            f"{flag} was settled when the ratings were released; what can be chosen now: {now}"
+        )
     from hdpmf.models.hdp_bit import HDPBit
     from hdpmf.untrusted.recommender.release import Release
 
@@ -169,7 +211,8 @@ def train_from_release(
         )
         return
     print_lines(
-        f"{HDP_BIT.name} made of {len(release.bits.items):,} released bits of {release.origin} in {seconds:.2f} s; "
+        f"{HDP_BIT.name} made of {len(release.bits.items):,} released bits of "
+        f"{release.origin} in {seconds:.2f} s; "
         f"lists by {about.get('kind')}, {about.get('bytes', 0):,} bytes on a device",
         *remarks(model),
         f"recommender's part (nothing private): {out / 'recommender'}",
@@ -182,7 +225,10 @@ def train_from_release(
 @with_option_groups
 def train(
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to save; an earlier model is replaced.")
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", help="Where to save; an earlier model is replaced."
+        ),
     ],
     source: TrainingOptions,
     options: ModelOptions,
@@ -193,7 +239,8 @@ def train(
         data_option(
             "--catalogue",
             metavar="FILE",
-            help="The model's items, a public list (CSV, TSV or Parquet): then it does not tell which ones were rated.",
+            help="The model's items, a public list (CSV, TSV or Parquet): then it does not tell "
+            "which ones were rated.",
         ),
     ] = None,
     validation_fraction: Annotated[
@@ -210,15 +257,22 @@ def train(
     """Train METHOD on all ratings and save the model, what is private apart from what is not."""
     if source.from_release is not None:
         if catalogue is not None or validation_fraction is not None:
-            raise ConfigError("--catalogue and --validation-fraction are about ratings; a released data set has none")
+            raise ConfigError(
+                "--catalogue and --validation-fraction are about ratings; a released data set "
+                "has none"
+            )
         _check_place(out)
         train_from_release(source.from_release, method, out, options, wishes, seed, json)
         return
     if method is None:
-        raise ConfigError("say what to train: METHOD, or --from-release FILE (hdpmf methods lists the methods)")
+        raise ConfigError(
+            "say what to train: METHOD, or --from-release FILE (hdpmf methods lists the methods)"
+        )
     model = make(method, options, seed)
     if "early_stopping" in options.given and validation_fraction is None:
-        raise ConfigError("--patience needs ratings to validate on; give --validation-fraction as well")
+        raise ConfigError(
+            "--patience needs ratings to validate on; give --validation-fraction as well"
+        )
     _check_place(out)
     ratings = source.load()
     if catalogue is not None:
@@ -229,7 +283,9 @@ def train(
     weights = wishes.draw(learning, seed, source)
     seconds = fit(method, model, learning, weights, validation)
     whole = persons(method, model, learning, weights)
-    validation_mse = None if validation is None or validation.implicit else model.score(validation)["mse"]
+    validation_mse = (
+        None if validation is None or validation.implicit else model.score(validation)["mse"]
+    )
     model.save(out)
 
     epochs_run = len(getattr(model, "history_", ()))
@@ -253,7 +309,8 @@ def train(
         )
         return
     print_lines(
-        f"{METHODS[method].label} trained on {len(learning):,} {'choices' if ratings.implicit else 'ratings'} of "
+        f"{METHODS[method].label} trained on {len(learning):,} "
+        f"{'choices' if ratings.implicit else 'ratings'} of "
         f"{ratings.name} in {seconds:.2f} s ({epochs_run} epochs)"
     )
     if validation is not None and validation_mse is not None:
@@ -275,7 +332,9 @@ def _with_titles(ratings: Ratings, items: Path) -> Ratings:
     return ratings.describe(table if ratings.items.is_integer else table.with_text_ids())
 
 
-def _set_aside(ratings: Ratings, fraction: float | None, seed: int) -> tuple[Ratings, Ratings | None]:
+def _set_aside(
+    ratings: Ratings, fraction: float | None, seed: int
+) -> tuple[Ratings, Ratings | None]:
     if fraction is None:
         return ratings, None
     if not 0.0 < fraction < 1.0:
@@ -284,17 +343,26 @@ def _set_aside(ratings: Ratings, fraction: float | None, seed: int) -> tuple[Rat
 
     aside = np.random.default_rng(seed).random(len(ratings)) < fraction
     if aside.all() or not aside.any():
-        raise ConfigError(f"--validation-fraction {fraction:g} of {len(ratings):,} ratings leaves nothing on one side")
+        raise ConfigError(
+            f"--validation-fraction {fraction:g} of {len(ratings):,} ratings leaves nothing "
+            "on one side"
+        )
     return ratings.take(~aside), ratings.take(aside)
 
 
 def _check_place(out: Path) -> None:
     """Refuse before training, not after it."""
-    if out.exists() and not (out / "recommender").is_dir() and (not out.is_dir() or any(out.iterdir())):
+    if (
+        out.exists()
+        and not (out / "recommender").is_dir()
+        and (not out.is_dir() or any(out.iterdir()))
+    ):
         raise StorageError(f"{out} exists and is not a saved model; choose a new folder")
     nearest = next(folder for folder in out.absolute().parents if folder.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise StorageError(f"cannot write to {out}: no permission in {nearest}; choose another folder")
+        raise StorageError(
+            f"cannot write to {out}: no permission in {nearest}; choose another folder"
+        )
 
 
 def _over(ratings: Ratings, catalogue: Path) -> Ratings:
@@ -302,5 +370,8 @@ def _over(ratings: Ratings, catalogue: Path) -> Ratings:
 
     listed = over_file(ratings, catalogue)
     if len(listed) < len(ratings):
-        note(f"{len(ratings) - len(listed):,} ratings of items that are not in {catalogue} are left out.")
+        note(
+            f"{len(ratings) - len(listed):,} ratings of items that are not in {catalogue} "
+            "are left out."
+        )
     return listed

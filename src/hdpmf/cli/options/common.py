@@ -35,11 +35,16 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     def expanded(**given: Any) -> None:
         made = {
-            name: hints[name](**{option: given.pop(option) for option in options}) for name, options in groups.items()
+            name: hints[name](**{option: given.pop(option) for option in options})
+            for name, options in groups.items()
         }
         command(**given, **made)
 
-    expanded.__name__, expanded.__doc__, expanded.__module__ = command.__name__, command.__doc__, command.__module__
+    expanded.__name__, expanded.__doc__, expanded.__module__ = (
+        command.__name__,
+        command.__doc__,
+        command.__module__,
+    )
     expanded.__signature__ = signature(expanded).replace(parameters=list(shown.values()))  # type: ignore[attr-defined]
     expanded.__annotations__ = {name: parameter.annotation for name, parameter in shown.items()}
     return expanded
@@ -85,7 +90,9 @@ privacy_option: Any = partial(typer.Option, rich_help_panel=PRIVACY_PANEL)
 
 run_option: Any = partial(typer.Option, rich_help_panel=RUN_PANEL)
 
-_method: Any = partial(typer.Argument, help=f"One of: {', '.join(METHODS)}.", autocompletion=completion(METHODS))
+_method: Any = partial(
+    typer.Argument, help=f"One of: {', '.join(METHODS)}.", autocompletion=completion(METHODS)
+)
 
 Method = Annotated[str, _method(metavar="METHOD")]
 
@@ -94,18 +101,30 @@ MethodOrNone = Annotated[str | None, _method(metavar="[METHOD]")]
 DatasetName = Annotated[
     str | None,
     data_option(
-        "--data", metavar="NAME", help=f"A data set: {', '.join(DATASET_NAMES)}.", autocompletion=complete_dataset
+        "--data",
+        metavar="NAME",
+        help=f"A data set: {', '.join(DATASET_NAMES)}.",
+        autocompletion=complete_dataset,
     ),
 ]
 
 Scale = Annotated[
     tuple[float, float] | None,
-    data_option("--scale", metavar="LOW HIGH", help="The public rating scale of the files.", show_default="1 5"),
+    data_option(
+        "--scale",
+        metavar="LOW HIGH",
+        help="The public rating scale of the files.",
+        show_default="1 5",
+    ),
 ]
 
 Columns = Annotated[
     list[str] | None,
-    data_option("--column", metavar="OURS=THEIRS", help="What the files call a column, as user=customer; repeatable."),
+    data_option(
+        "--column",
+        metavar="OURS=THEIRS",
+        help="What the files call a column, as user=customer; repeatable.",
+    ),
 ]
 
 Duplicates = Annotated[
@@ -113,17 +132,25 @@ Duplicates = Annotated[
     data_option(
         "--duplicates",
         metavar="error|last|first|mean|max",
-        help="Several ratings of one item by one user: which counts (last and first by time, else by row).",
+        help="Several ratings of one item by one user: which counts (last and first by "
+        "time, else by row).",
         show_default="error",
         autocompletion=completion(("error", "last", "first", "mean", "max")),
     ),
 ]
 
-Seed = Annotated[int, run_option("--seed", metavar="SEED", min=0, help="Drives split, weights and training.")]
+Seed = Annotated[
+    int, run_option("--seed", metavar="SEED", min=0, help="Drives split, weights and training.")
+]
 
 Threads = Annotated[
     int | None,
-    run_option("--threads", metavar="N", help="Threads; the result does not depend on it.", show_default="all cores"),
+    run_option(
+        "--threads",
+        metavar="N",
+        help="Threads; the result does not depend on it.",
+        show_default="all cores",
+    ),
 ]
 
 Json = Annotated[bool, run_option("--json", help="Print one JSON document and nothing else.")]
@@ -134,7 +161,9 @@ def read_bytes(path: Path, what: str = "") -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read {f'{what} from ' if what else ''}{path}: {error.strerror}") from None
+        raise ConfigError(
+            f"cannot read {f'{what} from ' if what else ''}{path}: {error.strerror}"
+        ) from None
 
 
 def read_text(path: Path, what: str = "") -> str:
@@ -142,7 +171,9 @@ def read_text(path: Path, what: str = "") -> str:
     try:
         return read_bytes(path, what).decode("utf-8")
     except UnicodeDecodeError:
-        raise ConfigError(f"cannot read {f'{what} from ' if what else ''}{path}: it is not text") from None
+        raise ConfigError(
+            f"cannot read {f'{what} from ' if what else ''}{path}: it is not text"
+        ) from None
 
 
 def make_folder(folder: Path) -> None:
@@ -150,4 +181,6 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"cannot make the folder {folder}: {error.strerror}; choose another with --out") from error
+        raise StorageError(
+            f"cannot make the folder {folder}: {error.strerror}; choose another with --out"
+        ) from error

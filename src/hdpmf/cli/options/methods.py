@@ -1,7 +1,8 @@
-"""The options of methods, as `hdpmf.common.methods` describes them: flags, help, completion, and what is given.
+"""The options of methods, as `hdpmf.common.methods` describes them: flags, help, completion, and
+what is given.
 
-All are "not given" unless they are typed, so that a method's own defaults hold, and one that the method does not have
-is an error that names those it has.
+All are "not given" unless they are typed, so that a method's own defaults hold, and one that the
+method does not have is an error that names those it has.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class MethodOptions:
     given: Mapping[str, Any]
 
     def __init__(self, **typed: Any) -> None:
-        given = {name.removeprefix(_PREFIX): value for name, value in typed.items() if value is not None}
+        given = {
+            name.removeprefix(_PREFIX): value for name, value in typed.items() if value is not None
+        }
         object.__setattr__(self, "given", given)
 
     @classmethod
@@ -67,11 +70,17 @@ class MethodOptions:
         return chosen
 
     def value(self, method: str, name: str, otherwise: Any = None) -> Any:
-        """An option's value: given, or the method's default; ``otherwise`` for a method that does not have it."""
+        """An option's value: given, or the method's default; ``otherwise`` for a method that
+        does not have it.
+        """
         known, chosen = method_named(method), self.chosen(method)
         if name in chosen:
             return chosen[name]
-        return known.default(name, **chosen) if name in known.options else known.fixed.get(name, otherwise)
+        return (
+            known.default(name, **chosen)
+            if name in known.options
+            else known.fixed.get(name, otherwise)
+        )
 
     def _require(self, method: Method, name: str) -> Option:
         return method.require(name, known_options()[name].flag)
@@ -94,8 +103,8 @@ class ModelOptions(MethodOptions):
         items = typer.Option(
             "--items",
             metavar="FILE",
-            help="Public item features: CSV, TSV or Parquet with item ids and any columns of numbers or words."
-            + _whose("features"),
+            help="Public item features: CSV, TSV or Parquet with item ids and any columns of "
+            "numbers or words." + _whose("features"),
             rich_help_panel=features.panel,
         )
         return [_parameter("items", Path, items), *super().parameters()]
@@ -128,12 +137,15 @@ def parameter_fields(method: str, parameters: Mapping[str, Any]) -> dict[str, An
         if isinstance(value, (bool, int, float, str, type(None)))
         else str(value)
         for name, value in parameters.items()
-        if (option := method_named(method).options.get(name, known_options().get(name))) is not None and option.flags
+        if (option := method_named(method).options.get(name, known_options().get(name))) is not None
+        and option.flags
     }
 
 
 def _parameter(name: str, kind: type, option: Any) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
 
 
 def _type(option: Option) -> type:
@@ -165,18 +177,26 @@ def _value(option: Option, typed: Any) -> Any:
 def _whose(name: str) -> str:
     """Which methods have an option, in as few words as possible."""
     has = [method.name for method in METHODS.values() if name in method.options]
-    others = [method.name for method in METHODS.values() if method.name not in has and not method.is_baseline]
+    others = [
+        method.name
+        for method in METHODS.values()
+        if method.name not in has and not method.is_baseline
+    ]
     if not others:
         return ""
     return f" Not: {', '.join(others)}." if len(others) < len(has) else f" Only: {', '.join(has)}."
 
 
 def _default(name: str) -> str | bool:
-    defaults = {method.name: method.default(name) for method in METHODS.values() if name in method.options}
+    defaults = {
+        method.name: method.default(name) for method in METHODS.values() if name in method.options
+    }
     if any(method.rates for method in METHODS.values()) and name == "learning_rate":
         return "by method and solver"
     (usual, _), *_others = Counter(defaults.values()).most_common()
     if usual is None or usual is False:
         return False
-    exceptions = "".join(f"; {method}: {value}" for method, value in defaults.items() if value != usual)
+    exceptions = "".join(
+        f"; {method}: {value}" for method, value in defaults.items() if value != usual
+    )
     return f"{usual}{exceptions}"

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from hdpmf.cli.options.common import Columns, DatasetName, Duplicates, Scale, completion, data_option
+from hdpmf.cli.options.common import (
+    Columns,
+    DatasetName,
+    Duplicates,
+    Scale,
+    completion,
+    data_option,
+)
 from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
@@ -26,7 +33,9 @@ class RatingsOptions:
 
     train: Annotated[
         Path | None,
-        data_option("--train", metavar="FILE", help="Training ratings: CSV, TSV, '::' or Parquet, also .gz."),
+        data_option(
+            "--train", metavar="FILE", help="Training ratings: CSV, TSV, '::' or Parquet, also .gz."
+        ),
     ] = None
     data: DatasetName = None
     scale: Scale = None
@@ -36,14 +45,21 @@ class RatingsOptions:
     def __post_init__(self) -> None:
         if (self.train is None) == (self.data is None):
             raise ConfigError("say where the ratings are: either --train FILE or --data NAME")
-        described = (self.scale, self.distance, self.duplicates) != (None, None, None) or self.column
+        described = (self.scale, self.distance, self.duplicates) != (
+            None,
+            None,
+            None,
+        ) or self.column
         if self.data is not None and (described or self.choices):
             raise ConfigError(
-                "--scale, --step, --column, --duplicates and --implicit describe files; a data set of --data knows its "
+                "--scale, --step, --column, --duplicates and --implicit describe files; a data "
+                "set of --data knows its "
                 "own"
             )
         if self.choices and (self.scale, self.distance) != (None, None):
-            raise ConfigError("implicit feedback has no rating scale; drop --scale and --step, or --implicit")
+            raise ConfigError(
+                "implicit feedback has no rating scale; drop --scale and --step, or --implicit"
+            )
 
     @property
     def distance(self) -> float | None:
@@ -93,7 +109,11 @@ class RatingsOptions:
         """All of them."""
         from hdpmf.common.data import Ratings, load_dataset
 
-        ratings = load_dataset(self.data) if self.data is not None else Ratings.read(self.file, **self.reading)
+        ratings = (
+            load_dataset(self.data)
+            if self.data is not None
+            else Ratings.read(self.file, **self.reading)
+        )
         return ratings if self.least is None else ratings.k_core(self.least)
 
     def full_scale(self) -> RatingScale:
@@ -120,7 +140,10 @@ class SteppedRatingsOptions(RatingsOptions):
     core: Annotated[
         int | None,
         data_option(
-            "--core", metavar="K", min=1, help="Keep only users and items that have K ratings or more of what is kept."
+            "--core",
+            metavar="K",
+            min=1,
+            help="Keep only users and items that have K ratings or more of what is kept.",
         ),
     ] = None
 
@@ -141,7 +164,9 @@ class FeedbackOptions(SteppedRatingsOptions):
 
     implicit: Annotated[
         bool,
-        data_option("--implicit", help="The file says who chose what (clicks, purchases), and no ratings."),
+        data_option(
+            "--implicit", help="The file says who chose what (clicks, purchases), and no ratings."
+        ),
     ] = False
 
     @property
@@ -152,18 +177,28 @@ class FeedbackOptions(SteppedRatingsOptions):
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """Training and test ratings: a second file, a ready-made split, or ratings held out, at random or by time."""
+    """Training and test ratings: a second file, a ready-made split, or ratings held out, at
+    random or by time.
+    """
 
-    test: Annotated[Path | None, data_option("--test", metavar="FILE", help="Test ratings, in the same form.")] = None
+    test: Annotated[
+        Path | None, data_option("--test", metavar="FILE", help="Test ratings, in the same form.")
+    ] = None
     hold_out: Annotated[
         int | None,
         data_option(
-            "--hold-out", metavar="N", help="Test on N ratings of each user, chosen by the seed.", show_default="10"
+            "--hold-out",
+            metavar="N",
+            help="Test on N ratings of each user, chosen by the seed.",
+            show_default="10",
         ),
     ] = None
     ready_split: Annotated[
         bool,
-        data_option("--ready-split", help="Use the split that the data set comes with (ml-100k: ua.base, ua.test)."),
+        data_option(
+            "--ready-split",
+            help="Use the split that the data set comes with (ml-100k: ua.base, ua.test).",
+        ),
     ] = False
 
     how: Annotated[
@@ -171,8 +206,10 @@ class SplitOptions:
         data_option(
             "--split",
             metavar="KIND[:N]",
-            help="Test on: hold-out:N of each user's ratings, at random; last:N of each user's, by time; ratio:F of "
-            "all ratings, at random; time:F, the last of all; user-time:F, the last of each user's.",
+            help="Test on: hold-out:N of each user's ratings, at random; last:N of each user's, "
+            "by time; ratio:F of "
+            "all ratings, at random; time:F, the last of all; user-time:F, the last of "
+            "each user's.",
             autocompletion=completion(_SPLITS),
         ),
     ] = None
@@ -181,14 +218,21 @@ class SplitOptions:
         """The ratings to learn from, and those to test on."""
         from hdpmf.common.data import load_split, read_split
 
-        if (self.test is not None) + self.ready_split + (self.hold_out is not None) + (self.how is not None) > 1:
-            raise ConfigError("choose one of --test FILE, --hold-out N, --split KIND and --ready-split")
+        if (self.test is not None) + self.ready_split + (self.hold_out is not None) + (
+            self.how is not None
+        ) > 1:
+            raise ConfigError(
+                "choose one of --test FILE, --hold-out N, --split KIND and --ready-split"
+            )
         if source.least is not None and (self.test is not None or self.ready_split):
-            raise ConfigError("--core is about one table of ratings; it does not go with --test and --ready-split")
+            raise ConfigError(
+                "--core is about one table of ratings; it does not go with --test and --ready-split"
+            )
         if self.test is not None:
             if source.train is None:
                 raise ConfigError(
-                    "--test belongs to --train FILE; with --data use --hold-out, --split or --ready-split"
+                    "--test belongs to --train FILE; with --data use --hold-out, --split or "
+                    "--ready-split"
                 )
             train, held = read_split(source.train, self.test, **source.reading)
         elif self.ready_split:
@@ -198,11 +242,18 @@ class SplitOptions:
         elif self.how is not None:
             train, held = _cut(source.load(), self.how, seed)
         elif source.train is not None and self.hold_out is None:
-            raise ConfigError("give --test FILE beside --train, or hold ratings out with --hold-out N or --split KIND")
+            raise ConfigError(
+                "give --test FILE beside --train, or hold ratings out with --hold-out N or "
+                "--split KIND"
+            )
         else:
-            train, held = source.load().hold_out(_HOLD_OUT if self.hold_out is None else self.hold_out, rng=seed)
+            train, held = source.load().hold_out(
+                _HOLD_OUT if self.hold_out is None else self.hold_out, rng=seed
+            )
         if len(held) == 0:
-            raise RatingsError("there is nothing to test on: no user has a second rating that could be held out")
+            raise RatingsError(
+                "there is nothing to test on: no user has a second rating that could be held out"
+            )
         return train, held
 
 
@@ -212,7 +263,10 @@ def _cut(ratings: Ratings, how: str, seed: int) -> tuple[Ratings, Ratings]:
 
     kind, _, text = how.partition(":")
     if kind not in _SPLITS:
-        raise ConfigError(f"--split takes {', '.join(_SPLITS)}, with a number as in last:1 or time:0.2, not {how!r}")
+        raise ConfigError(
+            f"--split takes {', '.join(_SPLITS)}, with a number as in last:1 or time:0.2, "
+            f"not {how!r}"
+        )
     counted = kind in ("hold-out", "last")
     try:
         number = None if not text else int(text) if counted else float(text)

@@ -35,7 +35,8 @@ Minimum = Annotated[
     privacy_option(
         "--minimum",
         metavar="N",
-        help="Users, at least, in every round; in a secure sum a device counts for --credit of them.",
+        help="Users, at least, in every round; in a secure sum a device counts for --credit "
+        "of them.",
         show_default="three quarters",
     ),
 ]
@@ -45,9 +46,18 @@ class FederatedOptions(MethodOptions):
     """What a run between machines can be told."""
 
     only = (
-        "n_factors", "learning_rate", "reg", "epsilon", "threshold", "coding", "design", "labels", "patterns",
-        "list_model", "prior",
-    )  # fmt: skip
+        "n_factors",
+        "learning_rate",
+        "reg",
+        "epsilon",
+        "threshold",
+        "coding",
+        "design",
+        "labels",
+        "patterns",
+        "list_model",
+        "prior",
+    )
 
 
 def _by_messages() -> str:
@@ -71,7 +81,8 @@ class RunOptions:
         bool | None,
         privacy_option(
             "--secure-sum/--messages",
-            help="Whether the recommender sees only sums over devices, with real masking, or every message.",
+            help="Whether the recommender sees only sums over devices, with real masking, or "
+            "every message.",
             show_default=f"sums, but for {_by_messages()}",
         ),
     ] = None
@@ -80,7 +91,8 @@ class RunOptions:
         privacy_option(
             "--sums",
             metavar="HOW",
-            help="How sums are made: two-servers (two servers of different organisations; recommended between "
+            help="How sums are made: two-servers (two servers of different organisations; "
+            "recommended between "
             "machines) or masks (among devices, all online together).",
             autocompletion=completion(SUMS),
             show_default="two-servers where a pair of servers is pinned, else masks",
@@ -91,18 +103,23 @@ class RunOptions:
         privacy_option(
             "--colluding",
             metavar="PART",
-            help="Part of the roster that may know each other's noise; the rest of --minimum makes it.",
+            help="Part of the roster that may know each other's noise; the rest of --minimum "
+            "makes it.",
         ),
     ] = 0.05
     credit: Annotated[
         int,
         privacy_option(
-            "--credit", metavar="N", help="Users, at most, that one device counts for in a secure sum.", min=1
+            "--credit",
+            metavar="N",
+            help="Users, at most, that one device counts for in a secure sum.",
+            min=1,
         ),
     ] = 1
 
     def view(self, method: str, *, two_servers: bool = False) -> str:
-        """What the recommender sees; ``two_servers``: there is a pair of servers, which is used unless said otherwise.
+        """What the recommender sees; ``two_servers``: there is a pair of servers, which is used
+        unless said otherwise.
 
         Raises:
             ConfigError: The options contradict each other.
@@ -111,11 +128,18 @@ class RunOptions:
             if self.secure_sum is not None:
                 return "sums" if self.secure_sum else "messages"
             views = method_named(method).views
-            return "two-servers" if two_servers and "two-servers" in views else next(iter(views), "messages")
+            return (
+                "two-servers"
+                if two_servers and "two-servers" in views
+                else next(iter(views), "messages")
+            )
         if self.sums not in SUMS:
             raise ConfigError(f"--sums must be {' or '.join(SUMS)}, not {self.sums!r}")
         if self.secure_sum is False or (self.secure_sum and self.sums != "masks"):
-            raise ConfigError(f"--sums {self.sums} contradicts {'--secure-sum' if self.secure_sum else '--messages'}")
+            raise ConfigError(
+                f"--sums {self.sums} contradicts "
+                f"{'--secure-sum' if self.secure_sum else '--messages'}"
+            )
         return SUMS[self.sums]
 
     def settings(
@@ -136,14 +160,17 @@ class RunOptions:
             options: What was given of its options.
             users: Users who can be asked; in secure sums, devices.
             minimum: Users, at least, in every round.
-            usual_rounds: Rounds of training where none are given and the method has no number of its own.
+            usual_rounds: Rounds of training where none are given and the method has no number of
+                its own.
             two_servers: There is a pair of servers, which is used unless said otherwise.
             more: Of the run's settings.
         """
         from hdpmf.untrusted.service.settings import RunSettings
 
         if method not in federated():
-            raise ConfigError(f"a federation cannot run {method!r}; choose from {', '.join(federated())}")
+            raise ConfigError(
+                f"a federation cannot run {method!r}; choose from {', '.join(federated())}"
+            )
         known, view = method_named(method), self.view(method, two_servers=two_servers)
         given = {_FIELDS.get(name, name): value for name, value in options.chosen(method).items()}
         if known.trains:
@@ -157,7 +184,9 @@ class RunOptions:
         return RunSettings(
             method=method,
             view=view,  # type: ignore[arg-type]  # checked there
-            minimum=max(2 if view == "two-servers" else 1, int(DEFAULT_SHARE * users)) if minimum is None else minimum,
+            minimum=max(2 if view == "two-servers" else 1, int(DEFAULT_SHARE * users))
+            if minimum is None
+            else minimum,
             rounds=rounds,
             max_colluding=self.colluding,
             credit=self.credit,
@@ -183,5 +212,7 @@ def _score(prior: str | None) -> dict[str, float]:
 
     found = load_prior(prior)
     if found is None or found.labels is None:
-        raise ConfigError("taste labels are drawn by a public score that comes with a prior: give --prior")
+        raise ConfigError(
+            "taste labels are drawn by a public score that comes with a prior: give --prior"
+        )
     return dict(found.labels.score)

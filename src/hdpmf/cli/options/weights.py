@@ -24,7 +24,8 @@ class SpecOptions:
         privacy_option(
             "--spec",
             metavar="KEY=VALUE",
-            help="Change the paper's Table II by its names (f_uc, f_um, f_ic, f_im, epsilon_uc, ...); repeatable.",
+            help="Change the paper's Table II by its names (f_uc, f_um, f_ic, f_im, epsilon_uc, "
+            "...); repeatable.",
         ),
     ] = None
 
@@ -37,7 +38,9 @@ class SpecOptions:
         values = {}
         for key, text in pairs(self.spec or (), "--spec", "f_uc=0.3"):
             if key not in known:
-                raise ConfigError(f"--spec has no {key!r}; the paper's names are {', '.join(known)}")
+                raise ConfigError(
+                    f"--spec has no {key!r}; the paper's names are {', '.join(known)}"
+                )
             try:
                 values[key] = float(text)
             except ValueError:
@@ -53,14 +56,17 @@ class SpecOptions:
 
 @dataclass(frozen=True)
 class ExampleOptions(SpecOptions):
-    """The wishes of people that there are not: the paper's groups, or everybody allows everything."""
+    """The wishes of people that there are not: the paper's groups, or everybody allows
+    everything.
+    """
 
     weights: Annotated[
         str,
         privacy_option(
             "--weights",
             metavar="paper|uniform",
-            help="What people wish: the paper's groups, or uniform: everybody at 1, which allows all of epsilon.",
+            help="What people wish: the paper's groups, or uniform: everybody at 1, which "
+            "allows all of epsilon.",
             autocompletion=completion(("paper", "uniform")),
         ),
     ] = "paper"
@@ -86,7 +92,8 @@ class WeightSourceOptions(SpecOptions):
         privacy_option(
             "--weights",
             metavar="uniform|paper|FILE",
-            help="Privacy weights: uniform (everybody at 1), paper (its random groups), or a file with a column weight "
+            help="Privacy weights: uniform (everybody at 1), paper (its random groups), or a "
+            "file with a column weight "
             "beside user, item or both; a file per user and one per item go together.",
             show_default="uniform for --train, paper for --data",
             autocompletion=completion(("paper", "uniform")),
@@ -94,7 +101,11 @@ class WeightSourceOptions(SpecOptions):
     ] = None
     missing_weight: Annotated[
         float | None,
-        privacy_option("--missing-weight", metavar="W", help="Weight of whoever the file of --weights does not name."),
+        privacy_option(
+            "--missing-weight",
+            metavar="W",
+            help="Weight of whoever the file of --weights does not name.",
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -102,12 +113,19 @@ class WeightSourceOptions(SpecOptions):
         if words and len(self.weights or ()) > 1:
             raise ConfigError("--weights takes uniform, paper, or files: one of these three")
         if (self.spec or self.drawn_by is not None) and self.weights not in (None, ["paper"]):
-            raise ConfigError("--spec and --weights-seed are about --weights paper; drop them, or the other --weights")
+            raise ConfigError(
+                "--spec and --weights-seed are about --weights paper; drop them, or the other "
+                "--weights"
+            )
         if self.missing_weight is not None and (self.weights is None or words):
-            raise ConfigError("--missing-weight is for those whom a file of --weights does not name")
+            raise ConfigError(
+                "--missing-weight is for those whom a file of --weights does not name"
+            )
 
     def kind(self, source: RatingsOptions) -> str:
-        """``uniform``, ``paper`` or ``file``: no wishes are invented for one's own data unless one asks for that."""
+        """``uniform``, ``paper`` or ``file``: no wishes are invented for one's own data unless
+        one asks for that.
+        """
         if self.weights is not None:
             return self.weights[0] if self.weights[0] in ("paper", "uniform") else "file"
         asked = self.spec or self.drawn_by is not None
@@ -126,14 +144,24 @@ class WeightSourceOptions(SpecOptions):
         """What the weights are, for people."""
         kind, chosen = self.kind(source), self.weights is not None
         if kind == "file":
-            others = "" if self.missing_weight is None else f", everybody else at {self.missing_weight:g}"
+            others = (
+                ""
+                if self.missing_weight is None
+                else f", everybody else at {self.missing_weight:g}"
+            )
             return f"Privacy weights: from {' and '.join(self.weights or ())}{others}."
         if kind == "uniform":
-            hint = "" if chosen else " Wishes of your users: --weights FILE; the paper's random ones: --weights paper."
+            hint = (
+                ""
+                if chosen
+                else " Wishes of your users: --weights FILE; the paper's random ones: --weights "
+                "paper."
+            )
             return f"Privacy weights: everybody at 1, which allows all of epsilon.{hint}"
         hint = "" if chosen else " Everybody at 1: --weights uniform."
         return (
-            f"Privacy weights: the paper's random groups, drawn by seed {self.seed(seed)}; nobody's own wishes.{hint}"
+            f"Privacy weights: the paper's random groups, drawn by seed {self.seed(seed)}; "
+            f"nobody's own wishes.{hint}"
         )
 
     def record(self, seed: int, source: RatingsOptions) -> dict[str, Any]:
@@ -177,4 +205,6 @@ class WeightOptions(WeightSourceOptions):
             case "paper":
                 return self.wishes().draw(ratings, self.seed(seed))
             case _:
-                return PrivacyWeights.from_frame(ratings, *(self.weights or ()), missing=self.missing_weight)
+                return PrivacyWeights.from_frame(
+                    ratings, *(self.weights or ()), missing=self.missing_weight
+                )

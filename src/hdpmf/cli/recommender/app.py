@@ -33,15 +33,20 @@ def show_items(
     ] = None,
     retire: Annotated[
         list[str] | None,
-        typer.Option("--retire", metavar="ID", help="Recommend an item no more, nor ask about it; repeatable."),
+        typer.Option(
+            "--retire",
+            metavar="ID",
+            help="Recommend an item no more, nor ask about it; repeatable.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Add items at the end of the catalogue or retire some, as its next version; without either, show its versions.
+    """Add items at the end of the catalogue or retire some, as its next version; without either,
+    show its versions.
 
-    What is said of an item never changes, and a retired one stays retired. Versions are signed, and each has the digest
-    of the one before: devices take what follows from theirs and refuse everything else. The next run is about the new
-    version; one that is under way keeps its own.
+    What is said of an item never changes, and a retired one stays retired. Versions are signed, and
+    each has the digest of the one before: devices take what follows from theirs and refuse
+    everything else. The next run is about the new version; one that is under way keeps its own.
     """
     from hdpmf.common.data.item_features import read_item_table
     from hdpmf.untrusted.service.folder import ServiceFolder
@@ -57,15 +62,27 @@ def show_items(
     versions = facts["versions"]
     print_table(
         ("version", "items", "added", "retired", "digest"),
-        [(str(each["number"]), f"{each['items']:,}", f"{each['added']:,}", f"{len(each['retired']):,}", each["digest"])
-         for each in versions],
+        [
+            (
+                str(each["number"]),
+                f"{each['items']:,}",
+                f"{each['added']:,}",
+                f"{len(each['retired']):,}",
+                each["digest"],
+            )
+            for each in versions
+        ],
         numeric=("version", "items", "added", "retired"),
-    )  # fmt: skip
+    )
     print_lines(
-        f"{facts['items']:,} items, {facts['retired']:,} of them retired. hdpmf device status shows the same digest."
+        f"{facts['items']:,} items, {facts['retired']:,} of them retired. hdpmf device "
+        "status shows the same digest."
     )
     if facts["shown"] != len(versions):
-        note(f"A run is under way with version {facts['shown']}; devices see version {len(versions)} after it.")
+        note(
+            f"A run is under way with version {facts['shown']}; devices see version "
+            f"{len(versions)} after it."
+        )
 
 
 def _facts(service: ServiceFolder) -> dict[str, Any]:
@@ -77,7 +94,13 @@ def _facts(service: ServiceFolder) -> dict[str, Any]:
     sizes = [link.items for link in links] or [len(table.ids)]
     retired = [[table.ids[place] for place in link.retired] for link in links] or [[]]
     versions = [
-        {"number": number, "items": size, "added": size - before, "retired": gone, "digest": digest.hex()}
+        {
+            "number": number,
+            "items": size,
+            "added": size - before,
+            "retired": gone,
+            "digest": digest.hex(),
+        }
         for number, (size, before, gone, digest) in enumerate(
             zip(sizes, [0, *sizes], retired, digests_of(now), strict=False), start=1
         )
@@ -105,9 +128,13 @@ def backup(
 
     made = back_up(folder, file)
     if json:
-        print_json({"backup": str(file), "name": made.name, "made": made.made, "files": len(made.files)})
+        print_json(
+            {"backup": str(file), "name": made.name, "made": made.made, "files": len(made.files)}
+        )
     else:
-        print_lines(f"{file}: {made.name} as of {made.made}, {len(made.files)} files, readable by you only")
+        print_lines(
+            f"{file}: {made.name} as of {made.made}, {len(made.files)} files, readable by you only"
+        )
     note("Its secret keys are in it: whoever has this file can speak as this recommender.")
 
 
@@ -124,18 +151,28 @@ def restore(
     run = ServiceFolder(folder).unfinished()
     under_way = None if run is None else run.hex()
     if json:
-        print_json({"folder": str(folder), "name": made.name, "made": made.made, "unfinished_run": under_way})
+        print_json(
+            {
+                "folder": str(folder),
+                "name": made.name,
+                "made": made.made,
+                "unfinished_run": under_way,
+            }
+        )
         return
     print_lines(f"{made.name} is in {folder} as it was at {made.made}")
     if under_way is not None:
         print_lines(
-            f"run {under_way[:12]} was under way then. If it went on afterwards, devices repeat what they answered and "
+            f"run {under_way[:12]} was under way then. If it went on afterwards, devices "
+            "repeat what they answered and "
             "refuse the rest, and nobody pays twice: serve goes on with it, or give it up: "
             "hdpmf recommender run FOLDER --give-up"
         )
 
 
-app = typer.Typer(help="The recommender, which nobody has to trust: set it up, enrol devices, run it.")
+app = typer.Typer(
+    help="The recommender, which nobody has to trust: set it up, enrol devices, run it."
+)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")]
 
@@ -155,10 +192,15 @@ def init(
     data: DatasetName = None,
     scale: Annotated[
         tuple[float, float] | None,
-        typer.Option("--scale", metavar="LOW HIGH", help="The public rating scale.", show_default="1 5"),
+        typer.Option(
+            "--scale", metavar="LOW HIGH", help="The public rating scale.", show_default="1 5"
+        ),
     ] = None,
     step: Annotated[
-        float | None, typer.Option("--step", metavar="STEP", help="Between neighbouring ratings.", show_default="1")
+        float | None,
+        typer.Option(
+            "--step", metavar="STEP", help="Between neighbouring ratings.", show_default="1"
+        ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on.")] = 9443,
@@ -199,7 +241,8 @@ def init(
         )
         return
     print_lines(
-        f"{name} is set up in {folder}: {len(catalogue.ids):,} items rated {catalogue.scale_low:g} to "
+        f"{name} is set up in {folder}: {len(catalogue.ids):,} items rated "
+        f"{catalogue.scale_low:g} to "
         f"{catalogue.scale_high:g}",
         f"devices need its certificate: {authority}",
         f"and its address: {names[0]}:{port}",
@@ -211,23 +254,29 @@ def init(
 def enroll(
     folder: Folder,
     cards: Annotated[
-        list[Path] | None, typer.Argument(metavar="[CARD]...", help="Cards that devices wrote (hdpmf device init).")
+        list[Path] | None,
+        typer.Argument(metavar="[CARD]...", help="Cards that devices wrote (hdpmf device init)."),
     ] = None,
     remove: Annotated[
         list[str] | None,
-        typer.Option("--remove", metavar="NAME", help="Take a device off, by name or key; repeatable."),
+        typer.Option(
+            "--remove", metavar="NAME", help="Take a device off, by name or key; repeatable."
+        ),
     ] = None,
     replaces: Annotated[
         str | None,
         typer.Option(
             "--replaces",
             metavar="NAME",
-            help="CARD is signed (hdpmf device rotate) and takes this device's place, by name or key.",
+            help="CARD is signed (hdpmf device rotate) and takes this device's place, by name "
+            "or key.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Put devices on the roster, or take them off; without either, show it. People compare its digest."""
+    """Put devices on the roster, or take them off; without either, show it. People compare its
+    digest.
+    """
     from hdpmf.common.protocol.succession import Succession
     from hdpmf.untrusted.service.enrolment import read_card
     from hdpmf.untrusted.service.folder import ServiceFolder
@@ -246,10 +295,15 @@ def enroll(
     enrolled = service.enrolled
     path = folder / "roster.json"
     if json:
-        print_json({"devices": devices_of(enrolled), "digest": enrolled.digest, "roster": str(path)})
+        print_json(
+            {"devices": devices_of(enrolled), "digest": enrolled.digest, "roster": str(path)}
+        )
         return
     show_roster(enrolled)
-    print_lines(f"roster for devices: {path}", "devices that have pinned an earlier one need the new one for sums")
+    print_lines(
+        f"roster for devices: {path}",
+        "devices that have pinned an earlier one need the new one for sums",
+    )
 
 
 app.command("items")(show_items)
@@ -284,15 +338,22 @@ def _catalogue(
         raise ConfigError("say what the items are: either --items FILE or --data NAME")
     if data is not None:
         if scale is not None or step is not None:
-            raise ConfigError("--scale and --step describe a file of items; a data set of --data knows its own")
+            raise ConfigError(
+                "--scale and --step describe a file of items; a data set of --data knows its own"
+            )
         ratings = load_dataset(data)
-        note("The items are those that somebody rated in this data set: for trials. A real catalogue: --items FILE.")
+        note(
+            "The items are those that somebody rated in this data set: for trials. A real "
+            "catalogue: --items FILE."
+        )
         return catalogue_table(ratings.items, ratings.scale, ratings.item_table)
     low, high = scale or (1.0, 5.0)
     table = read_item_table(items) if items is not None else None
     if table is None:
         raise ConfigError("--items FILE is needed")
-    return catalogue_table(table.index, RatingScale(low, high, 1.0 if step is None else step), table)
+    return catalogue_table(
+        table.index, RatingScale(low, high, 1.0 if step is None else step), table
+    )
 
 
 def _make_certificates(service: ServiceFolder, names: tuple[str, ...]) -> None:

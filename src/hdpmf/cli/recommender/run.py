@@ -1,4 +1,6 @@
-"""``hdpmf recommender run`` and ``hdpmf recommender serve``: conduct one run, or serve until stopped."""
+"""``hdpmf recommender run`` and ``hdpmf recommender serve``: conduct one run, or serve until
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,28 @@ class MetricsOptions:
 
     metrics_port: Annotated[
         int | None,
-        run_option("--metrics-port", metavar="PORT", help="Serve counts for Prometheus there, on this machine only."),
+        run_option(
+            "--metrics-port",
+            metavar="PORT",
+            help="Serve counts for Prometheus there, on this machine only.",
+        ),
     ] = None
-    metrics_host: Annotated[str, run_option("--metrics-host", help="Or on this address.")] = "127.0.0.1"
+    metrics_host: Annotated[str, run_option("--metrics-host", help="Or on this address.")] = (
+        "127.0.0.1"
+    )
     log_format: Annotated[
-        str, run_option("--log-format", metavar="FORMAT", help="What it says while it runs: text, or json, in lines.")
+        str,
+        run_option(
+            "--log-format",
+            metavar="FORMAT",
+            help="What it says while it runs: text, or json, in lines.",
+        ),
     ] = "text"
 
     @contextmanager
-    def counted(self, place: ServiceFolder, metrics: Metrics, log: Callable[[str], None]) -> Iterator[None]:
+    def counted(
+        self, place: ServiceFolder, metrics: Metrics, log: Callable[[str], None]
+    ) -> Iterator[None]:
         """While inside, they are there. What the operator should know before that is said."""
         from hdpmf.untrusted.service.prometheus import endpoint
         from hdpmf.untrusted.service.watching import look
@@ -123,7 +138,8 @@ class PeriodOptions:
         run_option(
             "--precision",
             metavar="TIME",
-            help="With two servers: what times of reports are rounded to, and a period begins at a multiple of.",
+            help="With two servers: what times of reports are rounded to, and a period begins "
+            "at a multiple of.",
             show_default="the whole period, so that they tell nothing",
         ),
     ] = None
@@ -142,14 +158,20 @@ class CohortOptions:
 
     cohort: Annotated[
         int | None,
-        run_option("--cohort", metavar="N", help="Ask only so many of the devices.", show_default="everybody"),
+        run_option(
+            "--cohort",
+            metavar="N",
+            help="Ask only so many of the devices.",
+            show_default="everybody",
+        ),
     ] = None
     beacon: Annotated[
         str | None,
         run_option(
             "--beacon",
             metavar="TEXT",
-            help="What the cohort is chosen by: a public text that nobody knew before, as drand's newest round.",
+            help="What the cohort is chosen by: a public text that nobody knew before, as "
+            "drand's newest round.",
             show_default="a draw of this machine",
         ),
     ] = None
@@ -158,7 +180,10 @@ class CohortOptions:
         """What was given of these, for the run's settings."""
         if self.cohort is None:
             return {} if self.beacon is None else {"beacon": self.beacon}
-        return {"cohort": self.cohort, "beacon": secrets.token_hex(16) if self.beacon is None else self.beacon}
+        return {
+            "cohort": self.cohort,
+            "beacon": secrets.token_hex(16) if self.beacon is None else self.beacon,
+        }
 
 
 @with_option_groups
@@ -171,13 +196,16 @@ def run(
     cohorts: CohortOptions,
     method: Method = "hdp-sum",
     minimum: Minimum = None,
-    give_up: Annotated[bool, run_option("--give-up", help="Give the run up that was not finished.")] = False,
+    give_up: Annotated[
+        bool, run_option("--give-up", help="Give the run up that was not finished.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Begin a run; where one was not finished, go on with it from where it was.
 
-    It is conducted here, unless another process serves the folder (hdpmf recommender serve): then that one begins it.
-    Between machines, sums by two servers are recommended: pin them first (hdpmf recommender servers).
+    It is conducted here, unless another process serves the folder (hdpmf recommender serve): then
+    that one begins it. Between machines, sums by two servers are recommended: pin them first (hdpmf
+    recommender servers).
     """
     from hdpmf.untrusted.service.collector_keys import pinned_servers
     from hdpmf.untrusted.service.folder import ServiceFolder
@@ -189,7 +217,9 @@ def run(
         return
     if unfinished is not None:
         if served:
-            raise ConfigError(f"run {unfinished.hex()[:12]} is under way in the process that serves {folder}")
+            raise ConfigError(
+                f"run {unfinished.hex()[:12]} is under way in the process that serves {folder}"
+            )
         asked = place.record(unfinished).settings
     else:
         pinned = pinned_servers(folder) is not None
@@ -204,7 +234,11 @@ def run(
 
 
 def _conduct(
-    place: ServiceFolder, asked: RunSettings, unfinished: bytes | None, counting: MetricsOptions, json: bool
+    place: ServiceFolder,
+    asked: RunSettings,
+    unfinished: bytes | None,
+    counting: MetricsOptions,
+    json: bool,
 ) -> None:
     from hdpmf.untrusted.service.metrics import Metrics
     from hdpmf.untrusted.service.service import Service
@@ -220,8 +254,13 @@ def _conduct(
         open_connections(place, asked) as ways,
     ):
         if unfinished is not None:
-            log(f"going on with run {unfinished.hex()[:12]} as it was begun; other options are for a new run")
-        service = Service(place, ways.devices, servers=ways.servers, metrics=metrics, admit=ways.admit, log=log)
+            log(
+                f"going on with run {unfinished.hex()[:12]} as it was begun; other options are "
+                "for a new run"
+            )
+        service = Service(
+            place, ways.devices, servers=ways.servers, metrics=metrics, admit=ways.admit, log=log
+        )
         run = service.begin(asked) if unfinished is None else unfinished
         if ways.servers is not None and unfinished is None:
             service.publish()
@@ -243,7 +282,9 @@ def _leave(place: ServiceFolder, asked: RunSettings, json: bool) -> None:
 
 
 def _warn(place: ServiceFolder, asked: RunSettings) -> None:
-    """Say at once what devices will say whose owners have changed nothing, by the very rules that these follow."""
+    """Say at once what devices will say whose owners have changed nothing, by the very rules
+    that these follow.
+    """
     from hdpmf.private.device.policy import Policy
 
     users, usual = place.enrolled.users.values(), Policy()
@@ -253,8 +294,10 @@ def _warn(place: ServiceFolder, asked: RunSettings) -> None:
         usual.check_roster(terms, list(users))
     except PrivacyError as error:
         note(
-            f"Warning: by default devices refuse this run: {error}. Only those take part whose owners have allowed it "
-            "(hdpmf device policy STORE --set FILE). Otherwise give it up, and ask for what devices allow: other "
+            f"Warning: by default devices refuse this run: {error}. Only those take part "
+            "whose owners have allowed it "
+            "(hdpmf device policy STORE --set FILE). Otherwise give it up, and ask for "
+            "what devices allow: other "
             "options, more devices, or sums by two servers (hdpmf recommender servers)"
         )
 
@@ -278,11 +321,15 @@ def _give_up(place: ServiceFolder, unfinished: bytes | None, served: bool, json:
 
 def _askable(enrolled: Enrolled, view: str) -> int:
     if len(enrolled) == 0:
-        raise ConfigError("no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ...")
+        raise ConfigError(
+            "no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ..."
+        )
     return len(enrolled) if view == "sums" else enrolled.count_users(enrolled.users)
 
 
-def report(place: ServiceFolder, summary: dict[str, Any], statement: tuple[str, ...], json: bool) -> None:
+def report(
+    place: ServiceFolder, summary: dict[str, Any], statement: tuple[str, ...], json: bool
+) -> None:
     """Say how a run ended."""
     if json:
         print_json({**summary, "model": str(place.path / "model")})
@@ -298,9 +345,12 @@ def report(place: ServiceFolder, summary: dict[str, Any], statement: tuple[str, 
 def _what_ran(summary: dict[str, Any]) -> str:
     if summary["devices"] is None:
         tasks = ", ".join(task[:12] for task in summary["tasks"])
-        return f"{summary['method']}: {summary['users']} reports summed by two servers (task {tasks})"
+        return (
+            f"{summary['method']}: {summary['users']} reports summed by two servers (task {tasks})"
+        )
     return (
-        f"{summary['method']}: {summary['rounds']} rounds with {summary['devices']} devices ({summary['users']} users) "
+        f"{summary['method']}: {summary['rounds']} rounds with {summary['devices']} "
+        f"devices ({summary['users']} users) "
         f"in {summary['seconds']:.1f} s; {sum(summary['refusals'].values())} refusals"
     )
 
@@ -326,9 +376,11 @@ def serve(
     counting: MetricsOptions,
     json: Json = False,
 ) -> None:
-    """Serve until SIGTERM: hand out the newest model, go on with an unfinished run, begin runs that are asked for.
+    """Serve until SIGTERM: hand out the newest model, go on with an unfinished run, begin runs that
+    are asked for.
 
-    Runs are asked for by hand (hdpmf recommender run) or by the schedule in config.toml. A start begins none by itself.
+    Runs are asked for by hand (hdpmf recommender run) or by the schedule in config.toml. A start
+    begins none by itself.
     """
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.lifecycle import Lifecycle
@@ -345,12 +397,20 @@ def serve(
         run_log(metrics, counting.log_format) as log,
         counting.counted(place, metrics, log),
     ):
-        Lifecycle(place, lambda asked: open_connections(place, asked), metrics=metrics, report=ended, log=log).live()
+        Lifecycle(
+            place,
+            lambda asked: open_connections(place, asked),
+            metrics=metrics,
+            report=ended,
+            log=log,
+        ).live()
 
 
 @contextmanager
 def _until_terminated() -> Iterator[None]:
-    """SIGTERM ends what is inside like a kill, which everything survives, only that all is closed in order."""
+    """SIGTERM ends what is inside like a kill, which everything survives, only that all is
+    closed in order.
+    """
 
     def end(number: int, frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one is enough

@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 
 def devices_of(enrolled: Enrolled) -> list[dict[str, Any]]:
     """The devices, for JSON."""
-    return [{"name": card.name, "identity": card.identity, "users": card.users} for card in enrolled.cards]
+    return [
+        {"name": card.name, "identity": card.identity, "users": card.users}
+        for card in enrolled.cards
+    ]
 
 
 def show_roster(enrolled: Enrolled, *, each: bool = True) -> None:
-    """How many devices there are, with the digest that people compare; before it a table of them."""
+    """How many devices there are, with the digest that people compare; before it a table of
+    them.
+    """
     if each and len(enrolled):
         print_table(
             ("device", "identity", "users"),
@@ -37,7 +42,8 @@ def show_roster(enrolled: Enrolled, *, each: bool = True) -> None:
             numeric=("users",),
         )
     print_lines(
-        f"{len(enrolled)} devices, {enrolled.count_users(enrolled.users):,} users", f"digest: {enrolled.digest}"
+        f"{len(enrolled)} devices, {enrolled.count_users(enrolled.users):,} users",
+        f"digest: {enrolled.digest}",
     )
 
 
@@ -47,11 +53,16 @@ _EVERY = 2.0
 def status(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
     watch: Annotated[
-        bool, typer.Option("--watch", help="Look again and again, until interrupted; with --json a line per look.")
+        bool,
+        typer.Option(
+            "--watch", help="Look again and again, until interrupted; with --json a line per look."
+        ),
     ] = False,
     every: Annotated[
         float | None,
-        typer.Option("--every", metavar="SECONDS", help="With --watch: time between looks.", show_default="2"),
+        typer.Option(
+            "--every", metavar="SECONDS", help="With --watch: time between looks.", show_default="2"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -80,7 +91,9 @@ def _watch(service: ServiceFolder, every: float, *, json: bool) -> None:
     def looked() -> str:
         enrolled, facts = _facts(service)
         if json:
-            return json_text.dumps({**facts, "time": time.time(), "hdpmf_version": hdpmf_version()}, allow_nan=False)
+            return json_text.dumps(
+                {**facts, "time": time.time(), "hdpmf_version": hdpmf_version()}, allow_nan=False
+            )
         text = StringIO()
         with redirect_stdout(text):
             _show(enrolled, facts, each=False)  # a long roster would push the rest off the screen
@@ -128,31 +141,48 @@ def _show(enrolled: Enrolled, facts: dict[str, Any], *, each: bool = True) -> No
     show_roster(enrolled, each=each)
     catalogue = facts["catalogue"]
     print_lines(
-        f"catalogue: version {catalogue['version']}, {catalogue['items']:,} items, {catalogue['retired']:,} retired"
+        f"catalogue: version {catalogue['version']}, {catalogue['items']:,} items, "
+        f"{catalogue['retired']:,} retired"
     )
     if runs:
         print_lines("")
         print_table(
             ("run", "method", "sees", "stage", "rounds", "devices", "users"),
             [
-                (run["run"][:12], run["method"], run["view"], run["stage"], f"{run['rounds_done']}/{run['rounds']}",
-                 "?" if run["devices"] is None else str(run["devices"]), str(run["users"]))
+                (
+                    run["run"][:12],
+                    run["method"],
+                    run["view"],
+                    run["stage"],
+                    f"{run['rounds_done']}/{run['rounds']}",
+                    "?" if run["devices"] is None else str(run["devices"]),
+                    str(run["users"]),
+                )
                 for run in runs
             ],
             numeric=("rounds", "devices", "users"),
-        )  # fmt: skip
+        )
     for run in runs:
         print_lines(*task_lines(run))
         if run["impossible_numbers"]:
-            print_lines(f"a device sent wrong numbers in run {run['run'][:12]}; those that cannot be were clamped")
+            print_lines(
+                f"a device sent wrong numbers in run {run['run'][:12]}; those that cannot be "
+                "were clamped"
+            )
         for device in run["wrong_shares"]:
             print_lines(
-                f"device {device} gave or dealt wrong shares in run {run['run'][:12]}; to take it off: enroll --remove"
+                f"device {device} gave or dealt wrong shares in run {run['run'][:12]}; to take "
+                "it off: enroll --remove"
             )
     if state is not None:
-        print_lines("", f"last seen doing: {state['stage']} (round {state['number']} of {state['rounds']})")
+        print_lines(
+            "", f"last seen doing: {state['stage']} (round {state['number']} of {state['rounds']})"
+        )
         # A state that an earlier version wrote counts for the whole process.
-        print_lines(*refusals_in_words(state.get("refusals_of_run", state["refusals"])) or ["refusals: none"])
+        print_lines(
+            *refusals_in_words(state.get("refusals_of_run", state["refusals"]))
+            or ["refusals: none"]
+        )
     for alert in facts["alerts"]:
         print_lines("", f"ALERT ({alert['name']}): {alert['words']}", f"  to do: {alert['todo']}")
 

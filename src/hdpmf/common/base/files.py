@@ -1,7 +1,8 @@
 """Atomic writes of files and folders, and numbered layouts of folders.
 
-A folder is migrated when it is opened. Each step may be repeated after a crash; its number is written when it is done.
-A folder of a newer version is refused before anything in it is read or written.
+A folder is migrated when it is opened. Each step may be repeated after a crash; its number is
+written when it is done. A folder of a newer version is refused before anything in it is read or
+written.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from hdpmf.errors import ConfigError, StorageError, made_by_newer
 def atomic_write(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o644) -> None:
     """Write ``data`` to ``path`` whole or not at all.
 
-    The bytes go to a temporary file beside the target, reach the disk, and are renamed over it. If anything
-    fails, what was at ``path`` before is still there and the temporary file is gone.
+    The bytes go to a temporary file beside the target, reach the disk, and are renamed over it. If
+    anything fails, what was at ``path`` before is still there and the temporary file is gone.
 
     Args:
         path: The file to write; its folder must exist.
@@ -47,14 +48,16 @@ def atomic_write(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o644
             Path(temporary).unlink(missing_ok=True)
         reason = error.strerror or type(error).__name__
         raise StorageError(
-            f"could not write {target}: {reason}. Nothing was changed there; free space or choose another "
+            f"could not write {target}: {reason}. Nothing was changed there; free space or "
+            "choose another "
             "folder, then run the same command again."
         ) from error
 
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which appears at ``target`` whole or not at all; one that is there is replaced.
+    """A folder to fill, which appears at ``target`` whole or not at all; one that is there is
+    replaced.
 
     Raises:
         StorageError: The disk refused; what was there before is unchanged.
@@ -68,7 +71,8 @@ def new_folder(target: Path) -> Iterator[Path]:
         _swap_in(staging, target)
     except OSError as error:
         raise StorageError(
-            f"could not save to {target}: {error.strerror or error}. What was there before is unchanged."
+            f"could not save to {target}: {error.strerror or error}. What was there before "
+            "is unchanged."
         ) from error
     finally:
         if staging is not None:
@@ -76,7 +80,9 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def _swap_in(staging: Path, target: Path) -> None:
-    """Put the finished folder in place; an earlier one is set aside first and comes back if that fails."""
+    """Put the finished folder in place; an earlier one is set aside first and comes back if that
+    fails.
+    """
     if not target.exists():
         staging.rename(target)
         return
@@ -140,7 +146,8 @@ class FolderLayout:
         """
         if (folder / _CONFIG_FILE).exists() and self._found(folder) != self.newest:
             raise ConfigError(
-                f"{folder} has an older layout, and is only read here; any other command brings it forward"
+                f"{folder} has an older layout, and is only read here; any other command brings "
+                "it forward"
             )
 
     def _found(self, folder: Path) -> int:
@@ -152,7 +159,9 @@ class FolderLayout:
         except (OSError, UnicodeDecodeError) as error:
             raise StorageError(f"cannot read {path}: {error}") from error
         if not (text.isdigit() and len(text) < 10 and int(text)):
-            raise StorageError(f"{path} is damaged: it has to be a number, which says the layout of {self.name}")
+            raise StorageError(
+                f"{path} is damaged: it has to be a number, which says the layout of {self.name}"
+            )
         if int(text) > self.newest:
             raise ConfigError(made_by_newer(folder))
         return int(text)

@@ -11,8 +11,16 @@ from typing import Literal
 Language = Literal["python", "shell", "toml"]
 
 _SAID: dict[str, dict[Language, str]] = {
-    "columns": {"python": 'columns={{"{0}": ...}}', "shell": "--column {0}=NAME", "toml": 'columns = {{{0} = "..."}}'},
-    "scale": {"python": "scale=(low, high)", "shell": "--scale LOW HIGH", "toml": "scale = [low, high]"},
+    "columns": {
+        "python": 'columns={{"{0}": ...}}',
+        "shell": "--column {0}=NAME",
+        "toml": 'columns = {{{0} = "..."}}',
+    },
+    "scale": {
+        "python": "scale=(low, high)",
+        "shell": "--scale LOW HIGH",
+        "toml": "scale = [low, high]",
+    },
     "step": {
         "python": "scale=(low, high) without a step",
         "shell": "--scale LOW HIGH without --step",
@@ -44,7 +52,9 @@ _TELL: ContextVar[Callable[[str], object]] = ContextVar("tell", default=_warn)
 
 @contextmanager
 def speaking(language: Language, tell: Callable[[str], object] | None = None) -> Iterator[None]:
-    """While inside, messages are in this language, and what is worth a word goes to ``tell``, not to warnings."""
+    """While inside, messages are in this language, and what is worth a word goes to ``tell``,
+    not to warnings.
+    """
     before, listener = _LANGUAGE.set(language), _TELL.set(_TELL.get() if tell is None else tell)
     try:
         yield
@@ -59,5 +69,7 @@ def say(option: str, about: str = "") -> str:
 
 
 def tell(text: str) -> None:
-    """A word about something that was decided for the user: a warning, or a note on a command line."""
+    """A word about something that was decided for the user: a warning, or a note on a command
+    line.
+    """
     _TELL.get()(text)

@@ -1,8 +1,8 @@
 """What a server or a recommender says while it runs: one JSON document per line on stderr.
 
-A line has numbers and fixed words: no addresses, no ids of devices or reports, nothing of what was sent. An error that
-nobody expected is named with where it happened, never with its text: a library's errors may quote what they
-were given.
+A line has numbers and fixed words: no addresses, no ids of devices or reports, nothing of what was
+sent. An error that nobody expected is named with where it happened, never with its text: a
+library's errors may quote what they were given.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ class JsonLines(logging.Formatter):
         elif record.name.startswith(OURS):
             line |= {"event": record.name.removeprefix(f"{OURS}."), "said": record.getMessage()}
         else:  # without what it filled in: addresses, or what is stored
-            line |= {"event": "library", "source": record.name, "said": str(record.msg).splitlines()[0][:200]}
+            line |= {
+                "event": "library",
+                "source": record.name,
+                "said": str(record.msg).splitlines()[0][:200],
+            }
         if record.exc_info and record.exc_info[1] is not None:
             line |= described(record.exc_info[1])
         return json.dumps(line)
@@ -52,7 +56,9 @@ class JsonLines(logging.Formatter):
 def described(error: BaseException) -> dict[str, object]:
     """An error's kind and where it happened."""
     places = traceback.extract_tb(error.__traceback__)
-    said = {"said": str(error)} if isinstance(error, HdpmfError) else {}  # our own texts have nothing private
+    said = (
+        {"said": str(error)} if isinstance(error, HdpmfError) else {}
+    )  # our own texts have nothing private
     return {
         "error": type(error).__name__,
         **said,
@@ -60,19 +66,24 @@ def described(error: BaseException) -> dict[str, object]:
     }
 
 
-def event(name: str, level: int = logging.INFO, error: BaseException | None = None, **fields: object) -> None:
+def event(
+    name: str, level: int = logging.INFO, error: BaseException | None = None, **fields: object
+) -> None:
     """Say that something happened."""
     LOG.log(level, name, extra={"fields": fields}, exc_info=error)
 
 
 def without_ids(text: str) -> str:
-    """The text without what may be a device's id or key. Runs are named by twelve digits, devices by more."""
+    """The text without what may be a device's id or key. Runs are named by twelve digits,
+    devices by more.
+    """
     return re.sub(r"[0-9a-fA-F]{16,}", "(id)", text)
 
 
 @contextmanager
 def logging_json(stream: TextIO, **always: str) -> Iterator[None]:
-    """While inside, all that this package logs goes to ``stream`` as JSON; afterwards everything is as it was.
+    """While inside, all that this package logs goes to ``stream`` as JSON; afterwards everything is
+    as it was.
 
     Of what modules log for people only the words are kept, not what they filled in.
     """
@@ -102,5 +113,10 @@ def log_to_stderr(**always: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
-    for name in ("uvicorn.access", "httpx", "httpcore", "sqlalchemy"):  # these would name addresses, or what is stored
+    for name in (
+        "uvicorn.access",
+        "httpx",
+        "httpcore",
+        "sqlalchemy",
+    ):  # these would name addresses, or what is stored
         logging.getLogger(name).setLevel(logging.CRITICAL)

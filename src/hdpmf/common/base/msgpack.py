@@ -1,4 +1,6 @@
-"""Reading messages of a peer that is not trusted: bounded, and every failure is an error of ours."""
+"""Reading messages of a peer that is not trusted: bounded, and every failure is an error of
+ours.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +13,57 @@ from hdpmf.errors import HdpmfError
 M = TypeVar("M")
 
 _FREE = 64 << 20  # bytes of memory that any message may take
-_TIMES = 16  # and how many times its length; texts in lists of lists, as in a catalogue, take ten times
+_TIMES = (
+    16  # and how many times its length; texts in lists of lists, as in a catalogue, take ten times
+)
 _MOST = 2 << 30
 _LARGEST = 80  # bytes of memory that a byte on the wire can become
 
-# By the first byte of a value: how many bytes of length follow, how many bytes follow anyway, and what it is.
-_FIXED = {0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4}
+# By the first byte of a value: how many bytes of length follow, how many bytes follow anyway, and
+# what it is.
+_FIXED = {
+    0xC0: 0,
+    0xC2: 0,
+    0xC3: 0,
+    0xCA: 4,
+    0xCB: 8,
+    0xCC: 1,
+    0xCD: 2,
+    0xCE: 4,
+    0xCF: 8,
+    0xD0: 1,
+    0xD1: 2,
+    0xD2: 4,
+}
 _FIXED |= {0xD3: 8, 0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17}
 _BYTES = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
 _LISTS = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 
 
-def read(decoder: msgspec.msgpack.Decoder[M], data: bytes, max_bytes: int, error: type[HdpmfError], what: str) -> M:
+def read(
+    decoder: msgspec.msgpack.Decoder[M],
+    data: bytes,
+    max_bytes: int,
+    error: type[HdpmfError],
+    what: str,
+) -> M:
     """The message in ``data``.
 
     Args:
         decoder: Knows which messages there are.
         data: What the peer sent.
         max_bytes: A hostile peer must not be able to fill the memory.
-        error: Raised for anything that is not exactly one valid message. An error of this kind that a message's own
-            checks raise is passed on as it is.
+        error: Raised for anything that is not exactly one valid message. An error of this kind that
+            a message's own checks raise is passed on as it is.
         what: What the message should have been, for people.
     """
     if len(data) > max_bytes:
         raise error(f"a message of {len(data)} bytes is longer than the limit of {max_bytes}")
     if not fits_in_memory(data):
-        raise error(f"a message of {len(data)} bytes would take too much memory: it is cut into very small pieces")
+        raise error(
+            f"a message of {len(data)} bytes would take too much memory: it is cut into "
+            "very small pieces"
+        )
     try:
         return decoder.decode(data)
     except msgspec.MsgspecError as trouble:
@@ -52,8 +79,8 @@ def read(decoder: msgspec.msgpack.Decoder[M], data: bytes, max_bytes: int, error
 def fits_in_memory(data: bytes) -> bool:
     """Whether a message, decoded, takes no more memory than is fair for its length.
 
-    A list of empty lists takes 64 bytes for each byte of it. So the heads of all values are looked at before anything
-    is made of them; what they carry (arrays, texts) is skipped.
+    A list of empty lists takes 64 bytes for each byte of it. So the heads of all values are looked
+    at before anything is made of them; what they carry (arrays, texts) is skipped.
     """
     if len(data) * _LARGEST <= _FREE:
         return True

@@ -1,7 +1,8 @@
-"""What differs between operating systems: locks on files, and how many files a process may have open.
+"""What differs between operating systems: locks on files, and how many files a process may have
+open.
 
-Linux and macOS have the modules ``fcntl`` and ``resource``, Windows has ``msvcrt``. They are asked for where they are
-needed, so that the library can be imported anywhere.
+Linux and macOS have the modules ``fcntl`` and ``resource``, Windows has ``msvcrt``. They are asked
+for where they are needed, so that the library can be imported anywhere.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ from contextlib import suppress
 
 from hdpmf.errors import StorageError
 
-# Windows locks bytes, and nobody else can read or write one that is locked: this one is behind all that is written.
+# Windows locks bytes, and nobody else can read or write one that is locked: this one is behind all
+# that is written.
 _BYTE = 0x7FFF_FFFE
 _PAUSE = 0.05
 
 
 def lock_file(descriptor: int, *, wait: bool = False, shared: bool = False) -> None:
-    """Be the only process that has this open file locked, until the file is closed or the process ends.
+    """Be the only process that has this open file locked, until the file is closed or the process
+    ends.
 
     Args:
         descriptor: The file.
         wait: Wait for another process that has it, as long as it takes.
-        shared: Let others have it who share it, too. Windows knows no such lock: there it is as any other.
+        shared: Let others have it who share it, too. Windows knows no such lock: there it is as any
+            other.
 
     Raises:
         BlockingIOError: Another process has it.
@@ -43,7 +47,9 @@ def _lock_byte(descriptor: int, *, wait: bool) -> None:
     try:
         import msvcrt
     except ImportError:
-        raise StorageError("this system has no locks on files, so two processes could use one file at once") from None
+        raise StorageError(
+            "this system has no locks on files, so two processes could use one file at once"
+        ) from None
     before = os.lseek(descriptor, 0, os.SEEK_CUR)
     while True:
         try:

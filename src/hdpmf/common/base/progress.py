@@ -1,4 +1,6 @@
-"""How far something is, for people: a live view on a terminal, plain lines elsewhere. Always on stderr."""
+"""How far something is, for people: a live view on a terminal, plain lines elsewhere. Always on
+stderr.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class View(Protocol):
         """Show a line that stays."""
 
     def tick(self, *, last: bool = False) -> None:
-        """Something has changed; after the last change the view is brought up to date whatever the time."""
+        """Something has changed; after the last change the view is brought up to date whatever
+        the time.
+        """
 
 
 class PlainLines:
@@ -76,8 +80,12 @@ class LiveView:
 
 
 @contextmanager
-def view(stream: TextIO | None, picture: Callable[[], RenderableType], summary: Callable[[], str]) -> Iterator[View]:
-    """The view that suits the stream, stderr where none is given: a picture on a terminal, lines elsewhere."""
+def view(
+    stream: TextIO | None, picture: Callable[[], RenderableType], summary: Callable[[], str]
+) -> Iterator[View]:
+    """The view that suits the stream, stderr where none is given: a picture on a terminal, lines
+    elsewhere.
+    """
     stream = sys.stderr if stream is None else stream
     if not stream.isatty():
         yield PlainLines(stream, summary)

@@ -38,7 +38,9 @@ class FileKind:
         except sqlite3.OperationalError as error:
             raise StorageError(f"cannot use {path}: {error}. {self.safe}") from error
         except sqlite3.DatabaseError as error:
-            raise StorageError(f"{path} is damaged or not {self.name} ({error}); {self.remedy}") from error
+            raise StorageError(
+                f"{path} is damaged or not {self.name} ({error}); {self.remedy}"
+            ) from error
         except UnicodeDecodeError as error:  # a name in the file, or in SQLite's own words about it
             raise StorageError(f"{path} is damaged; {self.remedy}") from error
 
@@ -47,7 +49,9 @@ class FileKind:
         return bool(connection.execute("PRAGMA application_id").fetchone()[0] == self.application)
 
     def check(self, connection: sqlite3.Connection, path: Path) -> int:
-        """The schema of a file of this kind; an error if this version cannot read it, or it is damaged."""
+        """The schema of a file of this kind; an error if this version cannot read it, or it is
+        damaged.
+        """
         schema = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if schema > self.schema:
             raise ConfigError(made_by_newer(path))
@@ -62,6 +66,8 @@ def count_tables(connection: sqlite3.Connection) -> int:
 
 
 def keep_on_disk(connection: sqlite3.Connection) -> None:
-    """What is committed is on the disk when the commit returns, also if the power fails; readers do not wait."""
+    """What is committed is on the disk when the commit returns, also if the power fails; readers
+    do not wait.
+    """
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.execute("PRAGMA synchronous = FULL")

@@ -1,7 +1,7 @@
 """Running a kernel over rows on several threads, with results that do not depend on how many.
 
-Kernels release the interpreter lock and write only their own rows; each row is summed by one thread in a fixed order.
-So the number of threads decides who does the work, never what comes out.
+Kernels release the interpreter lock and write only their own rows; each row is summed by one thread
+in a fixed order. So the number of threads decides who does the work, never what comes out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Workers:
     def __init__(self, n_threads: int | None = None) -> None:
         if n_threads is not None and not 1 <= n_threads <= MAX_THREADS:
             raise ConfigError(
-                f"n_threads must be from 1 to {MAX_THREADS:,}, not {n_threads:,}; leave it out to use every core"
+                f"n_threads must be from 1 to {MAX_THREADS:,}, not {n_threads:,}; leave it out "
+                "to use every core"
             )
         self.n_threads = n_threads or available_cores()
         self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
@@ -47,12 +48,15 @@ class Workers:
             self._pool.shutdown()
 
     def over_rows(self, start: np.ndarray, kernel: Callable[[int, int], None]) -> None:
-        """Call ``kernel(first_row, end_row)`` on chunks of rows that hold about equally many ratings."""
+        """Call ``kernel(first_row, end_row)`` on chunks of rows that hold about equally many
+        ratings.
+        """
         n_rows = len(start) - 1
         if self._pool is None:
             kernel(0, n_rows)
             return
-        import numpy as np  # here: the options of methods have a most of threads, and help reads those
+        # here: the options of methods have a most of threads, and help reads those
+        import numpy as np
 
         n_chunks = self.n_threads * _CHUNKS_PER_THREAD
         cuts = np.searchsorted(start, np.linspace(0, start[-1], n_chunks + 1)[1:-1]).tolist()

@@ -1,4 +1,6 @@
-"""Checks of columns, duplicate ratings and ``rng`` arguments. Errors name the row; none ever shows a rating."""
+"""Checks of columns, duplicate ratings and ``rng`` arguments. Errors name the row; none ever
+shows a rating.
+"""
 
 from __future__ import annotations
 
@@ -45,18 +47,26 @@ def times(name: str, timestamps: Any) -> NDArray[np.int64]:
             raise RatingsError(f"{name}: column 'timestamp', row {row:,}: the time is missing")
         return array.astype("datetime64[s]").astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iuf":
-        raise RatingsError(f"{name}: column 'timestamp' must hold seconds since 1970 as numbers, or date-times")
+        raise RatingsError(
+            f"{name}: column 'timestamp' must hold seconds since 1970 as numbers, or date-times"
+        )
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~(np.abs(array) < 2**62))
         if len(bad):
-            raise RatingsError(f"{name}: column 'timestamp', row {bad[0] + 1:,}: the time is missing or absurd")
+            raise RatingsError(
+                f"{name}: column 'timestamp', row {bad[0] + 1:,}: the time is missing or absurd"
+            )
     return array.astype(np.int64)
 
 
-def codes(name: str, what: str, values: Any, index: IdIndex | None, rows: int) -> tuple[Codes, IdIndex]:
+def codes(
+    name: str, what: str, values: Any, index: IdIndex | None, rows: int
+) -> tuple[Codes, IdIndex]:
     """Find the code of each id, in the index given or in a new one."""
     if len(values) != rows:
-        raise RatingsError(f"{name}: column '{what}' has {len(values):,} rows but column 'rating' has {rows:,}")
+        raise RatingsError(
+            f"{name}: column '{what}' has {len(values):,} rows but column 'rating' has {rows:,}"
+        )
     if index is None:
         try:
             index, codes = factorise(values, what)
@@ -96,14 +106,16 @@ def check_values(name: str, values: NDArray[np.float32], scale: RatingScale) -> 
     if bool(bad.any()):
         raise RatingsError(
             f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: off the scale {scale} "
-            f"({np.count_nonzero(bad):,} such rows); if the scale is another one, say so: {say('scale')}"
+            f"({np.count_nonzero(bad):,} such rows); if the scale is another one, say so: "
+            f"{say('scale')}"
         )
     if scale.step is not None:
         steps = (values - np.float32(scale.low)) / np.float32(scale.step)
         bad = np.abs(steps - np.rint(steps)) > 1e-3
         if bool(bad.any()):
             raise RatingsError(
-                f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: between the steps of {scale.step:g} "
+                f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: between the steps of "
+                f"{scale.step:g} "
                 f"that the scale {scale} has ({np.count_nonzero(bad):,} such rows); "
                 f"say {say('step')}"
             )
@@ -120,7 +132,9 @@ def shrink(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
 
 
 Duplicates = Literal["error", "last", "first", "mean", "max"]
-"""What becomes of them. ``last`` and ``first`` go by time where there are times, else by the order of rows."""
+"""What becomes of them. ``last`` and ``first`` go by time where there are times, else by the
+order of rows.
+"""
 
 _CELLS_PER_ROW = 64
 
@@ -146,7 +160,8 @@ def check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: i
     again[first_rows] = False
     raise RatingsError(
         f"{name}: row {np.argmax(again) + 1:,} rates an item that the same user has rated before "
-        f"({repeated:,} such rows); keep one rating per user and item, or say which counts: {say('duplicates')}"
+        f"({repeated:,} such rows); keep one rating per user and item, or say which "
+        f"counts: {say('duplicates')}"
     )
 
 
@@ -180,7 +195,9 @@ def merged(
     """
     if how not in DUPLICATES:
         raise ConfigError(f"duplicates are treated as {', '.join(DUPLICATES)}, not {how!r}")
-    order = np.argsort(keys, kind="stable") if timestamps is None else np.lexsort((timestamps, keys))
+    order = (
+        np.argsort(keys, kind="stable") if timestamps is None else np.lexsort((timestamps, keys))
+    )
     ordered = keys[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     ends = np.append(starts[1:], len(order)) - 1

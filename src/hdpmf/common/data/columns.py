@@ -1,4 +1,5 @@
-"""The columns user, item, rating and timestamp: found by name, parsed, and taken from data frames and matrices.
+"""The columns user, item, rating and timestamp: found by name, parsed, and taken from data frames
+and matrices.
 
 Errors name the row; none ever shows a rating.
 """
@@ -24,7 +25,8 @@ COLUMNS = ("user", "item", "rating", "timestamp")
 
 _OPTIONAL = ("rating", "timestamp")
 
-# Spellings of the same thing, lower case, letters and digits only. The first need no word; the others are guesses.
+# Spellings of the same thing, lower case, letters and digits only. The first need no word; the
+# others are guesses.
 _SPELLINGS = {
     "user": ("user", "userid"),
     "item": ("item", "itemid", "movieid"),
@@ -34,20 +36,75 @@ _SPELLINGS = {
 
 _GUESSES = {
     "user": (
-        "uid", "users", "customer", "customerid", "client", "clientid", "member", "memberid", "reviewer", "reviewerid",
-        "account", "accountid", "visitor", "visitorid", "person", "personid", "reader", "readerid",
+        "uid",
+        "users",
+        "customer",
+        "customerid",
+        "client",
+        "clientid",
+        "member",
+        "memberid",
+        "reviewer",
+        "reviewerid",
+        "account",
+        "accountid",
+        "visitor",
+        "visitorid",
+        "person",
+        "personid",
+        "reader",
+        "readerid",
     ),
     "item": (
-        "iid", "items", "movie", "film", "filmid", "book", "bookid", "isbn", "product", "productid", "article",
-        "articleid", "asin", "sku", "ean", "business", "businessid", "song", "songid", "track", "trackid", "game",
-        "gameid", "recipe", "recipeid",
+        "iid",
+        "items",
+        "movie",
+        "film",
+        "filmid",
+        "book",
+        "bookid",
+        "isbn",
+        "product",
+        "productid",
+        "article",
+        "articleid",
+        "asin",
+        "sku",
+        "ean",
+        "business",
+        "businessid",
+        "song",
+        "songid",
+        "track",
+        "trackid",
+        "game",
+        "gameid",
+        "recipe",
+        "recipeid",
     ),
-    "rating": ("ratings", "stars", "star", "score", "overall", "grade", "bookrating", "reviewrating", "ratingvalue"),
+    "rating": (
+        "ratings",
+        "stars",
+        "star",
+        "score",
+        "overall",
+        "grade",
+        "bookrating",
+        "reviewrating",
+        "ratingvalue",
+    ),
     "timestamp": (
-        "time", "date", "datetime", "ratedat", "createdat", "unixreviewtime", "reviewtime", "eventtime",
+        "time",
+        "date",
+        "datetime",
+        "ratedat",
+        "createdat",
+        "unixreviewtime",
+        "reviewtime",
+        "eventtime",
         "ratingtimestamp",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +128,9 @@ class Found:
     @property
     def names(self) -> list[str]:
         """All of them."""
-        return [name for name in (self.user, self.item, self.rating, self.timestamp) if name is not None]
+        return [
+            name for name in (self.user, self.item, self.rating, self.timestamp) if name is not None
+        ]
 
     def times(self, read: Callable[[], T], origin: str) -> T | None:
         """The times; none where their column was a guess that turns out to be wrong."""
@@ -80,12 +139,18 @@ class Found:
         except RatingsError:
             if "timestamp" not in self.guessed:
                 raise
-            tell(f"{origin}: column '{self.timestamp}' holds no times that can be read, so it is left out")
+            tell(
+                f"{origin}: column '{self.timestamp}' holds no times that can be read, so it is "
+                "left out"
+            )
             return None
 
 
 def match_columns(
-    names: Sequence[str], wanted: Mapping[str, str] | None, origin: str, implicit: bool | None = False
+    names: Sequence[str],
+    wanted: Mapping[str, str] | None,
+    origin: str,
+    implicit: bool | None = False,
 ) -> Found:
     """Find which column is which.
 
@@ -93,8 +158,8 @@ def match_columns(
         names: The columns there are.
         wanted: Names given by the caller, by our names.
         origin: What the columns are from, for messages.
-        implicit: True: ratings are not looked for; False: they have to be there; None: they may be absent, with a
-            word about it.
+        implicit: True: ratings are not looked for; False: they have to be there; None: they may be
+            absent, with a word about it.
     """
     wanted = dict(wanted or {})
     strange = set(wanted) - set(COLUMNS)
@@ -117,24 +182,35 @@ def match_columns(
                 guessed.append(ours)
         elif len(candidates) > 1 and (sure or ours != "timestamp"):
             raise RatingsError(
-                f"{origin}: more than one column could be '{ours}' ({_listed(candidates)}); say which with "
+                f"{origin}: more than one column could be '{ours}' ({_listed(candidates)}); say "
+                "which with "
                 f"{say('columns', ours)}"
             )
         elif ours not in _OPTIONAL or ours in wanted or (ours == "rating" and implicit is False):
-            or_none = f", or that there is none (clicks, purchases) with {say('implicit')}" if ours == "rating" else ""
+            or_none = (
+                f", or that there is none (clicks, purchases) with {say('implicit')}"
+                if ours == "rating"
+                else ""
+            )
             raise RatingsError(
                 f"{origin}: no column '{wanted.get(ours, ours)}' among {_listed(names)}; "
                 f"say which one it is with {say('columns', ours)}{or_none}"
             )
     if guessed:
         words = ", ".join(f"{ours} = {found[ours]}" for ours in guessed)
-        tell(f"{origin}: columns guessed by their names: {words}; say otherwise with {say('columns', guessed[0])}")
+        tell(
+            f"{origin}: columns guessed by their names: {words}; say otherwise with "
+            f"{say('columns', guessed[0])}"
+        )
     if "rating" not in found and not implicit:
         tell(
-            f"{origin}: no column of ratings among {_listed(names)}, so this is read as implicit feedback: who chose "
+            f"{origin}: no column of ratings among {_listed(names)}, so this is read as "
+            "implicit feedback: who chose "
             f"what, nothing more. If there is one, say which with {say('columns', 'rating')}"
         )
-    return Found(found["user"], found["item"], found.get("rating"), found.get("timestamp"), tuple(guessed))
+    return Found(
+        found["user"], found["item"], found.get("rating"), found.get("timestamp"), tuple(guessed)
+    )
 
 
 def is_known(name: str, ours: str) -> bool:
@@ -149,7 +225,11 @@ def _candidates(names: Sequence[str], ours: str, wanted: str | None) -> tuple[li
     if ours in names:
         return [ours], True
     usual = [name for name in names if _normalized(name) in _SPELLINGS[ours]]
-    return (usual, True) if usual else ([name for name in names if _normalized(name) in _GUESSES[ours]], False)
+    return (
+        (usual, True)
+        if usual
+        else ([name for name in names if _normalized(name) in _GUESSES[ours]], False)
+    )
 
 
 def _normalized(name: str) -> str:
@@ -166,7 +246,8 @@ _DATES = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
 
 def parsed_ids(series: pl.Series) -> pl.Series:
-    """Make ids integers if all of them come back as they were written: ``007`` stays text, and so does ``7`` beside it.
+    """Make ids integers if all of them come back as they were written: ``007`` stays text, and so
+    does ``7`` beside it.
 
     Blanks around an id are no part of it.
     """
@@ -188,16 +269,21 @@ def parsed_ids(series: pl.Series) -> pl.Series:
 
 
 def _as_written(text: pl.Series) -> pl.Series | None:
-    """The integers that are written there, or None where some text is not how its integer is written."""
+    """The integers that are written there, or None where some text is not how its integer is
+    written.
+    """
     integers = text.str.to_integer(strict=False)
     if integers.null_count():
         return None
-    # Any other spelling of an integer (leading zeros, a plus, minus zero) is longer than the usual one.
+    # Any other spelling of an integer (leading zeros, a plus, minus zero) is longer than the usual
+    # one.
     sizes = integers.to_numpy()
     length = len(sizes)
     if length and sizes.min() < 0:
         length += int(np.count_nonzero(sizes < 0))
-        sizes = np.abs(sizes).astype(np.uint64)  # the smallest integer of 64 bits has no other absolute value
+        sizes = np.abs(sizes).astype(
+            np.uint64
+        )  # the smallest integer of 64 bits has no other absolute value
     for digits in range(1, len(str(sizes.max(initial=0)))):
         length += int(np.count_nonzero(sizes >= sizes.dtype.type(10**digits)))
     return integers if int(text.str.len_bytes().sum()) == length else None
@@ -214,7 +300,8 @@ def parsed_numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
         row = int(numbers.is_null().arg_true()[0])
         missing = series[row] is None or not str(series[row]).strip()
         raise RatingsError(
-            f"{origin}: column '{what}', row {row + 1:,}: {'missing' if missing else 'text, not a number'}; correct "
+            f"{origin}: column '{what}', row {row + 1:,}: "
+            f"{'missing' if missing else 'text, not a number'}; correct "
             "or remove the row (or check the separator)"
         )
     return numbers
@@ -236,7 +323,9 @@ def parsed_times(series: pl.Series, origin: str) -> pl.Series:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table as they were found, not yet validated; without ratings it is implicit feedback."""
+    """The columns of a table as they were found, not yet validated; without ratings it is
+    implicit feedback.
+    """
 
     user: Any
     item: Any
@@ -244,8 +333,12 @@ class Columns:
     timestamp: Any = None
 
 
-def columns_of(data: Any, wanted: Mapping[str, str] | None, origin: str, implicit: bool | None = False) -> Columns:
-    """Take the columns out of a SciPy sparse matrix, or of any data frame that Narwhals understands."""
+def columns_of(
+    data: Any, wanted: Mapping[str, str] | None, origin: str, implicit: bool | None = False
+) -> Columns:
+    """Take the columns out of a SciPy sparse matrix, or of any data frame that Narwhals
+    understands.
+    """
     if hasattr(data, "tocoo"):
         return _columns_of_matrix(data, wanted, origin, implicit)
     import narwhals as nw
@@ -254,8 +347,10 @@ def columns_of(data: Any, wanted: Mapping[str, str] | None, origin: str, implici
         wrapped = nw.from_native(data)
     except TypeError as error:
         raise RatingsError(
-            f"{origin}: {type(data).__name__} is no data frame that Narwhals understands (pandas, polars, "
-            "PyArrow, ...) and no SciPy sparse matrix; use Ratings.from_arrays for arrays or Ratings.read for a file"
+            f"{origin}: {type(data).__name__} is no data frame that Narwhals understands "
+            "(pandas, polars, "
+            "PyArrow, ...) and no SciPy sparse matrix; use Ratings.from_arrays for arrays "
+            "or Ratings.read for a file"
         ) from error
     table = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
     return taken(table, match_columns(table.columns, wanted, origin, implicit), origin)
@@ -265,27 +360,38 @@ def taken(frame: Any, found: Found, origin: str) -> Columns:
     """The columns that were found in a frame."""
     import narwhals as nw
 
-    table = nw.from_native(frame, pass_through=False) if not isinstance(frame, nw.DataFrame) else frame
+    table = (
+        nw.from_native(frame, pass_through=False) if not isinstance(frame, nw.DataFrame) else frame
+    )
     rating, times = found.rating, found.timestamp
     return Columns(
         user=_ids(table[found.user], "user", origin),
         item=_ids(table[found.item], "item", origin),
         rating=None if rating is None else _numbers(table[rating], "rating", origin),
-        timestamp=None if times is None else found.times(lambda: _times(table[times], origin), origin),
+        timestamp=None
+        if times is None
+        else found.times(lambda: _times(table[times], origin), origin),
     )
 
 
-def _columns_of_matrix(matrix: Any, wanted: Mapping[str, str] | None, origin: str, implicit: bool | None) -> Columns:
+def _columns_of_matrix(
+    matrix: Any, wanted: Mapping[str, str] | None, origin: str, implicit: bool | None
+) -> Columns:
     """What a matrix of users by items holds; ids are the numbers of rows and columns."""
     if wanted:
-        raise ConfigError(f"{origin}: a matrix has no names of columns; its rows are users, its columns items")
+        raise ConfigError(
+            f"{origin}: a matrix has no names of columns; its rows are users, its columns items"
+        )
     if len(matrix.shape) != 2:
         raise RatingsError(
-            f"{origin}: a matrix of ratings has two dimensions, users and items, not {len(matrix.shape)}"
+            f"{origin}: a matrix of ratings has two dimensions, users and items, not "
+            f"{len(matrix.shape)}"
         )
     entries = matrix.tocoo()
     if np.asarray(entries.data).dtype.kind not in "biuf":
-        raise RatingsError(f"{origin}: a matrix of ratings must hold numbers, not {entries.data.dtype}")
+        raise RatingsError(
+            f"{origin}: a matrix of ratings must hold numbers, not {entries.data.dtype}"
+        )
     users, items = (np.asarray(codes, np.int64) for codes in entries.coords)
     return Columns(users, items, None if implicit else np.asarray(entries.data))
 
@@ -320,7 +426,10 @@ def _numbers(series: Any, what: str, origin: str) -> Any:
         listed = series.to_list()
         for row, value in enumerate(listed, start=1):
             if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-                raise RatingsError(f"{origin}: column '{what}', row {row:,}: not a number but {type(value).__name__}")
+                raise RatingsError(
+                    f"{origin}: column '{what}', row {row:,}: not a number but "
+                    f"{type(value).__name__}"
+                )
         return listed
     raise RatingsError(f"{origin}: column '{what}' must hold numbers, not {series.dtype}")
 
@@ -340,4 +449,6 @@ def _times(series: Any, origin: str) -> Any:
 def _refuse_missing(series: Any, what: str, origin: str) -> None:
     if series.null_count():
         row = int(np.argmax(series.is_null().to_numpy())) + 1
-        raise RatingsError(f"{origin}: column '{what}', row {row:,}: missing; remove the row or fill it in")
+        raise RatingsError(
+            f"{origin}: column '{what}', row {row:,}: missing; remove the row or fill it in"
+        )

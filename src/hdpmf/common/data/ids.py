@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 Id: TypeAlias = int | str
 Codes: TypeAlias = NDArray[np.int32]
 
-# Ids are kept in fixed-width arrays, so a single runaway id (a broken file) would blow up all of them.
+# Ids are kept in fixed-width arrays, so a single runaway id (a broken file) would blow up all of
+# them.
 MAX_ID_LENGTH = 256
 
 
@@ -25,14 +26,17 @@ class IdIndex:
 
     Args:
         ids: The ids, in any order, without repetition.
-        stated: Whether they are a public list, known before anybody rated; else they may be those in some ratings, and
-            say that these were there.
-        as_given: Keep their order, which is not that of sorting where a catalogue has grown at its end.
+        stated: Whether they are a public list, known before anybody rated; else they may be those
+            in some ratings, and say that these were there.
+        as_given: Keep their order, which is not that of sorting where a catalogue has grown at its
+            end.
     """
 
     __slots__ = ("_ids", "_lookup", "_positions", "_sorted", "stated")
 
-    def __init__(self, ids: Iterable[Id] | NDArray[Any], *, stated: bool = False, as_given: bool = False) -> None:
+    def __init__(
+        self, ids: Iterable[Id] | NDArray[Any], *, stated: bool = False, as_given: bool = False
+    ) -> None:
         array = _id_array(ids, "id")
         self._sorted = len(array) < 2 or bool(np.all(array[:-1] < array[1:]))
         if not self._sorted:
@@ -64,7 +68,9 @@ class IdIndex:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, IdIndex):
             return NotImplemented
-        return self is other or (self.is_integer == other.is_integer and np.array_equal(self._ids, other._ids))
+        return self is other or (
+            self.is_integer == other.is_integer and np.array_equal(self._ids, other._ids)
+        )
 
     def __hash__(self) -> int:
         return hash((self._ids.dtype.kind, len(self._ids)))
@@ -81,11 +87,16 @@ class IdIndex:
     def find(self, values: Iterable[Id] | NDArray[Any]) -> Codes:
         """Look up codes, with -1 for every id that is not in the index.
 
-        Types count: the string ``"7"`` is not the integer 7. Use `parse` for text typed by a person.
+        Types count: the string ``"7"`` is not the integer 7. Use `parse` for text typed by a
+        person.
         """
         integers = _as_integers(values)
         if integers is not None:
-            return self._find_integers(integers) if self.is_integer else np.full(len(integers), -1, np.int32)
+            return (
+                self._find_integers(integers)
+                if self.is_integer
+                else np.full(len(integers), -1, np.int32)
+            )
         if self._positions is None:
             self._positions = {value: code for code, value in enumerate(self._ids.tolist())}
         get = self._positions.get
@@ -102,7 +113,8 @@ class IdIndex:
         missing = np.flatnonzero(found < 0)
         if len(missing):
             raise UnknownIdError(
-                f"{len(missing):,} of {len(found):,} ids are unknown, the first at position {missing[0]:,} "
+                f"{len(missing):,} of {len(found):,} ids are unknown, the first at position "
+                f"{missing[0]:,} "
                 f"(counting from 0); this index has {len(self):,} {self._kind()} ids"
             )
         return found
@@ -111,7 +123,9 @@ class IdIndex:
         """Look up the code of one id, or raise `UnknownIdError`."""
         found = int(self.find([value])[0])
         if found < 0:
-            raise UnknownIdError(f"unknown id {value!r}: it is none of the {len(self):,} {self._kind()} ids here")
+            raise UnknownIdError(
+                f"unknown id {value!r}: it is none of the {len(self):,} {self._kind()} ids here"
+            )
         return found
 
     def parse(self, text: str) -> Id:
@@ -127,7 +141,9 @@ class IdIndex:
             except ValueError:
                 value = -1
             if str(value) != text:  # 007 is not 7
-                raise UnknownIdError(f"unknown id {text!r}: the {len(self):,} ids here are integers")
+                raise UnknownIdError(
+                    f"unknown id {text!r}: the {len(self):,} ids here are integers"
+                )
         self.code(value)
         return value
 
@@ -138,20 +154,28 @@ class IdIndex:
         if not len(self._ids) or not len(values):
             return np.full(len(values), -1, np.int32)
         low, high = (
-            (int(self._ids[0]), int(self._ids[-1])) if self._sorted else (int(self._ids.min()), int(self._ids.max()))
+            (int(self._ids[0]), int(self._ids[-1]))
+            if self._sorted
+            else (int(self._ids.min()), int(self._ids.max()))
         )
         inside = (values >= low) & (values <= high)
-        if high - low < 4 * len(self._ids) + 1024:  # dense ids: one table beats a binary search per value
+        if (
+            high - low < 4 * len(self._ids) + 1024
+        ):  # dense ids: one table beats a binary search per value
             if self._lookup is None:
                 lookup = np.full(high - low + 1, -1, np.int32)
                 lookup[self._ids - low] = np.arange(len(self._ids), dtype=np.int32)
                 self._lookup = lookup
             return np.where(inside, self._lookup[np.where(inside, values, low) - low], np.int32(-1))
         if self._sorted:
-            position = np.minimum(np.searchsorted(self._ids, values), len(self._ids) - 1).astype(np.int32)
+            position = np.minimum(np.searchsorted(self._ids, values), len(self._ids) - 1).astype(
+                np.int32
+            )
         else:
             order = np.argsort(self._ids).astype(np.int32)
-            position = order[np.minimum(np.searchsorted(self._ids, values, sorter=order), len(self._ids) - 1)]
+            position = order[
+                np.minimum(np.searchsorted(self._ids, values, sorter=order), len(self._ids) - 1)
+            ]
         return np.where(self._ids[position] == values, position, np.int32(-1))
 
 
@@ -191,7 +215,10 @@ def merge(first: IdIndex, second: IdIndex, what: str = "id") -> IdIndex:
     if first == second:
         return first
     if first.is_integer != second.is_integer:
-        raise RatingsError(f"{what} ids are integers in one table and strings in the other: write them the same way")
+        raise RatingsError(
+            f"{what} ids are integers in one table and strings in the other: write them the "
+            "same way"
+        )
     return IdIndex(np.union1d(first.ids, second.ids))
 
 
@@ -200,7 +227,9 @@ def _as_integers(values: Any) -> NDArray[np.int64] | None:
         if values.dtype.kind == "i":
             return values.astype(np.int64, copy=False)
         return None
-    if isinstance(values, range) or (isinstance(values, (list, tuple)) and set(map(type, values)) == {int}):
+    if isinstance(values, range) or (
+        isinstance(values, (list, tuple)) and set(map(type, values)) == {int}
+    ):
         try:
             return np.array(values, dtype=np.int64)
         except OverflowError:  # beyond 64 bits: no id of ours, and the dictionary will say so
@@ -220,7 +249,9 @@ def _id_array(values: Any, what: str) -> NDArray[Any]:
     kind = array.dtype.kind
     if kind in "iu":
         if kind == "u" and len(array) and int(array.max()) > np.iinfo(np.int64).max:
-            raise RatingsError(f"column '{what}' has integers beyond 64 bits with sign: pass them as strings")
+            raise RatingsError(
+                f"column '{what}' has integers beyond 64 bits with sign: pass them as strings"
+            )
         return array.astype(np.int64, copy=False)
     if kind == "f":
         return _integral(array, what)
@@ -237,10 +268,15 @@ def _id_array_of_objects(listed: list[Any], what: str) -> NDArray[Any]:
     try:
         if whole:
             return np.array(listed, dtype=np.int64)
-        if all(issubclass(kind, (float, int, np.integer, np.floating)) and kind is not bool for kind in types):
+        if all(
+            issubclass(kind, (float, int, np.integer, np.floating)) and kind is not bool
+            for kind in types
+        ):
             return _integral(np.array(listed, dtype=np.float64), what)
     except OverflowError:
-        raise RatingsError(f"column '{what}' has integers beyond 64 bits with sign: pass them as strings") from None
+        raise RatingsError(
+            f"column '{what}' has integers beyond 64 bits with sign: pass them as strings"
+        ) from None
     if all(issubclass(kind, str) for kind in types):
         return _checked_text(listed, what)
     for row, value in enumerate(listed, start=1):
@@ -248,7 +284,8 @@ def _id_array_of_objects(listed: list[Any], what: str) -> NDArray[Any]:
             raise _missing(what, row)
         if isinstance(value, bool) or not isinstance(value, (int, np.integer, str)):
             raise RatingsError(
-                f"column '{what}', row {row:,}: an id must be an integer or a string, not {type(value).__name__}"
+                f"column '{what}', row {row:,}: an id must be an integer or a string, not "
+                f"{type(value).__name__}"
             )
     raise RatingsError(f"column '{what}' mixes integers and strings: make all its ids strings")
 
@@ -260,7 +297,10 @@ def _integral(array: NDArray[Any], what: str) -> NDArray[np.int64]:
     # 2**53 is where float64 stops telling neighbouring integers apart.
     bad = np.flatnonzero((array != np.floor(array)) | (np.abs(array) > 2**53))
     if len(bad):
-        raise RatingsError(f"column '{what}', row {bad[0] + 1:,}: an id must be an integer or a string, not a fraction")
+        raise RatingsError(
+            f"column '{what}', row {bad[0] + 1:,}: an id must be an integer or a string, "
+            "not a fraction"
+        )
     return array.astype(np.int64)
 
 
@@ -275,12 +315,15 @@ def _checked_text(listed: list[str], what: str) -> NDArray[np.str_]:
 
 
 def _missing(what: str, row: int) -> RatingsError:
-    return RatingsError(f"column '{what}', row {row:,}: the id is missing; remove the row or give it an id")
+    return RatingsError(
+        f"column '{what}', row {row:,}: the id is missing; remove the row or give it an id"
+    )
 
 
 def _unfit(what: str, row: int) -> RatingsError:
     return RatingsError(
-        f"column '{what}', row {row:,}: the id is longer than {MAX_ID_LENGTH} characters or contains NUL; "
+        f"column '{what}', row {row:,}: the id is longer than {MAX_ID_LENGTH} "
+        "characters or contains NUL; "
         "is this the right column?"
     )
 
@@ -317,7 +360,9 @@ def _factorise_series(series: pl.Series, what: str) -> tuple[IdIndex, Codes]:
         return factorise(np.array([*series.to_list(), None], dtype=object)[:-1], what)
     unique = series.unique().sort()
     lengths = unique.str.len_chars()
-    unfit = unique.filter((lengths == 0) | (lengths > MAX_ID_LENGTH) | unique.str.contains("\0", literal=True))
+    unfit = unique.filter(
+        (lengths == 0) | (lengths > MAX_ID_LENGTH) | unique.str.contains("\0", literal=True)
+    )
     if len(unfit):
         row = int(series.is_in(unfit.implode()).arg_true()[0]) + 1
         raise _missing(what, row) if series[row - 1] == "" else _unfit(what, row)

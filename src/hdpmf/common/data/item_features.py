@@ -1,4 +1,6 @@
-"""Item features as numbers (genres, years, or any columns of a file), and item lists read from files."""
+"""Item features as numbers (genres, years, or any columns of a file), and item lists read from
+files.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class ItemFeatures:
         """Genres, years and sequels of a data set's own item table."""
         rows = table.index.find(items.ids)
         known = np.flatnonzero(rows >= 0)
-        names = sorted({genre for genres in table.genres for genre in genres if genre.lower() != "unknown"})
+        names = sorted(
+            {genre for genres in table.genres for genre in genres if genre.lower() != "unknown"}
+        )
         position = {name: at for at, name in enumerate(names)}
         genres = np.zeros((len(items), len(names)))
         years = np.full(len(items), _UNKNOWN_YEAR)
@@ -73,7 +77,9 @@ class ItemFeatures:
                 if genre in position:
                     genres[item, position[genre]] = 1.0
             years[item] = table.years[rows[item]] or _UNKNOWN_YEAR
-        columns = [_Columns([f"genre:{name}" for name in names], genres, np.full(len(names), GENRE_RIDGE))]
+        columns = [
+            _Columns([f"genre:{name}" for name in names], genres, np.full(len(names), GENRE_RIDGE))
+        ]
         if any(year is not None for year in table.years):
             columns.append(_years(years))
         if sequels.sum() >= _FEWEST_SEQUELS:
@@ -82,11 +88,12 @@ class ItemFeatures:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], items: IdIndex) -> ItemFeatures:
-        """Columns of a CSV, TSV or Parquet file with a header; the item ids are in ``item`` or the first column.
+        """Columns of a CSV, TSV or Parquet file with a header; the item ids are in ``item`` or the
+        first column.
 
-        Numbers are standardised. Words become one column per word, several words in one field are separated by
-        ``|``. ``genres`` and ``year`` mean what they mean in an item table. A column of words with more than 50
-        different ones is left out.
+        Numbers are standardised. Words become one column per word, several words in one field are
+        separated by ``|``. ``genres`` and ``year`` mean what they mean in an item table. A column
+        of words with more than 50 different ones is left out.
         """
         frame = read_frame(path)
         label = os.path.basename(os.fspath(path))
@@ -97,7 +104,10 @@ class ItemFeatures:
         codes = items.find(listed)
         known = np.flatnonzero(codes >= 0)
         if len(known) == 0:
-            raise RatingsError(f"{label}: none of its items is in the ratings; is {id_name!r} the column of item ids?")
+            raise RatingsError(
+                f"{label}: none of its items is in the ratings; is {id_name!r} the column of "
+                "item ids?"
+            )
         if len(np.unique(codes[known])) < len(known):
             raise RatingsError(f"{label}: an item has more than one row; keep one row per item")
         columns, left_out = [], []
@@ -110,7 +120,9 @@ class ItemFeatures:
             else:
                 columns.append(made)
         if not columns:
-            raise RatingsError(f"{label}: no column can be used as a feature ({'; '.join(left_out) or 'only ids'})")
+            raise RatingsError(
+                f"{label}: no column can be used as a feature ({'; '.join(left_out) or 'only ids'})"
+            )
         return _joined(columns, label, tuple(left_out))
 
     def __len__(self) -> int:
@@ -121,7 +133,9 @@ def fingerprint(items: IdIndex, features: ItemFeatures | None) -> str:
     """Of a catalogue: its item ids and their public features, in order."""
     digest = hashlib.sha256()
     ids = items.ids
-    digest.update(ids.astype("<i8").tobytes() if ids.dtype.kind == "i" else "\0".join(ids.tolist()).encode())
+    digest.update(
+        ids.astype("<i8").tobytes() if ids.dtype.kind == "i" else "\0".join(ids.tolist()).encode()
+    )
     if features is not None:
         digest.update("\0".join(features.names).encode())
         digest.update(np.ascontiguousarray(features.matrix, "<f8").tobytes())
@@ -135,7 +149,9 @@ class _Columns:
     ridges: np.ndarray
 
 
-def _joined(columns: Sequence[_Columns], source: str, left_out: tuple[str, ...] = ()) -> ItemFeatures:
+def _joined(
+    columns: Sequence[_Columns], source: str, left_out: tuple[str, ...] = ()
+) -> ItemFeatures:
     return ItemFeatures(
         tuple(name for group in columns for name in group.names),
         np.column_stack([group.matrix for group in columns]),
@@ -152,11 +168,19 @@ def years_of(column: np.ndarray) -> np.ndarray:
 
 def _years(years: np.ndarray) -> _Columns:
     """Piecewise linear: taste for old films does not grow with every year in the same way."""
-    parts = (years - _UNKNOWN_YEAR, np.maximum(1980.0 - years, 0.0), np.maximum(years - 1990.0, 0.0))
-    return _Columns(list(YEAR_RIDGES), np.column_stack(parts) / 10.0, np.array(list(YEAR_RIDGES.values())))
+    parts = (
+        years - _UNKNOWN_YEAR,
+        np.maximum(1980.0 - years, 0.0),
+        np.maximum(years - 1990.0, 0.0),
+    )
+    return _Columns(
+        list(YEAR_RIDGES), np.column_stack(parts) / 10.0, np.array(list(YEAR_RIDGES.values()))
+    )
 
 
-def _columns(name: str, column: pl.Series, codes: np.ndarray, known: np.ndarray, n_items: int) -> _Columns | str:
+def _columns(
+    name: str, column: pl.Series, codes: np.ndarray, known: np.ndarray, n_items: int
+) -> _Columns | str:
     """The features that a file's column gives, or why it gives none."""
     import polars as pl
 
@@ -172,7 +196,9 @@ def _columns(name: str, column: pl.Series, codes: np.ndarray, known: np.ndarray,
         if spread == 0:
             return "the same number everywhere"
         standard = np.clip((numbers - numbers[finite].mean()) / spread, -3.0, 3.0)
-        return _Columns([f"number:{name}"], np.where(finite, standard, 0.0)[:, None], np.array([NUMBER_RIDGE]))
+        return _Columns(
+            [f"number:{name}"], np.where(finite, standard, 0.0)[:, None], np.array([NUMBER_RIDGE])
+        )
     if column.dtype != pl.String:
         return f"{column.dtype} is neither numbers nor words"
     words = [text.split("|") if text else [] for text in column.to_list()]
@@ -180,7 +206,9 @@ def _columns(name: str, column: pl.Series, codes: np.ndarray, known: np.ndarray,
     for row in known:
         for word in words[row]:
             counted[word.strip()] = counted.get(word.strip(), 0) + 1
-    usable = sorted(word for word, count in counted.items() if word and word.lower() != "unknown" and count > 1)
+    usable = sorted(
+        word for word, count in counted.items() if word and word.lower() != "unknown" and count > 1
+    )
     if not usable or len(counted) > _MOST_VALUES:
         return f"{len(counted)} different words"
     prefix = "genre" if name.lower() in ("genre", "genres") else name
@@ -190,7 +218,9 @@ def _columns(name: str, column: pl.Series, codes: np.ndarray, known: np.ndarray,
         for word in words[row]:
             if word.strip() in position:
                 matrix[codes[row], position[word.strip()]] = 1.0
-    return _Columns([f"{prefix}:{word}" for word in usable], matrix, np.full(len(usable), GENRE_RIDGE))
+    return _Columns(
+        [f"{prefix}:{word}" for word in usable], matrix, np.full(len(usable), GENRE_RIDGE)
+    )
 
 
 def id_column(names: Sequence[str]) -> str:
@@ -204,7 +234,9 @@ def read_frame(
     ids: Callable[[Sequence[str]], Sequence[str]] = lambda names: [id_column(names)],
     what: str = "items",
 ) -> pl.DataFrame:
-    """A table from a CSV, TSV or Parquet file, or a RatingsError; ``ids`` says which columns hold ids."""
+    """A table from a CSV, TSV or Parquet file, or a RatingsError; ``ids`` says which columns
+    hold ids.
+    """
     import polars as pl
 
     from hdpmf.common.data.columns import parsed_ids
@@ -217,19 +249,30 @@ def read_frame(
         frame: pl.DataFrame
         if data.startswith(b"PAR1"):
             if not looks_sound(data):
-                raise RatingsError(f"{label}: the Parquet file is truncated, corrupted or of a kind unknown here")
+                raise RatingsError(
+                    f"{label}: the Parquet file is truncated, corrupted or of a kind unknown here"
+                )
             frame = pl.read_parquet(io.BytesIO(data))
         else:
             first = data.split(b"\n", 1)[0]
             mark = max("\t,;", key=lambda sign: first.count(sign.encode()))
             # Ids as they are written: 0000000011 is not 11.
-            written = dict.fromkeys(ids(pl.read_csv(data, separator=mark, n_rows=0).columns), pl.String)
-            frame = pl.read_csv(data, separator=mark, infer_schema_length=10_000, schema_overrides=written)
+            written = dict.fromkeys(
+                ids(pl.read_csv(data, separator=mark, n_rows=0).columns), pl.String
+            )
+            frame = pl.read_csv(
+                data, separator=mark, infer_schema_length=10_000, schema_overrides=written
+            )
             frame = frame.with_columns(parsed_ids(frame[name]) for name in written)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        raise RatingsError(f"{label}: not a table of {what}; give CSV, TSV or Parquet with a header line") from error
+        raise RatingsError(
+            f"{label}: not a table of {what}; give CSV, TSV or Parquet with a header line"
+        ) from error
     if frame.height == 0 or frame.width < 2:
-        raise RatingsError(f"{label}: a table of {what} needs a header, a column of ids and at least one more column")
+        raise RatingsError(
+            f"{label}: a table of {what} needs a header, a column of ids and at least one "
+            "more column"
+        )
     return frame
 
 
@@ -241,7 +284,9 @@ _YEARS = ("year",)
 
 
 def over_file(ratings: Ratings, path: str | os.PathLike[str]) -> Ratings:
-    """The ratings of the items that a file lists (`Ratings.over`); ids compare as they are written."""
+    """The ratings of the items that a file lists (`Ratings.over`); ids compare as they are
+    written.
+    """
     table = read_item_table(path)
     if table.index.is_integer != ratings.items.is_integer:
         ratings, table = ratings.with_text_ids(items=True), table.with_text_ids()
@@ -251,8 +296,9 @@ def over_file(ratings: Ratings, path: str | os.PathLike[str]) -> Ratings:
 def read_item_table(path: str | os.PathLike[str]) -> ItemTable:
     """Items from a CSV, TSV or Parquet file with a header.
 
-    The ids are in ``item`` (or ``movieId``, ``id``, ..., else the first column); ``title``, ``genres`` (separated by
-    ``|``) and ``year`` are used where they are there, other columns are not.
+    The ids are in ``item`` (or ``movieId``, ``id``, ..., else the first column); ``title``,
+    ``genres`` (separated by ``|``) and ``year`` are used where they are there, other columns are
+    not.
 
     Raises:
         RatingsError: It is no such file, or an item is listed twice.

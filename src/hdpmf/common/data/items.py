@@ -32,8 +32,10 @@ class ItemTable:
     def __post_init__(self) -> None:
         if not len(self.index) == len(self.titles) == len(self.genres) == len(self.years):
             raise RatingsError(
-                f"an item table needs one title, genre list and year per id: got {len(self.index):,} ids, "
-                f"{len(self.titles):,} titles, {len(self.genres):,} genre lists, {len(self.years):,} years"
+                "an item table needs one title, genre list and year per id: got "
+                f"{len(self.index):,} ids, "
+                f"{len(self.titles):,} titles, {len(self.genres):,} genre lists, "
+                f"{len(self.years):,} years"
             )
 
     @classmethod
@@ -108,14 +110,19 @@ class ItemFilter:
     items: Sequence[Id] | np.ndarray[Any, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.from_year is not None and self.to_year is not None and self.from_year > self.to_year:
+        if (
+            self.from_year is not None
+            and self.to_year is not None
+            and self.from_year > self.to_year
+        ):
             raise ConfigError(f"no year is from {self.from_year} and to {self.to_year}; swap them")
 
     def allowed(self, items: IdIndex, table: ItemTable | None) -> np.ndarray:
         """Which items of a catalogue pass.
 
         Raises:
-            ConfigError: It asks for genres or years where none are known, or for a genre that there is not.
+            ConfigError: It asks for genres or years where none are known, or for a genre that there
+                is not.
             UnknownIdError: One of ``items`` is not in the catalogue.
         """
         passing = np.ones(len(items), bool)
@@ -124,7 +131,11 @@ class ItemFilter:
             passing[items.codes(self.items)] = True
         if self.genres or self.not_genres:
             genres = [set(map(str.casefold, own)) for own in _column(table, items, "genres", ())]
-            there = sorted({genre for own in table.genres for genre in own}) if table is not None else []
+            there = (
+                sorted({genre for own in table.genres for genre in own})
+                if table is not None
+                else []
+            )
             if not there:
                 raise ConfigError("no genres are known of these items, so none can be asked for")
             wanted, unwanted = _known(self.genres, there), _known(self.not_genres, there)
@@ -134,8 +145,13 @@ class ItemFilter:
             years = _column(table, items, "years", None)
             if not any(year is not None for year in years):
                 raise ConfigError("no years are known of these items, so none can be asked for")
-            first, last = self.from_year or -np.inf, np.inf if self.to_year is None else self.to_year
-            passing &= np.array([year is not None and first <= year <= last for year in years], bool)
+            first, last = (
+                self.from_year or -np.inf,
+                np.inf if self.to_year is None else self.to_year,
+            )
+            passing &= np.array(
+                [year is not None and first <= year <= last for year in years], bool
+            )
         return passing
 
 

@@ -1,4 +1,6 @@
-"""What is in ratings before anything is decided about them: counts, a guess at the scale, duplicates, times."""
+"""What is in ratings before anything is decided about them: counts, a guess at the scale,
+duplicates, times.
+"""
 
 from __future__ import annotations
 
@@ -70,14 +72,18 @@ def overview_of(ratings: Ratings) -> Overview:
     )
 
 
-def overview_of_file(path: str | os.PathLike[str], columns: Mapping[str, str] | None = None) -> Overview:
+def overview_of_file(
+    path: str | os.PathLike[str], columns: Mapping[str, str] | None = None
+) -> Overview:
     """Of a file as it is: duplicates are counted, and the scale is guessed."""
     name = os.path.basename(os.fspath(path))
     found = read_columns(path, columns=columns, implicit=None)
     rows = len(found.user)
     users, user_index = checks.codes(name, "user", found.user, None, rows)
     items, item_index = checks.codes(name, "item", found.item, None, rows)
-    numbers = np.empty(0, np.float32) if found.rating is None else checks.numbers(name, found.rating)
+    numbers = (
+        np.empty(0, np.float32) if found.rating is None else checks.numbers(name, found.rating)
+    )
     values = numbers[np.isfinite(numbers)]
     return Overview(
         name,
@@ -94,7 +100,9 @@ def overview_of_file(path: str | os.PathLike[str], columns: Mapping[str, str] | 
 
 
 def guessed_scale(values: NDArray[np.float32]) -> RatingScale:
-    """The scale that these ratings look like: a common one that has room for them, with the step between them."""
+    """The scale that these ratings look like: a common one that has room for them, with the step
+    between them.
+    """
     low, high = float(values.min()), float(values.max())
     for bottom, top in _SCALES:
         if bottom <= low and high <= top and high > top / 2:
@@ -104,7 +112,11 @@ def guessed_scale(values: NDArray[np.float32]) -> RatingScale:
     step = float(np.diff(distinct).min()) if 1 < len(distinct) <= _MOST_STEPS else None
     if step is not None:
         places = (distinct - low) / step
-        step = step if bool((np.abs(places - np.rint(places)) < 1e-3).all()) and step <= high - low else None
+        step = (
+            step
+            if bool((np.abs(places - np.rint(places)) < 1e-3).all()) and step <= high - low
+            else None
+        )
     return RatingScale(low, high if high > low else low + 1.0, step)
 
 

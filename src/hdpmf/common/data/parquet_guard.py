@@ -1,8 +1,9 @@
 """Looking over a Parquet file before it is decoded.
 
-The decoder believes what a file says about itself: a damaged page header that announces a negative number of values
-makes it ask for 2^61 bytes and end the whole process, which no ``except`` can catch. So the numbers that it
-allocates by are read here first. Structure only: no values are decoded.
+The decoder believes what a file says about itself: a damaged page header that announces a negative
+number of values makes it ask for 2^61 bytes and end the whole process, which no ``except`` can
+catch. So the numbers that it allocates by are read here first. Structure only: no values are
+decoded.
 
 The numbers are in Thrift's compact protocol: https://parquet.apache.org/docs/file-format/metadata/
 """
@@ -15,7 +16,9 @@ _MAGIC = b"PAR1"
 _MAX_ROWS = 2**31 - 1
 _MAX_PAGE = 1 << 30
 _MAX_DEPTH = 16
-_TRUE, _FALSE, _BYTE, _SHORT, _INT, _LONG, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_TRUE, _FALSE, _BYTE, _SHORT, _INT, _LONG, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(
+    1, 13
+)
 # The fields we look at, by their numbers in parquet.thrift.
 _FILE_ROWS, _FILE_GROUPS = 3, 4
 _GROUP_COLUMNS, _GROUP_ROWS = 1, 3
@@ -117,7 +120,10 @@ class _Compact:
         kind = header & 15
         if size > len(self._data):  # each element takes a byte or more
             raise ValueError("list longer than the file")
-        return [self._byte() == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth) for _ in range(size)]
+        return [
+            self._byte() == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
+            for _ in range(size)
+        ]
 
     def _byte(self) -> int:
         self.place += 1

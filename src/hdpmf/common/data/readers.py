@@ -1,7 +1,7 @@
 """Read and write rating files: CSV, TSV, ``::``-separated and Parquet, plain or gzip-compressed.
 
-Whatever is in a file, reading it ends in columns or in a `RatingsError`: errors of the libraries underneath do not get
-out.
+Whatever is in a file, reading it ends in columns or in a `RatingsError`: errors of the libraries
+underneath do not get out.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _MARKS = (b"::", b"\t", b",", b";", b"|")
 # How many rows tell which columns are worth parsing as numbers.
 _PROBED_ROWS = 1000
 
-# Stands in for separators of more than one byte, which the CSV engine does not know. It is ASCII's own "unit
-# separator": no text field has it.
+# Stands in for separators of more than one byte, which the CSV engine does not know. It is ASCII's
+# own "unit separator": no text field has it.
 _UNIT = b"\x1f"
 
 
@@ -112,7 +112,9 @@ def parse_columns(
     return _parse_text(data.removeprefix(_BOM), origin, columns, separator, header, implicit)
 
 
-def _parse_parquet(data: bytes, origin: str, columns: Mapping[str, str] | None, implicit: bool | None) -> Columns:
+def _parse_parquet(
+    data: bytes, origin: str, columns: Mapping[str, str] | None, implicit: bool | None
+) -> Columns:
     import polars as pl
 
     problem = f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here"
@@ -136,20 +138,30 @@ def _parse_text(
     implicit: bool | None,
 ) -> Columns:
     if separator is not None and (not separator or separator in ("\n", "\r", '"')):
-        raise ConfigError("separator must be one or more characters other than a line end or a quote")
+        raise ConfigError(
+            "separator must be one or more characters other than a line end or a quote"
+        )
     first = _first_line(data)
     if not first.strip():
-        raise RatingsError(f"{origin}: the file is empty or begins with an empty line; it has no ratings")
+        raise RatingsError(
+            f"{origin}: the file is empty or begins with an empty line; it has no ratings"
+        )
     if b"\0" in first:
-        raise RatingsError(f"{origin}: this is not a text file; give a CSV, TSV, '::' or Parquet file")
+        raise RatingsError(
+            f"{origin}: this is not a text file; give a CSV, TSV, '::' or Parquet file"
+        )
     mark = separator.encode() if separator is not None else _guess_separator(first)
     quoted = mark in (b",", b";")
-    fields = [_unquote(field) if quoted else field.strip() for field in first.strip(b"\r\n").split(mark)]
+    fields = [
+        _unquote(field) if quoted else field.strip() for field in first.strip(b"\r\n").split(mark)
+    ]
     if header is None:
         header = columns is not None or _begins_with_names(fields, implicit)
     if len(mark) > 1:
         if _UNIT in data:
-            raise RatingsError(f"{origin}: control characters between the fields; is this a rating file?")
+            raise RatingsError(
+                f"{origin}: control characters between the fields; is this a rating file?"
+            )
         data, mark = data.replace(mark, _UNIT), _UNIT
     if header:
         try:
@@ -160,11 +172,14 @@ def _parse_text(
         if len(set(names)) != len(names):
             raise RatingsError(f"{origin}: two columns have the same name")
     elif columns is not None:
-        raise ConfigError(f"{say('columns', 'user')} names a column of a header, but the file is read without one")
+        raise ConfigError(
+            f"{say('columns', 'user')} names a column of a header, but the file is read without one"
+        )
     else:
         if not (2 if implicit else 3) <= len(fields) <= len(COLUMNS):
             raise RatingsError(
-                f"{origin}: a file without a header has 3 or 4 columns (user, item, rating, timestamp) but "
+                f"{origin}: a file without a header has 3 or 4 columns (user, item, rating, "
+                "timestamp) but "
                 f"this one has {len(fields)}; check the separator or add a header line"
             )
         names = list(COLUMNS[: len(fields)])
@@ -175,7 +190,9 @@ def _parse_text(
 class _TextTable:
     """The content of a delimited file and how to cut it."""
 
-    def __init__(self, data: bytes, origin: str, names: list[str], mark: str, header: bool, quoted: bool) -> None:
+    def __init__(
+        self, data: bytes, origin: str, names: list[str], mark: str, header: bool, quoted: bool
+    ) -> None:
         self.data, self.origin, self.names = data, origin, names
         self.mark, self.header, self.quoted = mark, header, quoted
 
@@ -198,7 +215,9 @@ class _TextTable:
 
 
 def _typed(table: _TextTable, found: Found) -> Columns:
-    """Parse as numbers what begins as numbers, which is fast, and everything as text only where that fails."""
+    """Parse as numbers what begins as numbers, which is fast, and everything as text only where
+    that fails.
+    """
     import polars as pl
 
     foreign = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
@@ -210,19 +229,25 @@ def _typed(table: _TextTable, found: Found) -> Columns:
         numeric[found.timestamp] = pl.Int64
     try:
         begin = table.frame(text, rows=_PROBED_ROWS)
-        frame = table.frame(text | {name: kind for name, kind in numeric.items() if _all_are(kind, begin[name])})
+        frame = table.frame(
+            text | {name: kind for name, kind in numeric.items() if _all_are(kind, begin[name])}
+        )
     except foreign:
         try:
             frame = table.frame(text)
         except foreign as error:
             raise _unreadable(table) from error
     if not len(frame):
-        raise RatingsError(f"{table.origin}: there are no ratings in it; at least one row is needed")
+        raise RatingsError(
+            f"{table.origin}: there are no ratings in it; at least one row is needed"
+        )
     rating, times = found.rating, found.timestamp
     return Columns(
         user=parsed_ids(frame[found.user]),
         item=parsed_ids(frame[found.item]),
-        rating=None if rating is None else parsed_numbers(frame[rating], "rating", table.origin).to_numpy(),
+        rating=None
+        if rating is None
+        else parsed_numbers(frame[rating], "rating", table.origin).to_numpy(),
         timestamp=None
         if times is None
         else found.times(lambda: parsed_times(frame[times], table.origin).to_numpy(), table.origin),
@@ -242,16 +267,20 @@ def _unreadable(table: _TextTable) -> RatingsError:
     for row, line in enumerate(table.data.splitlines(), start=0 if table.header else 1):
         if line.count(mark) >= len(table.names) and not table.quoted:
             return RatingsError(
-                f"{table.origin}: row {row:,} has more than {len(table.names)} fields; correct or remove it"
+                f"{table.origin}: row {row:,} has more than {len(table.names)} fields; correct "
+                "or remove it"
             )
     return RatingsError(
-        f"{table.origin}: the lines do not all have {len(table.names)} fields, or a quote is not closed; "
+        f"{table.origin}: the lines do not all have {len(table.names)} fields, or a "
+        "quote is not closed; "
         "check the file and the separator"
     )
 
 
 def _not_utf8(origin: str) -> RatingsError:
-    return RatingsError(f"{origin}: the file is not UTF-8 text; save it as UTF-8 (or as Parquet) and try again")
+    return RatingsError(
+        f"{origin}: the file is not UTF-8 text; save it as UTF-8 (or as Parquet) and try again"
+    )
 
 
 def _first_line(data: bytes) -> bytes:
@@ -269,11 +298,14 @@ def _guess_separator(line: bytes) -> bytes:
 
 
 def _begins_with_names(fields: list[bytes], implicit: bool | None) -> bool:
-    """Whether a first line holds the names of columns: what stands for a rating there is no number."""
+    """Whether a first line holds the names of columns: what stands for a rating there is no
+    number.
+    """
     if len(fields) > 2:
         return not _is_number(fields[2])
     return not implicit or all(
-        is_known(field.decode(errors="replace"), ours) for field, ours in zip(fields, COLUMNS, strict=False)
+        is_known(field.decode(errors="replace"), ours)
+        for field, ours in zip(fields, COLUMNS, strict=False)
     )
 
 
@@ -301,7 +333,9 @@ def write_ratings(ratings: Ratings, path: str | os.PathLike[str]) -> None:
 
     ending = Path(path).suffix.lower()
     if ending not in (".csv", ".tsv", ".parquet"):
-        raise ConfigError(f"ratings are written to .csv, .tsv or .parquet, not to '{Path(path).name}'")
+        raise ConfigError(
+            f"ratings are written to .csv, .tsv or .parquet, not to '{Path(path).name}'"
+        )
     values = ratings.values
     whole = np.rint(values)
     columns = {
@@ -319,5 +353,7 @@ def write_ratings(ratings: Ratings, path: str | os.PathLike[str]) -> None:
     if ending == ".parquet":
         frame.write_parquet(buffer)
     else:
-        frame.write_csv(buffer, separator="," if ending == ".csv" else "\t", quote_style="necessary")
+        frame.write_csv(
+            buffer, separator="," if ending == ".csv" else "\t", quote_style="necessary"
+        )
     atomic_write(path, buffer.getvalue(), mode=0o600)

@@ -16,13 +16,14 @@ from hdpmf.errors import RatingsError
 class RatingScale:
     """The range that ratings live in.
 
-    The scale is a public fact of the service ("one to five stars"). It is never read off the ratings: their
-    smallest and largest value would leak something about the people who gave them.
+    The scale is a public fact of the service ("one to five stars"). It is never read off the
+    ratings: their smallest and largest value would leak something about the people who gave them.
 
     Attributes:
         low: The smallest rating that can be given.
         high: The largest rating that can be given.
-        step: The distance between neighbouring ratings, or None where any number in between will do.
+        step: The distance between neighbouring ratings, or None where any number in between will
+            do.
     """
 
     low: float = 1.0
@@ -34,22 +35,30 @@ class RatingScale:
             low, high = float(self.low), float(self.high)
             step = None if self.step is None else float(self.step)
         except (TypeError, ValueError) as error:
-            raise RatingsError("a rating scale needs numbers: give it as scale=(low, high)") from error
+            raise RatingsError(
+                "a rating scale needs numbers: give it as scale=(low, high)"
+            ) from error
         # float32 is how ratings are stored, so a scale it cannot tell apart is no scale.
         with np.errstate(over="ignore"):
             distinct = np.float32(low) < np.float32(high)
             finite = bool(np.isfinite(np.float32(low)) and np.isfinite(np.float32(high)))
         if not (finite and distinct):
-            raise RatingsError(f"a rating scale must be finite and go from low to high; got ({low:g}, {high:g})")
+            raise RatingsError(
+                f"a rating scale must be finite and go from low to high; got ({low:g}, {high:g})"
+            )
         if step is not None and not (math.isfinite(step) and 0 < step <= high - low):
-            raise RatingsError(f"the step of a rating scale must be above 0 and fit the scale; got {step:g}")
+            raise RatingsError(
+                f"the step of a rating scale must be above 0 and fit the scale; got {step:g}"
+            )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         object.__setattr__(self, "step", step)
 
     @classmethod
     def of(cls, value: ScaleLike | None) -> RatingScale:
-        """Make a scale from ``(low, high)``, ``(low, high, step)``, a scale, or None for one to five."""
+        """Make a scale from ``(low, high)``, ``(low, high, step)``, a scale, or None for one to
+        five.
+        """
         if value is None:
             return cls()
         if isinstance(value, cls):

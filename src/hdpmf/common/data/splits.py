@@ -1,7 +1,8 @@
 """Splits into training and test ratings: at random, by time, or predefined as two files.
 
-Splits are the same for the same seed. The parts keep both id indexes of the whole, so codes mean the same thing in each
-of them. By time, nobody's training has a rating that is later than one in their test.
+Splits are the same for the same seed. The parts keep both id indexes of the whole, so codes mean
+the same thing in each of them. By time, nobody's training has a rating that is later than one in
+their test.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from hdpmf.errors import ConfigError, RatingsError
 def hold_out(ratings: Ratings, per_user: int = 10, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
     """Hold out ratings of each user, chosen at random.
 
-    A user with ``per_user`` ratings or fewer keeps one of them in training and gives the rest to the test; a
-    user with a single rating gives none.
+    A user with ``per_user`` ratings or fewer keeps one of them in training and gives the rest to
+    the test; a user with a single rating gives none.
 
     Args:
         ratings: What to split.
@@ -50,7 +51,8 @@ def leave_one_out(ratings: Ratings, *, rng: RngLike = 0) -> tuple[Ratings, Ratin
 def hold_out_last(ratings: Ratings, per_user: int = 1) -> tuple[Ratings, Ratings]:
     """Hold out the last ratings of each user; 1: leave the last one out.
 
-    A user's ratings of the same second are ordered by row. As with `hold_out`, one rating stays in training.
+    A user's ratings of the same second are ordered by row. As with `hold_out`, one rating stays in
+    training.
     """
     if not _is_count(per_user):
         raise ConfigError("per_user must be an integer of at least 1")
@@ -70,15 +72,17 @@ def ratio(ratings: Ratings, fraction: float = 0.2, *, rng: RngLike = 0) -> tuple
     return ratings.take(~held), ratings.take(held)
 
 
-def by_time(ratings: Ratings, fraction: float = 0.2, *, per_user: bool = False) -> tuple[Ratings, Ratings]:
+def by_time(
+    ratings: Ratings, fraction: float = 0.2, *, per_user: bool = False
+) -> tuple[Ratings, Ratings]:
     """Hold out what came last.
 
     Args:
         ratings: What to split; it needs timestamps.
         fraction: Of the ratings, for the test.
-        per_user: False: one moment for everybody, which is what a service meets; all ratings of that second and later
-            are the test, so it may be somewhat larger. True: that fraction of each user's own, at least one rating
-            staying in training.
+        per_user: False: one moment for everybody, which is what a service meets; all ratings of
+            that second and later are the test, so it may be somewhat larger. True: that fraction of
+            each user's own, at least one rating staying in training.
     """
     if per_user:
         _check_fraction(fraction)
@@ -90,19 +94,25 @@ def by_time(ratings: Ratings, fraction: float = 0.2, *, per_user: bool = False) 
     moment = np.partition(times, len(times) - size)[len(times) - size]
     held = times >= moment
     if held.all():
-        raise RatingsError(f"{ratings.name}: all ratings are of one second, so time does not tell training from test")
+        raise RatingsError(
+            f"{ratings.name}: all ratings are of one second, so time does not tell training "
+            "from test"
+        )
     return ratings.take(~held), ratings.take(held)
 
 
 def k_fold(ratings: Ratings, k: int = 5, *, rng: RngLike = 0) -> Iterator[tuple[Ratings, Ratings]]:
-    """Go through ``k`` pairs of training and validation; each rating is in exactly one validation part.
+    """Go through ``k`` pairs of training and validation; each rating is in exactly one validation
+    part.
 
-    Each user's ratings are dealt out evenly, beginning at a random fold, so that the folds are of nearly
-    equal size. A user with a single rating is absent from the training part of the fold that has it.
+    Each user's ratings are dealt out evenly, beginning at a random fold, so that the folds are of
+    nearly equal size. A user with a single rating is absent from the training part of the fold that
+    has it.
     """
     if not _is_count(k) or k < 2:
         raise ConfigError("k must be an integer of at least 2")
-    # Drawn here and not at the first next(): a shared generator must not depend on when the folds are used.
+    # Drawn here and not at the first next(): a shared generator must not depend on when the folds
+    # are used.
     generator = as_generator(rng)
     rank, _ = _rank_within_user(ratings, generator)
     first_fold = generator.integers(0, k, size=ratings.n_users)
@@ -112,7 +122,11 @@ def k_fold(ratings: Ratings, k: int = 5, *, rng: RngLike = 0) -> Iterator[tuple[
 
 def sparsify(ratings: Ratings, fraction: float, *, rng: RngLike = 0) -> Ratings:
     """Keep a fraction of each user's ratings, rounded to the nearest count and at least one."""
-    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
+    if (
+        isinstance(fraction, bool)
+        or not isinstance(fraction, (int, float))
+        or not 0 < fraction <= 1
+    ):
         raise ConfigError("fraction must be a number above 0 and at most 1")
     rank, counts = _rank_within_user(ratings, as_generator(rng))
     kept = np.maximum(1, np.floor(fraction * counts + 0.5)).astype(np.int64)
@@ -123,14 +137,16 @@ CUTS = ("hold-out", "last", "ratio", "time", "user-time")
 """The kinds of `cut`."""
 
 
-def cut(ratings: Ratings, kind: str, amount: float | None = None, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
+def cut(
+    ratings: Ratings, kind: str, amount: float | None = None, rng: RngLike = 0
+) -> tuple[Ratings, Ratings]:
     """Split by name: ``hold-out``, ``last``, ``ratio``, ``time`` or ``user-time``.
 
     Args:
         ratings: What to split.
         kind: How.
-        amount: Test ratings per user (10 for ``hold-out`` and 1 for ``last`` where it is not given), or the fraction of
-            all ratings or of each user's (0.2).
+        amount: Test ratings per user (10 for ``hold-out`` and 1 for ``last`` where it is not
+            given), or the fraction of all ratings or of each user's (0.2).
         rng: A seed or a generator, for those that are random.
     """
     if kind == "hold-out":
@@ -146,15 +162,20 @@ def cut(ratings: Ratings, kind: str, amount: float | None = None, rng: RngLike =
 
 
 def min_ratings(ratings: Ratings, per_user: int = 20) -> Ratings:
-    """Keep users with at least ``per_user`` ratings; ids that nobody uses any more leave the indexes."""
+    """Keep users with at least ``per_user`` ratings; ids that nobody uses any more leave the
+    indexes.
+    """
     kept = ratings.user_counts()[ratings.user_codes] >= per_user
     if not bool(kept.any()):
-        raise RatingsError(f"{ratings.name}: no user has {per_user:,} ratings or more; ask for fewer")
+        raise RatingsError(
+            f"{ratings.name}: no user has {per_user:,} ratings or more; ask for fewer"
+        )
     return ratings.take(kept).compact()
 
 
 def k_core(ratings: Ratings, k: int = 5) -> Ratings:
-    """Keep users and items that have ``k`` ratings or more among what is kept; it is the largest such part.
+    """Keep users and items that have ``k`` ratings or more among what is kept; it is the largest
+    such part.
 
     Ids that nobody uses any more leave the indexes.
     """
@@ -168,14 +189,21 @@ def k_core(ratings: Ratings, k: int = 5) -> Ratings:
         if enough.all():
             return ratings.take(kept).compact()
         kept = kept[enough]
-    raise RatingsError(f"{ratings.name}: there is no core where users and items all have {k:,} ratings; ask for fewer")
+    raise RatingsError(
+        f"{ratings.name}: there is no core where users and items all have {k:,} "
+        "ratings; ask for fewer"
+    )
 
 
-def _rank_within_user(ratings: Ratings, generator: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give each rating a random place among its user's ratings; also return the ratings per user."""
+def _rank_within_user(
+    ratings: Ratings, generator: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give each rating a random place among its user's ratings; also return the ratings per
+    user.
+    """
     n = len(ratings)
-    # One 64-bit key, user above and randomness below, sorts faster than two keys; the stable sort makes ties
-    # fall the same way on every processor.
+    # One 64-bit key, user above and randomness below, sorts faster than two keys; the stable sort
+    # makes ties fall the same way on every processor.
     keys = ratings.user_codes.astype(np.uint64) << np.uint64(32)
     keys |= generator.integers(0, 2**32, size=n, dtype=np.uint64)
     order = np.argsort(keys, kind="stable")
@@ -199,7 +227,8 @@ def _age_within_user(ratings: Ratings) -> tuple[NDArray[np.int64], NDArray[np.in
 def _times(ratings: Ratings) -> NDArray[np.int64]:
     if ratings.timestamps is None:
         raise RatingsError(
-            f"{ratings.name}: there are no times, so nothing came last; say which column has them with "
+            f"{ratings.name}: there are no times, so nothing came last; say which column "
+            "has them with "
             f"{say('columns', 'timestamp')}, or split at random"
         )
     return ratings.timestamps
@@ -209,7 +238,10 @@ def _test_size(ratings: Ratings, fraction: float) -> int:
     _check_fraction(fraction)
     size = int(np.floor(fraction * len(ratings) + 0.5))
     if not 0 < size < len(ratings):
-        raise RatingsError(f"{ratings.name}: {fraction:g} of {len(ratings):,} ratings leaves training or test empty")
+        raise RatingsError(
+            f"{ratings.name}: {fraction:g} of {len(ratings):,} ratings leaves training or "
+            "test empty"
+        )
     return size
 
 
@@ -229,7 +261,9 @@ def _is_count(value: object) -> bool:
 
 
 def alike(first: Ratings, second: Ratings) -> tuple[Ratings, Ratings]:
-    """Two tables read from text, with ids of one kind: text where either has an id that is no plain integer."""
+    """Two tables read from text, with ids of one kind: text where either has an id that is no
+    plain integer.
+    """
     if first.users.is_integer != second.users.is_integer:
         first, second = first.with_text_ids(users=True), second.with_text_ids(users=True)
     if first.items.is_integer != second.items.is_integer:
@@ -237,7 +271,9 @@ def alike(first: Ratings, second: Ratings) -> tuple[Ratings, Ratings]:
     return first, second
 
 
-def share_indexes(train: Ratings, test: Ratings, item_table: ItemTable | None = None) -> tuple[Ratings, Ratings]:
+def share_indexes(
+    train: Ratings, test: Ratings, item_table: ItemTable | None = None
+) -> tuple[Ratings, Ratings]:
     """Bring two tables into one id space, so that their codes mean the same thing."""
     users = merge(train.users, test.users, "user")
     items = merge(train.items, test.items, "item")

@@ -1,9 +1,11 @@
-"""A synthetic world with MovieLens' shape: no download, no licence, any size, the same for the same seed.
+"""A synthetic world with MovieLens' shape: no download, no licence, any size, the same for the same
+seed.
 
-Items have genres; genres have directions in a small space of tastes; users like some directions and dislike others. A
-rating is an average plus the user's and the item's bias, plus how well the two match, plus chance, rounded to stars. A
-few items are rated by many and most by few, and the same goes for how much users rate. Users rate what they like a
-little more often than what they do not, as people do.
+Items have genres; genres have directions in a small space of tastes; users like some directions and
+dislike others. A rating is an average plus the user's and the item's bias, plus how well the two
+match, plus chance, rounded to stars. A few items are rated by many and most by few, and the same
+goes for how much users rate. Users rate what they like a little more often than what they do not,
+as people do.
 """
 
 from __future__ import annotations
@@ -36,16 +38,58 @@ GENRES = (
 )
 
 _FIRST = (
-    "Amber", "Broken", "Crimson", "Distant", "Electric", "Forgotten", "Golden", "Hollow", "Invisible", "Jade",
-    "Kindred", "Last", "Midnight", "Northern", "Open", "Paper", "Quiet", "Restless", "Silver", "Tender",
-    "Unwritten", "Velvet", "Wandering", "Young",
-)  # fmt: skip
+    "Amber",
+    "Broken",
+    "Crimson",
+    "Distant",
+    "Electric",
+    "Forgotten",
+    "Golden",
+    "Hollow",
+    "Invisible",
+    "Jade",
+    "Kindred",
+    "Last",
+    "Midnight",
+    "Northern",
+    "Open",
+    "Paper",
+    "Quiet",
+    "Restless",
+    "Silver",
+    "Tender",
+    "Unwritten",
+    "Velvet",
+    "Wandering",
+    "Young",
+)
 
 _SECOND = (
-    "Anchor", "Bridge", "Carnival", "Detective", "Empire", "Falcon", "Garden", "Harbour", "Island", "Journey",
-    "Kingdom", "Lantern", "Mirror", "Night", "Orchard", "Parade", "Question", "River", "Station", "Theatre",
-    "Umbrella", "Voyage", "Window", "Zephyr",
-)  # fmt: skip
+    "Anchor",
+    "Bridge",
+    "Carnival",
+    "Detective",
+    "Empire",
+    "Falcon",
+    "Garden",
+    "Harbour",
+    "Island",
+    "Journey",
+    "Kingdom",
+    "Lantern",
+    "Mirror",
+    "Night",
+    "Orchard",
+    "Parade",
+    "Question",
+    "River",
+    "Station",
+    "Theatre",
+    "Umbrella",
+    "Voyage",
+    "Window",
+    "Zephyr",
+)
 
 _THIRD = (
     "of Glass",
@@ -62,7 +106,8 @@ _THIRD = (
 def invent_titles(n_items: int, generator: np.random.Generator) -> tuple[list[str], list[int]]:
     """Make up a title, with the year in brackets as MovieLens has it, and the year, for each item.
 
-    Titles all differ: words are combined in a shuffled order, and numbered like sequels when they run out.
+    Titles all differ: words are combined in a shuffled order, and numbered like sequels when they
+    run out.
     """
     words = len(_FIRST) * len(_SECOND) * (len(_THIRD) + 1)
     order = generator.permutation(words).tolist()
@@ -107,7 +152,12 @@ class _World:
 
 
 def synthetic_world(
-    n_users: int = 600, n_items: int = 400, n_ratings: int = 40_000, rng: RngLike = 0, *, n_tastes: int = 6
+    n_users: int = 600,
+    n_items: int = 400,
+    n_ratings: int = 40_000,
+    rng: RngLike = 0,
+    *,
+    n_tastes: int = 6,
 ) -> Ratings:
     """Make a world of ratings.
 
@@ -127,7 +177,11 @@ def synthetic_world(
         ("n_ratings", n_ratings),
         ("n_tastes", n_tastes),
     ):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < 2**31:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, np.integer))
+            or not 1 <= value < 2**31
+        ):
             raise ConfigError(f"{label} must be an integer of at least 1 and below 2^31")
     if not n_users <= n_ratings <= n_users * n_items:
         raise ConfigError(
@@ -194,7 +248,9 @@ def _draw_world(
 
 
 def _share_out(activity: NDArray[np.float64], n_ratings: int, n_items: int) -> NDArray[np.int64]:
-    """Share out ratings in proportion to activity, between one and ``n_items`` each, exactly in sum."""
+    """Share out ratings in proportion to activity, between one and ``n_items`` each, exactly in
+    sum.
+    """
     # The cap bends proportions, so the factor that makes the sum right is found by halving.
     low, high = 0.0, n_ratings / float(activity.min()) + 1
     for _ in range(100):
@@ -214,16 +270,23 @@ def _share_out(activity: NDArray[np.float64], n_ratings: int, n_items: int) -> N
     return counts
 
 
-def _draw_pairs(world: _World, generator: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Draw who rates what without repetition, in blocks of users that bound the memory beyond the result."""
+def _draw_pairs(
+    world: _World, generator: np.random.Generator
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Draw who rates what without repetition, in blocks of users that bound the memory beyond
+    the result.
+    """
     n_items = len(world.popularity)
     user_codes = np.repeat(np.arange(len(world.counts), dtype=np.int32), world.counts)
     item_codes = np.empty(len(user_codes), dtype=np.int32)
     starts = np.cumsum(world.counts) - world.counts
-    # Drawing one at a time wastes draws on a user who rates much of what there is; drawing for all items at
-    # once wastes them on everyone else.
+    # Drawing one at a time wastes draws on a user who rates much of what there is; drawing for all
+    # items at once wastes them on everyone else.
     many = world.counts * 8 >= n_items
-    left = [_draw_few(world, users, starts, item_codes, generator) for users in _by_ratings(world, ~many)]
+    left = [
+        _draw_few(world, users, starts, item_codes, generator)
+        for users in _by_ratings(world, ~many)
+    ]
     everyone_left = np.concatenate([np.flatnonzero(many), *left])
     per_block = max(1, _DENSE_PER_BLOCK // n_items)
     for first in range(0, len(everyone_left), per_block):
@@ -245,23 +308,31 @@ def _draw_few(
     item_codes: NDArray[np.int32],
     generator: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Draw items by popularity, keep what the user would watch, once each; return users still short."""
+    """Draw items by popularity, keep what the user would watch, once each; return users still
+    short.
+    """
     n_items = len(world.popularity)
     cumulated = np.cumsum(world.popularity)
     wanted = world.counts[users]
-    kept = np.empty(0, dtype=np.int64)  # keys: place of the user in the block * n_items + item, as drawn
+    kept = np.empty(
+        0, dtype=np.int64
+    )  # keys: place of the user in the block * n_items + item, as drawn
     counts = np.zeros(len(users), dtype=np.int64)
     for _ in range(_ROUNDS):
         short = np.maximum(wanted - counts, 0)
         if not short.any():
             break
         place = np.repeat(np.arange(len(users)), np.where(short > 0, 3 * short + 4, 0))
-        item = np.searchsorted(cumulated, generator.random(len(place)) * cumulated[-1], side="right")
+        item = np.searchsorted(
+            cumulated, generator.random(len(place)) * cumulated[-1], side="right"
+        )
         item = np.minimum(item, n_items - 1)
         watched = generator.random(len(place)) < _interest(_match(world, users[place], item))
         kept = np.concatenate([kept, place[watched] * n_items + item[watched]])
         _, first = np.unique(kept, return_index=True)
-        kept = kept[np.sort(first)]  # in the order of drawing, which makes it sampling without replacement
+        kept = kept[
+            np.sort(first)
+        ]  # in the order of drawing, which makes it sampling without replacement
         counts = np.bincount(kept // n_items, minlength=len(users))
     place = kept // n_items
     order = np.argsort(place, kind="stable")
@@ -282,7 +353,8 @@ def _draw_many(
     """Order all items at random for each user, the likely ones first, and take from the front."""
     n_items = len(world.popularity)
     match = world.user_tastes[users] @ world.item_tastes.T
-    # Exponential races: the smallest of Exp(1)/weight is item i with probability proportional to its weight.
+    # Exponential races: the smallest of Exp(1)/weight is item i with probability proportional to
+    # its weight.
     race = generator.standard_exponential((len(users), n_items), dtype=np.float32)
     race /= world.popularity.astype(np.float32) * _interest(match)
     order = np.argsort(race, axis=1, kind="stable").astype(np.int32)
@@ -291,10 +363,16 @@ def _draw_many(
     item_codes[rows] = order[taken]
 
 
-def _match(world: _World, users: NDArray[np.integer], items: NDArray[np.integer]) -> NDArray[np.float32]:
-    """Tell how well each user's tastes and each item go together: about a standard normal over all pairs."""
+def _match(
+    world: _World, users: NDArray[np.integer], items: NDArray[np.integer]
+) -> NDArray[np.float32]:
+    """Tell how well each user's tastes and each item go together: about a standard normal over
+    all pairs.
+    """
     total = np.zeros(len(users), dtype=np.float32)
-    for taste in range(world.user_tastes.shape[1]):  # one taste at a time keeps the temporaries small
+    for taste in range(
+        world.user_tastes.shape[1]
+    ):  # one taste at a time keeps the temporaries small
         total += world.user_tastes[users, taste] * world.item_tastes[items, taste]
     return total
 

@@ -1,4 +1,6 @@
-"""The ratings table that everything else stands on, and `as_ratings`, which makes one of any data."""
+"""The ratings table that everything else stands on, and `as_ratings`, which makes one of any
+data.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ from hdpmf.errors import RatingsError
 class Ratings(SplitMethods):
     """Who rated what how, checked once and never changed.
 
-    Rows are kept as positions (codes) in two id indexes, so that tables cut from one another stay comparable.
-    A row number in an error message counts from 1. Make one with `of`, `from_arrays` or `read`.
+    Rows are kept as positions (codes) in two id indexes, so that tables cut from one another stay
+    comparable. A row number in an error message counts from 1. Make one with `of`, `from_arrays` or
+    `read`.
 
     Attributes:
         users: The ids of the users; ``user_codes`` are positions in it.
@@ -36,8 +39,8 @@ class Ratings(SplitMethods):
         scale: The public scale the ratings were given on.
         item_table: Public facts about the items, or None. It may list items nobody rated.
         name: What to call these ratings in tables and messages.
-        implicit: Whether these are no ratings but choices (clicks, purchases): each value is 1, on the scale 0..1,
-            and says no more than that the pair is there.
+        implicit: Whether these are no ratings but choices (clicks, purchases): each value is 1, on
+            the scale 0..1, and says no more than that the pair is there.
     """
 
     users: IdIndex
@@ -60,10 +63,13 @@ class Ratings(SplitMethods):
         ):
             if column is not None and len(column) != n:
                 raise RatingsError(
-                    f"{self.name}: column '{label}' has {len(column):,} rows but column 'rating' has {n:,}"
+                    f"{self.name}: column '{label}' has {len(column):,} rows but column 'rating' "
+                    f"has {n:,}"
                 )
         if n == 0:
-            raise RatingsError(f"{self.name}: there are no ratings in it; at least one row is needed")
+            raise RatingsError(
+                f"{self.name}: there are no ratings in it; at least one row is needed"
+            )
         checks.check_codes(self.name, "user", self.user_codes, self.users)
         checks.check_codes(self.name, "item", self.item_codes, self.items)
         checks.check_values(self.name, self.values, self.scale)
@@ -85,15 +91,17 @@ class Ratings(SplitMethods):
         """Make a table from a data frame, a SciPy sparse matrix or a file.
 
         Args:
-            data: A frame that Narwhals understands (pandas, polars, PyArrow, ...) with columns for user, item, rating
-                and, if known, timestamp; a matrix of users by items; or a path, as for `read`.
+            data: A frame that Narwhals understands (pandas, polars, PyArrow, ...) with columns for
+                user, item, rating and, if known, timestamp; a matrix of users by items; or a path,
+                as for `read`.
             scale: The public scale as ``(low, high)``; one to five where it is not given.
-            columns: What the frame calls its columns, as ``{"user": "customer", "rating": "stars"}``; common names are
-                known or guessed, with a warning.
-            duplicates: What becomes of several ratings of one item by one user: an ``error``, or the ``last`` or
-                ``first`` counts (by time where known, else by row), or their ``mean`` or ``max``.
-            implicit: Whether this is implicit feedback: who chose what, and no ratings, whatever counts there are;
-                None: where there is no column of ratings, with a warning.
+            columns: What the frame calls its columns, as ``{"user": "customer", "rating":
+                "stars"}``; common names are known or guessed, with a warning.
+            duplicates: What becomes of several ratings of one item by one user: an ``error``, or
+                the ``last`` or ``first`` counts (by time where known, else by row), or their
+                ``mean`` or ``max``.
+            implicit: Whether this is implicit feedback: who chose what, and no ratings, whatever
+                counts there are; None: where there is no column of ratings, with a warning.
             name: What to call the table in messages.
             item_table: Public facts about the items.
 
@@ -101,7 +109,14 @@ class Ratings(SplitMethods):
             RatingsError: Something is wrong with the data; the message says where and what to do.
         """
         if isinstance(data, (str, os.PathLike)):
-            read = cls.read(data, scale=scale, columns=columns, duplicates=duplicates, implicit=implicit, name=name)
+            read = cls.read(
+                data,
+                scale=scale,
+                columns=columns,
+                duplicates=duplicates,
+                implicit=implicit,
+                name=name,
+            )
             return read.describe(item_table)
         from hdpmf.common.data.columns import columns_of
 
@@ -138,22 +153,27 @@ class Ratings(SplitMethods):
         Args:
             users: The user of each rating: integers or strings.
             items: The item of each rating: integers or strings.
-            values: The ratings; None for implicit feedback, of which only the pairs count, each once.
+            values: The ratings; None for implicit feedback, of which only the pairs count, each
+                once.
             scale: The public scale as ``(low, high)``; one to five where it is not given.
             timestamps: Seconds since 1970, where known.
             duplicates: See `of`.
             name: What to call the table in messages.
             item_table: Public facts about the items.
-            users_index: Use this index instead of a new one, so that codes compare with another table's.
+            users_index: Use this index instead of a new one, so that codes compare with another
+                table's.
             items_index: The same for items.
 
         Raises:
-            RatingsError: Something is wrong with the columns; the message says where and what to do.
+            RatingsError: Something is wrong with the columns; the message says where and what to
+                do.
         """
         implicit = values is None
         if implicit:
             if scale not in (None, IMPLICIT_SCALE):
-                raise RatingsError(f"{name}: implicit feedback has no rating scale; leave the scale out")
+                raise RatingsError(
+                    f"{name}: implicit feedback has no rating scale; leave the scale out"
+                )
             # Several clicks are one choice; the last tells when.
             scale, duplicates = IMPLICIT_SCALE, "last" if duplicates == "error" else duplicates
         numbers = checks.numbers(name, np.ones(len(users)) if implicit else values)
@@ -200,15 +220,17 @@ class Ratings(SplitMethods):
     ) -> Ratings:
         """Read a file: CSV, TSV, ``::``-separated or Parquet, plain or gzip-compressed.
 
-        Ids are integers where all of a column come back as they are written, else text: ``007`` stays ``007``.
+        Ids are integers where all of a column come back as they are written, else text: ``007``
+        stays ``007``.
 
         Args:
             path: The file.
             scale: See `of`.
             columns: See `of`.
             separator: What stands between fields; found from the first line where it is not given.
-            header: Whether the first line holds column names; found from it where it is not given. Without a
-                header the columns are user, item, rating and timestamp, of which the last two may be absent.
+            header: Whether the first line holds column names; found from it where it is not given.
+                Without a header the columns are user, item, rating and timestamp, of which the last
+                two may be absent.
             duplicates: See `of`.
             implicit: See `of`.
             name: What to call the table in messages; the file's name where it is not given.
@@ -216,7 +238,9 @@ class Ratings(SplitMethods):
         from hdpmf.common.data.readers import read_columns
 
         label = os.path.basename(os.fspath(path)) if name is None else name
-        found = read_columns(path, columns=columns, separator=separator, header=header, implicit=implicit)
+        found = read_columns(
+            path, columns=columns, separator=separator, header=header, implicit=implicit
+        )
         return cls.from_arrays(
             found.user,
             found.item,
@@ -228,7 +252,9 @@ class Ratings(SplitMethods):
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a ``.csv``, ``.tsv`` or ``.parquet`` file, whole or not at all, readable by you only."""
+        """Write a ``.csv``, ``.tsv`` or ``.parquet`` file, whole or not at all, readable by you
+        only.
+        """
         from hdpmf.common.data.readers import write_ratings
 
         write_ratings(self, path)
@@ -237,9 +263,12 @@ class Ratings(SplitMethods):
         return len(self.values)
 
     def __repr__(self) -> str:
-        what, scale = ("choices", "implicit") if self.implicit else ("ratings", f"scale {self.scale}")
+        what, scale = (
+            ("choices", "implicit") if self.implicit else ("ratings", f"scale {self.scale}")
+        )
         return (
-            f"Ratings({self.name!r}: {len(self):,} {what} of {self.n_items:,} items by {self.n_users:,} users, {scale})"
+            f"Ratings({self.name!r}: {len(self):,} {what} of {self.n_items:,} items by "
+            f"{self.n_users:,} users, {scale})"
         )
 
     @property
@@ -311,22 +340,33 @@ class Ratings(SplitMethods):
         return self._derive(users=users, items=items, user_codes=user_codes, item_codes=item_codes)
 
     def with_text_ids(self, *, users: bool = False, items: bool = False) -> Ratings:
-        """The same ratings with integer ids written as text, so that they compare with ids that are text."""
-        user_index, user_codes = as_text(self.users, self.user_codes) if users else (self.users, self.user_codes)
-        item_index, item_codes = as_text(self.items, self.item_codes) if items else (self.items, self.item_codes)
-        return self._derive(users=user_index, items=item_index, user_codes=user_codes, item_codes=item_codes)
+        """The same ratings with integer ids written as text, so that they compare with ids that
+        are text.
+        """
+        user_index, user_codes = (
+            as_text(self.users, self.user_codes) if users else (self.users, self.user_codes)
+        )
+        item_index, item_codes = (
+            as_text(self.items, self.item_codes) if items else (self.items, self.item_codes)
+        )
+        return self._derive(
+            users=user_index, items=item_index, user_codes=user_codes, item_codes=item_codes
+        )
 
     def over(self, items: ItemTable | Iterable[Id]) -> Ratings:
         """The ratings of a public list of items; those of other items are left out.
 
-        A model's items are those of its ratings' index. Where that has what somebody rated, it tells that somebody did,
-        and no epsilon covers it; a list that was public before tells nothing.
+        A model's items are those of its ratings' index. Where that has what somebody rated, it
+        tells that somebody did, and no epsilon covers it; a list that was public before tells
+        nothing.
         """
         table = items if isinstance(items, ItemTable) else self.item_table
         index = IdIndex(items.ids if isinstance(items, ItemTable) else list(items), stated=True)
         codes = index.find(self.item_ids)
         if not (codes >= 0).any():
-            raise RatingsError(f"{self.name}: no rating is about an item of the list; are its ids of another kind?")
+            raise RatingsError(
+                f"{self.name}: no rating is about an item of the list; are its ids of another kind?"
+            )
         listed = self.take(codes >= 0)
         return listed._derive(items=index, item_codes=codes[codes >= 0], item_table=table)
 
@@ -357,10 +397,14 @@ class Ratings(SplitMethods):
 
 
 RatingsLike: TypeAlias = Ratings | Any
-"""Ratings, a data frame (pandas, polars, PyArrow, ...), a SciPy sparse matrix of users by items, or a file's path."""
+"""Ratings, a data frame (pandas, polars, PyArrow, ...), a SciPy sparse matrix of users by items,
+or a file's path.
+"""
 
 
-def as_ratings(data: RatingsLike, scale: ScaleLike | None = None, *, implicit: bool | None = False) -> Ratings:
+def as_ratings(
+    data: RatingsLike, scale: ScaleLike | None = None, *, implicit: bool | None = False
+) -> Ratings:
     """The ratings that `Ratings.of` makes of data, or the same ones where it is ratings already.
 
     Args:

@@ -1,9 +1,10 @@
 """What a method is, in one place: `METHODS` has one frozen `Method` for each.
 
-Name, family, options, mechanism, the views that it can run under with what its epsilon is worth there, and the words
-for people. Estimators, the command line, the accountant, devices, the service, the audit, experiments and reports read
-it. A new method is one `Method` and one estimator, registered with ``METHODS.add`` or by the entry point
-``hdpmf.methods``. Only the standard library is imported here: help and tab completion read it too.
+Name, family, options, mechanism, the views that it can run under with what its epsilon is worth
+there, and the words for people. Estimators, the command line, the accountant, devices, the service,
+the audit, experiments and reports read it. A new method is one `Method` and one estimator,
+registered with ``METHODS.add`` or by the entry point ``hdpmf.methods``. Only the standard library
+is imported here: help and tab completion read it too.
 """
 
 from hdpmf.common.methods.method import VIEWS, Claim, Family, Form, Method, Status, View

@@ -57,7 +57,10 @@ GLOBAL_MEAN = Method(
     configuration=NoOptions,
     accounting="raw-mean",
     plain=nothing_hidden(
-        "The ratings themselves, of which the recommender computes one mean.", "all ratings", "all ratings", NO_NOISE
+        "The ratings themselves, of which the recommender computes one mean.",
+        "all ratings",
+        "all ratings",
+        NO_NOISE,
     ),
     colour="#8c8f94",
 )
@@ -65,7 +68,8 @@ GLOBAL_MEAN = Method(
 BIASED_MF = Method(
     name="biased-mf",
     label="Biased MF",
-    summary="matrix factorization with user and item biases, trained on ratings given away; not private",
+    summary="matrix factorization with user and item biases, trained on ratings given "
+    "away; not private",
     family="clear",
     estimator="hdpmf.models.baselines:BiasedMF",
     configuration=BiasedOptions,
@@ -73,7 +77,10 @@ BIASED_MF = Method(
     tuning={"learning_rate": (0.005, 0.01, 0.02), "reg": (0.05, 0.1)},
     accounting="no-noise",
     plain=nothing_hidden(
-        "The ratings themselves, on which the recommender trains.", "all ratings", "all ratings", NO_NOISE
+        "The ratings themselves, on which the recommender trains.",
+        "all ratings",
+        "all ratings",
+        NO_NOISE,
     ),
     colour="#4d4d4d",
 )
@@ -81,28 +88,35 @@ BIASED_MF = Method(
 PRIVATE_POPULAR = Method(
     name="private-popular",
     label="Most popular, private",
-    summary="what most people rated, counted by one secure sum; lists only, epsilon is proved where only sums are seen",
+    summary="what most people rated, counted by one secure sum; lists only, epsilon is "
+    "proved where only sums are seen",
     family="sums",
     estimator="hdpmf.models.baselines:PrivatePopular",
     configuration=PopularityOptions,
     accounting="counts",
     plain=Form(
         claims={
-            "messages": replace(SUM_SEEN_ALONE, sees="every device's weights, item by item, almost without noise"),
+            "messages": replace(
+                SUM_SEEN_ALONE, sees="every device's weights, item by item, almost without noise"
+            ),
             "sums": Claim(
                 status="proved",
                 against=SUMS_OVER_USERS,
-                reason="every rating's weight enters one sum once, with discrete Laplace noise; values are not in it",
-                sees="one sum over devices, for every item the weights of all users together, with noise that nobody "
+                reason="every rating's weight enters one sum once, with discrete Laplace noise; "
+                "values are not in it",
+                sees="one sum over devices, for every item the weights of all users together, "
+                "with noise that nobody "
                 "holds alone; not which items a device rated, nor how; and which devices took part",
                 value=0.0,
                 presence=1.0,
                 needs=ROSTER + ENOUGH_USERS,
             ),
         },
-        sent="For every item of the catalogue one whole number, once, and only into a secure sum over all users: the "
+        sent="For every item of the catalogue one whole number, once, and only into a "
+        "secure sum over all users: the "
         "rating's privacy weight, with noise of which every user adds a share.",
-        stays_open="Visible: who takes part. Needs: a secure aggregation that works, and as many honest users as the "
+        stays_open="Visible: who takes part. Needs: a secure aggregation that works, and as many "
+        "honest users as the "
         "noise was divided among. What a rating says is in nothing that is sent.",
         rounds=1,
         sums=1,
@@ -125,7 +139,9 @@ def _yardstick(name: str, label: str, summary: str, estimator: str, colour: str)
         estimator=f"hdpmf.models.baselines:{estimator}",
         configuration=ListOptions,
         accounting="no-noise",
-        plain=nothing_hidden("Which items were rated, without any noise.", _PAIRS_SEEN, _PAIRS_SEEN, NO_NOISE),
+        plain=nothing_hidden(
+            "Which items were rated, without any noise.", _PAIRS_SEEN, _PAIRS_SEEN, NO_NOISE
+        ),
         lists_only=True,
         colour=colour,
     )
@@ -133,7 +149,13 @@ def _yardstick(name: str, label: str, summary: str, estimator: str, colour: str)
 
 LISTS = (
     PRIVATE_POPULAR,
-    _yardstick("most-popular", "Most popular", "what most people rated, for everyone", "MostPopular", "#5b6a3c"),
+    _yardstick(
+        "most-popular",
+        "Most popular",
+        "what most people rated, for everyone",
+        "MostPopular",
+        "#5b6a3c",
+    ),
     _yardstick("item-knn", "Item kNN", "what goes with what one has rated", "ItemKNN", "#9467bd"),
     _yardstick("ease", "EASE", "linear item-item model in closed form", "EASE", "#17a2b0"),
     _yardstick("ials", "iALS", "implicit alternating least squares", "IALS", "#a3a500"),

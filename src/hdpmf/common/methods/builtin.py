@@ -1,4 +1,6 @@
-"""The methods that come with the library: the paper's, those that train like them, and the one-round designs."""
+"""The methods that come with the library: the paper's, those that train like them, and the
+one-round designs.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +35,31 @@ _RULE = "hdpmf.models.factorization"
 
 _RATES = {"batch": 0.01, "sequential": 0.005}
 
-_NO_ROOM = "; honest raters only: the noise is divided among all raters of an item and leaves no room for colluders"
+_NO_ROOM = (
+    "; honest raters only: the noise is divided among all raters of an item and "
+    "leaves no room for colluders"
+)
 
 _GRADIENTS_SEEN = (
-    "in every round every device's gradients, each with its own small share of the noise, and which items it rated"
+    "in every round every device's gradients, each with its own small share of the "
+    "noise, and which items it rated"
 )
 
 _GRADIENT_SUMS_SEEN = (
-    "in every round only sums over devices, of gradients and noise (half of which, h, it drew itself), how many "
+    "in every round only sums over devices, of gradients and noise (half of which, "
+    "h, it drew itself), how many "
     "ratings each item has, and which devices took part"
 )
 
-_BUDGETS_SEEN = "; beside that, how many ratings each device has and the sum, smallest and largest of their budgets"
+_BUDGETS_SEEN = (
+    "; beside that, how many ratings each device has and the sum, smallest and "
+    "largest of their budgets"
+)
 
-_NOMINAL_REASON = "as stated in the paper; training sends fresh messages every round, which its proof does not cover"
+_NOMINAL_REASON = (
+    "as stated in the paper; training sends fresh messages every round, which its "
+    "proof does not cover"
+)
 
 _NOMINAL_AGAINST = "final item factors, one noise draw, user vectors independent of the ratings"
 
@@ -56,7 +69,10 @@ def _nominal(budgets: bool) -> Form:
     return Form(
         claims={
             "messages": Claim(
-                status="nominal", against=_NOMINAL_AGAINST, reason=_NOMINAL_REASON, sees=_GRADIENTS_SEEN + more
+                status="nominal",
+                against=_NOMINAL_AGAINST,
+                reason=_NOMINAL_REASON,
+                sees=_GRADIENTS_SEEN + more,
             ),
             "sums": Claim(
                 status="nominal",
@@ -66,10 +82,13 @@ def _nominal(budgets: bool) -> Form:
                 needs=ROSTER + _NO_ROOM,
             ),
         },
-        sent="For every item rated, in every round, a gradient computed from the rating, with a share of noise. The "
+        sent="For every item rated, in every round, a gradient computed from the rating, "
+        "with a share of noise. The "
         "noise of all raters of the item together is what the paper's epsilon speaks of.",
-        stays_open="Visible: which items a user rated and how many rated each. And through the user's vector every "
-        "rating also moves the messages about all other items of the user; no number below counts that.",
+        stays_open="Visible: which items a user rated and how many rated each. And through the "
+        "user's vector every "
+        "rating also moves the messages about all other items of the user; no number "
+        "below counts that.",
     )
 
 
@@ -84,9 +103,11 @@ MF = Method(
     mechanism="none",
     accounting="no-noise",
     plain=nothing_hidden(
-        "The ratings' gradients, without any noise. A recommender can compute the ratings from them.",
+        "The ratings' gradients, without any noise. A recommender can compute the "
+        "ratings from them.",
         "in every round every device's gradients, without any noise, and which items it rated",
-        "in every round sums over devices of gradients without any noise, how many ratings each item has, and which "
+        "in every round sums over devices of gradients without any noise, how many "
+        "ratings each item has, and which "
         "devices took part",
         NO_NOISE,
     ),
@@ -138,11 +159,13 @@ HDPMF_R = replace(
 HDPMF_PAID = Method(
     name="hdpmf-paid",
     label="HDPMF, paid",
-    summary="HDPMF whose epsilon is a guarantee where sums are secure: its rounds share it, 10 by default",
+    summary="HDPMF whose epsilon is a guarantee where sums are secure: its rounds share "
+    "it, 10 by default",
     family="factorization",
     estimator=f"{_RULE}:HDPMF",
     configuration=HDPMFOptions,
-    # Other solvers, noise drawn once and stopping early would each void the guarantee; there is no h.
+    # Other solvers, noise drawn once and stopping early would each void the guarantee; there is no
+    # h.
     fixed={
         "mechanism": "paid",
         "rescale": True,
@@ -161,22 +184,26 @@ HDPMF_PAID = Method(
                 status="none",
                 against=ALL_MESSAGES,
                 reason="a single device's numbers have only its share of the noise",
-                sees="in every round every device's gradients, each with its own small share of the noise, and which "
+                sees="in every round every device's gradients, each with its own small share of "
+                "the noise, and which "
                 "items it rated",
             ),
             "sums": Claim(
                 status="proved",
                 against=SUMS_OVER_USERS,
                 reason="all rounds together, for a change of a rating's value",
-                sees="in every round only sums over devices, of gradients and noise, how many ratings each item has, "
+                sees="in every round only sums over devices, of gradients and noise, how many "
+                "ratings each item has, "
                 "and which devices took part",
                 value=1.0,
                 needs=ROSTER + ENOUGH_USERS,
             ),
         },
-        sent="For every item, in every round, a gradient with a share of noise, and only into a secure sum over all "
+        sent="For every item, in every round, a gradient with a share of noise, and only "
+        "into a secure sum over all "
         "users. The gradient is made of a vector that knows what was rated but not how.",
-        stays_open="Visible: how many users rated each item, and who takes part. Needs: a secure aggregation that "
+        stays_open="Visible: how many users rated each item, and who takes part. Needs: a secure "
+        "aggregation that "
         "works, and as many honest users in every sum as the noise was divided among.",
     ),
     headline="sums",
@@ -217,18 +244,23 @@ DPMF = replace(
 def _presence(factor: float) -> str:
     """What it costs that a rating is there, and why more at a limit: see proofs/hdp-sum.md."""
     return (
-        f"That a rating of weight W is there is hidden at {factor:g} W epsilon; for a person whose ratings reach a "
-        f"limit (max_total or max_ratings) at up to {factor:g} (2 W + 1) epsilon, because one more pushes others out."
+        f"That a rating of weight W is there is hidden at {factor:g} W epsilon; for a "
+        "person whose ratings reach a "
+        f"limit (max_total or max_ratings) at up to {factor:g} (2 W + 1) epsilon, "
+        "because one more pushes others out."
     )
 
 
 def _by_two_servers(reason: str, sees: str, presence: float, needs: str = "") -> Claim:
-    """Sums by two servers, against the recommender together with one of them: see proofs/hdp-sum.md."""
+    """Sums by two servers, against the recommender together with one of them: see
+    proofs/hdp-sum.md.
+    """
     return Claim(
         status="proved",
         against=TWO_SERVERS,
         reason=f"{reason}; each server adds the whole noise, so that the honest one's is enough",
-        sees=f"{sees}; the leader of the two sees which devices reported, and when; each server alone sees shares that "
+        sees=f"{sees}; the leader of the two sees which devices reported, and when; each "
+        "server alone sees shares that "
         "are uniformly random",
         value=1.0,
         presence=presence,
@@ -251,25 +283,32 @@ HDP_SUM = Method(
             "sums": Claim(
                 status="proved",
                 against=SUMS_OVER_USERS,
-                reason="every rating enters one sum once, with discrete Laplace noise; what else is computed never "
+                reason="every rating enters one sum once, with discrete Laplace noise; what else "
+                "is computed never "
                 "leaves devices",
-                sees="one sum over devices, for every item: coded ratings and weights of all users together, with "
-                "noise that nobody holds alone; not which items a device rated; and which devices took part",
+                sees="one sum over devices, for every item: coded ratings and weights of all "
+                "users together, with "
+                "noise that nobody holds alone; not which items a device rated; and which "
+                "devices took part",
                 value=1.0,
                 presence=0.75,
                 needs=ROSTER + ENOUGH_USERS,
             ),
             "two-servers": _by_two_servers(
                 "every rating enters one sum once, with discrete Laplace noise",
-                "one sum over all reports, for every item: coded ratings and weights of all users together, with the "
+                "one sum over all reports, for every item: coded ratings and weights of all "
+                "users together, with the "
                 "noise of both servers",
                 0.75,
             ),
         },
-        sent="For every item of the catalogue two whole numbers, once, and only into a secure sum over all users: "
-        "nobody sees one user's numbers, and the sum has noise: a share of every user, or all of it from each of two "
+        sent="For every item of the catalogue two whole numbers, once, and only into a "
+        "secure sum over all users: "
+        "nobody sees one user's numbers, and the sum has noise: a share of every user, "
+        "or all of it from each of two "
         "servers.",
-        stays_open="Visible: who takes part. Needs: secure sums by masks that work, and as many honest users as the "
+        stays_open="Visible: who takes part. Needs: secure sums by masks that work, and as many "
+        "honest users as the "
         "noise was divided among; or two servers, of which one is honest. " + _presence(0.75),
         rounds=1,
         sums=1,
@@ -280,32 +319,45 @@ HDP_SUM = Method(
             "sums": Claim(
                 status="proved",
                 against=SUMS_OVER_USERS,
-                reason="every rating enters two sums of weights and one of ratings, with discrete Laplace noise, and "
-                "its presence the draw of its device's label; what else is computed never leaves devices",
-                sees="two sums over devices, with noise that nobody holds alone: for every item the weights of all "
-                "users together, then coded ratings and weights, which for much-rated items are apart by a label that "
-                "each device draws once at random and tells nobody; not which items a device rated; and which devices "
+                reason="every rating enters two sums of weights and one of ratings, with discrete "
+                "Laplace noise, and "
+                "its presence the draw of its device's label; what else is computed never "
+                "leaves devices",
+                sees="two sums over devices, with noise that nobody holds alone: for every item "
+                "the weights of all "
+                "users together, then coded ratings and weights, which for much-rated items "
+                "are apart by a label that "
+                "each device draws once at random and tells nobody; not which items a device "
+                "rated; and which devices "
                 "took part",
                 value=1.0,
                 presence=0.992,
                 needs=ROSTER + ENOUGH_USERS + ", both times",
             ),
             "two-servers": _by_two_servers(
-                "every rating enters two sums of weights and one of ratings, with discrete Laplace noise, and its "
+                "every rating enters two sums of weights and one of ratings, with discrete "
+                "Laplace noise, and its "
                 "presence the draw of its device's label",
-                "two sums over all reports, with the noise of both servers: for every item the weights of all users "
-                "together, then coded ratings and weights, which for much-rated items are apart by a label that each "
+                "two sums over all reports, with the noise of both servers: for every item the "
+                "weights of all users "
+                "together, then coded ratings and weights, which for much-rated items are "
+                "apart by a label that each "
                 "device draws once at random and tells nobody",
                 0.992,
                 ", both times",
             ),
         },
-        sent="Twice, and only into secure sums over all users with noise, a share of every user or all of it from "
-        "each of two servers: for every item of the catalogue one whole number, then two. The second time "
-        "much-rated items have a sum for each of two labels; a device draws its label once, at random by what it "
+        sent="Twice, and only into secure sums over all users with noise, a share of every "
+        "user or all of it from "
+        "each of two servers: for every item of the catalogue one whole number, then "
+        "two. The second time "
+        "much-rated items have a sum for each of two labels; a device draws its label "
+        "once, at random by what it "
         "rated, and tells nobody.",
-        stays_open="Visible: who takes part. Needs: secure sums by masks that work, and as many honest users as the "
-        "noise was divided among, both times; or two servers, of which one is honest. " + _presence(0.992),
+        stays_open="Visible: who takes part. Needs: secure sums by masks that work, and as many "
+        "honest users as the "
+        "noise was divided among, both times; or two servers, of which one is honest. "
+        + _presence(0.992),
         rounds=2,
         sums=2,
     ),
@@ -331,15 +383,24 @@ HDP_BIT = Method(
                 status="proved",
                 against=ALL_MESSAGES,
                 reason=_ONE_BIT,
-                sees="which items each device rated, how strict it is about each (the privacy weight), and one "
+                sees="which items each device rated, how strict it is about each (the privacy "
+                "weight), and one "
                 "randomised bit per rating",
                 value=1.0,
             ),
-            "sums": Claim(status="proved", against=ALL_MESSAGES, reason=_ONE_BIT, sees="sums of bits", value=1.0),
+            "sums": Claim(
+                status="proved",
+                against=ALL_MESSAGES,
+                reason=_ONE_BIT,
+                sees="sums of bits",
+                value=1.0,
+            ),
         },
-        sent="For every rating one bit, once in its life: 'rather good' or 'rather bad', drawn at random so that "
+        sent="For every rating one bit, once in its life: 'rather good' or 'rather bad', "
+        "drawn at random so that "
         "either answer is always possible.",
-        stays_open="Visible: which items a user rated, and how strict the user is about each (the privacy weight).",
+        stays_open="Visible: which items a user rated, and how strict the user is about each (the "
+        "privacy weight).",
         rounds=1,
         sums=0,
     ),
@@ -349,6 +410,18 @@ HDP_BIT = Method(
 )
 
 BUILTIN = (
-    MF, BIASED_MF, HDPMF, HDPMF_W, HDPMF_R, HDPMF_PAID, PDPMF, DPMF, HDP_SUM, with_pairs(HDP_SUM), HDP_BIT,
-    USER_MEAN, GLOBAL_MEAN, *LISTS,
-)  # fmt: skip
+    MF,
+    BIASED_MF,
+    HDPMF,
+    HDPMF_W,
+    HDPMF_R,
+    HDPMF_PAID,
+    PDPMF,
+    DPMF,
+    HDP_SUM,
+    with_pairs(HDP_SUM),
+    HDP_BIT,
+    USER_MEAN,
+    GLOBAL_MEAN,
+    *LISTS,
+)

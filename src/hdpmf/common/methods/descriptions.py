@@ -1,4 +1,6 @@
-"""Methods and their privacy described for people: sentences that several pages share, and the page docs/methods.md."""
+"""Methods and their privacy described for people: sentences that several pages share, and the
+page docs/methods.md.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ WHERE = {
 
 MEANING = {
     "proved": "PROVED: holds against everything that this observer sees, whatever else it knows.",
-    "nominal": "NOMINAL: counts the rating's own messages only, in a typical run. No guarantee: the true cost may be "
+    "nominal": "NOMINAL: counts the rating's own messages only, in a typical run. No "
+    "guarantee: the true cost may be "
     "higher.",
     "no guarantee": "NO GUARANTEE: nothing keeps this observer from being certain.",
 }
@@ -46,7 +49,9 @@ def observer(view: str, has_h: bool) -> str:
 
 
 def guess_at(epsilon: float) -> float:
-    """How often the best guess between two equally likely values is right, at most, after epsilon was spent."""
+    """How often the best guess between two equally likely values is right, at most, after
+    epsilon was spent.
+    """
     return 1.0 / (1.0 + math.exp(-epsilon)) if epsilon < 700 else 1.0
 
 
@@ -65,7 +70,7 @@ HEAD = """# The methods
 
 This page is written by `hdpmf methods --markdown`; a test compares it with the code. What the words *proved* and
 *nominal* mean, and what the numbers are: [what is private, from whom](privacy.md).
-"""
+"""  # noqa: E501
 
 
 def markdown(methods: Iterable[Method]) -> str:
@@ -73,7 +78,8 @@ def markdown(methods: Iterable[Method]) -> str:
     listed = tuple(methods)
     lines = [
         HEAD,
-        "| method | what it is | messages seen | sums seen | two servers | rounds | between machines |",
+        "| method | what it is | messages seen | sums seen | two servers | rounds | "
+        "between machines |",
         "|---|---|---|---|---|---|---|",
     ]
     for method in listed:
@@ -83,23 +89,31 @@ def markdown(methods: Iterable[Method]) -> str:
             rounds += f" ({method.labelled.rounds} with labels)"
         claims = " | ".join(_worth(method, view) for view in VIEWS)
         between = ", ".join(method.views) or "no"
-        lines.append(f"| [`{method.name}`](#{method.name}) | {method.summary} | {claims} | {rounds} | {between} |")
+        lines.append(
+            f"| [`{method.name}`](#{method.name}) | {method.summary} | {claims} | {rounds} "
+            f"| {between} |"
+        )
     return "\n".join(lines) + "\n" + "".join(map(_section, listed))
 
 
 def _section(method: Method) -> str:
     lines = [f"\n## {method.name}\n", f"{method.label}: {method.summary}.\n"]
-    lines += [f"*What leaves the device.* {method.plain.sent}\n", f"*What stays open.* {method.plain.stays_open}\n"]
+    lines += [
+        f"*What leaves the device.* {method.plain.sent}\n",
+        f"*What stays open.* {method.plain.stays_open}\n",
+    ]
     if method.labelled is not None:
         lines += [f"*With taste labels.* {method.labelled.sent} {method.labelled.stays_open}\n"]
     lines += [
-        f"*{WHERE[view].capitalize()}*, the recommender sees {method.claim(view).sees}.\n" for view in method.views
+        f"*{WHERE[view].capitalize()}*, the recommender sees {method.claim(view).sees}.\n"
+        for view in method.views
     ]
     flags = [known for known in method.options.values() if known.flags]
     if flags:
         lines += ["| option | in Python | default | |", "|---|---|---|---|"]
         lines += [
-            f"| `{known.flag}` | `{known.name}` | {_default_text(method, known.name)} | {known.help} |"
+            f"| `{known.flag}` | `{known.name}` | {_default_text(method, known.name)} | "
+            f"{known.help} |"
             for known in flags
         ]
         lines.append("")

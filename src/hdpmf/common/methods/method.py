@@ -11,21 +11,27 @@ from hdpmf.common.methods.options import Option, options_of
 from hdpmf.errors import ConfigError
 
 Family = Literal["factorization", "sums", "bits", "local", "central", "clear"]
-"""How a method gets to its model: rounds of gradients, one round of secure sums, one bit per rating, nothing sent,
-means and lists of ratings given away, or training on ratings given away."""
+"""How a method gets to its model: rounds of gradients, one round of secure sums, one bit per
+rating, nothing sent, means and lists of ratings given away, or training on ratings given away."""
 
 Status = Literal["none", "nominal", "proved"]
-"""What an epsilon is worth: nothing is hidden, the paper's number without a guarantee, or a guarantee."""
+"""What an epsilon is worth: nothing is hidden, the paper's number without a guarantee, or a
+guarantee.
+"""
 
 View = Literal["messages", "sums", "two-servers"]
-"""What the recommender sees: each device's messages; only secure sums over devices, by masks; or only sums that two
-servers made, with what one of these servers sees. Whoever gets only the finished model sees less than any."""
+"""What the recommender sees: each device's messages; only secure sums over devices, by masks; or
+only sums that two servers made, with what one of these servers sees. Whoever gets only the finished
+model sees less than any."""
 
 _ESTIMATOR = ("fit", "predict", "rank", "privacy", "get_params")
 
 VIEWS: tuple[View, ...] = get_args(View)
 
-_OBSERVERS: dict[str, View] = {view: view for view in VIEWS} | {"sums-h-known": "sums", "sums-h-hidden": "sums"}
+_OBSERVERS: dict[str, View] = {view: view for view in VIEWS} | {
+    "sums-h-known": "sums",
+    "sums-h-hidden": "sums",
+}
 """The view that a claim is made for, by the accountant's names, which tell apart who knows h."""
 
 
@@ -38,9 +44,10 @@ class Claim:
         against: What the observer is assumed to see for the claim to mean anything.
         reason: One sentence on what it stands on.
         sees: What the recommender could see, to follow "The recommender sees".
-        value: A change of a rating's value costs its weight times epsilon times this; None without a bound.
-        presence: The same for whether the rating is there at all, of a person below all limits on ratings; None where
-            that is in plain sight.
+        value: A change of a rating's value costs its weight times epsilon times this; None without
+            a bound.
+        presence: The same for whether the rating is there at all, of a person below all limits on
+            ratings; None where that is in plain sight.
         delta: Of the guarantee against presence; 0 where it is pure. That against values always is.
         needs: What has to hold for it.
     """
@@ -56,13 +63,16 @@ class Claim:
 
     @property
     def about(self) -> Literal["value", "presence"]:
-        """What its epsilon is the cost of: of presence only where values are in nothing that is sent."""
+        """What its epsilon is the cost of: of presence only where values are in nothing that is
+        sent.
+        """
         return "presence" if self.value == 0 and self.presence else "value"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How a method runs: once for its plain form and once more with taste labels, where it has them.
+    """How a method runs: once for its plain form and once more with taste labels, where it has
+    them.
 
     Attributes:
         claims: By view; those that are not here are not offered.
@@ -93,9 +103,10 @@ class Method:
         fixed: Parameters that make the method what it is; they are not options.
         defaults: Options whose default differs from the family's.
         rates: The learning rate that suits it, by solver, where none is given.
-        mechanism: Name of its mechanism in ``hdpmf.common.privacy.mechanisms``, for methods trained by gradients.
-        accounting: Name of the rule in ``hdpmf.common.privacy.accounting.rules`` that says what an observer sees, or a
-            function of that kind.
+        mechanism: Name of its mechanism in ``hdpmf.common.privacy.mechanisms``, for methods trained
+            by gradients.
+        accounting: Name of the rule in ``hdpmf.common.privacy.accounting.rules`` that says what an
+            observer sees, or a function of that kind.
         plain: How it runs.
         labelled: How it runs with taste labels, or None.
         headline: The view that its epsilon is stated for.
@@ -105,8 +116,10 @@ class Method:
         audited: Whether the audit has a game for it.
         colour: In figures; empty for one that is chosen.
         tuning: Values to try for each hyper-parameter, where the usual ones do not suit it.
-        tuned_like: Another method whose hyper-parameters it takes over, because the training is the same.
-        version: Raised when its results change, so that stored results of the old code are not counted.
+        tuned_like: Another method whose hyper-parameters it takes over, because the training is the
+            same.
+        version: Raised when its results change, so that stored results of the old code are not
+            counted.
     """
 
     name: str
@@ -137,13 +150,16 @@ class Method:
             missing = [name for name in _ESTIMATOR if not hasattr(self.estimator, name)]
             if missing:
                 raise ConfigError(
-                    f"{self.estimator.__name__}, the estimator of {self.name}, is no hdpmf.Estimator (it has no "
+                    f"{self.estimator.__name__}, the estimator of {self.name}, is no "
+                    "hdpmf.Estimator (it has no "
                     f"{missing[0]}); subclass that"
                 )
         known = options_of(self.configuration)
         wrong = sorted({*self.fixed, *self.defaults} - set(known))
         if wrong:
-            raise ConfigError(f"the method {self.name} fixes {wrong[0]!r}, which its configuration does not have")
+            raise ConfigError(
+                f"the method {self.name} fixes {wrong[0]!r}, which its configuration does not have"
+            )
 
     @property
     def options(self) -> Mapping[str, Option]:
@@ -171,7 +187,9 @@ class Method:
 
     @property
     def designs(self) -> tuple[str, ...]:
-        """The designs that its surveys may have, as the protocol names them; none where it asks no survey."""
+        """The designs that its surveys may have, as the protocol names them; none where it asks
+        no survey.
+        """
         if self.family == "bits":
             return ("L",)
         return self.options["design"].choices if "design" in self.options else ()
@@ -197,8 +215,9 @@ class Method:
     def claim(self, view: str | None = None, *, labels: bool = False) -> Claim:
         """What its epsilon is worth under a view (the one it is stated for, if none is given).
 
-        Sums are sums, whoever knows h (``sums-h-known``, ``sums-h-hidden``); who gets only the finished model
-        (``final``) has no more than the claim of the view that the epsilon is stated for.
+        Sums are sums, whoever knows h (``sums-h-known``, ``sums-h-hidden``); who gets only the
+        finished model (``final``) has no more than the claim of the view that the epsilon is stated
+        for.
 
         Raises:
             ConfigError: There is no such view, or the method is not offered under it.
@@ -217,18 +236,28 @@ class Method:
     def require_view(self, view: View) -> View:
         """The same view; ConfigError where the method is not offered under it."""
         if view not in self.offered:
-            raise ConfigError(f"{self.name} is not offered under the view {view}; it has {', '.join(self.offered)}")
+            raise ConfigError(
+                f"{self.name} is not offered under the view {view}; it has "
+                f"{', '.join(self.offered)}"
+            )
         return view
 
     def default(self, name: str, **chosen: Any) -> Any:
-        """The default of an option, given what was chosen already (the learning rate depends on the solver)."""
+        """The default of an option, given what was chosen already (the learning rate depends on
+        the solver).
+        """
         if name == "learning_rate" and self.rates:
-            solver = chosen.get("solver") or self.default("solver") if "solver" in self.options else "batch"
+            solver = (
+                chosen.get("solver") or self.default("solver")
+                if "solver" in self.options
+                else "batch"
+            )
             return self.rates.get(solver, self.options[name].default)
         return self.defaults.get(name, self.options[name].default)
 
     def parameters(self, **chosen: Any) -> dict[str, Any]:
-        """The arguments of the estimator: what was chosen, the method's own defaults and what it fixes.
+        """The arguments of the estimator: what was chosen, the method's own defaults and what it
+        fixes.
 
         Raises:
             ConfigError: The method has no option of that name.
@@ -257,10 +286,16 @@ class Method:
         if name in self.options:
             return self.options[name]
         flags = called is not None
-        have = [known.flag if flags else known.name for known in self.options.values() if known.flags or not flags]
+        have = [
+            known.flag if flags else known.name
+            for known in self.options.values()
+            if known.flags or not flags
+        ]
         there_are = f"its options are {', '.join(have)}" if have else "it has no options"
         if name in self.fixed:
-            raise ConfigError(f"{self.name} has {called or name} = {self.fixed[name]} and no other; {there_are}")
+            raise ConfigError(
+                f"{self.name} has {called or name} = {self.fixed[name]} and no other; {there_are}"
+            )
         raise ConfigError(f"{self.name} has no option {called or repr(name)}; {there_are}")
 
     def configure(self, **chosen: Any) -> Any:
@@ -271,7 +306,8 @@ class Method:
 ALL_MESSAGES, SUMS_OVER_USERS = "all messages", "sums over users (secure aggregation)"
 
 ROSTER = (
-    "secure sums that work (a roster that people compared, fewer colluding devices than docs/secure-sums.md allows for)"
+    "secure sums that work (a roster that people compared, fewer colluding devices "
+    "than docs/secure-sums.md allows for)"
 )
 
 ENOUGH_USERS = "; as many honest users in every sum as the noise is divided among"
@@ -279,7 +315,8 @@ ENOUGH_USERS = "; as many honest users in every sum as the noise is divided amon
 TWO_SERVERS = "the recommender and one of the two servers, with any number of devices"
 
 HONEST_SERVER = (
-    "one of the two servers is honest: it does not work with the other, keeps its keys, adds its whole noise, and "
+    "one of the two servers is honest: it does not work with the other, keeps its "
+    "keys, adds its whole noise, and "
     "counts each report once"
 )
 

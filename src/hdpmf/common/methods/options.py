@@ -1,7 +1,8 @@
-"""Options of methods: default, range and help in one place, and one dataclass of them for each family.
+"""Options of methods: default, range and help in one place, and one dataclass of them for each
+family.
 
-Estimators inherit these dataclasses, the command line makes its options from them, and `check` refuses values out of
-range.
+Estimators inherit these dataclasses, the command line makes its options from them, and `check`
+refuses values out of range.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class Option:
         return self.flags[0].split("/")[0] if self.flags else self.name
 
     def check(self, value: Any, called: str | None = None) -> None:
-        """Raise the option's error if the value cannot be; ``called`` is what whoever gave it calls the option."""
+        """Raise the option's error if the value cannot be; ``called`` is what whoever gave it
+        calls the option.
+        """
         if (value is None and self.optional) or self._fits(value):
             return
         more = ""
@@ -73,7 +76,9 @@ class Option:
         if self.kind is bool:
             return isinstance(value, bool)
         if self.kind in (int, float):
-            number = isinstance(value, Integral if self.kind is int else Real) and not isinstance(value, bool)
+            number = isinstance(value, Integral if self.kind is int else Real) and not isinstance(
+                value, bool
+            )
             return number and math.isfinite(value) and self._in_range(value)
         return True  # texts, files and objects are judged by what reads them
 
@@ -90,11 +95,15 @@ class Option:
         if self.kind is bool:
             return "True or False"
         if self.kind is int:
-            return f"a whole number from {self.least or 0:g}" + ("" if self.most is None else f" to {self.most:g}")
+            return f"a whole number from {self.least or 0:g}" + (
+                "" if self.most is None else f" to {self.most:g}"
+            )
         return "a positive number" if self.above == 0 else "0 or a positive number"
 
 
-def option(default: Any, help: str, kind: type | None = None, **about: Any) -> Any:  # the field's word
+def option(
+    default: Any, help: str, kind: type | None = None, **about: Any
+) -> Any:  # the field's word
     """A dataclass field that is an option; the arguments are those of `Option`."""
     about["kind"] = type(default) if kind is None else kind
     return field(default=default, metadata={_KEY: about | {"default": default, "help": help}})
@@ -105,7 +114,11 @@ def options_of(configuration: type) -> Mapping[str, Option]:
     """The options of a configuration, by name, in order."""
     if not is_dataclass(configuration):
         return {}
-    return {item.name: Option(name=item.name, **_about(item)) for item in fields(configuration) if item.init}
+    return {
+        item.name: Option(name=item.name, **_about(item))
+        for item in fields(configuration)
+        if item.init
+    }
 
 
 def _about(item: Field[Any]) -> dict[str, Any]:
@@ -125,7 +138,9 @@ def check(configured: Any) -> None:
 
 
 MAX_FACTORS = 512
-"""Kernels are compiled for the length of the vectors: twice as many take minutes, and beyond 1,000 Numba gives up."""
+"""Kernels are compiled for the length of the vectors: twice as many take minutes, and beyond
+1,000 Numba gives up.
+"""
 
 _PRIVACY, _RUN = "Privacy", "Run"
 
@@ -139,7 +154,8 @@ class Placement:
     _: KW_ONLY
     on: str = option(
         "cpu",
-        "Where factors are trained; auto: on the GPU, if one can be used. There a seed gives other numbers.",
+        "Where factors are trained; auto: on the GPU, if one can be used. There a seed "
+        "gives other numbers.",
         flags=("--on",),
         metavar="cpu|gpu|auto",
         choices=("cpu", "gpu", "auto"),
@@ -156,7 +172,9 @@ class Placement:
         optional=True,
         panel=_RUN,
     )
-    rng: Any = option(None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN)
+    rng: Any = option(
+        None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -164,20 +182,30 @@ class FactorizationOptions(Placement):
     """Training user vectors and item factors by gradients."""
 
     n_factors: int = option(
-        10, "Length of the vectors.", flags=("--factors", "-k"), metavar="K", least=1, most=MAX_FACTORS
+        10,
+        "Length of the vectors.",
+        flags=("--factors", "-k"),
+        metavar="K",
+        least=1,
+        most=MAX_FACTORS,
     )
-    learning_rate: float = option(0.01, "Initial learning rate.", flags=("--lr",), metavar="RATE", above=0)
+    learning_rate: float = option(
+        0.01, "Initial learning rate.", flags=("--lr",), metavar="RATE", above=0
+    )
     reg: float = option(0.01, "Regularisation.", flags=("--reg",), metavar="R", least=0)
     epochs: int = option(100, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
     _: KW_ONLY
     solver: str = option(
         "batch",
-        "batch: Algorithm 1, what a federation can run; sequential: the published numbers' procedure.",
+        "batch: Algorithm 1, what a federation can run; sequential: the published "
+        "numbers' procedure.",
         flags=("--solver",),
         metavar="batch|sequential",
         choices=("batch", "sequential"),
     )
-    scale_steps: bool = option(True, "batch: divide a step by the square root of the number of ratings behind it.")
+    scale_steps: bool = option(
+        True, "batch: divide a step by the square root of the number of ratings behind it."
+    )
     early_stopping: int | None = option(
         None,
         "End when validation has not improved for N epochs, and keep the best.",
@@ -194,12 +222,19 @@ class PrivateFactorizationOptions(FactorizationOptions):
     """The same with noise."""
 
     epsilon: float = option(
-        1.0, _EPSILON, flags=("--epsilon",), metavar="E", above=0, panel=_PRIVACY, error=PrivacyError
+        1.0,
+        _EPSILON,
+        flags=("--epsilon",),
+        metavar="E",
+        above=0,
+        panel=_PRIVACY,
+        error=PrivacyError,
     )
     _: KW_ONLY
     h: str = option(
         "auto",
-        "The recommender's draws: per item, or shared by all; auto: per item in batch, shared in sequential.",
+        "The recommender's draws: per item, or shared by all; auto: per item in batch, "
+        "shared in sequential.",
         flags=("--h",),
         metavar="auto|item|shared",
         choices=("auto", "item", "shared"),
@@ -232,7 +267,9 @@ class SampledOptions(PrivateFactorizationOptions):
 
 @dataclass(eq=False, repr=False)
 class HDPMFOptions(PrivateFactorizationOptions):
-    """The same with a weight for every rating. The two options make the methods; the command line has their names."""
+    """The same with a weight for every rating. The two options make the methods; the command
+    line has their names.
+    """
 
     _: KW_ONLY
     mechanism: str = option(
@@ -240,21 +277,32 @@ class HDPMFOptions(PrivateFactorizationOptions):
         "stretch (the paper), weight (weighted residuals) or paid (all rounds share the budget).",
         choices=("stretch", "weight", "paid"),
     )
-    rescale: bool = option(True, "stretch: divide predictions by the weight; False is the paper's ablation.")
+    rescale: bool = option(
+        True, "stretch: divide predictions by the weight; False is the paper's ablation."
+    )
 
 
 @dataclass(eq=False, repr=False)
 class BiasedOptions:
-    """Training vectors and biases on ratings given away; constants by validation (docs/designs.md)."""
+    """Training vectors and biases on ratings given away; constants by validation
+    (docs/designs.md).
+    """
 
     n_factors: int = option(
-        50, "Length of the vectors.", flags=("--factors", "-k"), metavar="K", least=1, most=MAX_FACTORS
+        50,
+        "Length of the vectors.",
+        flags=("--factors", "-k"),
+        metavar="K",
+        least=1,
+        most=MAX_FACTORS,
     )
     learning_rate: float = option(0.01, "Learning rate.", flags=("--lr",), metavar="RATE", above=0)
     reg: float = option(0.05, "Regularisation.", flags=("--reg",), metavar="R", least=0)
     epochs: int = option(20, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
     _: KW_ONLY
-    rng: Any = option(None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN)
+    rng: Any = option(
+        None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -262,7 +310,13 @@ class OneRoundOptions(Placement):
     """One round of what is sent; everything else is fitted on the device."""
 
     epsilon: float = option(
-        1.0, _EPSILON, flags=("--epsilon",), metavar="E", above=0, panel=_PRIVACY, error=PrivacyError
+        1.0,
+        _EPSILON,
+        flags=("--epsilon",),
+        metavar="E",
+        above=0,
+        panel=_PRIVACY,
+        error=PrivacyError,
     )
     _: KW_ONLY
     max_ratings: int | None = option(
@@ -290,7 +344,8 @@ class OneRoundOptions(Placement):
     )
     prior: Any = option(
         None,
-        "A population prior: films (learned from ML-1M), films-100k (from ML-100K), or a file of: hdpmf prior.",
+        "A population prior: films (learned from ML-1M), films-100k (from ML-100K), or "
+        "a file of: hdpmf prior.",
         object,
         flags=("--prior",),
         metavar="NAME|FILE",
@@ -303,13 +358,18 @@ class SumOptions(OneRoundOptions):
     """The same by secure sums."""
 
     _: KW_ONLY
-    design: str = option("A", "Sharpened (A) or simple (S).", flags=("--design",), metavar="A|S", choices=("A", "S"))
+    design: str = option(
+        "A", "Sharpened (A) or simple (S).", flags=("--design",), metavar="A|S", choices=("A", "S")
+    )
     labels: bool = option(
         False,
-        "Sum much-rated items per taste label, which each device draws once; needs features and --prior.",
+        "Sum much-rated items per taste label, which each device draws once; needs "
+        "features and --prior.",
         flags=("--labels",),
     )
-    pairs: bool = option(False, "Release who rates what with whom, too, where it pays; hdp-sum-pairs is that.")
+    pairs: bool = option(
+        False, "Release who rates what with whom, too, where it pays; hdp-sum-pairs is that."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -327,7 +387,8 @@ class BitOptions(OneRoundOptions):
     )
     list_model: str = option(
         "ease",
-        "The model that orders lists, trained on who rated what; each device puts its own ratings in.",
+        "The model that orders lists, trained on who rated what; each device puts its "
+        "own ratings in.",
         flags=("--list-model",),
         metavar="ease|ials|bpr|neural|popular",
         choices=("ease", "ials", "bpr", "neural", "popular"),
@@ -339,10 +400,18 @@ class PopularityOptions:
     """How often items are chosen, released once."""
 
     epsilon: float = option(
-        1.0, _EPSILON, flags=("--epsilon",), metavar="E", above=0, panel=_PRIVACY, error=PrivacyError
+        1.0,
+        _EPSILON,
+        flags=("--epsilon",),
+        metavar="E",
+        above=0,
+        panel=_PRIVACY,
+        error=PrivacyError,
     )
     _: KW_ONLY
-    rng: Any = option(None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN)
+    rng: Any = option(
+        None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN
+    )
 
 
 @dataclass(eq=False, repr=False)

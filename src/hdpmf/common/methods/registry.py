@@ -86,12 +86,16 @@ def method_with(mechanism: str) -> Method:
 
 
 def method_of(model: object) -> Method | None:
-    """The method that a model (an estimator) is of, by its class and the parameters that methods fix."""
+    """The method that a model (an estimator) is of, by its class and the parameters that methods
+    fix.
+    """
     for kind in type(model).__mro__:
         path = f"{kind.__module__}:{kind.__qualname__}"
         for method in METHODS.values():
             same = method.estimator is kind or method.estimator == path
-            if same and all(getattr(model, name, None) == value for name, value in method.fixed.items()):
+            if same and all(
+                getattr(model, name, None) == value for name, value in method.fixed.items()
+            ):
                 return method
     return None
 
@@ -101,7 +105,8 @@ PLUGINS: list[Path] = []
 
 
 def load_plugin(file: str | Path) -> None:
-    """Run a Python file that adds methods (``hdpmf.add_method``); once, however often it is asked for.
+    """Run a Python file that adds methods (``hdpmf.add_method``); once, however often it is asked
+    for.
 
     Raises:
         ConfigError: It is not there, fails, or adds no method.
@@ -109,11 +114,17 @@ def load_plugin(file: str | Path) -> None:
     path = Path(file).resolve()
     if path in PLUGINS:
         return
-    spec = spec_from_file_location(path.stem, path) if path.suffix == ".py" and path.is_file() else None
+    spec = (
+        spec_from_file_location(path.stem, path)
+        if path.suffix == ".py" and path.is_file()
+        else None
+    )
     if spec is None or spec.loader is None or not path.stem.isidentifier():
         raise ConfigError(f"{file} is no Python file with a method; docs/own-method.md has one")
     if path.stem in sys.modules:
-        raise ConfigError(f"{file}: there is a module {path.stem!r} already; give the file another name")
+        raise ConfigError(
+            f"{file}: there is a module {path.stem!r} already; give the file another name"
+        )
     before = set(METHODS)
     folder = str(path.parent)
     if folder not in sys.path:
@@ -136,7 +147,8 @@ def load_plugin(file: str | Path) -> None:
 
 
 def load_module(name: str, beside: Path | None = None) -> None:
-    """Import a module of the user's that adds methods: a file in the folder ``beside``, else as Python finds it.
+    """Import a module of the user's that adds methods: a file in the folder ``beside``, else as
+    Python finds it.
 
     Raises:
         ConfigError: There is none, or it fails.
@@ -152,5 +164,6 @@ def load_module(name: str, beside: Path | None = None) -> None:
     except ImportError as error:
         where = "beside the experiment" if beside is None else f"in {beside}"
         raise ConfigError(
-            f"cannot import {name!r} ({error}); put {name.removesuffix('.py')}.py {where}, or on PYTHONPATH"
+            f"cannot import {name!r} ({error}); put {name.removesuffix('.py')}.py {where}, "
+            "or on PYTHONPATH"
         ) from error

@@ -1,4 +1,5 @@
 """What both sides need and may know, because nothing private is in it.
 
-Population priors, what devices fit their vectors to, and the files of public models. It knows neither side.
+Population priors, what devices fit their vectors to, and the files of public models. It knows
+neither side.
 """

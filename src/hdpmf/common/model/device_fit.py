@@ -1,9 +1,11 @@
-"""Columns that a device fits its owner's vector to, and the prior that holds the vector; all of it public or released.
+"""Columns that a device fits its owner's vector to, and the prior that holds the vector; all of it
+public or released.
 
-The columns of taste are about choosing: what kind of item, from when, how well and how often rated. Years are cut into
-decades and, from 1990 on, into halves of them. Periods, popularity and ratings were taken in on ratings held out within
-the training parts of ML-100K and ML-1M (NDCG@10 from .102 to .136 and from .097 to .134, with popularity corrected for
-item weights); pairs of genres, genres times decades and words of titles did not help there.
+The columns of taste are about choosing: what kind of item, from when, how well and how often rated.
+Years are cut into decades and, from 1990 on, into halves of them. Periods, popularity and ratings
+were taken in on ratings held out within the training parts of ML-100K and ML-1M (NDCG@10 from .102
+to .136 and from .097 to .134, with popularity corrected for item weights); pairs of genres, genres
+times decades and words of titles did not help there.
 """
 
 from __future__ import annotations
@@ -30,13 +32,17 @@ def log_popularity(popularity: np.ndarray) -> np.ndarray:
     return np.asarray(np.log(np.maximum(popularity, FEWEST)))
 
 
-def corrected_popularity(popularity: np.ndarray, item_weights: np.ndarray, noise_scale: float) -> np.ndarray:
-    """How many raters items have, as far as noise allows, where released popularity is a sum of privacy weights.
+def corrected_popularity(
+    popularity: np.ndarray, item_weights: np.ndarray, noise_scale: float
+) -> np.ndarray:
+    """How many raters items have, as far as noise allows, where released popularity is a sum of
+    privacy weights.
 
-    A sum of weights is smaller for an item of small weight. Dividing by the weight makes up for it but multiplies the
-    noise, so what is small against the noise is left as it is. Half of the way is gone at 4 noise scales: of 2, 4, 8
-    and 16 the best on ratings held out within ML-100K's training part (.137, .137, .133, .129; .120 without) and
-    ML-1M's (.136, .135, .135, .133; .113), together with what Douban loses (.012, .014, .014, .014; .015 without).
+    A sum of weights is smaller for an item of small weight. Dividing by the weight makes up for it
+    but multiplies the noise, so what is small against the noise is left as it is. Half of the way
+    is gone at 4 noise scales: of 2, 4, 8 and 16 the best on ratings held out within ML-100K's
+    training part (.137, .137, .133, .129; .120 without) and ML-1M's (.136, .135, .135, .133; .113),
+    together with what Douban loses (.012, .014, .014, .014; .015 without).
 
     Args:
         popularity: Released.
@@ -66,8 +72,8 @@ _OWN = {
 _DERIVED_RIDGE = 30.0
 
 _SIMILAR_WITH_PRIOR = 0.7
-"""What similarity counts where a population prior explains a part of the same: best of .35, .7 and 1 on ratings held
-out within ML-100K and ML-1M together."""
+"""What similarity counts where a population prior explains a part of the same: best of .35, .7 and
+1 on ratings held out within ML-100K and ML-1M together."""
 
 _DECADES = (1940, 1950, 1960, 1970, 1980, 1990)
 
@@ -76,7 +82,9 @@ _PATTERN_RIDGE = 40.0
 
 def to_stars(values: np.ndarray, scale: RatingScale) -> np.ndarray:
     """Ratings on any scale as one to five stars."""
-    return np.asarray((values - np.float32(scale.low)) * np.float32(STARS / scale.width) + np.float32(1.0))
+    return np.asarray(
+        (values - np.float32(scale.low)) * np.float32(STARS / scale.width) + np.float32(1.0)
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -105,17 +113,23 @@ class DeviceFit:
         return f"DeviceFit({self.features.shape[0]} items, {self.features.shape[1]} features)"
 
     def factors(self, scale: RatingScale) -> np.ndarray:
-        """The item factors in the units of the rating scale: a user's vector times these is a prediction."""
+        """The item factors in the units of the rating scale: a user's vector times these is a
+        prediction.
+        """
         per_star = scale.width / STARS
         offset = scale.low + (self.offset - 1.0) * per_star
         return np.column_stack([self.features * per_star, offset]).astype(np.float32)
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the columns that are public features of items, as they were given; none without features."""
+        """Names of the columns that are public features of items, as they were given; none
+        without features.
+        """
         made = ("pattern ", "decade ", "similarity ")
         return tuple(
-            name for name in self.names if name not in _OWN and not name.startswith(made) and not set("*&") & set(name)
+            name
+            for name in self.names
+            if name not in _OWN and not name.startswith(made) and not set("*&") & set(name)
         )
 
     def stranger(self) -> np.ndarray:
@@ -127,7 +141,11 @@ class DeviceFit:
 
 
 def device_columns(
-    facts: ItemFacts, features: ItemFeatures | None, *, simple: bool = False, extra: Sequence[str] = ()
+    facts: ItemFacts,
+    features: ItemFeatures | None,
+    *,
+    simple: bool = False,
+    extra: Sequence[str] = (),
 ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
     """Names, columns and ridges.
 
@@ -135,12 +153,14 @@ def device_columns(
         facts: The released item facts.
         features: Public features, or None.
         simple: Only an intercept and the features (design S).
-        extra: Names of derived columns that a prior knows; those that these features cannot make are left out.
+        extra: Names of derived columns that a prior knows; those that these features cannot make
+            are left out.
     """
     bias = facts.bias.astype(np.float64)
     weights = facts.popularity.astype(np.float64)
     popularity = log_popularity(weights)
-    # Centred where ratings are, so that the columns are about differences between items people rate.
+    # Centred where ratings are, so that the columns are about differences between items people
+    # rate.
     popularity = (popularity - np.average(popularity, weights=np.maximum(weights, 1e-6))) / 1.5
     own = (np.ones(len(bias)), bias, popularity, popularity**2, bias * popularity, bias**2)
     names, columns, ridges = list(_OWN), list(own), list(_OWN.values())
@@ -165,10 +185,18 @@ def device_columns(
 
 
 def derived_names(features: ItemFeatures) -> tuple[str, ...]:
-    """Columns that are worth learning a prior for: genres times bias, decades, and frequent pairs of genres."""
-    genres = {name: features.matrix[:, at] for at, name in enumerate(features.names) if name.startswith("genre:")}
+    """Columns that are worth learning a prior for: genres times bias, decades, and frequent
+    pairs of genres.
+    """
+    genres = {
+        name: features.matrix[:, at]
+        for at, name in enumerate(features.names)
+        if name.startswith("genre:")
+    }
     pairs = (
-        f"{left}&{right}" for left, right in combinations(genres, 2) if (genres[left] * genres[right]).mean() >= 0.01
+        f"{left}&{right}"
+        for left, right in combinations(genres, 2)
+        if (genres[left] * genres[right]).mean() >= 0.01
     )
     decades = (f"decade {year}" for year in _DECADES) if "year" in features.names else ()
     return (*(f"bias*{name}" for name in genres), *decades, *pairs)
@@ -188,7 +216,9 @@ def _derived(name: str, known: dict[str, np.ndarray]) -> np.ndarray | None:
 def device_fit(
     facts: ItemFacts, features: ItemFeatures | None, prior: Prior | None, *, simple: bool = False
 ) -> DeviceFit:
-    """The fit that devices make of item facts, public features and, where there is one, a population prior."""
+    """The fit that devices make of item facts, public features and, where there is one, a
+    population prior.
+    """
     extra = () if prior is None else prior.columns
     names, columns, ridges = device_columns(facts, features, simple=simple, extra=extra)
     noise = NOISE if prior is None else prior.noise
@@ -202,12 +232,15 @@ def device_fit(
     if prior is not None:
         precision, mean_map = prior.on(names, ridges)
     if facts.similarity is not None and n_similar:
-        # A vector is drawn to the mean row of what its user rated, counted from the mean over all ratings.
+        # A vector is drawn to the mean row of what its user rated, counted from the mean over all
+        # ratings.
         pull = facts.similarity.pull * noise / count
         places = np.arange(n_other, len(names))
         popularity = facts.popularity.astype(np.float64)
         mean_map[places, places] = pull
-        mean_map[places, names.index("constant")] = -pull * (popularity @ similar) / max(float(popularity.sum()), 1e-9)
+        mean_map[places, names.index("constant")] = (
+            -pull * (popularity @ similar) / max(float(popularity.sum()), 1e-9)
+        )
     variance = facts.variance.astype(np.float64) + count * rest
     return DeviceFit(
         names=names,
@@ -245,7 +278,9 @@ def taste_columns(fit: DeviceFit, popularity: np.ndarray) -> tuple[tuple[str, ..
     logs = log_popularity(popularity)
     popularity = np.maximum(popularity, FEWEST)
     logs = logs - np.average(logs, weights=popularity)
-    columns = {"popularity": logs / max(float(np.sqrt(np.average(logs**2, weights=popularity))), 1e-9)}
+    columns = {
+        "popularity": logs / max(float(np.sqrt(np.average(logs**2, weights=popularity))), 1e-9)
+    }
     for name, column in zip(fit.names, fit.features.T, strict=True):
         if name == "year":
             columns |= _periods(years_of(column))
@@ -259,4 +294,7 @@ def taste_columns(fit: DeviceFit, popularity: np.ndarray) -> tuple[tuple[str, ..
 def _periods(years: np.ndarray) -> dict[str, np.ndarray]:
     begins = np.where(years < _HALVES_FROM, np.floor(years / 10) * 10, np.floor(years / 5) * 5)
     begins = np.clip(begins, _EARLIEST, _LATEST).astype(int)
-    return {f"{PERIOD}{begin}": (begins == begin).astype(np.float64) for begin in np.unique(begins).tolist()}
+    return {
+        f"{PERIOD}{begin}": (begins == begin).astype(np.float64)
+        for begin in np.unique(begins).tolist()
+    }

@@ -1,12 +1,14 @@
 """Models for lists, as devices get them: item-side numbers only, in 8 bits.
 
-A device puts its own raw ratings in and gets a score for every item out. Nothing is sent, then or later. The higher a
-rating, the more the item counts: its input is the rating's height above the lowest one.
+A device puts its own raw ratings in and gets a score for every item out. Nothing is sent, then or
+later. The higher a rating, the more the item counts: its input is the rating's height above the
+lowest one.
 
 Three forms, all small enough for a phone:
 
-- ``linear``: scores = (x E) D^T + x S, with a low-rank part (E, D) and the S of the largest entries per item that the
-  low-rank part misses. Item-item models (EASE) and pair-wise ones (BPR) are of this form.
+- ``linear``: scores = (x E) D^T + x S, with a low-rank part (E, D) and the S of the largest entries
+  per item that the low-rank part misses. Item-item models (EASE) and pair-wise ones (BPR) are of
+  this form.
 - ``autoencoder``: scores = tanh(x E / |x| + h) D^T + o.
 - ``factors``: the device solves for its own vector z, as implicit ALS does, and scores are D z.
 """
@@ -49,8 +51,9 @@ class Bytes:
 
 
 quiet_products = np.errstate(invalid="ignore")
-"""For products of small float32 matrices. The flag was raised in one of many runs of a test, for finite numbers and
-results that were right in all others; why is not known. A model's numbers are finite (its table was checked)."""
+"""For products of small float32 matrices. The flag was raised in one of many runs of a test, for
+finite numbers and results that were right in all others; why is not known. A model's numbers are
+finite (its table was checked)."""
 
 
 def _positions(n_items: int) -> type[np.unsignedinteger[Any]]:
@@ -77,7 +80,12 @@ class Entries:
     @classmethod
     def none(cls, n_items: int) -> Entries:
         """No entries."""
-        return cls(np.zeros(n_items + 1, np.int32), np.zeros(0, _positions(n_items)), np.zeros(0, np.int8), 1.0)
+        return cls(
+            np.zeros(n_items + 1, np.int32),
+            np.zeros(0, _positions(n_items)),
+            np.zeros(0, np.int8),
+            1.0,
+        )
 
     @classmethod
     def largest(cls, matrix: np.ndarray, per_column: int) -> Entries:
@@ -93,8 +101,12 @@ class Entries:
         order = np.lexsort((columns, rows))
         rows, columns, values = rows[order], columns[order], values[order]
         unit = float(max(np.abs(values).max(initial=0.0), 1e-30) / 127.0)
-        start = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n_items)))).astype(np.int32)
-        return cls(start, columns.astype(_positions(n_items)), np.rint(values / unit).astype(np.int8), unit)
+        start = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n_items)))).astype(
+            np.int32
+        )
+        return cls(
+            start, columns.astype(_positions(n_items)), np.rint(values / unit).astype(np.int8), unit
+        )
 
     def add(self, scores: np.ndarray, items: np.ndarray, inputs: np.ndarray) -> None:
         """Add what these inputs give to the scores."""
@@ -120,8 +132,8 @@ class ListModel:
         hidden: h.
         output: o.
         strength: Of ``factors``: the regularisation, and the weight of items that were not rated.
-        heads: Positions in the catalogue of the items that it knows, ascending; None: all of them. The rows above are
-            theirs. Other items come last in every list.
+        heads: Positions in the catalogue of the items that it knows, ascending; None: all of them.
+            The rows above are theirs. Other items come last in every list.
         n_items: How many items the catalogue has.
         about: Where it comes from: kind, data, claim, what compression cost.
     """
@@ -142,12 +154,19 @@ class ListModel:
             object.__setattr__(self, "n_items", len(self.decode.whole))
 
     def __repr__(self) -> str:
-        return f"ListModel({self.about.get('kind', self.form)}, {self.n_items} items, {self.n_bytes / 1e6:.2f} MB)"
+        return (
+            f"ListModel({self.about.get('kind', self.form)}, {self.n_items} items, "
+            f"{self.n_bytes / 1e6:.2f} MB)"
+        )
 
     @property
     def n_bytes(self) -> int:
         """What a device has to hold."""
-        arrays = self.hidden.nbytes + self.output.nbytes + (0 if self.heads is None else self.heads.nbytes)
+        arrays = (
+            self.hidden.nbytes
+            + self.output.nbytes
+            + (0 if self.heads is None else self.heads.nbytes)
+        )
         return self.encode.n_bytes + self.decode.n_bytes + self.entries.n_bytes + arrays
 
     def scores(self, items: np.ndarray, inputs: np.ndarray) -> np.ndarray:
@@ -162,7 +181,9 @@ class ListModel:
         return np.asarray(self._spread(self._scores(places[known], inputs[known])[None])[0])
 
     def places(self, items: np.ndarray) -> np.ndarray:
-        """Rows of items, which are positions in the catalogue; -1 for an item that the model does not know."""
+        """Rows of items, which are positions in the catalogue; -1 for an item that the model
+        does not know.
+        """
         if self.heads is None:
             return items
         places = np.minimum(np.searchsorted(self.heads, items), len(self.heads) - 1)
@@ -184,7 +205,9 @@ class ListModel:
             latent = inputs @ self.encode.rows(items)
             if self.form == "autoencoder":
                 latent = np.tanh(latent / max(float(np.sqrt(inputs @ inputs)), 1e-6) + self.hidden)
-        scores = np.asarray(self.decode.whole @ (self.decode.unit * latent) + self.output, np.float64)
+        scores = np.asarray(
+            self.decode.whole @ (self.decode.unit * latent) + self.output, np.float64
+        )
         self.entries.add(scores, items, inputs)
         return scores
 
@@ -205,7 +228,11 @@ class ListModel:
                 latent = np.tanh(latent / np.maximum(length, 1e-6) + self.hidden)
         scores = (latent * self.decode.unit) @ self.decode.whole.T.astype(np.float32) + self.output
         if len(self.entries.items):
-            entries = (self.entries.whole * np.float32(self.entries.unit), self.entries.items, self.entries.start)
+            entries = (
+                self.entries.whole * np.float32(self.entries.unit),
+                self.entries.items,
+                self.entries.start,
+            )
             scores += (own @ csr_matrix(entries, shape=(scores.shape[1],) * 2)).toarray()
         return self._spread(np.asarray(scores))
 

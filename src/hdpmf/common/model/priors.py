@@ -1,8 +1,9 @@
-"""Population priors: what people in general like, learned from public ratings and shipped as constants.
+"""Population priors: what people in general like, learned from public ratings and shipped as
+constants.
 
-A prior is a Gaussian for each user's vector: ``theta_i ~ N(M z_i, A)`` with z_i describing what the user rated. It
-comes from a data set that was declared public; its file says which. It must not be used to judge a method on the data
-set that it comes from.
+A prior is a Gaussian for each user's vector: ``theta_i ~ N(M z_i, A)`` with z_i describing what the
+user rated. It comes from a data set that was declared public; its file says which. It must not be
+used to judge a method on the data set that it comes from.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ class Labels:
     """What a prior knows for taste labels.
 
     Attributes:
-        score: What each item feature, and ``popularity``, counts in the public score by which devices draw their
-            labels.
-        prior: How vectors are spread where the labels' contrast is among the columns; None where that is not known.
+        score: What each item feature, and ``popularity``, counts in the public score by which
+            devices draw their labels.
+        prior: How vectors are spread where the labels' contrast is among the columns; None where
+            that is not known.
     """
 
     score: dict[str, float]
@@ -53,7 +55,8 @@ class Prior:
         name: What to call it.
         origin: Where its numbers come from: data set, how many users, how they were learned.
         columns: Names of the columns it knows.
-        means: M, from a user's mean columns (and log number of ratings, and its square) to the expected vector.
+        means: M, from a user's mean columns (and log number of ratings, and its square) to the
+            expected vector.
         covariance: A.
         noise: Variance of a rating around its prediction, in stars squared.
         labels: What it knows for taste labels, or None.
@@ -78,7 +81,9 @@ class Prior:
             and 0 < self.noise < np.inf
         )
         if not sound or np.linalg.eigvalsh(self.covariance)[0] <= 0:
-            raise ModelFileError(f"the prior {self.name!r} is not a Gaussian over its columns; learn it again")
+            raise ModelFileError(
+                f"the prior {self.name!r} is not a Gaussian over its columns; learn it again"
+            )
 
     @property
     def dataset(self) -> str:
@@ -86,16 +91,19 @@ class Prior:
         return str(self.origin.get("dataset", ""))
 
     def on(self, names: tuple[str, ...], ridges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Precision and precision times mean map for a model's columns, relative to a rating of weight 1.
+        """Precision and precision times mean map for a model's columns, relative to a rating of
+        weight 1.
 
-        Columns that the prior does not know get their ridge; what the prior knows beyond the model's columns is
-        integrated out.
+        Columns that the prior does not know get their ridge; what the prior knows beyond the
+        model's columns is integrated out.
         """
         at = {name: position for position, name in enumerate(self.columns)}
         known = np.array([position for position, name in enumerate(names) if name in at], np.intp)
         own = np.array([at[names[position]] for position in known], np.intp)
         precision = np.diag(ridges).astype(np.float64)
-        precision[np.ix_(known, known)] = self.noise * np.linalg.inv(self.covariance[np.ix_(own, own)])
+        precision[np.ix_(known, known)] = self.noise * np.linalg.inv(
+            self.covariance[np.ix_(own, own)]
+        )
         means = np.zeros((len(names), len(names) + N_DESCRIBING))
         means[np.ix_(known, known)] = self.means[np.ix_(own, own)]
         means[known, len(names) :] = self.means[own, len(self.columns) :]
@@ -116,7 +124,9 @@ class Prior:
         try:
             content = Path(path).read_bytes()
         except OSError as error:
-            raise ModelFileError(f"cannot read the prior {os.fspath(path)}: {error.strerror}") from error
+            raise ModelFileError(
+                f"cannot read the prior {os.fspath(path)}: {error.strerror}"
+            ) from error
         return cls.parse(content, os.fspath(path))
 
     @classmethod
@@ -129,12 +139,18 @@ class Prior:
             name, origin = str(plain["name"]), dict(plain["origin"])
             labels, stored = None, plain.get("labels")
             if stored is not None:
-                inner = None if stored["prior"] is None else cls._of_numbers(name, origin, stored["prior"])
+                inner = (
+                    None
+                    if stored["prior"] is None
+                    else cls._of_numbers(name, origin, stored["prior"])
+                )
                 score = {str(column): float(weight) for column, weight in stored["score"].items()}
                 labels = Labels(score, inner)
             return cls._of_numbers(name, origin, plain, labels)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelFileError(f"{label} is not a prior; make one with: hdpmf prior learn") from error
+            raise ModelFileError(
+                f"{label} is not a prior; make one with: hdpmf prior learn"
+            ) from error
 
     @classmethod
     def _of_numbers(
@@ -159,7 +175,10 @@ def load_prior(wanted: str | os.PathLike[str] | Prior | None) -> Prior | None:
     if isinstance(wanted, str) and wanted in SHIPPED:
         return Prior.parse((files("hdpmf.common.model") / SHIPPED[wanted]).read_bytes(), wanted)
     if not Path(wanted).exists():
-        raise ConfigError(f"there is no prior {os.fspath(wanted)!r}: it is neither a file nor {' or '.join(SHIPPED)}")
+        raise ConfigError(
+            f"there is no prior {os.fspath(wanted)!r}: it is neither a file nor "
+            f"{' or '.join(SHIPPED)}"
+        )
     return Prior.read(wanted)
 
 

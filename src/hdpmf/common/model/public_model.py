@@ -5,8 +5,9 @@
     folder/model.json            settings, items, and whatever is not an array
     folder/numbers.safetensors   the arrays: factors or item facts, and what devices fit their vectors to
 
-A service writes such a folder after a run; an estimator's ``save`` writes one as its recommender's part.
-"""
+A service writes such a folder after a run; an estimator's ``save`` writes one as its recommender's
+part.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -38,7 +39,13 @@ Arrays = dict[str, np.ndarray]
 
 
 def write_part(
-    folder: Path, json_name: str, facts: dict[str, Any], tensor_name: str, arrays: Arrays, *, mode: int = 0o644
+    folder: Path,
+    json_name: str,
+    facts: dict[str, Any],
+    tensor_name: str,
+    arrays: Arrays,
+    *,
+    mode: int = 0o644,
 ) -> None:
     """Write both files into a folder."""
     from safetensors.numpy import save
@@ -58,7 +65,9 @@ def read_part(json_path: Path, tensor_path: Path) -> tuple[int, dict[str, Any], 
     tensors = read_bytes(tensor_path)
     expected = hashlib.sha256(tensors).hexdigest() if number == 1 else _checksum(facts, tensors)
     if expected != header.get("sha256"):
-        raise ModelFileError(f"{tensor_path} or {json_path.name} is damaged (their checksum differs); save it again")
+        raise ModelFileError(
+            f"{tensor_path} or {json_path.name} is damaged (their checksum differs); save it again"
+        )
     try:
         return number, facts, load(tensors)
     except SafetensorError as error:
@@ -84,7 +93,9 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ModelFileError(f"cannot read {path}: {error.strerror}; is this the folder of a saved model?") from error
+        raise ModelFileError(
+            f"cannot read {path}: {error.strerror}; is this the folder of a saved model?"
+        ) from error
 
 
 def _checksum(facts: dict[str, Any], tensors: bytes) -> str:
@@ -120,7 +131,10 @@ class PublicModel:
     lists: ListTable | None = None
 
     def __repr__(self) -> str:
-        return f"PublicModel({self.about.get('method') or self.about.get('model')}, {len(self.items)} items)"
+        return (
+            f"PublicModel({self.about.get('method') or self.about.get('model')}, "
+            f"{len(self.items)} items)"
+        )
 
     @classmethod
     def of_run(
@@ -136,7 +150,9 @@ class PublicModel:
         return cls(about, known.items, known.scale, known.item_table, numbers, plan, lists=lists)
 
     def save(self, folder: Path) -> None:
-        """Write it, whole or not at all. Where a folder is already, a killed process had come this far."""
+        """Write it, whole or not at all. Where a folder is already, a killed process had come
+        this far.
+        """
         if folder.exists():
             PublicModel.load(folder)
             return
@@ -146,7 +162,10 @@ class PublicModel:
     def write(self, folder: Path) -> None:
         """Write its files into a folder."""
         arrays: Arrays = {}
-        facts = {field.name: _plain(getattr(self, field.name), arrays, field.name) for field in fields(self)}
+        facts = {
+            field.name: _plain(getattr(self, field.name), arrays, field.name)
+            for field in fields(self)
+        }
         write_part(folder, _FACTS, facts, _NUMBERS, arrays)
 
     @classmethod
@@ -168,7 +187,8 @@ class PublicModel:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, HdpmfError) as error:
             raise ModelFileError(
-                f"{folder} is not a model that this version can read ({type(error).__name__}: {error}); save it again"
+                f"{folder} is not a model that this version can read ({type(error).__name__}: "
+                f"{error}); save it again"
             ) from error
         return model
 
@@ -186,7 +206,9 @@ def _read(folder: Path) -> PublicModel:
 
 def ids(plain: list[Any]) -> IdIndex:
     """Ids from a JSON document, in their order."""
-    return IdIndex(np.array(plain, np.int64 if plain and isinstance(plain[0], int) else np.str_), as_given=True)
+    return IdIndex(
+        np.array(plain, np.int64 if plain and isinstance(plain[0], int) else np.str_), as_given=True
+    )
 
 
 def _plain(value: Any, arrays: Arrays, name: str) -> Any:
@@ -202,7 +224,9 @@ def _plain(value: Any, arrays: Arrays, name: str) -> Any:
         names, plain = tuple(field.name for field in fields(value)), {}
     else:
         return value
-    return plain | {field: _plain(getattr(value, field), arrays, f"{name}.{field}") for field in names}
+    return plain | {
+        field: _plain(getattr(value, field), arrays, f"{name}.{field}") for field in names
+    }
 
 
 def _check_fit(fit: DeviceFit, n_items: int) -> None:

@@ -18,7 +18,8 @@ class TitleSearch:
     def __init__(self, table: CatalogueTable) -> None:
         self.table = table
         self._lines = [
-            f" {plain(title or item)}" for title, item in zip(table.titles or table.ids, table.ids, strict=True)
+            f" {plain(title or item)}"
+            for title, item in zip(table.titles or table.ids, table.ids, strict=True)
         ]
         self._text = "\n".join(self._lines)
         self._starts: list[int] = []
@@ -31,7 +32,9 @@ class TitleSearch:
         return f"TitleSearch({len(self._lines):,} items)"
 
     def find(self, wanted: str, most: int = 20) -> list[int]:
-        """Positions of items with all of these words in the title: first where the title begins so, then a word."""
+        """Positions of items with all of these words in the title: first where the title begins
+        so, then a word.
+        """
         words = plain(wanted).split()
         if not words:
             return []
@@ -40,14 +43,20 @@ class TitleSearch:
         found: dict[int, None] = {}
         if self._lines[0].startswith(f" {whole}"):
             found[0] = None
-        needles: list[tuple[str, list[str]]] = [(f"\n {whole}", []), (f" {whole}", []), (rarest, words)]
+        needles: list[tuple[str, list[str]]] = [
+            (f"\n {whole}", []),
+            (f" {whole}", []),
+            (rarest, words),
+        ]
         for needle, every in needles:
             at = self._text.find(needle)
             while at >= 0 and len(found) < most:
                 line = bisect_right(self._starts, at + needle.startswith("\n")) - 1
                 if line not in found and all(word in self._lines[line] for word in every):
                     found[line] = None
-                ends = self._starts[line + 1] - 1 if line + 1 < len(self._starts) else len(self._text)
+                ends = (
+                    self._starts[line + 1] - 1 if line + 1 < len(self._starts) else len(self._text)
+                )
                 at = self._text.find(needle, ends)
             if len(found) >= most:
                 break

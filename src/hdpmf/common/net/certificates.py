@@ -1,8 +1,9 @@
-"""TLS without a public authority: the recommender makes its own, and devices trust that one and no other.
+"""TLS without a public authority: the recommender makes its own, and devices trust that one and no
+other.
 
-``authority.pem`` goes to every device when it joins (by hand, or on a stick; it is public). ``server.pem`` is issued by
-it for the host names that devices use, and is renewed on start when it nears its end. Keys are readable by their owner
-alone.
+``authority.pem`` goes to every device when it joins (by hand, or on a stick; it is public).
+``server.pem`` is issued by it for the host names that devices use, and is renewed on start when it
+nears its end. Keys are readable by their owner alone.
 """
 
 from __future__ import annotations
@@ -53,15 +54,18 @@ class Certificates:
 def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     """The certificates in ``folder``, made or renewed where needed.
 
-    The authority is made once. The server's certificate is issued again when it is absent, ends within
-    ``RENEW_DAYS`` days, is for other host names or from another authority.
+    The authority is made once. The server's certificate is issued again when it is absent, ends
+    within ``RENEW_DAYS`` days, is for other host names or from another authority.
 
     Raises:
-        ConfigError: No host names, one that is none, or an authority that has ended or cannot be read.
+        ConfigError: No host names, one that is none, or an authority that has ended or cannot be
+            read.
         StorageError: The disk refused.
     """
     names = _alternative_names(hosts)
-    paths = Certificates(*(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key")))
+    paths = Certificates(
+        *(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key"))
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -75,7 +79,8 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
 
 
 def renew_server(folder: Path, hosts: Sequence[str]) -> Certificates:
-    """Issue the server's certificate anew, whatever the old one is good for; devices know the authority.
+    """Issue the server's certificate anew, whatever the old one is good for; devices know the
+    authority.
 
     Raises:
         ConfigError: There is no authority here, or it has ended.
@@ -84,7 +89,11 @@ def renew_server(folder: Path, hosts: Sequence[str]) -> Certificates:
     if not (folder / "authority.pem").exists():
         raise ConfigError(f"there is no authority in {folder} that could issue a certificate")
     paths = ensure_certificates(folder, hosts)
-    _make_server(paths, check_authority(_read(paths.authority), str(paths.authority)), _alternative_names(hosts))
+    _make_server(
+        paths,
+        check_authority(_read(paths.authority), str(paths.authority)),
+        _alternative_names(hosts),
+    )
     return paths
 
 
@@ -100,16 +109,22 @@ def read_authorities(data: bytes) -> list[x509.Certificate]:
     """All certificates in ``data``; ConfigError unless each is one of an authority."""
     try:
         found = x509.load_pem_x509_certificates(data)
-        constraints = [each.extensions.get_extension_for_class(x509.BasicConstraints).value for each in found]
+        constraints = [
+            each.extensions.get_extension_for_class(x509.BasicConstraints).value for each in found
+        ]
     except (ValueError, *_NO_EXTENSION):
         raise ConfigError("this is not a certificate of an authority (PEM)") from None
     if not all(each.ca for each in constraints):
-        raise ConfigError("this is not a certificate of an authority; the recommender's authority.pem is wanted")
+        raise ConfigError(
+            "this is not a certificate of an authority; the recommender's authority.pem is wanted"
+        )
     return found
 
 
 def check_authority(data: bytes, where: str = "the authority's certificate") -> x509.Certificate:
-    """The last authority in ``data`` that is valid now; ConfigError, in clear words, if no device should trust them."""
+    """The last authority in ``data`` that is valid now; ConfigError, in clear words, if no
+    device should trust them.
+    """
     try:
         found = read_authorities(data)
     except ConfigError as error:
@@ -130,9 +145,16 @@ def make_authority(certificate: Path, secret: Path) -> bytes:
     key = NodeKey.generate()
     name = _name("hdpmf recommender authority")
     usage = x509.KeyUsage(
-        key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_agreement=False,
-        key_encipherment=False, data_encipherment=False, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
+        key_cert_sign=True,
+        crl_sign=True,
+        digital_signature=False,
+        content_commitment=False,
+        key_agreement=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
     made = _signed(
         _builder(name, name, key.private, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -151,13 +173,20 @@ def issuer_key(paths: Certificates) -> EllipticCurvePrivateKey:
     try:
         issuer = load_pem_private_key(_read(paths.authority_key), password=None)
     except ValueError:
-        raise ConfigError(f"{paths.authority_key} is not a secret key (PEM, without a passphrase)") from None
-    if not isinstance(issuer, EllipticCurvePrivateKey) or issuer.public_key() != authority.public_key():
+        raise ConfigError(
+            f"{paths.authority_key} is not a secret key (PEM, without a passphrase)"
+        ) from None
+    if (
+        not isinstance(issuer, EllipticCurvePrivateKey)
+        or issuer.public_key() != authority.public_key()
+    ):
         raise ConfigError(f"{paths.authority_key} does not belong to {paths.authority}")
     return issuer
 
 
-def _make_server(paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]) -> None:
+def _make_server(
+    paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]
+) -> None:
     issuer = issuer_key(paths)
     key = NodeKey.generate()
     certificate = (
@@ -165,13 +194,17 @@ def _make_server(paths: Certificates, authority: x509.Certificate, names: list[x
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False
+        )
     )
     atomic_write(paths.key, key.to_bytes(), mode=0o600)
     atomic_write(paths.server, _signed(certificate, issuer), mode=0o644)
 
 
-def _still_good(paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]) -> bool:
+def _still_good(
+    paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]
+) -> bool:
     if not (paths.server.exists() and paths.key.exists()):
         return False
     try:
@@ -182,12 +215,16 @@ def _still_good(paths: Certificates, authority: x509.Certificate, names: list[x5
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
     ends = certificate.not_valid_after_utc - datetime.timedelta(days=RENEW_DAYS)
-    return ends > _now() and set(held) == set(names) and key.public_key() == certificate.public_key()
+    return (
+        ends > _now() and set(held) == set(names) and key.public_key() == certificate.public_key()
+    )
 
 
 def _alternative_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
     if not hosts:
-        raise ConfigError("a server certificate needs at least one host name or address that devices use")
+        raise ConfigError(
+            "a server certificate needs at least one host name or address that devices use"
+        )
     names: list[x509.GeneralName] = []
     for host in hosts:
         try:
@@ -196,8 +233,12 @@ def _alternative_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
         except ValueError:
             pass
         labels = host.split(".")
-        if len(host) > 253 or not all(0 < len(label) <= 63 and _is_label(label) for label in labels):
-            raise ConfigError(f"{host!r} is neither a host name nor an address; give it without https:// and port")
+        if len(host) > 253 or not all(
+            0 < len(label) <= 63 and _is_label(label) for label in labels
+        ):
+            raise ConfigError(
+                f"{host!r} is neither a host name nor an address; give it without https:// and port"
+            )
         names.append(x509.DNSName(host))
     return names
 
@@ -206,7 +247,9 @@ def _is_label(label: str) -> bool:
     return label.isascii() and label.replace("-", "a").isalnum() and not label.startswith("-")
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, days: int
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -13,26 +13,36 @@ from hdpmf.errors import StorageError
 
 
 class Child:
-    """Starts on construction. Its standard input is a pipe from this process; when that closes, it should end.
+    """Starts on construction. Its standard input is a pipe from this process; when that closes, it
+    should end.
 
     Args:
         arguments: Of the interpreter.
         log: Where its standard error goes.
         environment: All of it.
-        talks: Its standard output is a pipe to this process, and its log begins anew; otherwise both go to the log.
+        talks: Its standard output is a pipe to this process, and its log begins anew; otherwise
+            both go to the log.
 
     Raises:
         StorageError: The log cannot be written.
     """
 
     def __init__(
-        self, name: str, arguments: list[str], log: Path, environment: Mapping[str, str], *, talks: bool = False
+        self,
+        name: str,
+        arguments: list[str],
+        log: Path,
+        environment: Mapping[str, str],
+        *,
+        talks: bool = False,
     ) -> None:
         self.name = name
         self.log = log
         try:
             log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            output = os.open(log, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if talks else os.O_APPEND), 0o600)
+            output = os.open(
+                log, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if talks else os.O_APPEND), 0o600
+            )
         except OSError as error:
             raise StorageError(f"could not write {log}: {error.strerror}") from error
         try:
@@ -42,7 +52,8 @@ class Child:
                 stdout=subprocess.PIPE if talks else output,
                 stderr=output,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is for this process, which then ends the others in order
+                # Ctrl-C is for this process, which then ends the others in order
+                start_new_session=True,
             )
         finally:
             os.close(output)

@@ -1,8 +1,10 @@
-"""HTTPS with limits: how many connections, from where, how long, how large their headers; for everything of ours on it.
+"""HTTPS with limits: how many connections, from where, how long, how large their headers; for
+everything of ours on it.
 
-uvicorn has a time-out for idle connections only, and its fast parser takes headers of any size. So a client that sends
-a byte a minute, or a header without an end, would cost memory for as long as it likes. And many such clients, from many
-addresses, would hold every place there is. So where there is no room left, who has kept us waiting longest gives way.
+uvicorn has a time-out for idle connections only, and its fast parser takes headers of any size. So
+a client that sends a byte a minute, or a header without an end, would cost memory for as long as it
+likes. And many such clients, from many addresses, would hold every place there is. So where there
+is no room left, who has kept us waiting longest gives way.
 """
 
 from __future__ import annotations
@@ -31,8 +33,13 @@ GIVE_WAY_SECONDS = 2.0
 
 _HANDSHAKE_SECONDS = 10.0
 _GOODBYE_SECONDS = 1.0  # for the other side's end of a TLS connection
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_QUIET = logging.getLogger(f"{__name__}.connections")  # not uvicorn's own, which others in this process may want
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+    b"content-length: 0\r\n\r\n"
+)
+_QUIET = logging.getLogger(
+    f"{__name__}.connections"
+)  # not uvicorn's own, which others in this process may want
 _QUIET.setLevel(logging.CRITICAL)
 
 
@@ -64,14 +71,18 @@ class Connections:
 
     Args:
         limits: What they may take.
-        turned_away: Told why a connection was closed: ``connections`` and ``address`` (too many of them), ``headers``
-            (too large), ``slow`` (too late), ``gave-way`` (no room for others).
+        turned_away: Told why a connection was closed: ``connections`` and ``address`` (too many of
+            them), ``headers`` (too large), ``slow`` (too late), ``gave-way`` (no room for others).
     """
 
-    def __init__(self, limits: HttpLimits, turned_away: Callable[[str], None] = _not_counted) -> None:
+    def __init__(
+        self, limits: HttpLimits, turned_away: Callable[[str], None] = _not_counted
+    ) -> None:
         self.limits, self.turned_away = limits, turned_away
         self._addresses: Counter[str] = Counter()
-        self._waiting: dict[asyncio.Transport, float] = {}  # for whose request we wait, the longest first
+        self._waiting: dict[
+            asyncio.Transport, float
+        ] = {}  # for whose request we wait, the longest first
         self._sending: set[asyncio.Transport] = set()  # of these, whose headers are here
 
     @property
@@ -83,7 +94,8 @@ class Connections:
         """Cut who has kept us waiting longest, if that is too long; whether somebody was cut.
 
         Args:
-            of_senders: Only somebody who is sending the body of a request, and holds what comes with that.
+            of_senders: Only somebody who is sending the body of a request, and holds what comes
+                with that.
         """
         for transport, since in self._waiting.items():
             if asyncio.get_running_loop().time() - since < GIVE_WAY_SECONDS:
@@ -230,7 +242,9 @@ class LimitedServer(WebServer):
         ready: Called when it listens.
     """
 
-    def __init__(self, config: uvicorn.Config, context: ssl.SSLContext | None, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, context: ssl.SSLContext | None, ready: Callable[[], None]
+    ) -> None:
         super().__init__(config, ready)
         self._context = context
 
@@ -258,7 +272,9 @@ class LimitedServer(WebServer):
 
     def _protocol(self) -> asyncio.Protocol:
         kind: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
-        return kind(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        return kind(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
 
 def allow_connections(wanted: int) -> None:

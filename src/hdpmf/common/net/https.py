@@ -1,8 +1,9 @@
 """The HTTPS client of this project: pinned, bounded, and with a deadline.
 
-It talks to servers that are not trusted. Redirects are not followed, proxies and other settings of the environment are
-not used, compressed answers are refused, no more of an answer is read than its limit, and a request ends at its
-deadline however slowly the other side sends. Another thread can interrupt it at any time.
+It talks to servers that are not trusted. Redirects are not followed, proxies and other settings of
+the environment are not used, compressed answers are refused, no more of an answer is read than its
+limit, and a request ends at its deadline however slowly the other side sends. Another thread can
+interrupt it at any time.
 """
 
 from __future__ import annotations
@@ -36,8 +37,11 @@ _CONNECTING = 1.5  # seconds of one attempt to connect, after which it is checke
 _OS = secrets.SystemRandom()
 
 
-def backoff(tries: int, first: float, longest: float, uniform: Callable[[], float] = _OS.random) -> float:
-    """Return the seconds to wait before the next try, doubled after each failure and drawn from 50 to 150 %.
+def backoff(
+    tries: int, first: float, longest: float, uniform: Callable[[], float] = _OS.random
+) -> float:
+    """Return the seconds to wait before the next try, doubled after each failure and drawn from 50
+    to 150 %.
 
     Clients that failed together do not come back together.
 
@@ -73,11 +77,13 @@ class HttpsClient:
 
     Args:
         peer: Who is on the other side, for error messages.
-        authority: Certificates (PEM) that the server's must come from; the public authorities if empty.
+        authority: Certificates (PEM) that the server's must come from; the public authorities if
+            empty.
         timeout: Seconds that a connection, or a part of an answer, may take.
         deadline: Seconds that a whole request may take.
-        keep: Seconds that an idle connection is kept for the next request; 0 for a connection per request. With kept
-            connections, the deadline of one request also interrupts others that are under way.
+        keep: Seconds that an idle connection is kept for the next request; 0 for a connection per
+            request. With kept connections, the deadline of one request also interrupts others that
+            are under way.
 
     Raises:
         ConfigError: The authority is not a certificate.
@@ -134,11 +140,12 @@ class HttpsClient:
             most: Largest answer, in bytes; one that is not a success has ``MAX_PROBLEM`` at most.
             headers: Of the request.
             body: Of the request.
-            leaving: Called when the connection is open, before anything of the body is given to it. What it raises is
-                raised here.
+            leaving: Called when the connection is open, before anything of the body is given to it.
+                What it raises is raised here.
 
         Raises:
-            TransportError: The server cannot be reached, or its answer is too long, compressed or too late.
+            TransportError: The server cannot be reached, or its answer is too long, compressed or
+                too late.
         """
         if not url.startswith("https://"):
             raise TransportError("only https:// is spoken")
@@ -148,8 +155,13 @@ class HttpsClient:
         with self._connections() as pool, _said_plainly(self._peer):
             content = _announced(body, leaving) if leaving is not None else body
             given: list[tuple[str | bytes, str | bytes]] = list(sent.items())
-            with pool.stream(method, url, headers=given, content=content, extensions=self._timeouts()) as answer:
-                found = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+            with pool.stream(
+                method, url, headers=given, content=content, extensions=self._timeouts()
+            ) as answer:
+                found = {
+                    name.decode("latin-1").lower(): value.decode("latin-1")
+                    for name, value in answer.headers
+                }
                 limit = most if 200 <= answer.status < 300 else MAX_PROBLEM
                 body = b"" if answer.status in (204, 304) else self._body(answer, found, limit)
                 return HttpsAnswer(answer.status, found, body)
@@ -170,12 +182,16 @@ class HttpsClient:
             raise TransportError(f"{self._peer} sent a compressed answer, which is not read")
         length = headers.get("content-length", "0")
         if not length.isdigit() or len(length) > 15 or int(length) > most:
-            raise TransportError(f"the answer of {self._peer} is longer than the {most:,} bytes that it may have")
+            raise TransportError(
+                f"the answer of {self._peer} is longer than the {most:,} bytes that it may have"
+            )
         body = bytearray()
         for part in answer.iter_stream():
             body += part
             if len(body) > most:
-                raise TransportError(f"the answer of {self._peer} is longer than the {most:,} bytes that it may have")
+                raise TransportError(
+                    f"the answer of {self._peer} is longer than the {most:,} bytes that it may have"
+                )
         return bytes(body)
 
     def _timeouts(self) -> dict[str, Any]:
@@ -183,7 +199,10 @@ class HttpsClient:
 
     def _new_pool(self, sockets: _Sockets) -> httpcore.ConnectionPool:
         return httpcore.ConnectionPool(
-            ssl_context=self._context, network_backend=sockets, keepalive_expiry=self._keep, max_connections=None
+            ssl_context=self._context,
+            network_backend=sockets,
+            keepalive_expiry=self._keep,
+            max_connections=None,
         )
 
     @contextlib.contextmanager
@@ -216,11 +235,18 @@ def _said_plainly(peer: str) -> Iterator[None]:
     """Turn failures of the network into a ``TransportError``."""
     try:
         yield
-    except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError, ValueError) as error:
+    except (
+        httpcore.NetworkError,
+        httpcore.TimeoutException,
+        httpcore.ProtocolError,
+        OSError,
+        ValueError,
+    ) as error:
         cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise TransportError(
-                f"the certificate of {peer} is not from the pinned authority, or not for its address ({cause})"
+                f"the certificate of {peer} is not from the pinned authority, or not for its "
+                f"address ({cause})"
             ) from error
         raise TransportError(f"{peer} cannot be reached ({cause})") from error
     except (httpcore.UnsupportedProtocol, httpcore.ConnectionNotAvailable, RuntimeError) as error:
@@ -266,7 +292,9 @@ class _Sockets(httpcore.NetworkBackend):
             if self._ended or self._cuts > cuts:
                 raise httpcore.ConnectError("interrupted")
             try:
-                stream = self._backend.connect_tcp(host, port, min(left, _CONNECTING), local_address, socket_options)
+                stream = self._backend.connect_tcp(
+                    host, port, min(left, _CONNECTING), local_address, socket_options
+                )
             except httpcore.ConnectTimeout:
                 left -= _CONNECTING
                 if left <= 0:
@@ -308,7 +336,9 @@ class _Sockets(httpcore.NetworkBackend):
 
 
 class _Connection(httpcore.NetworkStream):
-    def __init__(self, sockets: _Sockets, stream: httpcore.NetworkStream, handle: socket.socket) -> None:
+    def __init__(
+        self, sockets: _Sockets, stream: httpcore.NetworkStream, handle: socket.socket
+    ) -> None:
         self._sockets = sockets
         self._stream = stream
         self._handle = handle
@@ -329,7 +359,10 @@ class _Connection(httpcore.NetworkStream):
         self._stream.close()
 
     def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
     ) -> httpcore.NetworkStream:
         try:
             self._stream = self._stream.start_tls(ssl_context, server_hostname, timeout)

@@ -19,10 +19,12 @@ class InProcessNetwork:
 
     Args:
         answers: A device's answer by its roster name.
-        threads: With 0, devices answer one after another in the caller's thread, in the order of the messages, so that
-            a run can be repeated bit for bit; a slow device then holds up those after it. With more, so many answer at
-            the same time and replies come in any order.
-        lost: Asked with the device's name on every message and again on every reply; what it says yes to is dropped.
+        threads: With 0, devices answer one after another in the caller's thread, in the order of
+            the messages, so that a run can be repeated bit for bit; a slow device then holds up
+            those after it. With more, so many answer at the same time and replies come in any
+            order.
+        lost: Asked with the device's name on every message and again on every reply; what it says
+            yes to is dropped.
         max_bytes: The size limit, both ways.
     """
 
@@ -35,7 +37,9 @@ class InProcessNetwork:
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self._devices = {name: _Device(name, answer) for name, answer in answers.items()}
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="device") if threads > 0 else None
+        self._pool = (
+            ThreadPoolExecutor(threads, thread_name_prefix="device") if threads > 0 else None
+        )
         self._lost = lost if lost is not None else _nothing_lost
         self._max_bytes = max_bytes
 
@@ -102,13 +106,17 @@ class InProcessNetwork:
         finally:
             over.set()  # late replies stay in a queue that nobody reads again
 
-    def _deliver(self, name: str, message: bytes, over: threading.Event | None = None) -> bytes | None:
+    def _deliver(
+        self, name: str, message: bytes, over: threading.Event | None = None
+    ) -> bytes | None:
         device = self._devices.get(name)
         if device is None or self._lost(name):
             return None
         reply = device.answer_to(message, over)
         if reply is not None and len(reply) > self._max_bytes:
-            _log.warning("device %.16s: its reply of %d bytes is too long and was dropped", name, len(reply))
+            _log.warning(
+                "device %.16s: its reply of %d bytes is too long and was dropped", name, len(reply)
+            )
             return None
         return None if reply is None or self._lost(name) else reply
 
@@ -124,7 +132,8 @@ class _Device:
     def answer_to(self, message: bytes, over: threading.Event | None) -> bytes | None:
         with self._turn:
             if over is not None and over.is_set():
-                return None  # the message waited until nobody wanted its reply: it is not delivered at all
+                # the message waited until nobody wanted its reply: it is not delivered at all
+                return None
             try:
                 return self._answer(message)
             except Exception as error:  # whatever a device does wrong is its own affair

@@ -1,9 +1,9 @@
 """How messages travel between the recommender and the devices, whatever carries them.
 
-The recommender asks and a device answers; a device never speaks first. Who a reply is from is settled by the engine's
-authentication, not by anything in the reply. An engine may lose messages, replies and devices. It never delivers a
-message twice to a device that stayed up, never hands over two replies of one device in one exchange, and never one of
-an earlier exchange in a later one.
+The recommender asks and a device answers; a device never speaks first. Who a reply is from is
+settled by the engine's authentication, not by anything in the reply. An engine may lose messages,
+replies and devices. It never delivers a message twice to a device that stayed up, never hands over
+two replies of one device in one exchange, and never one of an earlier exchange in a later one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from hdpmf.common.protocol.wire import MAX_BYTES as MAX_MESSAGE_BYTES
 from hdpmf.errors import ProtocolError
 
 MAX_BYTES = MAX_MESSAGE_BYTES + 1024 * 1024
-"""No message and no reply may be longer: the longest one of the protocol, and room for its envelope."""
+"""No message and no reply may be longer: the longest one of the protocol, and room for its
+envelope.
+"""
 
 Answer = Callable[[bytes], bytes]
-"""A device's reply to one message. If it raises, or its reply is too long, the device counts as silent."""
+"""A device's reply to one message. If it raises, or its reply is too long, the device counts as
+silent.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,8 @@ class DeviceReply:
     """A reply.
 
     Attributes:
-        device: Roster name of the device that was authenticated as the sender (its identity key, hex).
+        device: Roster name of the device that was authenticated as the sender (its identity key,
+            hex).
         data: The reply, as the device wrote it.
     """
 
@@ -40,11 +45,12 @@ class DeviceReply:
 
 
 class Patience:
-    """How long each device of an exchange is waited for: its own turn, from when its message was sent.
+    """How long each device of an exchange is waited for: its own turn, from when its message was
+    sent.
 
-    Once ``MOST`` of the devices asked so far have answered, a turn is ``TIMES`` as long as these took, and at least
-    ``AT_LEAST`` seconds. Who was silent before has half as long, ``HALVINGS`` times at most, and never less than
-    ``MOMENT``. All of that is known before a device answers.
+    Once ``MOST`` of the devices asked so far have answered, a turn is ``TIMES`` as long as these
+    took, and at least ``AT_LEAST`` seconds. Who was silent before has half as long, ``HALVINGS``
+    times at most, and never less than ``MOMENT``. All of that is known before a device answers.
 
     Args:
         deadline: Seconds of a turn, at most.
@@ -77,14 +83,20 @@ class Patience:
             self._silent.pop(device, None)
 
     def at_work(self) -> int:
-        """Devices that may well be at their answer. One that takes longer leaves room for others."""
+        """Devices that may well be at their answer. One that takes longer leaves room for
+        others.
+        """
         since = time.monotonic() - self.AT_LEAST
         return sum(begun > since for begun in self._begun.values())
 
     def over(self) -> list[str]:
         """Devices whose turn has ended without an answer; they are waited for no more."""
         now, turn = time.monotonic(), self._turn()
-        late = [device for device, begun in self._begun.items() if begun + self._own(turn, device) <= now]
+        late = [
+            device
+            for device, begun in self._begun.items()
+            if begun + self._own(turn, device) <= now
+        ]
         for device in late:
             del self._begun[device]
             self._silent[device] = self._silent.get(device, 0) + 1
@@ -105,7 +117,9 @@ class Patience:
 
     def _own(self, turn: float, device: str) -> float:
         # A device that comes back needs a moment: without one it would stay silent for ever.
-        return max(turn * 0.5 ** min(self._silent.get(device, 0), self.HALVINGS), min(turn, self.MOMENT))
+        return max(
+            turn * 0.5 ** min(self._silent.get(device, 0), self.HALVINGS), min(turn, self.MOMENT)
+        )
 
 
 class RecommenderTransport(Protocol):
@@ -118,10 +132,11 @@ class RecommenderTransport(Protocol):
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         """Send each device its message and hand over the replies as they come.
 
-        Ends when every device has answered or had its turn: ``deadline`` seconds from when its message was sent, or
-        less once most have answered (``Patience``). An engine need not send all messages at once. A device that is not
-        connected, is not on the roster or fails is silent; there is no other way to tell. Nothing is sent before the
-        first reply is asked for. Leaving the iterator early gives up what was still to come.
+        Ends when every device has answered or had its turn: ``deadline`` seconds from when its
+        message was sent, or less once most have answered (``Patience``). An engine need not send
+        all messages at once. A device that is not connected, is not on the roster or fails is
+        silent; there is no other way to tell. Nothing is sent before the first reply is asked for.
+        Leaving the iterator early gives up what was still to come.
 
         Raises:
             ProtocolError: A message is longer than ``MAX_BYTES``; nothing was sent.
@@ -137,7 +152,9 @@ class DeviceTransport(Protocol):
     """A device's end."""
 
     def serve(self, answer: Answer, stop: threading.Event) -> None:
-        """Answer messages, one at a time, until ``stop`` is set. Connects again, with growing pauses, when cut off."""
+        """Answer messages, one at a time, until ``stop`` is set. Connects again, with growing
+        pauses, when cut off.
+        """
         ...
 
 
@@ -145,4 +162,7 @@ def check_sizes(messages: Mapping[str, bytes], limit: int = MAX_BYTES) -> None:
     """Refuse messages that are too long, before any of them is sent."""
     for device, data in messages.items():
         if len(data) > limit:
-            raise ProtocolError(f"a message of {len(data)} bytes to {device[:16]} is longer than the limit of {limit}")
+            raise ProtocolError(
+                f"a message of {len(data)} bytes to {device[:16]} is longer than the limit of "
+                f"{limit}"
+            )

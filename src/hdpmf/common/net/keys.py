@@ -1,4 +1,6 @@
-"""A device's key for the engine's node authentication. It says who is calling and signs nothing else."""
+"""A device's key for the engine's node authentication. It says who is calling and signs nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _CURVES = ("secp256r1", "secp384r1", "secp521r1")  # what the engine takes
 class NodeKey:
     """An elliptic-curve key pair on P-256, as the engine's authentication wants it.
 
-    P-256 and not the engine's own default of P-384, because every request is signed and P-384 costs ten times as much.
+    P-256 and not the engine's own default of P-384, because every request is signed and P-384 costs
+    ten times as much.
     """
 
     def __init__(self, private: ec.EllipticCurvePrivateKey) -> None:
@@ -41,7 +44,9 @@ class NodeKey:
     def to_bytes(self) -> bytes:
         """The secret key, PEM. Keep it in the device's store."""
         return self.private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
 
     @property
@@ -57,9 +62,13 @@ def check_public_key(text: str) -> str:
     except (ValueError, UnsupportedAlgorithm):
         raise ConfigError("a device's node key must be a public key in PEM form") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name not in _CURVES:
-        raise ConfigError("a device's node key must be an elliptic-curve key of P-256, P-384 or P-521")
+        raise ConfigError(
+            "a device's node key must be an elliptic-curve key of P-256, P-384 or P-521"
+        )
     return _pem(key)
 
 
 def _pem(key: ec.EllipticCurvePublicKey) -> str:
-    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode("ascii")
+    return key.public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    ).decode("ascii")

@@ -1,7 +1,8 @@
 """How servers and collectors know each other: any two of them share a secret that never travels.
 
-Each has an X25519 key and publishes the public half on its card. Two cards that were exchanged once, and compared, give
-both parties the same secrets: the token that one shows the other, and the servers' verify key of every task.
+Each has an X25519 key and publishes the public half on its card. Two cards that were exchanged
+once, and compared, give both parties the same secrets: the token that one shows the other, and the
+servers' verify key of every task.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class PartyKey:
     def to_bytes(self) -> bytes:
         """The secret key, 32 bytes."""
         return self._private.private_bytes(
-            serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption()
+            serialization.Encoding.Raw,
+            serialization.PrivateFormat.Raw,
+            serialization.NoEncryption(),
         )
 
     @property
@@ -54,7 +57,8 @@ class PartyKey:
 
         Args:
             other: The other's public key.
-            purpose: What it is for; secrets for different purposes have nothing to do with each other.
+            purpose: What it is for; secrets for different purposes have nothing to do with each
+                other.
             size: Bytes.
 
         Raises:

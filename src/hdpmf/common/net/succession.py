@@ -1,9 +1,11 @@
-"""A recommender's authority is followed by another one, which it signs while it is valid. Devices then trust both.
+"""A recommender's authority is followed by another one, which it signs while it is valid. Devices
+then trust both.
 
-Whoever trusts the old one learns the new one from a few bytes that the recommender shows. They count only with a
-signature by the old one's key, so nobody else introduces an authority, whoever answers in the recommender's name. Until
-the recommender changes over, its certificates are issued by the old one. Devices that have not called meanwhile need
-their owner's word (``hdpmf device join --new-authority``).
+Whoever trusts the old one learns the new one from a few bytes that the recommender shows. They
+count only with a signature by the old one's key, so nobody else introduces an authority, whoever
+answers in the recommender's name. Until the recommender changes over, its certificates are issued
+by the old one. Devices that have not called meanwhile need their owner's word (``hdpmf device join
+--new-authority``).
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ def successor_of(folder: Path) -> Path | None:
 
 
 def announce(folder: Path) -> Path:
-    """Make a new authority and sign it with the one in ``folder``; its certificate, which devices learn from now on.
+    """Make a new authority and sign it with the one in ``folder``; its certificate, which devices
+    learn from now on.
 
     Raises:
         ConfigError: There is no authority that could sign, or one is announced already.
@@ -66,68 +69,91 @@ def announce(folder: Path) -> Path:
     """
     if successor_of(folder) is not None:
         raise ConfigError(
-            "a new authority is announced already; when devices have learned it, change over: hdpmf recommender "
+            "a new authority is announced already; when devices have learned it, change "
+            "over: hdpmf recommender "
             "certificates FOLDER --change-over"
         )
     paths = _paths(folder)
     key, now = issuer_key(paths), _read(paths.authority)
     made = make_authority(folder / "successor.pem", folder / "successor.key")
     signature = key.sign(_signed(now, made), ECDSA(SHA256()))
-    atomic_write(folder / "successor.signature", signature, mode=0o644)  # last: with it, it is announced
+    atomic_write(
+        folder / "successor.signature", signature, mode=0o644
+    )  # last: with it, it is announced
     return folder / "successor.pem"
 
 
 def change_over(folder: Path, hosts: list[str]) -> None:
-    """The announced authority takes the old one's place, whose key is deleted. A killed call is finished by another.
+    """The announced authority takes the old one's place, whose key is deleted. A killed call is
+    finished by another.
 
     Raises:
         ConfigError: None is announced.
         StorageError: The disk refused.
     """
     if successor_of(folder) is None:
-        raise ConfigError("no new authority is announced: hdpmf recommender certificates FOLDER --new-authority first")
+        raise ConfigError(
+            "no new authority is announced: hdpmf recommender certificates FOLDER "
+            "--new-authority first"
+        )
     paths = _paths(folder)
     if _read(paths.authority) != _read(folder / "successor.pem"):
         atomic_write(folder / _PREDECESSOR, _read(paths.authority), mode=0o644)
     for old, new, mode in ((paths.authority_key, "key", 0o600), (paths.authority, "pem", 0o644)):
         atomic_write(old, _read(folder / f"successor.{new}"), mode=mode)
-    ensure_certificates(folder, hosts)  # issues a server's certificate, since the old one is from another authority
+    ensure_certificates(
+        folder, hosts
+    )  # issues a server's certificate, since the old one is from another authority
     for name in ("signature", "pem", "key"):
         (folder / f"successor.{name}").unlink(missing_ok=True)
 
 
 def names_of(folder: Path) -> list[bytes]:
-    """The certificates by which devices may call the recommender: some do not know yet that it has changed over."""
+    """The certificates by which devices may call the recommender: some do not know yet that it
+    has changed over.
+    """
     paths = (folder / "authority.pem", folder / _PREDECESSOR)
     return [_read(path) for path in paths if path.exists()]
 
 
 def told(folder: Path) -> bytes:
     """What devices are told about the authorities in ``folder``."""
-    authority, successor = _read(folder / "authority.pem").decode("ascii", "replace"), successor_of(folder)
+    authority, successor = (
+        _read(folder / "authority.pem").decode("ascii", "replace"),
+        successor_of(folder),
+    )
     if successor is None:
         return msgspec.msgpack.encode(Told(authority))
     signature = _read(folder / "successor.signature")
-    return msgspec.msgpack.encode(Told(authority, _read(successor).decode("ascii", "replace"), signature))
+    return msgspec.msgpack.encode(
+        Told(authority, _read(successor).decode("ascii", "replace"), signature)
+    )
 
 
 def learn(pinned: bytes, data: bytes) -> bytes:
-    """What a device trusts from now on, as PEM: what it did, with a signed successor, or without what was followed.
+    """What a device trusts from now on, as PEM: what it did, with a signed successor, or without
+    what was followed.
 
     Args:
         pinned: What it trusts now.
         data: What it was told by whom it has reached with that.
 
     Raises:
-        ProtocolError: What it was told makes no sense, or the successor is not signed by a pinned authority.
+        ProtocolError: What it was told makes no sense, or the successor is not signed by a pinned
+            authority.
     """
     if len(data) > MOST_TOLD:
         raise ProtocolError("refused: what the recommender tells about its authorities is too long")
     try:
         said = msgspec.msgpack.decode(data, type=Told)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise ProtocolError("refused: what the recommender tells about its authorities is none of that") from None
-    now = next((each for each in read_authorities(pinned) if _same(_pem(each), said.authority.encode())), None)
+        raise ProtocolError(
+            "refused: what the recommender tells about its authorities is none of that"
+        ) from None
+    now = next(
+        (each for each in read_authorities(pinned) if _same(_pem(each), said.authority.encode())),
+        None,
+    )
     if now is None:
         return pinned  # somebody else's certificates lead here, such as a web server's in front
     if not said.successor:
@@ -150,7 +176,8 @@ def _check(now: x509.Certificate, said: Told) -> None:
         key.verify(said.signature, text, ECDSA(SHA256()))
     except InvalidSignature:
         raise ProtocolError(
-            "refused: a new authority came in the recommender's name, and the pinned one has not signed it. Whoever "
+            "refused: a new authority came in the recommender's name, and the pinned one "
+            "has not signed it. Whoever "
             "has it could speak as your recommender; it is not trusted"
         ) from None
 
@@ -169,7 +196,9 @@ def _same(first: bytes, second: bytes) -> bool:
 
 
 def _paths(folder: Path) -> Certificates:
-    return Certificates(*(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key")))
+    return Certificates(
+        *(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key"))
+    )
 
 
 def _read(path: Path) -> bytes:

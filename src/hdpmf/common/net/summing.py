@@ -7,10 +7,11 @@ from typing import Protocol
 
 
 class SumServers(Protocol):
-    """The pair of servers as their collector sees it. Every call may be repeated with the same bytes.
+    """The pair of servers as their collector sees it. Every call may be repeated with the same
+    bytes.
 
-    All of them raise ``TransportError`` where a server could not be reached or is busy, so that trying again may help,
-    and ``DapError`` where one refuses.
+    All of them raise ``TransportError`` where a server could not be reached or is busy, so that
+    trying again may help, and ``DapError`` where one refuses.
     """
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:

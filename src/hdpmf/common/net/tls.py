@@ -20,11 +20,14 @@ def client_context(authority: str | bytes = "") -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=text or None)  # TLS 1.2 or newer, with host names
     except (ssl.SSLError, ValueError):
-        raise ConfigError("the authority that certificates must come from is no certificate (PEM)") from None
+        raise ConfigError(
+            "the authority that certificates must come from is no certificate (PEM)"
+        ) from None
 
 
 def server_context(certificate: str, key: str) -> ssl.SSLContext:
-    """Return a context without session tickets: nothing to resume, and nothing to recognise callers by.
+    """Return a context without session tickets: nothing to resume, and nothing to recognise callers
+    by.
 
     Args:
         certificate: File.

@@ -1,4 +1,6 @@
-"""The two servers over HTTPS, as their collector talks to them (DAP 09; giving a task is our own)."""
+"""The two servers over HTTPS, as their collector talks to them (DAP 09; giving a task is our
+own).
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,15 @@ class TwoServers:
     """The pair, far away: a ``SumServers``.
 
     Args:
-        servers: Their cards. Each is trusted by the authority on its card, and by the public ones where it has none.
+        servers: Their cards. Each is trusted by the authority on its card, and by the public ones
+            where it has none.
         party: The collector's key.
     """
 
     def __init__(self, servers: Servers, party: PartyKey) -> None:
-        self._leader, self._helper = (ServerClient(card, party) for card in (servers.leader, servers.helper))
+        self._leader, self._helper = (
+            ServerClient(card, party) for card in (servers.leader, servers.helper)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +65,9 @@ class TwoServers:
         self._helper.close()
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
-        """As in ``SumServers``: the helper first, so that it knows every task that the leader takes reports for."""
+        """As in ``SumServers``: the helper first, so that it knows every task that the leader
+        takes reports for.
+        """
         path = TASK_PATH.format(task_id=id_to_text(task_id(document)))
         self._helper.ask("PUT", path, encode_submission(document), TASK_MEDIA_TYPE)
         self._leader.ask("PUT", path, encode_submission(document, devices), TASK_MEDIA_TYPE)
@@ -93,7 +100,10 @@ class ServerClient:
         self._authorization = f"Bearer {party.token(card.identity, to=card.identity)}"
         try:
             self._client = HttpsClient(
-                f"the server of {card.organisation!r}", card.authority, timeout=timeout, keep=KEEP_SECONDS
+                f"the server of {card.organisation!r}",
+                card.authority,
+                timeout=timeout,
+                keep=KEEP_SECONDS,
             )
         except ConfigError as error:
             raise ConfigError(f"the card of {card.organisation!r}: {error}") from None
@@ -108,7 +118,9 @@ class ServerClient:
         """End the connections."""
         self._client.close()
 
-    def ask(self, method: str, path: str, body: bytes = b"", media_type: str | None = None) -> tuple[int, str, bytes]:
+    def ask(
+        self, method: str, path: str, body: bytes = b"", media_type: str | None = None
+    ) -> tuple[int, str, bytes]:
         """Return status, media type and body of the answer.
 
         Raises:
@@ -118,7 +130,9 @@ class ServerClient:
         headers = {"authorization": self._authorization}
         if media_type is not None:
             headers["content-type"] = media_type
-        answer = self._client.request(method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body)
+        answer = self._client.request(
+            method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body
+        )
         if not 200 <= answer.status < 300:
             raise self._refusal(answer)
         return answer.status, answer.media_type, answer.body
@@ -126,9 +140,13 @@ class ServerClient:
     def _refusal(self, answer: HttpsAnswer) -> Exception:
         name = self._card.organisation
         if answer.status in _LATER:
-            return TransportError(f"the server of {name!r} cannot do it at the moment (status {answer.status})")
+            return TransportError(
+                f"the server of {name!r} cannot do it at the moment (status {answer.status})"
+            )
         if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            return DapError(f"the server of {name!r} does not know this caller", Problem.UNAUTHORIZED_REQUEST)
+            return DapError(
+                f"the server of {name!r} does not know this caller", Problem.UNAUTHORIZED_REQUEST
+            )
         if answer.media_type != PROBLEM_MEDIA_TYPE:
             return DapError(f"the server of {name!r} refused with status {answer.status}")
         try:
@@ -142,4 +160,6 @@ class ServerClient:
 def _job_path(task_id: bytes, job_id: bytes) -> str:
     if len(job_id) != JOB_ID_SIZE:
         raise ConfigError(f"a collection's id has {JOB_ID_SIZE} bytes")
-    return COLLECTION_JOB_PATH.format(task_id=id_to_text(task_id), collection_job_id=id_to_text(job_id))
+    return COLLECTION_JOB_PATH.format(
+        task_id=id_to_text(task_id), collection_job_id=id_to_text(job_id)
+    )

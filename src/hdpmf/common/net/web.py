@@ -1,7 +1,8 @@
-"""Files and uploads over HTTPS, for a device: one recommender's folder, and the leader of two servers.
+"""Files and uploads over HTTPS, for a device: one recommender's folder, and the leader of two
+servers.
 
-Nothing that the other side says makes this device go elsewhere: names are those that the caller gives, and each request
-has a connection of its own.
+Nothing that the other side says makes this device go elsewhere: names are those that the caller
+gives, and each request has a connection of its own.
 """
 
 from __future__ import annotations
@@ -41,13 +42,16 @@ class WebDoor:
         """Return a file of the folder and its ETag; None where it still has this one.
 
         Raises:
-            TransportError: It is not there, cannot be reached, is longer than ``most``, or took too long.
+            TransportError: It is not there, cannot be reached, is longer than ``most``, or took too
+                long.
         """
         if _NAME.fullmatch(name) is None:
             raise TransportError("a file of a recommender has a plain name")
         headers = {"if-none-match": etag} if etag else {}
         try:
-            answer = self._client.request("GET", f"{self._address}/{name}", most=most, headers=headers)
+            answer = self._client.request(
+                "GET", f"{self._address}/{name}", most=most, headers=headers
+            )
         except TransportError as error:
             raise TransportError(f"{name} could not be fetched: {error}") from error
         if answer.status == 304 and etag:
@@ -57,11 +61,17 @@ class WebDoor:
         return answer.body, answer.headers.get("etag", "")[:200]
 
     def upload(
-        self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
+        self,
+        leader: Server,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        leaving: Callable[[], None],
     ) -> int:
         """Put a report to the leader, and return the status of its answer.
 
-        ``leaving`` is called when the connection is open, before anything of the report is given to it.
+        ``leaving`` is called when the connection is open, before anything of the report is given to
+        it.
 
         Raises:
             TransportError: It cannot be reached, or did not answer.
@@ -70,4 +80,6 @@ class WebDoor:
         if client is None:
             client = self._leaders[leader.authority] = HttpsClient("the leader", leader.authority)
         url = leader.endpoint(path)
-        return client.request("PUT", url, most=MAX_PROBLEM, headers=headers, body=body, leaving=leaving).status
+        return client.request(
+            "PUT", url, most=MAX_PROBLEM, headers=headers, body=body, leaving=leaving
+        ).status

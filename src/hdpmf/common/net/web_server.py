@@ -1,4 +1,6 @@
-"""uvicorn as everything of ours runs it: it logs no request, believes no proxy, and stops in order at a signal."""
+"""uvicorn as everything of ours runs it: it logs no request, believes no proxy, and stops in
+order at a signal.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,14 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another host or port in config.toml"
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another host or port "
+            "in config.toml"
         ) from None
 
 
-def settings(app: Any, http: Any, *, idle: int, grace: int, lifespan: Literal["on", "off"] = "off") -> uvicorn.Config:
+def settings(
+    app: Any, http: Any, *, idle: int, grace: int, lifespan: Literal["on", "off"] = "off"
+) -> uvicorn.Config:
     """What a server of ours is told.
 
     Args:
@@ -71,7 +76,10 @@ class WebServer(uvicorn.Server):
         """The first signal ends it; uvicorn would raise the signal once more after that."""
         before = {}
         with suppress(ValueError):  # not in the main thread, whose signals they are
-            before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+            before = {
+                number: signal.signal(number, self.handle_exit)
+                for number in (signal.SIGTERM, signal.SIGINT)
+            }
         try:
             yield
         finally:

@@ -1,8 +1,9 @@
 """How a rating becomes a whole number before it is sent, and what that number may cost.
 
-The one-round designs send integers only: a weight ``a = floor(64 W)`` and a *coded* rating, a public curve of the
-rating's place on its public scale. How far one rating can move an entry follows from the two tables below, so the
-noise, the guarantee and the tests all read it from here. The proof is in ``proofs/coding.md``.
+The one-round designs send integers only: a weight ``a = floor(64 W)`` and a *coded* rating, a
+public curve of the rating's place on its public scale. How far one rating can move an entry follows
+from the two tables below, so the noise, the guarantee and the tests all read it from here. The
+proof is in ``proofs/coding.md``.
 """
 
 from __future__ import annotations
@@ -23,28 +24,42 @@ MEAN_SHARE = Fraction(1, 50)
 """The part of epsilon that design A spends on the mean of all ratings."""
 
 WEIGHT_SCALE = 4
-"""Noise on a sum of weights has this scale, over epsilon: a rating's presence costs a quarter of W epsilon there."""
+"""Noise on a sum of weights has this scale, over epsilon: a rating's presence costs a quarter of
+W epsilon there.
+"""
 
 LABEL_SHARE = Fraction(1, 5)
-"""With taste labels: a rating of weight W moves the logit of its device's label by at most W epsilon times this."""
+"""With taste labels: a rating of weight W moves the logit of its device's label by at most W
+epsilon times this.
+"""
 
 POPULARITY_SCALE = 8
-"""With taste labels: noise on the sums of weights that are released first has this scale, over epsilon."""
+"""With taste labels: noise on the sums of weights that are released first has this scale, over
+epsilon.
+"""
 
 LABELLED_WEIGHT_SCALE = 6
-"""With taste labels: the same for the sums of weights that are released after, per label where an item is a head."""
+"""With taste labels: the same for the sums of weights that are released after, per label where
+an item is a head.
+"""
 
 HEAD_WEIGHT = 80
 """With taste labels: items whose released weight is at least this over epsilon are heads."""
 
 SCORE_UNITS = 64
-"""An item's public score for labels is a whole number from minus to plus this, which stands for 1."""
+"""An item's public score for labels is a whole number from minus to plus this, which stands for
+1.
+"""
 
 UNSTATED_LEVELS = 1000
-"""A scale without a stated step is cut into so many: ratings are sent to the nearest thousandth of the scale."""
+"""A scale without a stated step is cut into so many: ratings are sent to the nearest thousandth
+of the scale.
+"""
 
 LINEAR_FROM = 4.0
-"""From this epsilon on the coding follows the rating itself; below it a soft threshold tells items apart better."""
+"""From this epsilon on the coding follows the rating itself; below it a soft threshold tells
+items apart better.
+"""
 
 _KNOTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -121,16 +136,22 @@ def n_levels(scale: RatingScale) -> int:
         return UNSTATED_LEVELS
     levels = round(scale.width / scale.step)
     if not math.isclose(levels * scale.step, scale.width, rel_tol=1e-6):
-        raise ConfigError(f"steps of {scale.step:g} do not fit the scale {scale}; give a step that divides it")
+        raise ConfigError(
+            f"steps of {scale.step:g} do not fit the scale {scale}; give a step that divides it"
+        )
     return levels
 
 
 def levels_of(values: np.ndarray, scale: RatingScale) -> np.ndarray:
-    """The level of each rating, from 0; a rating off the scale is refused before anything is sent."""
+    """The level of each rating, from 0; a rating off the scale is refused before anything is
+    sent.
+    """
     levels = n_levels(scale)
     places = (values - np.float32(scale.low)) * np.float32(levels / scale.width)
     if not bool(((places >= -1e-3) & (places <= levels * (1 + 1e-6) + 1e-3)).all()):
-        raise RatingsError(f"a rating is off the public scale {scale}; nothing was sent. Correct the rating")
+        raise RatingsError(
+            f"a rating is off the public scale {scale}; nothing was sent. Correct the rating"
+        )
     return np.asarray(np.clip(np.rint(places), 0, levels), np.intp)
 
 
@@ -155,14 +176,20 @@ def _units(heights: np.ndarray, scale: RatingScale) -> int:
     """The coarsest grid on which the curve is exact; tenths for a scale that states no step."""
     if scale.step is None:
         return 10
-    exact = (units for units in (10, 20, 40, 100) if np.allclose(heights * units, np.rint(heights * units)))
+    exact = (
+        units
+        for units in (10, 20, 40, 100)
+        if np.allclose(heights * units, np.rint(heights * units))
+    )
     return next(exact, 100)
 
 
 def _centred(heights: np.ndarray, steps: int) -> tuple[np.ndarray, float]:
     whole = np.rint(heights * steps).astype(np.int64)
     # The middle of an odd number of steps is not whole: count in halves there.
-    entries, unit = (whole - steps // 2, 1 / steps) if steps % 2 == 0 else (2 * whole - steps, 1 / (2 * steps))
+    entries, unit = (
+        (whole - steps // 2, 1 / steps) if steps % 2 == 0 else (2 * whole - steps, 1 / (2 * steps))
+    )
     entries.flags.writeable = False
     return entries, unit
 
@@ -217,7 +244,9 @@ class Channels:
 
     @property
     def presence_cost(self) -> Fraction:
-        """Epsilon per unit of W against a rating's presence; three quarters of epsilon, or 0.992 with labels."""
+        """Epsilon per unit of W against a rating's presence; three quarters of epsilon, or 0.992
+        with labels.
+        """
         return self._sum("presence_cost") + self.label_cost
 
     def _sum(self, name: str) -> Fraction:
@@ -226,7 +255,9 @@ class Channels:
 
 
 def sum_channels(design: str, coding: Coding, epsilon: float, *, labels: bool = False) -> Channels:
-    """The entries of design ``A`` or ``S`` and their noise, exactly (fractions: no rounding in the guarantee)."""
+    """The entries of design ``A`` or ``S`` and their noise, exactly (fractions: no rounding in
+    the guarantee).
+    """
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise PrivacyError(f"epsilon must be a positive number, not {epsilon}")
     budget = Fraction(epsilon)
@@ -237,7 +268,10 @@ def sum_channels(design: str, coding: Coding, epsilon: float, *, labels: bool = 
     score = _channel(coding, budget - mean_budget)
     if not labels:
         return Channels(score, _weight_channel(WEIGHT_SCALE, budget), total)
-    weight, popularity = _weight_channel(LABELLED_WEIGHT_SCALE, budget), _weight_channel(POPULARITY_SCALE, budget)
+    weight, popularity = (
+        _weight_channel(LABELLED_WEIGHT_SCALE, budget),
+        _weight_channel(POPULARITY_SCALE, budget),
+    )
     return Channels(score, weight, total, popularity, LABEL_SHARE * budget)
 
 
@@ -246,11 +280,15 @@ def _weight_channel(scale: int, budget: Fraction) -> Channel:
 
 
 def _channel(coding: Coding, budget: Fraction) -> Channel:
-    return Channel(coding.value_step, coding.presence_step, WEIGHT_UNITS * coding.value_step / budget)
+    return Channel(
+        coding.value_step, coding.presence_step, WEIGHT_UNITS * coding.value_step / budget
+    )
 
 
 def weight_units(weights: np.ndarray) -> np.ndarray:
-    """Weights in whole 64ths, rounded down: never more than the user allows, and 0 where they allow too little."""
+    """Weights in whole 64ths, rounded down: never more than the user allows, and 0 where they
+    allow too little.
+    """
     return np.floor(np.asarray(weights, np.float64) * WEIGHT_UNITS).astype(np.int64)
 
 
@@ -262,32 +300,41 @@ FEWEST_LABEL_EPSILON = 1e-4
 
 
 def rare_label_probability(sums: np.ndarray, epsilon: float) -> np.ndarray:
-    """Taste labels: the probability of the label that a device's sum of scores speaks against, at most one half.
+    """Taste labels: the probability of the label that a device's sum of scores speaks against, at
+    most one half.
 
-    It is ``sigmoid(-|t|)`` with logit t = epsilon LABEL_SHARE sum_j (a_j/64) x_j, a little shorter than that: by a
-    thousandth of every step, which is far more than the arithmetic can be off, so that two devices whose sums differ
-    by d have labels whose probabilities differ by a factor of at most exp(epsilon LABEL_SHARE d) as they are drawn.
+    It is ``sigmoid(-|t|)`` with logit t = epsilon LABEL_SHARE sum_j (a_j/64) x_j, a little shorter
+    than that: by a thousandth of every step, which is far more than the arithmetic can be off, so
+    that two devices whose sums differ by d have labels whose probabilities differ by a factor of at
+    most exp(epsilon LABEL_SHARE d) as they are drawn.
 
     Args:
         sums: Per device, the sum of weight units times score units: whole numbers.
         epsilon: Of the survey.
     """
     if not epsilon >= FEWEST_LABEL_EPSILON:
-        raise PrivacyError(f"labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}, not {epsilon:g}")
+        raise PrivacyError(
+            f"labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}, not {epsilon:g}"
+        )
     per_step = epsilon * float(LABEL_SHARE) * (1.0 - _LABEL_MARGIN) / (WEIGHT_UNITS * SCORE_UNITS)
     return np.asarray(1.0 / (1.0 + np.exp(np.minimum(np.abs(sums) * per_step, _LONGEST_LOGIT))))
 
 
-def bit_probability(entries: np.ndarray, units: np.ndarray, coding: Coding, epsilon: float) -> np.ndarray:
+def bit_probability(
+    entries: np.ndarray, units: np.ndarray, coding: Coding, epsilon: float
+) -> np.ndarray:
     """Design L: the probability of sending a plus, for ratings with these entries and weights.
 
-    With e = epsilon a/64 it is 1/2 + f tanh(e/2) for the centred coded rating f in [-1/2, 1/2], so both answers
-    have probabilities between 1/(1 + exp(e)) and exp(e)/(1 + exp(e)) whatever the rating.
+    With e = epsilon a/64 it is 1/2 + f tanh(e/2) for the centred coded rating f in [-1/2, 1/2], so
+    both answers have probabilities between 1/(1 + exp(e)) and exp(e)/(1 + exp(e)) whatever the
+    rating.
     """
     centred = entries / coding.value_step
     return np.asarray(0.5 + centred * np.tanh(0.5 * epsilon * units / WEIGHT_UNITS))
 
 
 def bit_height(units: np.ndarray, epsilon: float) -> np.ndarray:
-    """Design L: the B that makes plus or minus B an unbiased estimate of the centred coded rating."""
+    """Design L: the B that makes plus or minus B an unbiased estimate of the centred coded
+    rating.
+    """
     return np.asarray(0.5 / np.tanh(0.5 * epsilon * units / WEIGHT_UNITS))

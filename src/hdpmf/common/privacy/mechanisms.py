@@ -1,12 +1,13 @@
 """The mechanisms of MF, DPMF, PDPMF and HDPMF, one small class each, and the paper's noise.
 
-A mechanism says how a rating enters training, which budget sets the noise, and how a prediction is brought back to the
-rating scale. Everything else is one trainer.
+A mechanism says how a rating enters training, which budget sets the noise, and how a prediction is
+brought back to the rating scale. Everything else is one trainer.
 
-The noise is Laplace, made of shares that nobody holds alone (Theorem 3). The recommender draws ``h_j ~ Exp(1)^K`` for
-item j; each rater draws ``c ~ N(0, 1/n_j)^K`` and adds ``b sqrt(2 h_j) c``. The shares add up to ``b sqrt(2 h_j) N(0,
-1)``, which is Laplace(b) with ``b = 2 sqrt(K) Delta / epsilon``. A device that holds several raters draws the sum of
-their shares at once: normals add up to a normal.
+The noise is Laplace, made of shares that nobody holds alone (Theorem 3). The recommender draws
+``h_j ~ Exp(1)^K`` for item j; each rater draws ``c ~ N(0, 1/n_j)^K`` and adds ``b sqrt(2 h_j) c``.
+The shares add up to ``b sqrt(2 h_j) N(0, 1)``, which is Laplace(b) with ``b = 2 sqrt(K) Delta /
+epsilon``. A device that holds several raters draws the sum of their shares at once: normals add up
+to a normal.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from hdpmf.common.methods import Method
 from hdpmf.errors import ConfigError, PrivacyError
 
 H_FLOOR = 2.0**-23
-"""The smallest h. A float32 draw of Exp(1) is 0 once in six million draws, and with h = 0 there would be no noise."""
+"""The smallest h. A float32 draw of Exp(1) is 0 once in six million draws, and with h = 0 there
+would be no noise.
+"""
 
 
 def laplace_scale(n_factors: int, width: float, budget: float) -> float:
@@ -35,7 +38,9 @@ def laplace_scale(n_factors: int, width: float, budget: float) -> float:
         budget: The epsilon that the noise pays for.
     """
     if not (math.isfinite(budget) and budget > 0):
-        raise PrivacyError(f"a noise budget must be a positive number, not {budget}; choose epsilon > 0")
+        raise PrivacyError(
+            f"a noise budget must be a positive number, not {budget}; choose epsilon > 0"
+        )
     return 2.0 * math.sqrt(n_factors) * width / budget
 
 
@@ -45,12 +50,15 @@ def noise_share(h: np.ndarray, c: np.ndarray, scale: float | np.floating[Any]) -
     return share
 
 
-def dense_laplace_scale(n_factors: int, width: float, budget: float, rounds: int, step: float) -> Fraction:
-    """Scale, in units of a grid, of the Laplace noise on every number of T rounds that share a budget.
+def dense_laplace_scale(
+    n_factors: int, width: float, budget: float, rounds: int, step: float
+) -> Fraction:
+    """Scale, in units of a grid, of the Laplace noise on every number of T rounds that share a
+    budget.
 
-    Where ``|u| <= 1`` a change of a rating's value moves the gradient ``2 W (u.v - R) u`` by at most
-    ``2 W width sqrt(K)`` in the sum of sizes, which is what noise on each coordinate pays for. Computed in fractions
-    and never rounded down.
+    Where ``|u| <= 1`` a change of a rating's value moves the gradient ``2 W (u.v - R) u`` by at
+    most ``2 W width sqrt(K)`` in the sum of sizes, which is what noise on each coordinate pays for.
+    Computed in fractions and never rounded down.
 
     Args:
         n_factors: K.
@@ -60,7 +68,9 @@ def dense_laplace_scale(n_factors: int, width: float, budget: float, rounds: int
         step: What 1 stands for on the grid.
     """
     if not (math.isfinite(budget) and budget > 0):
-        raise PrivacyError(f"a noise budget must be a positive number, not {budget}; choose epsilon > 0")
+        raise PrivacyError(
+            f"a noise budget must be a positive number, not {budget}; choose epsilon > 0"
+        )
     root = Fraction(math.isqrt((n_factors << 80) - 1) + 1, 1 << 40)
     return 2 * root * Fraction(width) * rounds / Fraction(budget) / Fraction(step)
 
@@ -113,23 +123,31 @@ class Mechanism(ABC):
     """
 
     needs_budgets = False
-    """Whether the noise depends on the budgets of all ratings, which devices must then reveal in summary."""
+    """Whether the noise depends on the budgets of all ratings, which devices must then reveal in
+    summary.
+    """
 
     bounds_users = True
     """Whether user vectors must stay in the unit ball: the noise is calibrated to that."""
 
     needs_h = True
-    """Whether the recommender has a hand in the noise (the paper's h), or users make all of it, on a grid."""
+    """Whether the recommender has a hand in the noise (the paper's h), or users make all of it,
+    on a grid.
+    """
 
     sends_fitted_vectors = True
-    """Whether gradients are made of the vectors fitted to ratings, or of stand-ins that know no rating's value."""
+    """Whether gradients are made of the vectors fitted to ratings, or of stand-ins that know no
+    rating's value.
+    """
 
     @abstractmethod
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
         """The epsilon that sets the noise, or None for no noise."""
 
     def allows(self, stated: float | None, epsilon: float, own: Budgets) -> bool:
-        """Whether a recommender may set the noise to ``stated``, as far as a device with budgets ``own`` can tell."""
+        """Whether a recommender may set the noise to ``stated``, as far as a device with budgets
+        ``own`` can tell.
+        """
         return stated == self.noise_budget(epsilon, None)
 
     def keep_probability(self, budgets: np.ndarray, noise_budget: float) -> np.ndarray | None:
@@ -157,7 +175,9 @@ class Mechanism(ABC):
         uniforms: np.ndarray,
     ) -> Entered:
         """How ratings with these weights enter; ``uniforms`` has one draw from [0, 1) for each."""
-        probability = None if noise_budget is None else self.keep_probability(weights * epsilon, noise_budget)
+        probability = (
+            None if noise_budget is None else self.keep_probability(weights * epsilon, noise_budget)
+        )
         kept = None if probability is None else np.flatnonzero(uniforms < probability)
         if kept is not None:
             values, weights = values[kept], weights[kept]
@@ -192,7 +212,8 @@ class Uniform(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class Sample(Mechanism):
-    """PDPMF: a rating below the threshold is kept with a probability that makes up for the smaller noise.
+    """PDPMF: a rating below the threshold is kept with a probability that makes up for the smaller
+    noise.
 
     Attributes:
         threshold: ``mean``, ``min`` or ``max`` of the budgets, or a number.
@@ -209,7 +230,8 @@ class Sample(Mechanism):
             valid = math.isfinite(self.threshold) and self.threshold > 0
         if not valid:
             raise PrivacyError(
-                f"the sampling threshold must be 'mean', 'min', 'max' or a positive number, not {self.threshold!r}"
+                "the sampling threshold must be 'mean', 'min', 'max' or a positive number, not "
+                f"{self.threshold!r}"
             )
 
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
@@ -217,20 +239,30 @@ class Sample(Mechanism):
         if not isinstance(self.threshold, str):
             return float(self.threshold)
         known = _known(budgets)
-        return {"mean": known.total / known.count, "min": known.smallest, "max": known.largest}[self.threshold]
+        return {"mean": known.total / known.count, "min": known.smallest, "max": known.largest}[
+            self.threshold
+        ]
 
     def allows(self, stated: float | None, epsilon: float, own: Budgets) -> bool:
-        """The agreed number, no more than the smallest budget here, or no more than anyone's can be."""
+        """The agreed number, no more than the smallest budget here, or no more than anyone's can
+        be.
+        """
         if stated is None or not isinstance(self.threshold, str):
             return stated == self.threshold
         # A mean of equal budgets may be larger than each of them by rounding.
-        return stated <= (min(own.smallest, epsilon) if self.threshold == "min" else epsilon * (1.0 + 1e-9))
+        return stated <= (
+            min(own.smallest, epsilon) if self.threshold == "min" else epsilon * (1.0 + 1e-9)
+        )
 
     def keep_probability(self, budgets: np.ndarray, noise_budget: float) -> np.ndarray | None:
-        """1 from the threshold on; below it, what makes the smaller noise cost no more than the rating's budget."""
+        """1 from the threshold on; below it, what makes the smaller noise cost no more than the
+        rating's budget.
+        """
         smaller = np.minimum(budgets, noise_budget)
         # (e^b - 1) / (e^t - 1), written so that large budgets do not overflow.
-        return np.asarray(np.exp(smaller - noise_budget) * np.expm1(-smaller) / np.expm1(-noise_budget))
+        return np.asarray(
+            np.exp(smaller - noise_budget) * np.expm1(-smaller) / np.expm1(-noise_budget)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +292,9 @@ class Stretch(Mechanism):
 class Weight(Mechanism):
     """HDPMF with weighted residuals: the weight multiplies what is sent, not the rating.
 
-    For a fixed user vector the sensitivity 2 W Delta |u| is that of stretching, but the model estimates the rating
-    itself, so nothing has to be brought back. The device fits its own vector to its raw ratings.
+    For a fixed user vector the sensitivity 2 W Delta |u| is that of stretching, but the model
+    estimates the rating itself, so nothing has to be brought back. The device fits its own vector
+    to its raw ratings.
     """
 
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
@@ -275,11 +308,12 @@ class Weight(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class Paid(Weight):
-    """HDPMF with a price that is paid: W_ij epsilon for all rounds together, if only sums over users are seen.
+    """HDPMF with a price that is paid: W_ij epsilon for all rounds together, if only sums over
+    users are seen.
 
-    Weighted residuals in whole numbers, discrete Laplace noise in which the recommender has no hand, the budget divided
-    among the rounds, and gradients of stand-in vectors, which depend on what a user rated but not on how. The proof is
-    in ``proofs/hdpmf-paid.md``.
+    Weighted residuals in whole numbers, discrete Laplace noise in which the recommender has no
+    hand, the budget divided among the rounds, and gradients of stand-in vectors, which depend on
+    what a user rated but not on how. The proof is in ``proofs/hdpmf-paid.md``.
     """
 
     needs_h = False
@@ -288,7 +322,9 @@ class Paid(Weight):
 
 def _known(budgets: Budgets | None) -> Budgets:
     if budgets is None or budgets.count == 0:
-        raise PrivacyError("this mechanism sets its noise from the budgets of all ratings, and none were reported")
+        raise PrivacyError(
+            "this mechanism sets its noise from the budgets of all ratings, and none were reported"
+        )
     return budgets
 
 
@@ -318,7 +354,8 @@ def mechanism_of(method: Method, threshold: str | float = "mean") -> Mechanism:
 
 
 def bound_contributions(users: np.ndarray, most: int, draws: np.ndarray) -> np.ndarray:
-    """Positions, ascending, of at most ``most`` ratings of each user: those with the smallest draws.
+    """Positions, ascending, of at most ``most`` ratings of each user: those with the smallest
+    draws.
 
     Args:
         users: Each rating's user, as a number.

@@ -1,9 +1,11 @@
-"""Who rates what with whom, hidden: the whole numbers that are summed, how far a rating moves them, and their noise.
+"""Who rates what with whom, hidden: the whole numbers that are summed, how far a rating moves them,
+and their noise.
 
-A user's row has the privacy weights of what it rated among some much-rated items, the heads. It is scaled down to a
-length of at most C where it is longer. The sum over users of row times row, above the diagonal, is released with
-discrete Gaussian noise. One rating of weight W moves it by at most C W, so that the noise for a weight of 1 gives every
-rating W times its epsilon. The proof, rounding included, is ``proofs/hdp-sum-pairs.md``.
+A user's row has the privacy weights of what it rated among some much-rated items, the heads. It is
+scaled down to a length of at most C where it is longer. The sum over users of row times row, above
+the diagonal, is released with discrete Gaussian noise. One rating of weight W moves it by at most C
+W, so that the noise for a weight of 1 gives every rating W times its epsilon. The proof, rounding
+included, is ``proofs/hdp-sum-pairs.md``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from hdpmf.common.privacy.coding import WEIGHT_UNITS
 from hdpmf.errors import PrivacyError
 
 ROW_UNITS = 1 << 18
-"""A row is in whole multiples of one over this, rounded down; a product of two of them in multiples of its square."""
+"""A row is in whole multiples of one over this, rounded down; a product of two of them in
+multiples of its square.
+"""
 
 PAIR_DELTA = 1e-6
 """The delta of the guarantee."""
@@ -45,7 +49,9 @@ def scaled_rows(units: np.ndarray, bound: int) -> np.ndarray:
 
 
 def pair_sums(units: np.ndarray, bound: int) -> np.ndarray:
-    """For every pair of heads the sum over users of the product of their two entries, row after row; int64."""
+    """For every pair of heads the sum over users of the product of their two entries, row after
+    row; int64.
+    """
     n_heads = units.shape[1]
     total = np.zeros((n_heads, n_heads), np.int64)
     for begin in range(0, len(units), _BLOCK):
@@ -55,21 +61,29 @@ def pair_sums(units: np.ndarray, bound: int) -> np.ndarray:
 
 
 def moved_at_most(bound: int, n_heads: int) -> float:
-    """How far a rating of weight 1 moves the sums together, in products of weights; one of weight W, W times that."""
+    """How far a rating of weight 1 moves the sums together, in products of weights; one of
+    weight W, W times that.
+    """
     return bound * (1.0 + 3.0 * WEIGHT_UNITS * math.sqrt(n_heads) / ROW_UNITS)
 
 
 @lru_cache(maxsize=64)
 def pair_rho(epsilon: float) -> float:
-    """The rho of zero-concentrated differential privacy that is (epsilon, PAIR_DELTA), a little less at most."""
-    from hdpmf.common.privacy.accounting.accountants import epsilon_from_zcdp  # the accounting reads this module
+    """The rho of zero-concentrated differential privacy that is (epsilon, PAIR_DELTA), a little
+    less at most.
+    """
+    from hdpmf.common.privacy.accounting.accountants import (
+        epsilon_from_zcdp,
+    )  # the accounting reads this module
 
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise PrivacyError(f"epsilon must be a positive number, not {epsilon}")
     low, high = 0.0, epsilon  # rho alone costs rho
     for _ in range(80):
         middle = (low + high) / 2.0
-        low, high = (low, middle) if epsilon_from_zcdp(middle, PAIR_DELTA) > epsilon else (middle, high)
+        low, high = (
+            (low, middle) if epsilon_from_zcdp(middle, PAIR_DELTA) > epsilon else (middle, high)
+        )
     if low <= 0.0:
         raise PrivacyError(f"epsilon {epsilon:g} is too small for a delta of {PAIR_DELTA:g}")
     return low
@@ -79,6 +93,9 @@ def pair_sigma(epsilon: float, bound: int, n_heads: int) -> int:
     """Standard deviation of the noise on each sum, in products of ``ROW_UNITS``."""
     if not (1 <= bound <= LARGEST_BOUND and 2 <= n_heads <= MOST_HEADS):
         raise PrivacyError(
-            f"pairs need a bound from 1 to {LARGEST_BOUND} and 2 to {MOST_HEADS} heads, not {bound} and {n_heads}"
+            f"pairs need a bound from 1 to {LARGEST_BOUND} and 2 to {MOST_HEADS} heads, not "
+            f"{bound} and {n_heads}"
         )
-    return math.ceil(moved_at_most(bound, n_heads) * ROW_UNITS**2 / math.sqrt(2.0 * pair_rho(epsilon)))
+    return math.ceil(
+        moved_at_most(bound, n_heads) * ROW_UNITS**2 / math.sqrt(2.0 * pair_rho(epsilon))
+    )

@@ -1,4 +1,6 @@
-"""The paper's privacy specification (its Table II): groups of users and items with ranges of weights."""
+"""The paper's privacy specification (its Table II): groups of users and items with ranges of
+weights.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,24 @@ class Group:
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.ratio <= 1.0):
-            raise PrivacyError(f"group {self.name!r}: its ratio must be from 0 to 1, not {self.ratio}")
+            raise PrivacyError(
+                f"group {self.name!r}: its ratio must be from 0 to 1, not {self.ratio}"
+            )
         if not (0.0 < self.low <= self.high <= 1.0):
             raise PrivacyError(
-                f"group {self.name!r}: weights must satisfy 0 < low <= high <= 1, not [{self.low}, {self.high})"
+                f"group {self.name!r}: weights must satisfy 0 < low <= high <= 1, not "
+                f"[{self.low}, {self.high})"
             )
 
 
-def _three(conservative: float, moderate: float, low: float, middle: float, high: float) -> tuple[Group, ...]:
+def _three(
+    conservative: float, moderate: float, low: float, middle: float, high: float
+) -> tuple[Group, ...]:
     liberal = 1.0 - conservative - moderate
     if liberal < -1e-9:
         raise PrivacyError(
-            f"the conservative and moderate ratios sum to {conservative + moderate:g}; they may be at most 1"
+            f"the conservative and moderate ratios sum to {conservative + moderate:g}; they "
+            "may be at most 1"
         )
     return (
         Group("conservative", conservative, low, middle),
@@ -54,8 +62,8 @@ def _three(conservative: float, moderate: float, low: float, middle: float, high
 class PrivacySpec:
     """How privacy wishes are spread over users and items; the default is the paper's.
 
-    ``PrivacySpec()`` has the paper's values, ``PrivacySpec.paper(f_uc=0.3)`` varies them by the paper's names, and
-    ``PrivacySpec(user_groups=(...), item_groups=(...))`` takes any groups.
+    ``PrivacySpec()`` has the paper's values, ``PrivacySpec.paper(f_uc=0.3)`` varies them by the
+    paper's names, and ``PrivacySpec(user_groups=(...), item_groups=(...))`` takes any groups.
 
     Attributes:
         user_groups: Groups of users; their ratios sum to 1.
@@ -69,7 +77,9 @@ class PrivacySpec:
         for side, groups in (("user", self.user_groups), ("item", self.item_groups)):
             total = sum(group.ratio for group in groups)
             if not math.isclose(total, 1.0, abs_tol=1e-6):
-                raise PrivacyError(f"the ratios of the {side} groups sum to {total:g}; they must sum to 1")
+                raise PrivacyError(
+                    f"the ratios of the {side} groups sum to {total:g}; they must sum to 1"
+                )
 
     @classmethod
     def paper(
@@ -85,16 +95,21 @@ class PrivacySpec:
         epsilon_im: float = 0.5,
         epsilon_il: float = 1.0,
     ) -> PrivacySpec:
-        """Table II by its own names: f are ratios, epsilon are weights; u users, i items; c, m, l the groups."""
+        """Table II by its own names: f are ratios, epsilon are weights; u users, i items; c, m,
+        l the groups.
+        """
         return cls(
             _three(f_uc, f_um, epsilon_uc, epsilon_um, epsilon_ul),
             _three(f_ic, f_im, epsilon_ic, epsilon_im, epsilon_il),
         )
 
-    def draw(self, ratings: Ratings, rng: int | np.random.Generator | None = None) -> PrivacyWeights:
+    def draw(
+        self, ratings: Ratings, rng: int | np.random.Generator | None = None
+    ) -> PrivacyWeights:
         """Assign every user and item of ``ratings`` to a group at random and draw its weight.
 
-        Group sizes are the ratios times the number of users (items), rounded; who is in which group is random.
+        Group sizes are the ratios times the number of users (items), rounded; who is in which group
+        is random.
         """
         generator = np.random.default_rng(rng)
         beta = _draw(self.user_groups, ratings.n_users, generator)

@@ -1,6 +1,7 @@
 """Privacy weights: how much of epsilon each rating allows. Private, like the ratings themselves.
 
-They are given as arrays or mappings, or read from frames and files: a weight per user, per item, or per rating.
+They are given as arrays or mappings, or read from frames and files: a weight per user, per item, or
+per rating.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ from hdpmf.errors import PrivacyError, RatingsError
 
 
 class PrivacyWeights:
-    """W_ij in (0, 1] for ratings: beta_i * gamma_j, or a number of its own for each training rating.
+    """W_ij in (0, 1] for ratings: beta_i * gamma_j, or a number of its own for each training
+    rating.
 
-    Make one with ``PrivacyWeights.from_frame``, ``from_parts``, ``uniform``, ``per_rating``, or ``PrivacySpec().draw``.
+    Make one with ``PrivacyWeights.from_frame``, ``from_parts``, ``uniform``, ``per_rating``, or
+    ``PrivacySpec().draw``.
 
     Attributes:
         users: The users that have a weight.
         items: The items that have a weight.
         beta: Weight of each user.
         gamma: Weight of each item.
-        rating_weights: Weight of each rating of one particular table, where weights are not a product. Pairs
-            outside that table then get ``beta`` (the user's mean weight) times ``gamma`` (1).
+        rating_weights: Weight of each rating of one particular table, where weights are not a
+            product. Pairs outside that table then get ``beta`` (the user's mean weight) times
+            ``gamma`` (1).
     """
 
     def __init__(
@@ -53,7 +57,9 @@ class PrivacyWeights:
 
     @classmethod
     def from_parts(cls, ratings: Ratings, users: Any = 1.0, items: Any = 1.0) -> PrivacyWeights:
-        """Weights given per user and per item: a mapping from ids, an array in id order, or one number for all."""
+        """Weights given per user and per item: a mapping from ids, an array in id order, or one
+        number for all.
+        """
         return cls(
             ratings.users,
             ratings.items,
@@ -76,14 +82,17 @@ class PrivacyWeights:
         return cls(ratings.users, ratings.items, beta, np.ones(ratings.n_items), given)
 
     @classmethod
-    def from_frame(cls, ratings: Ratings, *wishes: Any, missing: float | None = None) -> PrivacyWeights:
+    def from_frame(
+        cls, ratings: Ratings, *wishes: Any, missing: float | None = None
+    ) -> PrivacyWeights:
         """Weights as people wished them, from data frames or files.
 
         Args:
             ratings: The ratings that they are for.
-            wishes: A frame, or the path of a CSV, TSV or Parquet file, with a column ``weight`` beside ``user`` (a
-                weight per user), ``item`` (per item) or both (per rating). One per user and one per item go together.
-                Whom it names and who has no rating here does not matter.
+            wishes: A frame, or the path of a CSV, TSV or Parquet file, with a column ``weight``
+                beside ``user`` (a weight per user), ``item`` (per item) or both (per rating). One
+                per user and one per item go together. Whom it names and who has no rating here does
+                not matter.
             missing: The weight of whoever it does not name; without it, all have to be named.
 
         Raises:
@@ -91,13 +100,23 @@ class PrivacyWeights:
         """
         tables = {table.per: table for table in (WeightTable.of(given) for given in wishes)}
         if not wishes or len(tables) < len(wishes) or ("rating" in tables and len(tables) > 1):
-            raise PrivacyError("give weights per user, per item, or both; or one table with weights per rating")
+            raise PrivacyError(
+                "give weights per user, per item, or both; or one table with weights per rating"
+            )
         if missing is not None and not 0 < missing <= 1:
-            raise PrivacyError("the weight of those who are not named must be above 0 and at most 1")
+            raise PrivacyError(
+                "the weight of those who are not named must be above 0 and at most 1"
+            )
         if "rating" in tables:
             return cls.per_rating(ratings, per_pair(tables["rating"], ratings, missing))
-        sides = {"user": (ratings.users, ratings.user_counts()), "item": (ratings.items, ratings.item_counts())}
-        parts = {per: per_owner(table, sides[per][0], sides[per][1] > 0, missing) for per, table in tables.items()}
+        sides = {
+            "user": (ratings.users, ratings.user_counts()),
+            "item": (ratings.items, ratings.item_counts()),
+        }
+        parts = {
+            per: per_owner(table, sides[per][0], sides[per][1] > 0, missing)
+            for per, table in tables.items()
+        }
         return cls.from_parts(ratings, users=parts.get("user", 1.0), items=parts.get("item", 1.0))
 
     def for_ratings(self, ratings: Ratings) -> np.ndarray:
@@ -105,7 +124,8 @@ class PrivacyWeights:
         if self.rating_weights is not None:
             if len(self.rating_weights) != len(ratings):
                 raise PrivacyError(
-                    f"these weights belong to a table of {len(self.rating_weights)} ratings, not {len(ratings)}; "
+                    f"these weights belong to a table of {len(self.rating_weights)} ratings, not "
+                    f"{len(ratings)}; "
                     "make weights for the table that you fit"
                 )
             return self.rating_weights
@@ -117,7 +137,9 @@ class PrivacyWeights:
         """The weights of these rows of the table that they were made for."""
         if self.rating_weights is None:
             return self
-        return PrivacyWeights(self.users, self.items, self.beta, self.gamma, self.rating_weights[positions])
+        return PrivacyWeights(
+            self.users, self.items, self.beta, self.gamma, self.rating_weights[positions]
+        )
 
     def for_users(self, users: IdIndex) -> np.ndarray:
         """User weights in the order of ``users``; a user without a weight is an error."""
@@ -135,7 +157,8 @@ def _positions(known: IdIndex, wanted: IdIndex, kind: str) -> np.ndarray:
     missing = int((positions < 0).sum())
     if missing:
         raise PrivacyError(
-            f"{missing} {kind}s have ratings but no privacy weight; draw or give the weights for this table"
+            f"{missing} {kind}s have ratings but no privacy weight; draw or give the "
+            "weights for this table"
         )
     return positions
 
@@ -146,8 +169,10 @@ def _spread(given: Any, index: IdIndex, kind: str) -> np.ndarray:
         unknown = int((positions < 0).sum())
         if unknown or len(positions) != len(index):
             raise PrivacyError(
-                f"weights were given for {len(given)} {kind}s, of which {unknown} are not in the ratings, and "
-                f"{len(index) - (len(given) - unknown)} {kind}s of the ratings have none; give each exactly one"
+                f"weights were given for {len(given)} {kind}s, of which {unknown} are not in "
+                "the ratings, and "
+                f"{len(index) - (len(given) - unknown)} {kind}s of the ratings have none; give "
+                "each exactly one"
             )
         out = np.empty(len(index))
         out[positions] = list(given.values())
@@ -159,12 +184,17 @@ def _spread(given: Any, index: IdIndex, kind: str) -> np.ndarray:
 def _checked(weights: Any, expected: int, kind: str) -> np.ndarray:
     array = np.array(weights, dtype=np.float64)
     if array.shape != (expected,):
-        raise PrivacyError(f"expected one weight for each of {expected} {kind}s, got an array of shape {array.shape}")
+        raise PrivacyError(
+            f"expected one weight for each of {expected} {kind}s, got an array of shape "
+            f"{array.shape}"
+        )
     bad = ~((array > 0) & (array <= 1))
     if bad.any():
         raise PrivacyError(
-            f"{int(bad.sum())} {kind} weights are not in (0, 1] (the first is number {int(np.argmax(bad))}); "
-            "a weight of 1 allows the whole of epsilon, smaller ones allow less, 0 or less means nothing"
+            f"{int(bad.sum())} {kind} weights are not in (0, 1] (the first is number "
+            f"{int(np.argmax(bad))}); "
+            "a weight of 1 allows the whole of epsilon, smaller ones allow less, 0 or less "
+            "means nothing"
         )
     array.flags.writeable = False
     return array
@@ -193,7 +223,11 @@ class WeightTable:
     def per(self) -> str:
         """Whose weights they are: ``user``, ``item`` or ``rating``."""
         return (
-            "rating" if self.users is not None and self.items is not None else "item" if self.users is None else "user"
+            "rating"
+            if self.users is not None and self.items is not None
+            else "item"
+            if self.users is None
+            else "user"
         )
 
     @classmethod
@@ -212,20 +246,28 @@ class WeightTable:
         try:
             table = nw.from_native(data, eager_only=True)
         except TypeError:
-            raise RatingsError(f"{name}: {type(data).__name__} is neither a data frame nor a file's path") from None
+            raise RatingsError(
+                f"{name}: {type(data).__name__} is neither a data frame nor a file's path"
+            ) from None
         columns = table.columns
         found = [column for column in columns if _normalized_name(column) in _WEIGHTS]
-        owners = {ours: [column for column in columns if is_known(column, ours)] for ours in ("user", "item")}
+        owners = {
+            ours: [column for column in columns if is_known(column, ours)]
+            for ours in ("user", "item")
+        }
         if len(found) != 1 or not any(owners.values()) or max(map(len, owners.values())) > 1:
             raise RatingsError(
-                f"{name}: privacy weights are in a column 'weight' beside a column 'user' (a weight per user), 'item' "
+                f"{name}: privacy weights are in a column 'weight' beside a column 'user' (a "
+                "weight per user), 'item' "
                 "(per item), or both (per rating); this has columns " + ", ".join(columns[:12])
             )
         ids = {ours: table[names[0]].to_list() if names else None for ours, names in owners.items()}
         return cls(name, _checked_column(table[found[0]], name), ids["user"], ids["item"])
 
 
-def per_owner(wishes: WeightTable, index: IdIndex, present: np.ndarray, missing: float | None) -> np.ndarray:
+def per_owner(
+    wishes: WeightTable, index: IdIndex, present: np.ndarray, missing: float | None
+) -> np.ndarray:
     """The weight of each id of an index, given per user or per item.
 
     Args:
@@ -269,16 +311,20 @@ def _find(index: IdIndex, ids: Sequence[Any] | None) -> np.ndarray:
     return np.array([places.get(str(value), -1) for value in listed], np.int32)
 
 
-def _fill(weights: np.ndarray, present: np.ndarray, wishes: WeightTable, missing: float | None) -> None:
+def _fill(
+    weights: np.ndarray, present: np.ndarray, wishes: WeightTable, missing: float | None
+) -> None:
     named = ~np.isnan(weights)
     if not named.any():
         raise PrivacyError(
-            f"{wishes.name}: none of its {wishes.per}s has a rating here; are its ids written otherwise?"
+            f"{wishes.name}: none of its {wishes.per}s has a rating here; are its ids "
+            "written otherwise?"
         )
     without = int((present & ~named).sum())
     if without and missing is None:
         raise PrivacyError(
-            f"{wishes.name}: {without:,} of {int(present.sum()):,} {wishes.per}s have no weight in it; add them, or "
+            f"{wishes.name}: {without:,} of {int(present.sum()):,} {wishes.per}s have no "
+            "weight in it; add them, or "
             f"give the others a weight with {say('missing')}"
         )
     weights[~named] = 1.0 if missing is None else missing
@@ -290,20 +336,23 @@ def _refuse_twice(codes: np.ndarray, wishes: WeightTable) -> None:
     again = np.setdiff1d(np.arange(len(rows)), first)
     if len(again):
         raise PrivacyError(
-            f"{wishes.name}: row {rows[again[0]] + 1:,} is about a {wishes.per} that has a weight before"
+            f"{wishes.name}: row {rows[again[0]] + 1:,} is about a {wishes.per} that has a "
+            "weight before"
         )
 
 
 def _checked_column(series: Any, name: str) -> np.ndarray:
     if not series.dtype.is_numeric():
         raise PrivacyError(
-            f"{name}: column '{series.name}' must hold numbers above 0 and at most 1, not {series.dtype}"
+            f"{name}: column '{series.name}' must hold numbers above 0 and at most 1, not "
+            f"{series.dtype}"
         )
     weights = np.array(series.to_list(), np.float64)  # what is missing becomes NaN
     bad = np.flatnonzero(~((weights > 0) & (weights <= 1)))
     if len(bad):
         raise PrivacyError(
-            f"{name}: column '{series.name}', row {bad[0] + 1:,}: a privacy weight must be above 0 and at most 1 "
+            f"{name}: column '{series.name}', row {bad[0] + 1:,}: a privacy weight must be "
+            "above 0 and at most 1 "
             f"({len(bad):,} such rows)"
         )
     return weights

@@ -1,6 +1,7 @@
 """What a private shard and an untrusted recommender say to each other.
 
-The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``, what is said around
+The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``, what
+is said around
 both between machines in ``federation``)::
 
     recommender                                   shard
@@ -14,7 +15,7 @@ both between machines in ``federation``)::
         Round T + 1       ──────────────────────▶   (final factors; nothing is sent back)
 
 Nothing in this package computes anything private; it defines, checks and encodes messages.
-"""
+"""  # noqa: E501
 
 from hdpmf.common.protocol.federation import (
     Accepted,
@@ -31,8 +32,23 @@ from hdpmf.common.protocol.federation import (
     Terms,
 )
 from hdpmf.common.protocol.lists import ListTable
-from hdpmf.common.protocol.messages import PROTOCOL_VERSION, BudgetReport, Gradients, ItemCounts, Opening, Plan, Round
-from hdpmf.common.protocol.oneround import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
+from hdpmf.common.protocol.messages import (
+    PROTOCOL_VERSION,
+    BudgetReport,
+    Gradients,
+    ItemCounts,
+    Opening,
+    Plan,
+    Round,
+)
+from hdpmf.common.protocol.oneround import (
+    BitContribution,
+    Grouping,
+    ItemFacts,
+    Popularity,
+    SumContribution,
+    Survey,
+)
 from hdpmf.common.protocol.schedule import learning_rate_at
 from hdpmf.common.protocol.task import Task
 from hdpmf.common.protocol.wire import Message, decode, encode

@@ -1,8 +1,10 @@
-"""Who is asked where not everybody is needed: by a public beacon, so that anybody can see that the choice was its own.
+"""Who is asked where not everybody is needed: by a public beacon, so that anybody can see that the
+choice was its own.
 
-Every device of the roster gets a number from the beacon and its identity, and the smallest ones are in. Whoever picks
-the beacon could try several; so what protects a device must not rest on the choice, and does not: it is measured by the
-whole roster, as if everybody who may work for the recommender were in the cohort.
+Every device of the roster gets a number from the beacon and its identity, and the smallest ones are
+in. Whoever picks the beacon could try several; so what protects a device must not rest on the
+choice, and does not: it is measured by the whole roster, as if everybody who may work for the
+recommender were in the cohort.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ _MOST_USERS = 1 << 31
 class Enrolled:
     """The devices on the roster, in the order in which they were enrolled.
 
-    A device is known everywhere by the hex form of its identity key. Devices pin the roster, so that a recommender
-    cannot play a device; whoever looks after it compares the digest on paper, by phone, in any way that does not go
-    through the recommender.
+    A device is known everywhere by the hex form of its identity key. Devices pin the roster, so
+    that a recommender cannot play a device; whoever looks after it compares the digest on paper, by
+    phone, in any way that does not go through the recommender.
 
     Args:
         cards: One per device.
@@ -39,7 +39,8 @@ class Enrolled:
             counts = Counter(getattr(card, field) for card in self.cards)
             for twice in (value for value, count in counts.items() if count > 1):
                 raise ConfigError(
-                    f"two devices have the same {field} {twice[:32]!r}; a device may be counted once. If it was set up "
+                    f"two devices have the same {field} {twice[:32]!r}; a device may be counted "
+                    "once. If it was set up "
                     "anew, remove its old card"
                 )
 
@@ -91,7 +92,9 @@ class Enrolled:
 
     def to_json(self) -> bytes:
         """For the roster's file, which devices pin."""
-        return msgspec.json.format(msgspec.json.encode({"devices": self.cards, "digest": self.digest}), indent=1)
+        return msgspec.json.format(
+            msgspec.json.encode({"devices": self.cards, "digest": self.digest}), indent=1
+        )
 
     @classmethod
     def from_json(cls, data: bytes) -> Enrolled:
@@ -117,7 +120,9 @@ def check_fields(card: DeviceCard) -> None:
     """Raise ConfigError where a card has something in it that no device writes."""
     hexadecimal = len(card.identity) == _KEY_HEX and set(card.identity) <= set("0123456789abcdef")
     if not hexadecimal:
-        raise ConfigError(f"the card of {card.name[:32]!r} has no identity key of {_KEY_HEX} hexadecimal digits")
+        raise ConfigError(
+            f"the card of {card.name[:32]!r} has no identity key of {_KEY_HEX} hexadecimal digits"
+        )
     if not (1 <= len(card.name) <= 200 and card.name.isprintable()):
         raise ConfigError("a device's name must have 1 to 200 printable characters")
     if not 1 <= card.users < _MOST_USERS:

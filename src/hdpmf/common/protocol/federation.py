@@ -1,4 +1,5 @@
-"""What a recommender and a device say around the two conversations, when they are on different machines.
+"""What a recommender and a device say around the two conversations, when they are on different
+machines.
 
 ::
 
@@ -11,10 +12,11 @@
                           ◀──────────────────────   Accepted or Refusal
         Plan, Opening, Round 1 ... T + 1, or Survey (and Grouping) and ItemFacts, as in the other two modules
 
-Where the terms say ``sums``, a device answers an Opening, a Round, a Survey or a Grouping with ``Ready``, and the
-numbers that it would have sent go through a secure sum instead; where they say ``messages`` it answers as drawn there.
-What needs no answer gets ``Accepted``. Every message travels in a ``Envelope``, every reply in a ``Reply``.
-"""
+Where the terms say ``sums``, a device answers an Opening, a Round, a Survey or a Grouping with
+``Ready``, and the numbers that it would have sent go through a secure sum instead; where they say
+``messages`` it answers as drawn there. What needs no answer gets ``Accepted``. Every message
+travels in a ``Envelope``, every reply in a ``Reply``.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -38,11 +40,15 @@ Reason = Literal[
     "protocol",  # malformed, out of turn, or not what was agreed
     "catalogue",  # the item table does not follow from the one that the device has seen last
     "secure-sum",  # the secure sum was refused or broken off
-    "busy",  # not in this moment: another run is under way on this device, or its owner has not answered yet
+    # not in this moment: another run is under way on this device, or its owner has not answered yet
+    "busy",
     "storage",  # the device's disk refused
-    "unavailable",  # the device cannot do what is asked (an extra that is not installed, no ratings)
+    # the device cannot do what is asked (an extra that is not installed, no ratings)
+    "unavailable",
 ]
-"""Why a device refuses. A word and no text: what it knows stays with it, the details are in its own log."""
+"""Why a device refuses. A word and no text: what it knows stays with it, the details are in its
+own log.
+"""
 
 
 class Call(_Message, frozen=True):
@@ -63,8 +69,13 @@ class Here(_Message, frozen=True):
     number: int
 
     def _check(self) -> None:
-        self._require(self.catalogue is None or 0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
-        self._require(self.run is None or len(self.run) == RUN_BYTES, f"run must have {RUN_BYTES} bytes")
+        self._require(
+            self.catalogue is None or 0 < len(self.catalogue) <= 128,
+            "catalogue must be a fingerprint",
+        )
+        self._require(
+            self.run is None or len(self.run) == RUN_BYTES, f"run must have {RUN_BYTES} bytes"
+        )
         self._require(self.number >= 0, "number must be 0 or more")
 
 
@@ -96,16 +107,21 @@ class CatalogueTable(_Message, frozen=True):
         self._require(1 <= n <= MAX_ITEMS, f"a catalogue has 1 to {MAX_ITEMS} items")
         self._require(len(set(self.ids)) == n, "item ids must differ")
         for name in ("titles", "genres", "years"):
-            self._require(len(getattr(self, name)) in (0, n), f"{name} must be one per item or none")
+            self._require(
+                len(getattr(self, name)) in (0, n), f"{name} must be one per item or none"
+            )
         low, high, step = self.scale_low, self.scale_high, self.scale_step
         check_scale(self, low, high, step)
-        self._require(max(abs(low), abs(high)) <= MAX_RATING, f"no rating may be beyond {MAX_RATING:,}")
+        self._require(
+            max(abs(low), abs(high)) <= MAX_RATING, f"no rating may be beyond {MAX_RATING:,}"
+        )
         few = step is None or (high - low) / step <= MAX_LEVELS
         self._require(few, f"a scale has at most {MAX_LEVELS:,} levels")
 
 
 class CatalogueLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A version of the catalogue, as the recommender signs it: what there was before stays, in its place.
+    """A version of the catalogue, as the recommender signs it: what there was before stays, in its
+    place.
 
     Attributes:
         number: From 1.
@@ -131,9 +147,11 @@ class CatalogueLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class CatalogueVersion(_Message, frozen=True):
-    """Recommender to device: the newest version of the items, and the signed chain that leads to it.
+    """Recommender to device: the newest version of the items, and the signed chain that leads to
+    it.
 
-    What the chain has to be is checked by ``versions.check_chain``; a device takes what follows from its own.
+    What the chain has to be is checked by ``versions.check_chain``; a device takes what follows
+    from its own.
 
     Attributes:
         table: All items, those that are retired as well: positions never change.
@@ -146,13 +164,20 @@ class CatalogueVersion(_Message, frozen=True):
     key: bytes
 
     def _check(self) -> None:
-        self._require(1 <= len(self.links) <= MAX_VERSIONS, f"a catalogue has 1 to {MAX_VERSIONS} versions")
+        self._require(
+            1 <= len(self.links) <= MAX_VERSIONS, f"a catalogue has 1 to {MAX_VERSIONS} versions"
+        )
         self._require(len(self.key) == 32, "a key has 32 bytes")
-        self._require(self.links[-1].items == len(self.table.ids), "the last version must have all of the items")
+        self._require(
+            self.links[-1].items == len(self.table.ids),
+            "the last version must have all of the items",
+        )
 
 
 AnyCatalogue = CatalogueTable | CatalogueVersion
-"""The items: in a simulation, and in folders and stores of version 0.1.0, without any signed version."""
+"""The items: in a simulation, and in folders and stores of version 0.1.0, without any signed
+version.
+"""
 
 
 class Terms(_Message, frozen=True):
@@ -162,14 +187,19 @@ class Terms(_Message, frozen=True):
         method: Which method.
         view: What the recommender will see.
         epsilon: The largest budget of a rating.
-        rounds: How often a device is asked for numbers (1 for the one-round designs, 2 for hdp-sum by taste labels).
+        rounds: How often a device is asked for numbers (1 for the one-round designs, 2 for hdp-sum
+            by taste labels).
         catalogue: Fingerprint of the item table.
         users: Users whom the recommender expects to take part.
-        minimum: Users, at least, that every sum is over (for ``sums``); without so many there is no sum.
-        sharing: Of these, users whose shares make the whole noise. The others' may be told to the recommender.
-        credit: Users, at most, that one device counts for, however many it speaks for: a machine is one party.
+        minimum: Users, at least, that every sum is over (for ``sums``); without so many there is no
+            sum.
+        sharing: Of these, users whose shares make the whole noise. The others' may be told to the
+            recommender.
+        credit: Users, at most, that one device counts for, however many it speaks for: a machine is
+            one party.
         labels: The run is by taste labels.
-        cohort: Devices of the roster that are asked, where that is not everybody (``protocol.cohort``).
+        cohort: Devices of the roster that are asked, where that is not everybody
+            (``protocol.cohort``).
         beacon: What they are chosen by.
     """
 
@@ -188,20 +218,31 @@ class Terms(_Message, frozen=True):
 
     def _check(self) -> None:
         self._require(
-            is_beacon(self.beacon) and self.cohort >= 3 if self.cohort is not None else not self.beacon,
+            is_beacon(self.beacon) and self.cohort >= 3
+            if self.cohort is not None
+            else not self.beacon,
             "a cohort of 3 devices or more and its beacon belong together",
         )
-        self._require(1 <= self.sharing <= self.minimum and self.credit >= 1, "sharing must be from 1 to minimum")
+        self._require(
+            1 <= self.sharing <= self.minimum and self.credit >= 1,
+            "sharing must be from 1 to minimum",
+        )
         self._require(_positive(self.epsilon), "epsilon must be a positive number")
         self._require(1 <= self.rounds <= 1_000_000, "rounds must be from 1 to 1,000,000")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
         self._require(1 <= self.minimum <= self.users, "minimum must be from 1 to users")
         self._require(self.method in federated(), "the method is none that runs between machines")
         method = METHODS[self.method]
-        self._require(self.view in method.views, f"{self.method} cannot run under the view {self.view}")
-        self._require(not self.labels or method.labelled is not None, f"{self.method} has no taste labels")
+        self._require(
+            self.view in method.views, f"{self.method} cannot run under the view {self.view}"
+        )
+        self._require(
+            not self.labels or method.labelled is not None, f"{self.method} has no taste labels"
+        )
         rounds = method.form(self.labels).rounds
-        self._require(rounds in (None, self.rounds), f"{self.method} has rounds = {rounds}, not {self.rounds}")
+        self._require(
+            rounds in (None, self.rounds), f"{self.method} has rounds = {rounds}, not {self.rounds}"
+        )
 
 
 class Accepted(_Message, frozen=True):
@@ -233,8 +274,8 @@ class Envelope(_Message, frozen=True):
     Attributes:
         run: The run that it belongs to.
         number: The job that it belongs to: 0 for everything before the first round, else the round.
-        part: ``job``: a message of the protocol; ``sum``: one of a secure sum for that job; ``lists``: a model for
-            lists, which is measured before it is decoded.
+        part: ``job``: a message of the protocol; ``sum``: one of a secure sum for that job;
+            ``lists``: a model for lists, which is measured before it is decoded.
         body: The message, encoded.
     """
 
@@ -268,11 +309,14 @@ class Reply(_Message, frozen=True):
         self._require(self.number >= 0, "jobs are numbered from 0")
 
 
-FederationMessage = Call | Here | AnyCatalogue | Terms | Accepted | Ready | Refusal | Envelope | Reply
+FederationMessage = (
+    Call | Here | AnyCatalogue | Terms | Accepted | Ready | Refusal | Envelope | Reply
+)
 
 
 class DeviceCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a device shows to be enrolled: public keys and how many users it speaks for. No secret is in it.
+    """What a device shows to be enrolled: public keys and how many users it speaks for. No secret
+    is in it.
 
     Attributes:
         name: For people.

@@ -11,9 +11,11 @@ _LARGEST = 2.0**41
 
 
 def to_grid(gradients: np.ndarray) -> np.ndarray:
-    """Gradients in whole units of ``GRADIENT_STEP``; what is beyond 2^41 becomes that, and what is no number 0.
+    """Gradients in whole units of ``GRADIENT_STEP``; what is beyond 2^41 becomes that, and what is
+    no number 0.
 
-    Nothing is refused here: whoever could choose the factors would learn from a refusal which gradients are large.
+    Nothing is refused here: whoever could choose the factors would learn from a refusal which
+    gradients are large.
     """
     finite = np.nan_to_num(gradients.astype(np.float64), nan=0.0).clip(-_LARGEST, _LARGEST)
     return np.rint(finite * (1.0 / GRADIENT_STEP)).astype(np.int64)

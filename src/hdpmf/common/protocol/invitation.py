@@ -20,13 +20,15 @@ _MARK = "#hdpmf-join="
 
 
 class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An invitation. Whoever made it, its digest is to be compared in a way that does not go through the recommender.
+    """An invitation. Whoever made it, its digest is to be compared in a way that does not go
+    through the recommender.
 
     Attributes:
-        address: Where the recommender publishes, ``https://`` with host and port; by masks where it listens, host:port.
+        address: Where the recommender publishes, ``https://`` with host and port; by masks where it
+            listens, host:port.
         servers: The two servers that sum for it; None where devices sum among themselves, by masks.
-        authority: The certificate (PEM) that its TLS certificate must come from; empty for the public ones, which there
-            are not by masks.
+        authority: The certificate (PEM) that its TLS certificate must come from; empty for the
+            public ones, which there are not by masks.
     """
 
     address: str
@@ -37,7 +39,9 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         if self.servers is None:
             check_address(self.address)
             if not self.authority:
-                raise ConfigError("an invitation to sums by masks must have the recommender's authority")
+                raise ConfigError(
+                    "an invitation to sums by masks must have the recommender's authority"
+                )
             return
         check_folder_address(self.address)
 
@@ -53,7 +57,11 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     def to_link(self) -> str:
         """As a link. What it says is behind the ``#``, which browsers do not send to anybody."""
-        packed = base64.urlsafe_b64encode(zlib.compress(msgspec.json.encode(self), 9)).decode().rstrip("=")
+        packed = (
+            base64.urlsafe_b64encode(zlib.compress(msgspec.json.encode(self), 9))
+            .decode()
+            .rstrip("=")
+        )
         return f"{self.address}{_MARK}{packed}"
 
     @classmethod
@@ -70,9 +78,13 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             if _MARK in text:
                 packed = text.strip().rpartition(_MARK)[2]
                 unpacker = zlib.decompressobj()
-                data = unpacker.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), MOST_BYTES)
+                data = unpacker.decompress(
+                    base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), MOST_BYTES
+                )
                 if not unpacker.eof:
                     raise ConfigError("this is no invitation: its link is cut off or too long")
             return msgspec.json.decode(data, type=cls)
         except (UnicodeDecodeError, binascii.Error, zlib.error, ValueError, msgspec.MsgspecError):
-            raise ConfigError("this is no invitation of a recommender: neither its file nor its link") from None
+            raise ConfigError(
+                "this is no invitation of a recommender: neither its file nor its link"
+            ) from None

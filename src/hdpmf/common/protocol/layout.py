@@ -1,4 +1,5 @@
-"""Which whole numbers of a job go into a secure sum, and in which order. Both sides read it from here.
+"""Which whole numbers of a job go into a secure sum, and in which order. Both sides read it from
+here.
 
 | job | numbers | words |
 |---|---|---|
@@ -8,10 +9,11 @@
 | survey by taste labels (Survey) | weights | 64 bits |
 | grouping (Grouping) | scores and weights, each of the items and then of the heads once more, total | 64 bits |
 
-The bound on a number is the largest that so many participants may have, so that both sides know it without saying it.
-A device does not look whether its numbers are beyond it: words are reduced by their width, and so is their sum, which
-tells nothing but the sum of the numbers. A device that took no part would tell that its own are large.
-"""
+The bound on a number is the largest that so many participants may have, so that both sides know it
+without saying it. A device does not look whether its numbers are beyond it: words are reduced by
+their width, and so is their sum, which tells nothing but the sum of the numbers. A device that took
+no part would tell that its own are large.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -44,11 +46,14 @@ class SumLayout:
         return self.coding.wide
 
     def encode(self, numbers: np.ndarray) -> np.ndarray:
-        """Words of the numbers (int64, of any shape), modulo 2^64 or, where words are not wide, 2^32."""
+        """Words of the numbers (int64, of any shape), modulo 2^64 or, where words are not wide,
+        2^32.
+        """
         if numbers.size != self.length:
             raise ProtocolError(f"this job has {self.length} numbers, not {numbers.size}")
         whole = numbers.reshape(-1).astype(np.int64, copy=False)
-        # Wide words are the same bytes: thousands of simulated devices need not hold their numbers twice.
+        # Wide words are the same bytes: thousands of simulated devices need not hold their numbers
+        # twice.
         return whole.view(self.coding.word) if self.wide else whole.astype(self.coding.word)
 
     def decode(self, total: np.ndarray) -> np.ndarray:
@@ -80,7 +85,9 @@ def survey_layout(survey: Survey, participants: int, heads: int = 0) -> SumLayou
 
 def survey_numbers(contribution: SumContribution) -> np.ndarray:
     """A contribution as one vector."""
-    return np.concatenate([contribution.scores, contribution.weights, [np.int64(contribution.total)]])
+    return np.concatenate(
+        [contribution.scores, contribution.weights, [np.int64(contribution.total)]]
+    )
 
 
 def counts_from_sum(plan: Plan, participants: int, total: np.ndarray) -> ItemCounts:
@@ -99,14 +106,21 @@ def popularity_from_sum(survey: Survey, participants: int, total: np.ndarray) ->
     return Popularity(weights=popularity_layout(survey, participants).decode(total))
 
 
-def contribution_from_sum(survey: Survey, participants: int, total: np.ndarray, heads: int = 0) -> SumContribution:
+def contribution_from_sum(
+    survey: Survey, participants: int, total: np.ndarray, heads: int = 0
+) -> SumContribution:
     """The answer to a survey over all devices of a sum."""
     numbers = survey_layout(survey, participants, heads).decode(total)
     n = survey.n_items + heads
-    return SumContribution(scores=numbers[:n], weights=numbers[n : 2 * n], total=int(numbers[2 * n]))
+    return SumContribution(
+        scores=numbers[:n], weights=numbers[n : 2 * n], total=int(numbers[2 * n])
+    )
 
 
 def _layout(length: int, participants: int, *, wide: bool) -> SumLayout:
     return SumLayout(
-        length, IntegerCoding(IntegerCoding.largest_bound(participants, wide=wide), participants, wide=wide)
+        length,
+        IntegerCoding(
+            IntegerCoding.largest_bound(participants, wide=wide), participants, wide=wide
+        ),
     )

@@ -1,7 +1,8 @@
 """The message that brings a model for lists to devices: item-side numbers, the same for everybody.
 
-It travels after the item facts, in an envelope of its own part, so that a device can measure it before it looks inside.
-The facts name its SHA-256. How it is computed with is in `hdpmf.common.model.list_model`.
+It travels after the item facts, in an envelope of its own part, so that a device can measure it
+before it looks inside. The facts name its SHA-256. How it is computed with is in
+`hdpmf.common.model.list_model`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from hdpmf.common.protocol.messages import MAX_FACTORS, MAX_ITEMS, _Message
 Form = Literal["linear", "autoencoder", "factors"]
 
 BYTES_PER_ITEM = 540
-"""What a model for lists may take of a device for each item of the catalogue: 2.0 MB at the 3,706 items of ML-1M. The
-largest kind, an autoencoder with 256 hidden units, has two rows of 256 bytes and 8 bytes per item; EASE has 294."""
+"""What a model for lists may take of a device for each item of the catalogue: 2.0 MB at the 3,706
+items of ML-1M. The largest kind, an autoencoder with 256 hidden units, has two rows of 256 bytes
+and 8 bytes per item; EASE has 294."""
 
 FREE_BYTES = 64 * 1024
 """And beside that: units, names, what does not grow with the items."""
@@ -31,7 +33,8 @@ _POSITIONS = (np.int32, np.uint16, np.uint32)
 
 
 class ListTable(_Message, frozen=True):
-    """Recommender to device: a model for lists. Matrices are in 8 bits, with a unit for each column.
+    """Recommender to device: a model for lists. Matrices are in 8 bits, with a unit for each
+    column.
 
     Attributes:
         form: How scores are computed.
@@ -45,7 +48,8 @@ class ListTable(_Message, frozen=True):
         hidden: Added to what comes out of ``encode``.
         output: Added to what comes out of ``decode``.
         strength: Of ``factors``: the regularisation, and the weight of items that were not rated.
-        heads: Positions in the catalogue of the items that the model knows, ascending; None: all of them.
+        heads: Positions in the catalogue of the items that the model knows, ascending; None: all of
+            them.
         about: Where it comes from, in names and plain values.
     """
 
@@ -66,18 +70,28 @@ class ListTable(_Message, frozen=True):
     about: dict[str, str | int | float | bool | dict[str, float] | None] = {}  # noqa: RUF012  # msgspec copies it
 
     def _check(self) -> None:
-        matrices = all(array.ndim == 2 and array.dtype == np.int8 for array in (self.encode, self.decode))
+        matrices = all(
+            array.ndim == 2 and array.dtype == np.int8 for array in (self.encode, self.decode)
+        )
         self._require(matrices, "encode and decode must be matrices of int8")
         n, rank = self.decode.shape
         self._require(1 <= self.n_items <= MAX_ITEMS, f"n_items must be from 1 to {MAX_ITEMS}")
         self._require(rank <= MAX_FACTORS, f"there may be {MAX_FACTORS} columns at most")
         rows = 0 if self.form == "factors" else n
         self._require(self.encode.shape == (rows, rank), "encode and decode must fit each other")
-        for name, length in (("encode_unit", rank), ("decode_unit", rank), ("hidden", rank), ("output", n)):
+        for name, length in (
+            ("encode_unit", rank),
+            ("decode_unit", rank),
+            ("hidden", rank),
+            ("output", n),
+        ):
             array = getattr(self, name)
             fits = array.dtype == np.float32 and array.shape == (length,)
             self._require(fits, f"{name} must be {length} numbers of float32")
-            self._require(bool((np.abs(array) <= _LARGEST).all()), f"{name} must be finite and below {_LARGEST:g}")
+            self._require(
+                bool((np.abs(array) <= _LARGEST).all()),
+                f"{name} must be finite and below {_LARGEST:g}",
+            )
         self._check_entries(n)
         self._check_heads(n)
         self._check_strength()
@@ -86,33 +100,61 @@ class ListTable(_Message, frozen=True):
 
     def _check_entries(self, n: int) -> None:
         start, items = self.start, self.items
-        self._require(start.dtype == np.int32 and start.shape == (n + 1,), "start must be int32, one per item and one")
-        self._require(items.dtype in _POSITIONS and items.ndim == 1, "items must be a vector of whole numbers")
+        self._require(
+            start.dtype == np.int32 and start.shape == (n + 1,),
+            "start must be int32, one per item and one",
+        )
+        self._require(
+            items.dtype in _POSITIONS and items.ndim == 1, "items must be a vector of whole numbers"
+        )
         whole = self.entries.dtype == np.int8 and self.entries.shape == items.shape
         self._require(whole, "entries must be int8, one for each of items")
         # By comparison only: differences of far numbers wrap around.
-        ascending = start[0] == 0 and start[-1] == len(items) and bool((start[1:] >= start[:-1]).all())
+        ascending = (
+            start[0] == 0 and start[-1] == len(items) and bool((start[1:] >= start[:-1]).all())
+        )
         self._require(ascending, "start must be ascending, from 0 to the number of entries")
-        self._require(bool(((items >= 0) & (items < n)).all()), "entries must be for items that the model knows")
-        self._require(0 < self.entries_unit <= _LARGEST, "the unit of the entries must be a positive number")
+        self._require(
+            bool(((items >= 0) & (items < n)).all()),
+            "entries must be for items that the model knows",
+        )
+        self._require(
+            0 < self.entries_unit <= _LARGEST, "the unit of the entries must be a positive number"
+        )
 
     def _check_heads(self, n: int) -> None:
         heads = self.heads
         if heads is None:
             self._require(n == self.n_items, "the model must have a row for every item")
             return
-        self._require(heads.dtype in _POSITIONS and heads.shape == (n,), "heads must be positions, one per row")
+        self._require(
+            heads.dtype in _POSITIONS and heads.shape == (n,),
+            "heads must be positions, one per row",
+        )
         inside = n > 0 and bool(((heads >= 0) & (heads < self.n_items)).all())
-        self._require(inside and bool((heads[1:] > heads[:-1]).all()), "heads must be positions of items, ascending")
+        self._require(
+            inside and bool((heads[1:] > heads[:-1]).all()),
+            "heads must be positions of items, ascending",
+        )
 
     def _check_strength(self) -> None:
         reg, unrated = self.strength
-        self._require(math.isfinite(reg) and 0 <= reg <= _LARGEST, "the regularisation must be a number")
-        self._require(math.isfinite(unrated) and 0 <= unrated <= _LARGEST, "the weight of the unrated must be a number")
+        self._require(
+            math.isfinite(reg) and 0 <= reg <= _LARGEST, "the regularisation must be a number"
+        )
+        self._require(
+            math.isfinite(unrated) and 0 <= unrated <= _LARGEST,
+            "the weight of the unrated must be a number",
+        )
         if self.form == "factors":
-            largest = float(((self.decode * self.decode_unit.astype(np.float64)) ** 2).sum(axis=1).max(initial=1e-12))
+            largest = float(
+                ((self.decode * self.decode_unit.astype(np.float64)) ** 2)
+                .sum(axis=1)
+                .max(initial=1e-12)
+            )
             self._require(
-                reg >= _WEAKEST * largest, "with so little regularisation a device's vector is not determined"
+                reg >= _WEAKEST * largest,
+                "with so little regularisation a device's vector is not determined",
             )
 
 

@@ -53,8 +53,8 @@ class Plan(_Message, frozen=True):
         epsilon: The largest budget of a rating.
         scale_low: Lower end of the public rating scale.
         scale_high: Upper end of it.
-        scale_steps: Divide a step by the square root of the number of ratings behind it (or, as printed in the
-            paper, not).
+        scale_steps: Divide a step by the square root of the number of ratings behind it (or, as
+            printed in the paper, not).
         fresh_noise: Draw noise anew in every round (or once for all rounds).
     """
 
@@ -71,7 +71,11 @@ class Plan(_Message, frozen=True):
     fresh_noise: bool
 
     def _check(self) -> None:
-        for name, most in (("n_items", MAX_ITEMS), ("n_factors", MAX_FACTORS), ("epochs", 1_000_000)):
+        for name, most in (
+            ("n_items", MAX_ITEMS),
+            ("n_factors", MAX_FACTORS),
+            ("epochs", 1_000_000),
+        ):
             self._require(1 <= getattr(self, name) <= most, f"{name} must be from 1 to {most}")
         for name in ("learning_rate", "epsilon"):
             self._require(_positive(getattr(self, name)), f"{name} must be a positive number")
@@ -80,7 +84,8 @@ class Plan(_Message, frozen=True):
 
 
 class BudgetReport(_Message, frozen=True):
-    """Shard to recommender, only for mechanisms that need it: a summary of the budgets of its ratings.
+    """Shard to recommender, only for mechanisms that need it: a summary of the budgets of its
+    ratings.
 
     It reveals what it says. HDPMF does without.
     """
@@ -93,8 +98,12 @@ class BudgetReport(_Message, frozen=True):
     def _check(self) -> None:
         self._require(self.count >= 0, "count must be 0 or more")
         self._require(math.isfinite(self.total) and self.total >= 0, "total must be 0 or more")
-        self._require(self.count == 0 or _positive(self.smallest), "smallest must be a positive number")
-        self._require(self.count == 0 or _positive(self.largest), "largest must be a positive number")
+        self._require(
+            self.count == 0 or _positive(self.smallest), "smallest must be a positive number"
+        )
+        self._require(
+            self.count == 0 or _positive(self.largest), "largest must be a positive number"
+        )
 
 
 class Opening(_Message, frozen=True):
@@ -103,11 +112,16 @@ class Opening(_Message, frozen=True):
     noise_budget: float | None
 
     def _check(self) -> None:
-        self._require(self.noise_budget is None or _positive(self.noise_budget), "noise_budget must be positive")
+        self._require(
+            self.noise_budget is None or _positive(self.noise_budget),
+            "noise_budget must be positive",
+        )
 
 
 class ItemCounts(_Message, frozen=True):
-    """Shard to recommender: how many of its ratings take part, per item. The recommender sees this."""
+    """Shard to recommender: how many of its ratings take part, per item. The recommender sees
+    this.
+    """
 
     counts: np.ndarray
 
@@ -123,8 +137,8 @@ class Round(_Message, frozen=True):
         number: From 1; the last, T + 1, only brings the final factors.
         item_factors: V, one row per item.
         raters: Ratings that take part, per item, over all shards.
-        h: Exp(1) draws for the noise, none below 2^-23, one row per item or one row for all; None where there is no
-            noise to draw.
+        h: Exp(1) draws for the noise, none below 2^-23, one row per item or one row for all; None
+            where there is no noise to draw.
     """
 
     number: int
@@ -137,12 +151,16 @@ class Round(_Message, frozen=True):
         _check_matrix(self, "item_factors", self.item_factors)
         n_items, n_factors = self.item_factors.shape
         self._require(
-            self.raters.dtype == np.int64 and self.raters.shape == (n_items,), "raters must be int64 per item"
+            self.raters.dtype == np.int64 and self.raters.shape == (n_items,),
+            "raters must be int64 per item",
         )
         self._require(bool((self.raters >= 0).all()), "raters must be 0 or more")
         if self.h is not None:
             _check_matrix(self, "h", self.h)
-            self._require(self.h.shape in ((n_items, n_factors), (1, n_factors)), "h must have a row per item or one")
+            self._require(
+                self.h.shape in ((n_items, n_factors), (1, n_factors)),
+                "h must have a row per item or one",
+            )
             self._require(bool((self.h >= 0).all()), "h must be 0 or more")
 
 
@@ -165,7 +183,9 @@ def _positive(number: float) -> bool:
 
 
 def _check_matrix(message: _Message, name: str, matrix: np.ndarray) -> None:
-    message._require(matrix.ndim == 2 and matrix.dtype == np.float32, f"{name} must be a matrix of float32")
+    message._require(
+        matrix.ndim == 2 and matrix.dtype == np.float32, f"{name} must be a matrix of float32"
+    )
     # A sum is finite only if every entry is; where it overflows, no honest message was added up.
     with np.errstate(over="ignore", invalid="ignore"):
         finite = bool(np.isfinite(matrix.sum()))
@@ -176,11 +196,20 @@ def check_vectors(message: _Message, *names: str) -> None:
     """These fields must be vectors of int64."""
     for name in names:
         array = getattr(message, name)
-        message._require(array.ndim == 1 and array.dtype == np.int64, f"{name} must be a vector of int64")
+        message._require(
+            array.ndim == 1 and array.dtype == np.int64, f"{name} must be a vector of int64"
+        )
 
 
 def check_scale(message: _Message, low: float, high: float, step: float | None = None) -> None:
     """These must be a rating scale."""
-    message._require(math.isfinite(low) and math.isfinite(high) and low < high, "the rating scale must have low < high")
-    message._require(step is None or (_positive(step) and step <= high - low), "the scale's step must fit it")
-    message._require(step is None or (high - low) / step <= MAX_LEVELS, f"a scale has at most {MAX_LEVELS} steps")
+    message._require(
+        math.isfinite(low) and math.isfinite(high) and low < high,
+        "the rating scale must have low < high",
+    )
+    message._require(
+        step is None or (_positive(step) and step <= high - low), "the scale's step must fit it"
+    )
+    message._require(
+        step is None or (high - low) / step <= MAX_LEVELS, f"a scale has at most {MAX_LEVELS} steps"
+    )

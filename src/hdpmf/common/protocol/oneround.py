@@ -15,7 +15,7 @@ With taste labels there is a round before::
         Grouping          ──────────────────────▶   (each device draws its label, once, and keeps it)
                           ◀──────────────────────   SumContribution, heads per label, once
         ItemFacts         ──────────────────────▶
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ class Survey(_Message, frozen=True):
 
 
 class Popularity(_Message, frozen=True):
-    """Shard to recommender, through secure aggregation, before labels: per item the weights, with their noise."""
+    """Shard to recommender, through secure aggregation, before labels: per item the weights,
+    with their noise.
+    """
 
     weights: np.ndarray
 
@@ -81,12 +83,15 @@ class Popularity(_Message, frozen=True):
 
 
 class Grouping(_Message, frozen=True):
-    """Recommender to shards: by what devices draw their taste label, and which items are summed per label.
+    """Recommender to shards: by what devices draw their taste label, and which items are summed per
+    label.
 
-    Whatever a recommender writes here, the guarantee is the same: a score outside its bounds is refused.
+    Whatever a recommender writes here, the guarantee is the same: a score outside its bounds is
+    refused.
 
     Attributes:
-        scores: Per item a public score in 64ths, from -64 to 64; which items a device rated decides on its label.
+        scores: Per item a public score in 64ths, from -64 to 64; which items a device rated decides
+            on its label.
         heads: Positions of the items that are summed per label, ascending.
     """
 
@@ -95,19 +100,25 @@ class Grouping(_Message, frozen=True):
 
     def _check(self) -> None:
         check_vectors(self, "scores", "heads")
-        # By comparison only: the absolute value of the least int64, and differences of far ones, wrap around.
-        self._require(bool(((self.scores >= -64) & (self.scores <= 64)).all()), "scores must be from -64 to 64")
+        # By comparison only: the absolute value of the least int64, and differences of far ones,
+        # wrap around.
+        self._require(
+            bool(((self.scores >= -64) & (self.scores <= 64)).all()),
+            "scores must be from -64 to 64",
+        )
         inside = (self.heads >= 0) & (self.heads < len(self.scores))
         self._require(bool(inside.all()), "heads must be positions of items")
         self._require(bool((self.heads[1:] > self.heads[:-1]).all()), "heads must be ascending")
 
 
 class SumContribution(_Message, frozen=True):
-    """Shard to recommender, through secure aggregation: whole numbers, summed over its users, with their noise.
+    """Shard to recommender, through secure aggregation: whole numbers, summed over its users, with
+    their noise.
 
     Attributes:
-        scores: Per item, the weighted coded ratings. With taste labels the heads' are of devices with label 0, and
-            those with label 1 follow after the last item, in the order of the heads.
+        scores: Per item, the weighted coded ratings. With taste labels the heads' are of devices
+            with label 0, and those with label 1 follow after the last item, in the order of the
+            heads.
         weights: Per item, the weights, in the same order.
         total: The weighted ratings of all items together (0 where the design has none).
     """
@@ -118,14 +129,17 @@ class SumContribution(_Message, frozen=True):
 
     def _check(self) -> None:
         check_vectors(self, "scores", "weights")
-        self._require(len(self.scores) == len(self.weights), "scores and weights must be of the same items")
+        self._require(
+            len(self.scores) == len(self.weights), "scores and weights must be of the same items"
+        )
 
 
 class BitContribution(_Message, frozen=True):
     """Shard to recommender: one randomised bit per rating. The recommender sees every one of them.
 
     Attributes:
-        senders: Which device each bit comes from, counted within the shard: the recommender sees that anyway.
+        senders: Which device each bit comes from, counted within the shard: the recommender sees
+            that anyway.
         items: Position of each rating's item.
         units: Its privacy weight in 64ths, from 1 to 64.
         plus: 1 or 0.
@@ -139,10 +153,14 @@ class BitContribution(_Message, frozen=True):
     def _check(self) -> None:
         check_vectors(self, "senders", "items", "units", "plus")
         for name in ("senders", "units", "plus"):
-            self._require(len(getattr(self, name)) == len(self.items), f"{name} must be one per bit")
+            self._require(
+                len(getattr(self, name)) == len(self.items), f"{name} must be one per bit"
+            )
         self._require(bool((self.items >= 0).all()), "items must be positions")
         self._require(bool((self.senders >= 0).all()), "senders must be positions")
-        self._require(bool(((self.units >= 1) & (self.units <= 64)).all()), "units must be from 1 to 64")
+        self._require(
+            bool(((self.units >= 1) & (self.units <= 64)).all()), "units must be from 1 to 64"
+        )
         self._require(bool(((self.plus == 0) | (self.plus == 1)).all()), "plus must be 0 or 1")
 
 
@@ -152,7 +170,8 @@ MAX_SIMILAR_BYTES = 1 << 20
 
 
 class Similarity(_Message, frozen=True):
-    """A part of ItemFacts: how alike items are by who rated them. Devices fit vectors of variance 1 to the columns.
+    """A part of ItemFacts: how alike items are by who rated them. Devices fit vectors of variance 1
+    to the columns.
 
     Attributes:
         items: Positions of the items that it is about, ascending; others are like none.
@@ -169,17 +188,27 @@ class Similarity(_Message, frozen=True):
     def _check(self) -> None:
         check_vectors(self, "items")
         n = len(self.items)
-        self._require(n <= MAX_SIMILAR_ITEMS, f"it may be about {MAX_SIMILAR_ITEMS:,} items at most")
-        ascending = bool((self.items[1:] > self.items[:-1]).all()) and (n == 0 or self.items[0] >= 0)
+        self._require(
+            n <= MAX_SIMILAR_ITEMS, f"it may be about {MAX_SIMILAR_ITEMS:,} items at most"
+        )
+        ascending = bool((self.items[1:] > self.items[:-1]).all()) and (
+            n == 0 or self.items[0] >= 0
+        )
         self._require(ascending, "items must be positions, ascending")
         self._require(
             self.columns.ndim == 2 and self.columns.dtype == np.float16 and len(self.columns) == n,
             "columns must be a matrix of float16 with a row per item",
         )
-        self._require(self.columns.nbytes <= MAX_SIMILAR_BYTES, f"columns may take {MAX_SIMILAR_BYTES:,} bytes at most")
+        self._require(
+            self.columns.nbytes <= MAX_SIMILAR_BYTES,
+            f"columns may take {MAX_SIMILAR_BYTES:,} bytes at most",
+        )
         self._require(bool(np.isfinite(self.columns).all()), "columns must be finite")
         _check_matrix(self, "rest", self.rest[None])
-        self._require(self.rest.shape == (n,) and bool((self.rest >= 0).all()), "rest must be 0 or more, one per item")
+        self._require(
+            self.rest.shape == (n,) and bool((self.rest >= 0).all()),
+            "rest must be 0 or more, one per item",
+        )
         self._require(math.isfinite(self.pull), "pull must be finite")
 
 
@@ -194,12 +223,14 @@ class ItemFacts(_Message, frozen=True):
         bias: Per item, how much better than the mean it is rated.
         variance: Per item, how uncertain that is.
         popularity: Per item, the weights of its raters, estimated.
-        patterns: Per item, a row of further factors that the recommender found; it may have no columns.
+        patterns: Per item, a row of further factors that the recommender found; it may have no
+            columns.
         similarity: How alike items are by who rated them, where that is in plain sight.
         labels: The one pattern is how differently the two taste labels rate an item.
-        prior: Name of the shipped population prior that vectors are best fitted with. A device that has none of this
-            name does without: what it fits never leaves it.
-        lists: SHA-256 of the model for lists that comes after these facts, or None where there is none.
+        prior: Name of the shipped population prior that vectors are best fitted with. A device that
+            has none of this name does without: what it fits never leaves it.
+        lists: SHA-256 of the model for lists that comes after these facts, or None where there is
+            none.
     """
 
     catalogue: str
@@ -224,10 +255,16 @@ class ItemFacts(_Message, frozen=True):
             self._require(len(array) == len(self.bias), f"{name} must be one per item")
         _check_matrix(self, "patterns", self.patterns)
         self._require(len(self.patterns) == len(self.bias), "patterns must be one row per item")
-        self._require(self.patterns.shape[1] <= MAX_FACTORS, f"there may be {MAX_FACTORS} patterns at most")
-        self._require(not self.labels or self.patterns.shape[1] == 1, "taste labels give one pattern")
+        self._require(
+            self.patterns.shape[1] <= MAX_FACTORS, f"there may be {MAX_FACTORS} patterns at most"
+        )
+        self._require(
+            not self.labels or self.patterns.shape[1] == 1, "taste labels give one pattern"
+        )
         if self.similarity is not None and len(self.similarity.items):
-            self._require(int(self.similarity.items[-1]) < len(self.bias), "similarity must be of these items")
+            self._require(
+                int(self.similarity.items[-1]) < len(self.bias), "similarity must be of these items"
+            )
         self._require(bool((self.variance >= 0).all()), "variance must be 0 or more")
         self._require(bool((self.popularity >= 0).all()), "popularity must be 0 or more")
 

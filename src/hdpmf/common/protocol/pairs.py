@@ -1,4 +1,6 @@
-"""The messages about who rates what with whom. They stay in one process: no device answers them between machines."""
+"""The messages about who rates what with whom. They stay in one process: no device answers them
+between machines.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from hdpmf.common.protocol.messages import MAX_ITEMS, _Message, _positive, check
 
 
 class PairSurvey(_Message, frozen=True):
-    """Recommender to shard: which items to pair. Everything in it is public or made of what was released.
+    """Recommender to shard: which items to pair. Everything in it is public or made of what was
+    released.
 
     Whatever a recommender writes here, the guarantee is the same: the noise follows from it.
 

@@ -1,4 +1,6 @@
-"""The two servers that sum devices' reports, and the collector of the sums, as they show themselves. All is public."""
+"""The two servers that sum devices' reports, and the collector of the sums, as they show
+themselves. All is public.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         organisation: Who runs it. Two servers of one organisation protect from nobody.
         url: Where it is: ``https://`` with host and port.
         hpke: Its HpkeConfig, encoded, in hexadecimal: what shares are encrypted to.
-        identity: Its X25519 public key in hexadecimal, by which servers and collectors know each other.
-        authority: The certificate (PEM) that its TLS certificate must come from; empty for the public ones.
+        identity: Its X25519 public key in hexadecimal, by which servers and collectors know each
+            other.
+        authority: The certificate (PEM) that its TLS certificate must come from; empty for the
+            public ones.
     """
 
     organisation: str
@@ -35,8 +39,16 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def __post_init__(self) -> None:
         _check_name(self.organisation)
         parts = urlsplit(self.url)
-        if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment or parts.username:
-            raise ConfigError(f"the server of {self.organisation!r} must have an address like https://host:port")
+        if (
+            parts.scheme != "https"
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+            or parts.username
+        ):
+            raise ConfigError(
+                f"the server of {self.organisation!r} must have an address like https://host:port"
+            )
         _check_key(self.identity, "identity", self.organisation)
         _check_config(self.hpke, self.organisation)
 
@@ -72,10 +84,13 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def __post_init__(self) -> None:
         if self.leader.identity == self.helper.identity or self.leader.hpke == self.helper.hpke:
-            raise ConfigError("the two servers have the same key, so that they are one; it would see everything")
+            raise ConfigError(
+                "the two servers have the same key, so that they are one; it would see everything"
+            )
         if self.leader.organisation.casefold() == self.helper.organisation.casefold():
             raise ConfigError(
-                f"both servers are run by {self.leader.organisation!r}, which would see everything; "
+                f"both servers are run by {self.leader.organisation!r}, which would see "
+                "everything; "
                 "two organisations are needed"
             )
 
@@ -133,5 +148,9 @@ def _check_key(key: str, what: str, whose: str) -> None:
 
 
 def _check_config(config: str, whose: str) -> None:
-    if not 18 <= len(config) <= 1000 or len(config) % 2 or not set(config) <= set("0123456789abcdef"):
+    if (
+        not 18 <= len(config) <= 1000
+        or len(config) % 2
+        or not set(config) <= set("0123456789abcdef")
+    ):
         raise ConfigError(f"the HPKE configuration of {whose!r} must be in hexadecimal")

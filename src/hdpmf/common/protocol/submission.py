@@ -1,4 +1,6 @@
-"""How a collector gives a task to a server: ``PUT /tasks/{task_id}``. DAP leaves this to the parties."""
+"""How a collector gives a task to a server: ``PUT /tasks/{task_id}``. DAP leaves this to the
+parties.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A device's new keys, signed with its old ones: so that the new card takes the old one's place on the roster."""
+"""A device's new keys, signed with its old ones: so that the new card takes the old one's place
+on the roster.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         try:
             found = msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"this is not a signed card (hdpmf device rotate writes one): {error}") from None
+            raise ConfigError(
+                f"this is not a signed card (hdpmf device rotate writes one): {error}"
+            ) from None
         if not 1 <= len(found.links) <= MOST_LINKS:
             raise ConfigError(f"a signed card has 1 to {MOST_LINKS} links, not {len(found.links)}")
         return found
@@ -53,29 +57,40 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     def extended(self, old: DeviceIdentity, card: DeviceCard) -> Succession:
         """One more step, to this card."""
-        link = SignedStep(old=old.public.hex(), card=card, signature=old.sign(_text(old.public.hex(), card)).hex())
+        link = SignedStep(
+            old=old.public.hex(), card=card, signature=old.sign(_text(old.public.hex(), card)).hex()
+        )
         return Succession(links=(*self.links, link)[-MOST_LINKS:])
 
     def card_after(self, card: DeviceCard) -> DeviceCard:
         """The card that takes the place of this one.
 
         Raises:
-            ConfigError: Nothing leads there from this card, a signature is wrong, or it speaks for other users.
+            ConfigError: Nothing leads there from this card, a signature is wrong, or it speaks for
+                other users.
         """
         now, steps = card, 0
         for link in self.links:
             if link.old != now.identity:
                 if steps:
-                    raise ConfigError("the signed card has a gap: one of its links does not follow from the one before")
+                    raise ConfigError(
+                        "the signed card has a gap: one of its links does not follow from the one "
+                        "before"
+                    )
                 continue
             if not _holds(link):
-                raise ConfigError(f"a signature on the signed card is not that of device {card.name[:32]!r}")
+                raise ConfigError(
+                    f"a signature on the signed card is not that of device {card.name[:32]!r}"
+                )
             now, steps = link.card, steps + 1
         if not steps:
-            raise ConfigError(f"the signed card is not of device {card.name[:32]!r}: its key signed none of it")
+            raise ConfigError(
+                f"the signed card is not of device {card.name[:32]!r}: its key signed none of it"
+            )
         if now.users != card.users:
             raise ConfigError(
-                f"device {card.name[:32]!r} is enrolled for {card.users} users, the new card is for {now.users}; new "
+                f"device {card.name[:32]!r} is enrolled for {card.users} users, the new card is "
+                f"for {now.users}; new "
                 "keys do not change that"
             )
         return now
@@ -83,7 +98,9 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 def _holds(link: SignedStep) -> bool:
     try:
-        return verifies(bytes.fromhex(link.old), bytes.fromhex(link.signature), _text(link.old, link.card))
+        return verifies(
+            bytes.fromhex(link.old), bytes.fromhex(link.signature), _text(link.old, link.card)
+        )
     except ValueError:
         return False
 

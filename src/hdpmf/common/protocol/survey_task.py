@@ -1,4 +1,6 @@
-"""A survey as tasks for two servers: the circuit and the noise that it asks for, and the answer in their sums."""
+"""A survey as tasks for two servers: the circuit and the noise that it asks for, and the answer
+in their sums.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +16,29 @@ from hdpmf.common.protocol.task import MOST_LEVELS, Noise, OneRating, Part, Task
 from hdpmf.errors import ConfigError, ProtocolError
 
 
-def stated(survey: Survey, part: Part, grouping: Grouping | None = None) -> tuple[OneRating, tuple[Noise, ...]]:
+def stated(
+    survey: Survey, part: Part, grouping: Grouping | None = None
+) -> tuple[OneRating, tuple[Noise, ...]]:
     """The circuit and the noise that a survey asks for. Whoever sends a report compares."""
     coding, channels = _coded(survey)
     ruler = make_ruler(coding.scale)
     levels = len(coding.entries)
     if levels > MOST_LEVELS:
         raise ConfigError(
-            f"two servers take scales of 2 to {MOST_LEVELS} levels, this one has {levels:,}; state a coarser step"
+            f"two servers take scales of 2 to {MOST_LEVELS} levels, this one has "
+            f"{levels:,}; state a coarser step"
         )
     if (part == "whole") == survey.labels or (part == "labels") != (grouping is not None):
-        raise ProtocolError("a survey with taste labels is two tasks, counts and labels; one without is a whole")
+        raise ProtocolError(
+            "a survey with taste labels is two tasks, counts and labels; one without is a whole"
+        )
     none = (0,) * levels
     if part == "counts":
         popularity = (channels.popularity or channels.weight).scale
         items = survey.n_items
-        return OneRating(items=items, codes=none, rulers=none), _noise(items, Fraction(0), popularity, Fraction(0))
+        return OneRating(items=items, codes=none, rulers=none), _noise(
+            items, Fraction(0), popularity, Fraction(0)
+        )
     items = survey.n_items + (0 if grouping is None else len(grouping.heads))
     total = channels.total
     circuit = OneRating(
@@ -42,9 +51,13 @@ def stated(survey: Survey, part: Part, grouping: Grouping | None = None) -> tupl
 
 
 def check_stated(task: Task) -> tuple[Survey, Part]:
-    """The survey of a task; ProtocolError unless its circuit and noise are what the survey asks for."""
+    """The survey of a task; ProtocolError unless its circuit and noise are what the survey asks
+    for.
+    """
     if task.survey is None or task.part is None:
-        raise ProtocolError("refused: the task is no survey, so that nobody can say what its noise is worth")
+        raise ProtocolError(
+            "refused: the task is no survey, so that nobody can say what its noise is worth"
+        )
     try:
         asked = stated(task.survey, task.part, task.grouping)
     except ConfigError as error:
@@ -87,10 +100,16 @@ def _coded(survey: Survey) -> tuple[Coding, Channels]:
     scale = RatingScale(survey.scale_low, survey.scale_high, survey.scale_step)
     if survey.design == "L":
         raise ProtocolError("two servers sum; a survey by single bits has no sums")
-    coding = make_ruler(scale) if survey.design == "S" else make_coding(survey.coding, scale, survey.epsilon)
+    coding = (
+        make_ruler(scale)
+        if survey.design == "S"
+        else make_coding(survey.coding, scale, survey.epsilon)
+    )
     return coding, sum_channels(survey.design, coding, survey.epsilon, labels=survey.labels)
 
 
 def _noise(items: int, score: Fraction, weight: Fraction, total: Fraction) -> tuple[Noise, ...]:
     scales = ((items, score), (items, weight), (1, total))
-    return tuple(Noise(entries=n, scale=f"{scale.numerator}/{scale.denominator}") for n, scale in scales)
+    return tuple(
+        Noise(entries=n, scale=f"{scale.numerator}/{scale.denominator}") for n, scale in scales
+    )

@@ -1,9 +1,10 @@
-"""What two servers are to sum: a document that the recommender publishes and everybody reads for oneself.
+"""What two servers are to sum: a document that the recommender publishes and everybody reads for
+oneself.
 
-Its id is the digest of its bytes, so that whoever knows the id knows the survey, the servers' keys, the circuit and the
-noise. Devices check that circuit and noise are those that the survey asks for (``survey_task``); servers need not know
-what a survey is. A survey is one task (``whole``), or two with taste labels: ``counts`` and, with the grouping made of
-its sums, ``labels``.
+Its id is the digest of its bytes, so that whoever knows the id knows the survey, the servers' keys,
+the circuit and the noise. Devices check that circuit and noise are those that the survey asks for
+(``survey_task``); servers need not know what a survey is. A survey is one task (``whole``), or two
+with taste labels: ``counts`` and, with the grouping made of its sums, ``labels``.
 """
 
 from __future__ import annotations
@@ -34,8 +35,11 @@ MAX_ENTRIES = 1 << 22
 """Numbers in a sum."""
 
 
-class OneRating(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="one-rating", kw_only=True):
-    """Our circuit: at most one rating per item (``hdpmf.common.aggregation.two_servers.prio.one_rating``).
+class OneRating(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="one-rating", kw_only=True
+):
+    """Our circuit: at most one rating per item
+    (``hdpmf.common.aggregation.two_servers.prio.one_rating``).
 
     Attributes:
         codes: What each level of the scale stands for in scores.
@@ -52,7 +56,9 @@ class OneRating(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="on
         return 2 * self.items + 1
 
 
-class SumOfVectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sum-vec", kw_only=True):
+class SumOfVectors(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sum-vec", kw_only=True
+):
     """Prio3SumVec of the draft, for clients that are not ours: Field128, one proof.
 
     Attributes:
@@ -70,7 +76,8 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Discrete Laplace noise that each server adds to so many entries, one after another.
 
     Attributes:
-        scale: As a fraction, ``"512/1"``; ``"0/1"`` for entries that are zero whatever anybody rated.
+        scale: As a fraction, ``"512/1"``; ``"0/1"`` for entries that are zero whatever anybody
+            rated.
     """
 
     entries: int
@@ -84,7 +91,9 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
                 raise ValueError
             return Fraction(self.scale)
         except (ValueError, ZeroDivisionError):
-            raise ProtocolError("Task refused: a scale of noise must be a short fraction like 512/1") from None
+            raise ProtocolError(
+                "Task refused: a scale of noise must be a short fraction like 512/1"
+            ) from None
 
 
 class Task(_Message, frozen=True):
@@ -97,9 +106,11 @@ class Task(_Message, frozen=True):
         noise: What each server adds: the whole noise, as if there were no other.
         begin: Unix time from which reports are taken.
         end: Unix time at which that ends.
-        precision: Seconds to which the time of a report is rounded down; ``begin`` and ``end`` are multiples of it.
+        precision: Seconds to which the time of a report is rounded down; ``begin`` and ``end`` are
+            multiples of it.
         minimum: Reports, at least, that a sum is over.
-        enrolled: Only devices that the collector names to the leader may report, each once for each of its users.
+        enrolled: Only devices that the collector names to the leader may report, each once for each
+            of its users.
         survey: What devices are asked; None for a task of others.
         part: Of the survey.
         grouping: Of ``labels``: by what devices draw their taste labels.
@@ -127,19 +138,30 @@ class Task(_Message, frozen=True):
         self._require(2 <= self.minimum < 1 << 40, "minimum must be 2 or more")
         self._check_circuit()
         entries = [part.entries for part in self.noise]
-        self._require(all(count >= 1 for count in entries) and sum(entries) == self.circuit.entries, "noise must be "
-                      "stated for every entry")  # fmt: skip
-        self._require(all(part.fraction >= 0 for part in self.noise), "a scale of noise must be 0 or more")
+        self._require(
+            all(count >= 1 for count in entries) and sum(entries) == self.circuit.entries,
+            "noise must be stated for every entry",
+        )
+        self._require(
+            all(part.fraction >= 0 for part in self.noise), "a scale of noise must be 0 or more"
+        )
         asked = (self.survey is None, self.part is None)
         self._require(asked in ((True, True), (False, False)), "a survey comes with its part")
-        self._require((self.part == "labels") == (self.grouping is not None), "only labels come with a grouping")
+        self._require(
+            (self.part == "labels") == (self.grouping is not None),
+            "only labels come with a grouping",
+        )
 
     def _check_circuit(self) -> None:
         circuit = self.circuit
-        self._require(1 <= circuit.entries <= MAX_ENTRIES, f"a sum has 1 to {MAX_ENTRIES:,} entries")
+        self._require(
+            1 <= circuit.entries <= MAX_ENTRIES, f"a sum has 1 to {MAX_ENTRIES:,} entries"
+        )
         if isinstance(circuit, SumOfVectors):
-            self._require(1 <= circuit.bits <= 64 and 1 <= circuit.chunk <= circuit.entries * circuit.bits, "bits must "
-                          "be from 1 to 64, and a chunk no longer than a vector")  # fmt: skip
+            self._require(
+                1 <= circuit.bits <= 64 and 1 <= circuit.chunk <= circuit.entries * circuit.bits,
+                "bits must be from 1 to 64, and a chunk no longer than a vector",
+            )
             return
         self._require(1 <= circuit.items <= MAX_ITEMS, f"there are 1 to {MAX_ITEMS} items")
         same = 2 <= len(circuit.codes) == len(circuit.rulers) <= MOST_LEVELS

@@ -1,8 +1,10 @@
-"""Versions of a catalogue: items are added at the end or retired, and nothing else ever happens to them.
+"""Versions of a catalogue: items are added at the end or retired, and nothing else ever happens to
+them.
 
-Each version is signed, and its digest is over the one before, so that whoever knows the last one knows all of them. A
-device takes a newer one only if it follows from its own. Two different versions of one number, both signed, prove to
-everybody that the recommender showed people different things.
+Each version is signed, and its digest is over the one before, so that whoever knows the last one
+knows all of them. A device takes a newer one only if it follows from its own. Two different
+versions of one number, both signed, prove to everybody that the recommender showed people different
+things.
 """
 
 from __future__ import annotations
@@ -13,7 +15,13 @@ from itertools import pairwise
 
 import msgspec
 
-from hdpmf.common.protocol.federation import MAX_VERSIONS, AnyCatalogue, CatalogueLink, CatalogueTable, CatalogueVersion
+from hdpmf.common.protocol.federation import (
+    MAX_VERSIONS,
+    AnyCatalogue,
+    CatalogueLink,
+    CatalogueTable,
+    CatalogueVersion,
+)
 from hdpmf.errors import ConfigError, ProtocolError
 
 Sign = Callable[[bytes], bytes]
@@ -45,7 +53,8 @@ def digests_of(items: AnyCatalogue) -> list[bytes]:
 
 
 def bound_to(items: AnyCatalogue) -> bytes:
-    """What masks of a secure sum are made for besides its plan, so that all in it have been shown the same items.
+    """What masks of a secure sum are made for besides its plan, so that all in it have been shown
+    the same items.
 
     Nothing for a first version: devices of version 0.1.0 take part there.
     """
@@ -72,7 +81,11 @@ def signed_first(table: CatalogueTable, sign: Sign, key: bytes) -> CatalogueVers
 
 
 def next_version(
-    items: CatalogueVersion, sign: Sign, *, added: CatalogueTable | None = None, retired: Collection[int] = ()
+    items: CatalogueVersion,
+    sign: Sign,
+    *,
+    added: CatalogueTable | None = None,
+    retired: Collection[int] = (),
 ) -> CatalogueVersion:
     """The version after the newest one.
 
@@ -90,9 +103,13 @@ def next_version(
     if known & set(retired):
         raise ConfigError("an item is retired already; it stays so")
     if table is items.table and not retired:
-        raise ConfigError("say which items are added or retired; a version that changes nothing is none")
+        raise ConfigError(
+            "say which items are added or retired; a version that changes nothing is none"
+        )
     if len(items.links) == MAX_VERSIONS:
-        raise ConfigError(f"a catalogue has {MAX_VERSIONS:,} versions at most; add items in larger parts")
+        raise ConfigError(
+            f"a catalogue has {MAX_VERSIONS:,} versions at most; add items in larger parts"
+        )
     last = items.links[-1]
     link = CatalogueLink(
         number=last.number + 1,
@@ -106,34 +123,54 @@ def next_version(
 
 
 def check_chain(items: CatalogueVersion) -> None:
-    """Refuse a catalogue whose versions do not follow from each other, or are not signed by its key.
+    """Refuse a catalogue whose versions do not follow from each other, or are not signed by its
+    key.
 
     Raises:
         ProtocolError: With what is wrong.
     """
-    from hdpmf.common.aggregation.masks.primitives import verifies  # the library does without the extra that this needs
+    from hdpmf.common.aggregation.masks.primitives import (
+        verifies,
+    )  # the library does without the extra that this needs
 
     retired: set[int] = set()
     before, n_items = b"", 0
     contents = _contents(items.table, [link.items for link in items.links])
     for number, link in enumerate(items.links, start=1):
-        _require(link.number == number, f"version {number} is missing, and {link.number} is in its place")
-        _require(link.previous == before, f"version {number} does not follow from the one before it")
-        _require(link.items >= max(n_items, 1), f"version {number} has fewer items than the one before it")
-        _require(link.items <= len(items.table.ids), f"version {number} has items that are not there")
+        _require(
+            link.number == number, f"version {number} is missing, and {link.number} is in its place"
+        )
+        _require(
+            link.previous == before, f"version {number} does not follow from the one before it"
+        )
+        _require(
+            link.items >= max(n_items, 1),
+            f"version {number} has fewer items than the one before it",
+        )
+        _require(
+            link.items <= len(items.table.ids), f"version {number} has items that are not there"
+        )
         _require(link.items > n_items or bool(link.retired), f"version {number} changes nothing")
         _require(number > 1 or not link.retired, "the first version retires items")
-        inside = all(0 <= place < link.items for place in link.retired) and not retired & set(link.retired)
+        inside = all(0 <= place < link.items for place in link.retired) and not retired & set(
+            link.retired
+        )
         _require(inside and _ascending(link.retired), f"version {number} retires what it cannot")
-        _require(next(contents) == link.content, f"the items are not those that version {number} is about")
-        good = len(link.signature) == 64 and verifies(items.key, link.signature, _DOMAIN + link.digest)
+        _require(
+            next(contents) == link.content,
+            f"the items are not those that version {number} is about",
+        )
+        good = len(link.signature) == 64 and verifies(
+            items.key, link.signature, _DOMAIN + link.digest
+        )
         _require(good, f"version {number} is not signed by the key of the catalogue")
         retired |= set(link.retired)
         before, n_items = link.digest, link.items
 
 
 def is_newer(known: AnyCatalogue, offered: AnyCatalogue) -> bool:
-    """Whether a catalogue takes the place of the one that is known: more versions, or the first signatures.
+    """Whether a catalogue takes the place of the one that is known: more versions, or the first
+    signatures.
 
     Raises:
         ProtocolError: It does not follow from the known one.
@@ -142,19 +179,30 @@ def is_newer(known: AnyCatalogue, offered: AnyCatalogue) -> bool:
         check_chain(offered)
     ours, theirs = digests_of(known), digests_of(offered)
     for number, (mine, other) in enumerate(zip(ours, theirs, strict=False), start=1):
-        _require(mine == other, f"version {number} is another one than the version {number} that is pinned here")
-    _require(len(theirs) >= len(ours), f"it is version {len(theirs)}, and version {len(ours)} is pinned here")
+        _require(
+            mine == other,
+            f"version {number} is another one than the version {number} that is pinned here",
+        )
+    _require(
+        len(theirs) >= len(ours),
+        f"it is version {len(theirs)}, and version {len(ours)} is pinned here",
+    )
     if not (isinstance(known, CatalogueVersion) and isinstance(offered, CatalogueVersion)):
         return isinstance(offered, CatalogueVersion)
     newer = len(theirs) > len(ours)
-    _require(not newer or known.key == offered.key, "it is signed by another key than the one that is pinned here")
+    _require(
+        not newer or known.key == offered.key,
+        "it is signed by another key than the one that is pinned here",
+    )
     return newer
 
 
 def _first(table: CatalogueTable) -> CatalogueLink:
     n_items = len(table.ids)
     content = next(_contents(table, [n_items]))
-    return CatalogueLink(number=1, previous=b"", items=n_items, retired=(), content=content, signature=b"")
+    return CatalogueLink(
+        number=1, previous=b"", items=n_items, retired=(), content=content, signature=b""
+    )
 
 
 def _signed(link: CatalogueLink, sign: Sign) -> CatalogueLink:
@@ -162,14 +210,20 @@ def _signed(link: CatalogueLink, sign: Sign) -> CatalogueLink:
 
 
 def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[bytes]:
-    """Digest of the scale and of the first items, for each of these numbers of items, which do not fall."""
+    """Digest of the scale and of the first items, for each of these numbers of items, which do
+    not fall.
+    """
     scale = (table.integer_ids, float(table.scale_low), float(table.scale_high), table.scale_step)
     state = sha256(b"hdpmf catalogue " + msgspec.msgpack.encode(scale))
     titles, genres, years = _columns(table)
     done = 0
     for size in sizes:
         for place in range(done, min(size, len(table.ids))):
-            state.update(msgspec.msgpack.encode((table.ids[place], titles[place], genres[place], years[place])))
+            state.update(
+                msgspec.msgpack.encode(
+                    (table.ids[place], titles[place], genres[place], years[place])
+                )
+            )
         done = max(done, size)
         yield state.digest()
 
@@ -177,7 +231,9 @@ def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[bytes]:
 def _columns(
     table: CatalogueTable,
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[int | None, ...]]:
-    """Titles, genres and years, one per item; to have none at all is the same as to have empty ones."""
+    """Titles, genres and years, one per item; to have none at all is the same as to have empty
+    ones.
+    """
     n = len(table.ids)
     return table.titles or ("",) * n, table.genres or ((),) * n, table.years or (None,) * n
 
@@ -192,11 +248,14 @@ def _grown(table: CatalogueTable, added: CatalogueTable) -> CatalogueTable:
     """A table with more items after its last one."""
     if table.integer_ids != added.integer_ids:
         kinds = ("whole numbers", "texts") if table.integer_ids else ("texts", "whole numbers")
-        raise ConfigError(f"ids of this catalogue are {kinds[0]}, those of the new items are {kinds[1]}")
+        raise ConfigError(
+            f"ids of this catalogue are {kinds[0]}, those of the new items are {kinds[1]}"
+        )
     again = sorted(set(table.ids) & set(added.ids))
     if again:
         raise ConfigError(
-            f"{len(again)} of the {len(added.ids)} items are in the catalogue already (such as {again[0]!r}); what is "
+            f"{len(again)} of the {len(added.ids)} items are in the catalogue already (such "
+            f"as {again[0]!r}); what is "
             "said of an item never changes: retire it, and add it anew under another id"
         )
     old, new = _columns(table), _columns(added)

@@ -1,4 +1,6 @@
-"""Messages as bytes: MessagePack with arrays as (dtype, shape, raw little-endian data). Nothing is ever executed."""
+"""Messages as bytes: MessagePack with arrays as (dtype, shape, raw little-endian data). Nothing
+is ever executed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Message = TrainingMessage | OneRoundMessage | FederationMessage | ListTable | Ta
 MAX_BYTES = 512 * 1024 * 1024
 """No message may be longer: a hostile peer must not be able to fill the memory."""
 
-_DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(f"<{name}") for name in ("f2", "f4", "i8", "i1", "i4", "u2", "u4")}
+_DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(f"<{name}") for name in ("f2", "f4", "i8", "i1", "i4", "u2", "u4")
+}
 
 
 def _to_plain(value: Any) -> Any:
@@ -29,7 +33,11 @@ def _to_plain(value: Any) -> Any:
         name = next((name for name, dtype in _DTYPES.items() if dtype == value.dtype), None)
         if name is None:
             raise ProtocolError(f"arrays of {value.dtype} cannot be sent; {', '.join(_DTYPES)} can")
-        return {"dtype": name, "shape": list(value.shape), "data": value.astype(_DTYPES[name]).tobytes()}
+        return {
+            "dtype": name,
+            "shape": list(value.shape),
+            "data": value.astype(_DTYPES[name]).tobytes(),
+        }
     raise ProtocolError(f"a {type(value).__name__} cannot be sent")
 
 
@@ -45,7 +53,9 @@ def _from_plain(kind: type, value: Any) -> Any:
         return np.frombuffer(data, dtype).reshape(shape)
     except (KeyError, TypeError, ValueError):
         # The chain is cut: a foreign traceback would only show the sender's bytes.
-        raise ProtocolError("an array in the message does not have the form {dtype, shape, data}") from None
+        raise ProtocolError(
+            "an array in the message does not have the form {dtype, shape, data}"
+        ) from None
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_to_plain)
@@ -58,5 +68,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """The message in ``data``; anything that is not exactly one valid message is a ProtocolError."""
+    """The message in ``data``; anything that is not exactly one valid message is a
+    ProtocolError.
+    """
     return msgpack.read(_DECODER, data, MAX_BYTES, ProtocolError, "a message of this protocol")

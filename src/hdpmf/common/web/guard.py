@@ -1,8 +1,8 @@
 """Request checks of a page on this machine: host and origin, response headers, bounded bodies.
 
-A web page on loopback is reachable by every page that the browser shows and by every user of the machine. So a request
-must name our host exactly (another name that leads here is DNS rebinding) and come from our own pages, and responses
-forbid embedding, reading, caching and extending them.
+A web page on loopback is reachable by every page that the browser shows and by every user of the
+machine. So a request must name our host exactly (another name that leads here is DNS rebinding) and
+come from our own pages, and responses forbid embedding, reading, caching and extending them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
 """What a page may load: its own files. No inline script, no other host, no frame around it."""
@@ -38,7 +39,8 @@ HEADERS = {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # Not no-referrer: with that, browsers say "null" for the origin of a form, and could not be told from others.
+    # Not no-referrer: with that, browsers say "null" for the origin of a form, and could not be
+    # told from others.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -61,7 +63,9 @@ class PageGuard:
         scheme: ``https`` where a proxy before us has a certificate.
     """
 
-    def __init__(self, app: App, host: str, public: frozenset[str] = frozenset(), scheme: str = "http") -> None:
+    def __init__(
+        self, app: App, host: str, public: frozenset[str] = frozenset(), scheme: str = "http"
+    ) -> None:
         self._app = app
         self._host = host
         self._origin = f"{scheme}://{host}"
@@ -78,7 +82,10 @@ class PageGuard:
             if message["type"] == "http.response.start":
                 given = {name.lower() for name, _ in message["headers"]}
                 more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *(pair for pair in more if pair[0] not in given)]
+                message["headers"] = [
+                    *message["headers"],
+                    *(pair for pair in more if pair[0] not in given),
+                ]
             await send(message)
 
         why = self._refused(scope)
@@ -86,7 +93,10 @@ class PageGuard:
             await self._app(scope, receive, with_headers)
             return
         body = why.encode()
-        head = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+        head = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
+        ]
         await with_headers({"type": "http.response.start", "status": 403, "headers": head})
         await with_headers({"type": "http.response.body", "body": body})
 
@@ -134,13 +144,21 @@ def json_fields(data: bytes) -> dict[str, str]:
         found = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return {_text(name): _text(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    return (
+        {_text(name): _text(value) for name, value in found.items()}
+        if isinstance(found, dict)
+        else {}
+    )
 
 
 def form_fields(data: bytes) -> dict[str, str]:
     """The fields of a form; none where it is something else."""
     try:
-        return dict(parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+        return dict(
+            parse_qsl(
+                data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
+            )
+        )
     except ValueError:
         return {}
 

@@ -27,9 +27,9 @@ class Loopback:
     """Sockets on the loopback addresses of this machine, all with one port.
 
     Attributes:
-        host: The name and port for the browser. Cookies know names, not ports: under ``127.0.0.1`` every program of
-            every user of this machine would get ours. A name under ``localhost`` leads to loopback, and this one
-            nobody else knows.
+        host: The name and port for the browser. Cookies know names, not ports: under ``127.0.0.1``
+            every program of every user of this machine would get ours. A name under ``localhost``
+            leads to loopback, and this one nobody else knows.
     """
 
     host: str
@@ -49,7 +49,8 @@ class Loopback:
                 break
             chosen = int(first.getsockname()[1])
             try:
-                # Browsers may try IPv6 first: whoever had this port there would get what is meant for us.
+                # Browsers may try IPv6 first: whoever had this port there would get what is meant
+                # for us.
                 second = _bound(socket.AF_INET6, "::1", chosen)
             except OSError:  # there is no IPv6 here, for anybody
                 return cls(_name(chosen), chosen, (first,))
@@ -76,7 +77,9 @@ def listen_on(address: str, port: int) -> socket.socket:
         found = ip_address(address)
         listener = _bound(socket.AF_INET if found.version == 4 else socket.AF_INET6, address, port)
     except (ValueError, OSError):
-        raise ConfigError(f"{address} is no address of this machine; give one, such as 127.0.0.1") from None
+        raise ConfigError(
+            f"{address} is no address of this machine; give one, such as 127.0.0.1"
+        ) from None
     if listener is None:
         raise ConfigError(f"port {port} of {address} is taken; choose another one, or 0 for any")
     return listener
@@ -87,7 +90,9 @@ def _name(port: int) -> str:
 
 
 def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.socket | None:
-    """A socket that listens there; None if somebody else does. Any other OSError: there is no such address here."""
+    """A socket that listens there; None if somebody else does. Any other OSError: there is no
+    such address here.
+    """
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         if family == socket.AF_INET6:
@@ -104,5 +109,7 @@ def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.sock
 
 
 def local_server(app: App, ready: Callable[[], None] = lambda: None) -> WebServer:
-    """A server for a page; ``run(sockets=...)`` serves until SIGTERM, SIGINT or ``should_exit``. It logs no request."""
+    """A server for a page; ``run(sockets=...)`` serves until SIGTERM, SIGINT or ``should_exit``.
+    It logs no request.
+    """
     return WebServer(settings(app, "h11", idle=_IDLE_SECONDS, grace=_GRACE_SECONDS), ready)

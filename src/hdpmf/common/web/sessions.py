@@ -1,4 +1,6 @@
-"""Browser sessions: one-time tokens that become cookies, idle locks, limits on passphrase attempts."""
+"""Browser sessions: one-time tokens that become cookies, idle locks, limits on passphrase
+attempts.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class BrowserSessions:
         clock: Seconds that pass.
     """
 
-    def __init__(self, idle: float = IDLE_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, idle: float = IDLE_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._idle, self._clock = idle, clock
         self._tokens: dict[bytes, float] = {}
         self._sessions: dict[bytes, BrowserSession] = {}
@@ -81,7 +85,9 @@ class BrowserSessions:
         cookie = secrets.token_urlsafe(32)
         while len(self._sessions) >= _MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
-        self._sessions[_known_by(cookie)] = BrowserSession(csrf=secrets.token_urlsafe(32), used_at=now)
+        self._sessions[_known_by(cookie)] = BrowserSession(
+            csrf=secrets.token_urlsafe(32), used_at=now
+        )
         return cookie
 
     def session(self, cookie: str, *, used: bool = True) -> BrowserSession | None:
@@ -112,11 +118,17 @@ class BrowserSessions:
 
     def unlock(self, session: BrowserSession) -> None:
         """Go on; what its pages knew before does not count any more."""
-        session.locked, session.used_at, session.csrf = False, self._clock(), secrets.token_urlsafe(32)
+        session.locked, session.used_at, session.csrf = (
+            False,
+            self._clock(),
+            secrets.token_urlsafe(32),
+        )
 
     def leave(self, session: BrowserSession) -> None:
         """This browser has to come with a new token."""
-        self._sessions = {known: other for known, other in self._sessions.items() if other is not session}
+        self._sessions = {
+            known: other for known, other in self._sessions.items() if other is not session
+        }
 
     @property
     def anybody(self) -> bool:
@@ -127,12 +139,16 @@ class BrowserSessions:
 
 
 def equal_secrets(given: str, expected: str) -> bool:
-    """Whether two secrets are the same, without telling by the time it takes how much of them is."""
+    """Whether two secrets are the same, without telling by the time it takes how much of them
+    is.
+    """
     return compare_digest(given.encode(), expected.encode())
 
 
 class AttemptLimit:
-    """How often a passphrase may be tried: after a few wrong ones each takes twice as long as the one before."""
+    """How often a passphrase may be tried: after a few wrong ones each takes twice as long as
+    the one before.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -148,7 +164,9 @@ class AttemptLimit:
         """It was wrong."""
         self._wrong += 1
         if self._wrong >= _FREE_TRIES:
-            self._next_at = self._clock() + min(2.0 ** (self._wrong - _FREE_TRIES + 1), _LONGEST_WAIT)
+            self._next_at = self._clock() + min(
+                2.0 ** (self._wrong - _FREE_TRIES + 1), _LONGEST_WAIT
+            )
 
     def right(self) -> None:
         """It was right."""

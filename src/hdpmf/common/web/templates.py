@@ -60,8 +60,8 @@ class PageTemplates:
     """What a package shows.
 
     Args:
-        package: Where its ``templates``, its ``words.toml`` and, if it has files of its own, its ``static`` are. Its
-            ``base.html`` extends ``frame.html``, which all pages share.
+        package: Where its ``templates``, its ``words.toml`` and, if it has files of its own, its
+            ``static`` are. Its ``base.html`` extends ``frame.html``, which all pages share.
         pages: The name of each page in the menu, by path.
 
     Attributes:
@@ -81,7 +81,9 @@ class PageTemplates:
             if place.is_dir():
                 self._files |= {file.name: file.read_bytes() for file in place.iterdir()}
 
-    def show(self, name: str, facts: Mapping[str, Any], *, inside: bool, status: int = 200) -> Response:
+    def show(
+        self, name: str, facts: Mapping[str, Any], *, inside: bool, status: int = 200
+    ) -> Response:
         """A page.
 
         Args:

@@ -1,7 +1,9 @@
-"""Attacks, and what they prove: lower bounds on epsilon, reconstruction of ratings, recommenders that cheat.
+"""Attacks, and what they prove: lower bounds on epsilon, reconstruction of ratings, recommenders
+that cheat.
 
-Start with ``run_audit(Audit("hdp-bit", "messages"))``, which runs the library's shards. ``hdpmf.lab.audit.devices``
-plays on what leaves real device agents. ``docs/audit.md`` says what the answers mean.
+Start with ``run_audit(Audit("hdp-bit", "messages"))``, which runs the library's shards.
+``hdpmf.lab.audit.devices`` plays on what leaves real device agents. ``docs/audit.md`` says what the
+answers mean.
 """
 
 from hdpmf.lab.audit.game import (

@@ -1,4 +1,6 @@
-"""Recommenders that cheat, and noise that is used twice: what the shard refuses, and what would leak."""
+"""Recommenders that cheat, and noise that is used twice: what the shard refuses, and what would
+leak.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from hdpmf.common.methods import METHODS, method_named
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.errors import ConfigError, PrivacyError, ProtocolError
-from hdpmf.lab.audit.reconstruction import Reconstruction, levels_of, reconstruct, solve_without_noise
+from hdpmf.lab.audit.reconstruction import (
+    Reconstruction,
+    levels_of,
+    reconstruct,
+    solve_without_noise,
+)
 from hdpmf.lab.audit.replay import Copies, RecordedRun, SimulatedDevice, messages, record
 from hdpmf.lab.audit.scores import Scores, lower_bound
 from hdpmf.lab.audit.world import Target, check_runs, choose_target
@@ -40,7 +47,8 @@ class Differencing:
         epsilon_claimed: What the method says.
         epsilon_lower_bound: What the attack proves, with ``confidence``.
         noise: Typical size (median standard deviation) of the noise on the audited messages.
-        left_over: Largest difference between what the attacker saw and what the right star explains.
+        left_over: Largest difference between what the attacker saw and what the right star
+            explains.
     """
 
     runs: int
@@ -54,7 +62,8 @@ class Differencing:
 
 
 def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> Differencing:
-    """Subtract each round's messages from the next round's, and see which star explains the difference.
+    """Subtract each round's messages from the next round's, and see which star explains the
+    difference.
 
     Args:
         path: A recorded run whose plan keeps the noise.
@@ -64,7 +73,10 @@ def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> D
     """
     check_runs(runs)
     if path.plan.fresh_noise:
-        raise ConfigError("the differencing attack is for noise that is drawn once; record a run with noise='once'")
+        raise ConfigError(
+            "the differencing attack is for noise that is drawn once; record a run with "
+            "noise='once'"
+        )
     stars = levels_of(target.ratings)
     place, items = target.place, target.ratings.item_codes[target.own]
     raters = np.maximum(path.raters[items], 1)
@@ -82,12 +94,16 @@ def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> D
                 seen = np.stack([next(stream)[:, place] for _ in range(_ROUNDS)]).astype(np.float64)
                 devices = [SimulatedDevice(path, copies, kept, None, seed) for copies in every]
                 told = np.stack([_expected(device, place) for device in devices])
-                apart = np.linalg.norm(np.diff(seen, axis=0) - np.diff(told, axis=1), axis=3).sum(axis=1)
+                apart = np.linalg.norm(np.diff(seen, axis=0) - np.diff(told, axis=1), axis=3).sum(
+                    axis=1
+                )
                 hits += int((apart.argmin(axis=0) == star).sum())
                 left_over = max(left_over, float(apart[star].max()))
                 (high if star else low).append(apart[0] - apart[-1])
     scores = Scores(np.concatenate(low), np.concatenate(high))
-    bound = lower_bound(Scores(scores.low[:runs], scores.high[:runs]), Scores(scores.low[runs:], scores.high[runs:]))
+    bound = lower_bound(
+        Scores(scores.low[:runs], scores.high[:runs]), Scores(scores.low[runs:], scores.high[runs:])
+    )
     spread = np.sqrt([path.variance(number, items, raters)[place] for number in range(_ROUNDS)])
     return Differencing(
         runs=runs,
@@ -109,7 +125,8 @@ class ZeroH:
         zero_refused: Whether the shard refused h = 0.
         reason: In its own words.
         tiny_refused: Whether it refused an h just above 0.
-        smallest_answered: The smallest h, equal on all coordinates, that it answers in the first round; typical is 0.7.
+        smallest_answered: The smallest h, equal on all coordinates, that it answers in the first
+            round; typical is 0.7.
         users: How many users were attacked with the messages that went (or would have gone) out.
         ratings: How many ratings they have together.
         exact: Part of these whose star came out exactly, from one round without noise.
@@ -124,13 +141,18 @@ class ZeroH:
     exact: float
 
 
-def zero_h(path: RecordedRun, ratings: Ratings, weights: np.ndarray, n_users: int = 20, seed: int = 0) -> ZeroH:
-    """Send h = 0, then the smallest h that might pass, and solve for the ratings behind the first round's messages.
+def zero_h(
+    path: RecordedRun, ratings: Ratings, weights: np.ndarray, n_users: int = 20, seed: int = 0
+) -> ZeroH:
+    """Send h = 0, then the smallest h that might pass, and solve for the ratings behind the first
+    round's messages.
 
     Where the shard refuses both, the messages are simulated: what would leak if it did not.
     """
     if path.h is None:
-        raise ConfigError("this method has no noise to take away; its messages are open as they are")
+        raise ConfigError(
+            "this method has no noise to take away; its messages are open as they are"
+        )
     stars = levels_of(ratings)
     rated = np.flatnonzero(ratings.user_counts() > 1)
     chosen = rated[np.unique(np.linspace(0, len(rated) - 1, min(n_users, len(rated))).astype(int))]
@@ -149,22 +171,39 @@ def zero_h(path: RecordedRun, ratings: Ratings, weights: np.ndarray, n_users: in
                 stream = messages(_with_h(path, TINY_H), copies, ones, noise, seed, workers)
                 kept = next(stream)[0]
                 seen = next(stream)[0].astype(np.float64)
-                copies = Copies(copies.ids, copies.items[kept], copies.values[:, kept], copies.weights[:, kept])
+                copies = Copies(
+                    copies.ids, copies.items[kept], copies.values[:, kept], copies.weights[:, kept]
+                )
                 seen = seen[kept]
             if copies.shape[1] < 2:
                 continue
             guess = solve_without_noise(path, copies, seen, stars)
-            hits += int(np.sum(np.abs(guess[:, None] - stars).argmin(axis=1) == _levels(copies.values[0], stars)))
+            hits += int(
+                np.sum(
+                    np.abs(guess[:, None] - stars).argmin(axis=1)
+                    == _levels(copies.values[0], stars)
+                )
+            )
             total += copies.shape[1]
     smallest = _smallest_answered(path, first, seed) if tiny_refused else TINY_H
-    return ZeroH(reason is not None, reason or "", tiny_refused, smallest, len(chosen), total, hits / max(total, 1))
+    return ZeroH(
+        reason is not None,
+        reason or "",
+        tiny_refused,
+        smallest,
+        len(chosen),
+        total,
+        hits / max(total, 1),
+    )
 
 
 def _refusal(path: RecordedRun, copies: Copies, h: float, seed: int) -> str | None:
     """What a real shard says to this h; None where it answers."""
     with Workers(1) as workers:
         raters = np.ones(copies.shape[1], np.int64)
-        stream = messages(_with_h(path, h), copies, raters, SeededNoise(seed, _ZERO_H), seed, workers)
+        stream = messages(
+            _with_h(path, h), copies, raters, SeededNoise(seed, _ZERO_H), seed, workers
+        )
         next(stream)
         try:
             next(stream)
@@ -178,7 +217,9 @@ def _smallest_answered(path: RecordedRun, copies: Copies, seed: int) -> float:
     low, high = np.log(TINY_H), 0.0
     while high - low > 0.01:
         middle = (low + high) / 2.0
-        low, high = (middle, high) if _refusal(path, copies, float(np.exp(middle)), seed) else (low, middle)
+        low, high = (
+            (middle, high) if _refusal(path, copies, float(np.exp(middle)), seed) else (low, middle)
+        )
     return float(np.exp(high))
 
 
@@ -189,7 +230,10 @@ def _with_h(path: RecordedRun, h: float) -> RecordedRun:
 def _own(ratings: Ratings, weights: np.ndarray, user: int) -> Copies:
     own = np.flatnonzero(ratings.user_codes == user)
     return Copies(
-        np.array([user]), ratings.item_codes[own], ratings.values[None, own].astype(float), weights[None, own]
+        np.array([user]),
+        ratings.item_codes[own],
+        ratings.values[None, own].astype(float),
+        weights[None, own],
     )
 
 
@@ -241,7 +285,9 @@ class AttackSetting:
 
     def __post_init__(self) -> None:
         if self.method not in attacked():
-            raise ConfigError(f"these attacks are on rounds of gradients: choose one of {', '.join(attacked())}")
+            raise ConfigError(
+                f"these attacks are on rounds of gradients: choose one of {', '.join(attacked())}"
+            )
         if self.seed < 0:
             raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
 
@@ -266,7 +312,9 @@ def run(
         progress: Told how far things are.
     """
     if name == "difference":
-        target = choose_target(ratings, 1.0 if setting.weight is None else setting.weight, seed=setting.seed)
+        target = choose_target(
+            ratings, 1.0 if setting.weight is None else setting.weight, seed=setting.seed
+        )
         path = _recorded(setting, ratings, target.privacy_weights(), "once")
         return difference(path, target, runs, setting.seed)
     weights = (
@@ -285,37 +333,52 @@ def in_words(outcome: Outcome) -> list[str]:
     """The outcome for people."""
     if isinstance(outcome, Reconstruction):
         return [
-            f"{outcome.ratings:,} ratings of {outcome.users} users, from their noisy gradients of all rounds:",
+            f"{outcome.ratings:,} ratings of {outcome.users} users, from their noisy "
+            "gradients of all rounds:",
             f"  this attack:         {outcome.exact:6.1%} exactly right, RMSE {outcome.rmse:.3f}",
-            f"  the commonest star:  {outcome.modal_exact:6.1%} exactly right, RMSE {outcome.modal_rmse:.3f}",
-            f"  the item's mean:     {outcome.item_mean_exact:6.1%} exactly right, RMSE {outcome.item_mean_rmse:.3f}",
+            f"  the commonest star:  {outcome.modal_exact:6.1%} exactly right, RMSE "
+            f"{outcome.modal_rmse:.3f}",
+            f"  the item's mean:     {outcome.item_mean_exact:6.1%} exactly right, RMSE "
+            f"{outcome.item_mean_rmse:.3f}",
         ]
     if isinstance(outcome, Differencing):
         return [
-            f"Noise drawn once has a standard deviation of {outcome.noise:.3g} here; the difference of two rounds has "
+            f"Noise drawn once has a standard deviation of {outcome.noise:.3g} here; the "
+            "difference of two rounds has "
             f"none: what is left is {outcome.left_over:.1g}.",
-            f"The star was right in {outcome.exact:.1%} of the runs (chance: {outcome.chance:.0%}).",
-            f"Epsilon is at least {outcome.epsilon_lower_bound:.2f} ({100 * outcome.confidence:g}% confidence, "
+            f"The star was right in {outcome.exact:.1%} of the runs (chance: "
+            f"{outcome.chance:.0%}).",
+            f"Epsilon is at least {outcome.epsilon_lower_bound:.2f} "
+            f"({100 * outcome.confidence:g}% confidence, "
             f"{outcome.runs:,} runs of each world); claimed was {outcome.epsilon_claimed:g}.",
         ]
-    first = f"h = 0: {'REFUSED by the shard' if outcome.zero_refused else 'ANSWERED by the shard'}. {outcome.reason}"
+    first = (
+        f"h = 0: {'REFUSED by the shard' if outcome.zero_refused else 'ANSWERED by the shard'}"
+        f". {outcome.reason}"
+    )
     tiny = "REFUSED as well" if outcome.tiny_refused else "ANSWERED"
     leak = "would have given away" if outcome.tiny_refused else "gave away"
     return [
         first,
         f"h just above 0: {tiny}.",
-        f"One round without noise {leak} {outcome.exact:.1%} of {outcome.ratings:,} ratings of {outcome.users} users, "
+        f"One round without noise {leak} {outcome.exact:.1%} of {outcome.ratings:,} "
+        f"ratings of {outcome.users} users, "
         "to the exact star.",
-        f"The smallest h, equal on all coordinates, that is answered in one round: {outcome.smallest_answered:.2g}. A "
+        "The smallest h, equal on all coordinates, that is answered in one round: "
+        f"{outcome.smallest_answered:.2g}. A "
         "shard cannot know how h was drawn, only whether it could have been.",
     ]
 
 
-def _recorded(setting: AttackSetting, ratings: Ratings, weights: PrivacyWeights, noise: str) -> RecordedRun:
+def _recorded(
+    setting: AttackSetting, ratings: Ratings, weights: PrivacyWeights, noise: str
+) -> RecordedRun:
     method = method_named(setting.method)
     model = method.configure(
         rng=setting.seed,
-        **method.own(n_factors=setting.factors, epochs=setting.epochs, epsilon=setting.epsilon, noise=noise),
+        **method.own(
+            n_factors=setting.factors, epochs=setting.epochs, epsilon=setting.epsilon, noise=noise
+        ),
     )
     if not isinstance(model, Factorization):
         raise ConfigError(f"{setting.method} does not send gradients")

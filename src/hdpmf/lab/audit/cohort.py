@@ -1,8 +1,10 @@
-"""Real devices and the recommender that talks to them: what leaves a device is recorded as it leaves.
+"""Real devices and the recommender that talks to them: what leaves a device is recorded as it
+leaves.
 
-The audited device is a real ``DeviceAgent`` with a store, the default policy and ``ReleasedNoise``; so are the honest
-others of a sum. Colluding devices of the roster are in the sum as well, with zeros: what they add, they tell. Sums are
-real secure sums, so that nothing is read from inside of a device.
+The audited device is a real ``DeviceAgent`` with a store, the default policy and ``ReleasedNoise``;
+so are the honest others of a sum. Colluding devices of the roster are in the sum as well, with
+zeros: what they add, they tell. Sums are real secure sums, so that nothing is read from inside of a
+device.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 
 ROSTER, MINIMUM, HONEST = 24, 18, 16
-"""Devices of the roster, of a sum, and of these those whose shares make the whole noise. All three differ, so that a
-share that is sized by the wrong one is found."""
+"""Devices of the roster, of a sum, and of these those whose shares make the whole noise. All three
+differ, so that a share that is sized by the wrong one is found."""
 
 RUN = b"audited run....."
 SCALE = RatingScale(1.0, 5.0, 1.0)
@@ -70,18 +72,28 @@ def item_table(n_items: int) -> CatalogueTable:
 
 
 def audited_policy(epsilon: float) -> Policy:
-    """The default policy, but every method and view is fine, and one person may send as many ratings as there are.
+    """The default policy, but every method and view is fine, and one person may send as many
+    ratings as there are.
 
     What it insists on in sums is what every device does.
     """
     return Policy(
-        methods=federated(), allow_nominal=True, allow_unprotected=True, require_sums=False, max_total=None,
+        methods=federated(),
+        allow_nominal=True,
+        allow_unprotected=True,
+        require_sums=False,
+        max_total=None,
         epsilon=max(epsilon, 1.0),
-    )  # fmt: skip
+    )
 
 
 def make_agent(
-    table: CatalogueTable, stars: np.ndarray, policy: Policy, *, weight: float = 1.0, noise_factor: float = 1.0
+    table: CatalogueTable,
+    stars: np.ndarray,
+    policy: Policy,
+    *,
+    weight: float = 1.0,
+    noise_factor: float = 1.0,
 ) -> tuple[DeviceAgent, DeviceStore]:
     """A device with these ratings (one per item, 0 for none)."""
     store = DeviceStore.create(":memory:", policy=policy, scale=SCALE)
@@ -90,17 +102,22 @@ def make_agent(
     rated = np.flatnonzero(stars)
     if len(rated):
         store.add(
-            Ratings.from_arrays(["me"] * len(rated), known.ids[rated], stars[rated], scale=SCALE, items_index=known)
+            Ratings.from_arrays(
+                ["me"] * len(rated), known.ids[rated], stars[rated], scale=SCALE, items_index=known
+            )
         )
         store.set_weight(user="me", beta=weight)
     if noise_factor == 1.0:
         return DeviceAgent(store), store
     planted: Any = LessNoise(ReleasedNoise(), noise_factor)
-    return DeviceAgent(store, noise=planted, simulation=True), store  # only simulation takes noise that is not released
+    return DeviceAgent(
+        store, noise=planted, simulation=True
+    ), store  # only simulation takes noise that is not released
 
 
 class Cohort:
-    """A recommender's conversation with an audited device and, where it sees sums, with honest others.
+    """A recommender's conversation with an audited device and, where it sees sums, with honest
+    others.
 
     Args:
         table: The item table.
@@ -130,7 +147,10 @@ class Cohort:
         self._agents = [agent for agent, _ in made]
         self._stores = [store for _, store in made]
         self._strangers = [DeviceIdentity.generate() for _ in range(ROSTER - len(made))]
-        keys = [*(store.identity.public for store in self._stores), *(stranger.public for stranger in self._strangers)]
+        keys = [
+            *(store.identity.public for store in self._stores),
+            *(stranger.public for stranger in self._strangers),
+        ]
         for store in self._stores:
             store.pin_roster(keys, [1] * ROSTER)
         self._roster, self._policy = Roster(keys), policy
@@ -160,13 +180,19 @@ class Cohort:
         answer = self.tell(message, number)
         if not isinstance(answer, kind):
             word = answer.reason if isinstance(answer, Refusal) else type(answer).__name__
-            raise ProtocolError(f"the audited device answered {word} where {kind.__name__} was expected")
+            raise ProtocolError(
+                f"the audited device answered {word} where {kind.__name__} was expected"
+            )
         return answer
 
     def sum(self, number: int, layout: SumLayout) -> np.ndarray:
-        """The secure sum of a job: what the recommender sees of it, without what it knows of its own devices."""
+        """The secure sum of a job: what the recommender sees of it, without what it knows of its
+        own devices.
+        """
         cohort = range(MINIMUM)
-        plan = propose(self._roster, layout.length, participants=cohort, minimum=MINIMUM, wide=layout.wide)
+        plan = propose(
+            self._roster, layout.length, participants=cohort, minimum=MINIMUM, wide=layout.wide
+        )
         server = SecureSumServer(plan, self._roster)
         nothing = layout.encode(np.zeros(layout.length, np.int64))
         colluding = [

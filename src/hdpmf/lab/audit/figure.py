@@ -22,7 +22,9 @@ _TITLES = {
 
 
 def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
-    """A panel per view, a row per method: its claim as a diamond, the audited lower bound as a bar."""
+    """A panel per view, a row per method: its claim as a diamond, the audited lower bound as a
+    bar.
+    """
     import matplotlib as mpl
 
     names = list(dict.fromkeys(row_of(result) for result in results))[::-1]
@@ -30,22 +32,39 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
     top = max(result.ceiling for result in results)
     with mpl.rc_context():
         mpl.rcdefaults()
-        figure = new_figure(3.55 * len(views) + 2.45, 0.46 * len(names) + 2.35, dpi=150, facecolor="white")
+        figure = new_figure(
+            3.55 * len(views) + 2.45, 0.46 * len(names) + 2.35, dpi=150, facecolor="white"
+        )
         height = figure.get_figheight()
         panels = figure.subplots(1, len(views), sharey=True, squeeze=False)[0]
         left = 2.3 / figure.get_figwidth()
-        figure.subplots_adjust(left=left, right=0.985, wspace=0.07, top=1 - 1.3 / height, bottom=0.95 / height)
+        figure.subplots_adjust(
+            left=left, right=0.985, wspace=0.07, top=1 - 1.3 / height, bottom=0.95 / height
+        )
         for axes, view in zip(panels, views, strict=True):
-            _panel(axes, {row_of(result): result for result in results if result.view == view}, names, top)
+            _panel(
+                axes,
+                {row_of(result): result for result in results if result.view == view},
+                names,
+                top,
+            )
             title, meaning = _TITLES[view]
             axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=INK, pad=20)
             axes.annotate(
-                meaning, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=FAINT
+                meaning,
+                (0, 1),
+                (0, 7),
+                xycoords="axes fraction",
+                textcoords="offset points",
+                fontsize=8,
+                color=FAINT,
             )
         panels[0].set_yticks(range(len(names)), names, fontsize=10.5, color=INK)
         panels[0].tick_params(axis="y", pad=9)
         title = "What each method claims, and what an attack proves"
-        figure.text(0.012, 1 - 0.14 / height, title, fontsize=14.5, fontweight="bold", color=INK, va="top")
+        figure.text(
+            0.012, 1 - 0.14 / height, title, fontsize=14.5, fontweight="bold", color=INK, va="top"
+        )
         figure.text(0.012, 1 - 0.47 / height, subtitle, fontsize=9.2, color=FAINT, va="top")
         _legend(figure, top)
         return figure_bytes(figure)
@@ -112,17 +131,42 @@ def _legend(figure: Any, top: float) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    diamond: dict[str, Any] = {"marker": "D", "linestyle": "", "markersize": 6.5, "markeredgecolor": INK}
+    diamond: dict[str, Any] = {
+        "marker": "D",
+        "linestyle": "",
+        "markersize": 6.5,
+        "markeredgecolor": INK,
+    }
     handles = [
         Patch(color=_COLOURS[BROKEN], label="proved by attack: above the claim"),
         Patch(color=_COLOURS[STANDS], label="proved by attack: within the claim"),
         Patch(color=_COLOURS[NO_CLAIM], label="no claim"),
         Line2D([], [], **diamond, markerfacecolor=INK, label="claim, proved for this view"),
         Line2D([], [], **diamond, markerfacecolor="white", label="claim, nominal"),
-        Line2D([], [], **diamond, markerfacecolor="white", alpha=0.45, label="claim made for another view only"),
-        Line2D([], [], color=FAINT, linestyle=(0, (2, 2)), label=f"most that so many runs can prove ({top:.1f})"),
+        Line2D(
+            [],
+            [],
+            **diamond,
+            markerfacecolor="white",
+            alpha=0.45,
+            label="claim made for another view only",
+        ),
+        Line2D(
+            [],
+            [],
+            color=FAINT,
+            linestyle=(0, (2, 2)),
+            label=f"most that so many runs can prove ({top:.1f})",
+        ),
     ]
     figure.legend(
-        handles=handles, loc="lower center", ncols=4, frameon=False, fontsize=8.3, labelcolor=INK, columnspacing=1.6,
-        handletextpad=0.6, borderaxespad=0.2,
-    )  # fmt: skip
+        handles=handles,
+        loc="lower center",
+        ncols=4,
+        frameon=False,
+        fontsize=8.3,
+        labelcolor=INK,
+        columnspacing=1.6,
+        handletextpad=0.6,
+        borderaxespad=0.2,
+    )

@@ -15,7 +15,13 @@ from hdpmf.common.methods import METHODS, Method, method_named
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.claims import PrivacyClaim
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit.one_round import bit_scores, final_scores, labelled_scores, labelled_world, sum_scores
+from hdpmf.lab.audit.one_round import (
+    bit_scores,
+    final_scores,
+    labelled_scores,
+    labelled_world,
+    sum_scores,
+)
 from hdpmf.lab.audit.replay import record
 from hdpmf.lab.audit.scores import CONFIDENCE, Halves, Scores, ceiling, lower_bound
 from hdpmf.lab.audit.training import device_scores, retrain_scores, small_world
@@ -32,7 +38,8 @@ LABELLED_VIEWS = ("sums", "final")
 
 BROKEN, STANDS, NO_CLAIM = "claim broken", "not contradicted", "no claim"
 
-# Post-processing is repeated whole for every run; its threshold needs no more runs than this to be chosen well.
+# Post-processing is repeated whole for every run; its threshold needs no more runs than this to be
+# chosen well.
 _FINAL_PILOT = 1_000
 
 _SETTINGS = ("adjacency", "labels", "epsilon", "weight", "factors", "epochs", "delta", "seed")
@@ -57,16 +64,18 @@ class Audit:
 
     Attributes:
         method: One of ``audited()``.
-        view: What the attacker sees: every user's ``messages``, only the ``sums`` over users (with h, which the
-            recommender knows, or ``sums-h-hidden``), or the ``final`` item factors (what a one-round design publishes).
-        runs: Runs of each world that the error rates are measured on; as many again choose the threshold.
+        view: What the attacker sees: every user's ``messages``, only the ``sums`` over users (with
+            h, which the recommender knows, or ``sums-h-hidden``), or the ``final`` item factors
+            (what a one-round design publishes).
+        runs: Runs of each world that the error rates are measured on; as many again choose the
+            threshold.
         epsilon: The method's epsilon.
         weight: Privacy weight of the audited rating, whose claim is ``weight * epsilon``.
         epochs: T, the number of rounds.
         delta: Of the guarantee that is put to the test.
         seed: An audit is a simulation: the same seed gives the same bound.
-        adjacency: What differs between the worlds: the rating's ``value``, lowest or highest, or its ``presence``, not
-            there or highest.
+        adjacency: What differs between the worlds: the rating's ``value``, lowest or highest, or
+            its ``presence``, not there or highest.
         labels: Whether the sums are by taste labels (hdp-sum).
     """
 
@@ -84,25 +93,37 @@ class Audit:
 
     def __post_init__(self) -> None:
         if self.view == "two-servers":
-            raise ConfigError("two servers are audited on what they really hold: hdpmf audit servers")
+            raise ConfigError(
+                "two servers are audited on what they really hold: hdpmf audit servers"
+            )
         for name, allowed in (("method", audited()), ("view", VIEWS), ("adjacency", ADJACENCIES)):
             value = getattr(self, name)
             if value not in allowed:
-                raise ConfigError(f"cannot audit the {name} {value!r}; choose from {', '.join(allowed)}")
+                raise ConfigError(
+                    f"cannot audit the {name} {value!r}; choose from {', '.join(allowed)}"
+                )
         method = method_named(self.method)
         if self.view == HIDDEN_H and not method.has_h:
-            raise ConfigError(f"{self.method} has no h that could be hidden; what there is to see is the view 'sums'")
+            raise ConfigError(
+                f"{self.method} has no h that could be hidden; what there is to see is the view "
+                "'sums'"
+            )
         if self.adjacency == "presence" and not _hides_presence(method):
             hiding = [name for name in audited() if _hides_presence(METHODS[name])]
             raise ConfigError(
-                f"{self.method} does not claim to hide which items were rated, so there is nothing to put to the test; "
+                f"{self.method} does not claim to hide which items were rated, so there is "
+                "nothing to put to the test; "
                 f"audit presence with {', '.join(hiding)}"
             )
         if self.labels and method.labelled is None:
             labelled = [name for name in audited() if METHODS[name].labelled is not None]
-            raise ConfigError(f"{self.method} has no taste labels; audit them with {', '.join(labelled)}")
+            raise ConfigError(
+                f"{self.method} has no taste labels; audit them with {', '.join(labelled)}"
+            )
         if self.labels and self.view not in LABELLED_VIEWS:
-            raise ConfigError(f"with taste labels the views {' and '.join(LABELLED_VIEWS)} are audited")
+            raise ConfigError(
+                f"with taste labels the views {' and '.join(LABELLED_VIEWS)} are audited"
+            )
         check_runs(self.runs)
         if self.seed < 0:
             raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
@@ -115,7 +136,8 @@ class AuditResult:
     Attributes:
         method: As asked.
         runs: Measured runs of each world.
-        epsilon_claimed: What the method says a rating of this weight costs; None where it claims nothing.
+        epsilon_claimed: What the method says a rating of this weight costs; None where it claims
+            nothing.
         epsilon_lower_bound: What it costs at least, with ``confidence``.
         verdict: ``claim broken``, ``not contradicted`` or ``no claim``.
         claim_status: ``proved``, ``nominal`` or ``none``.
@@ -124,10 +146,11 @@ class AuditResult:
         ceiling: The largest bound that so many runs can prove.
         power: Measured true-positive rate of the attacker's test.
         false_alarms: Its measured false-positive rate.
-        parts: Bounds of other attackers: ``direct`` uses only messages about the rated item, ``indirect`` only those
-            about the user's other items, which depend on the rating through the user's vector. With taste labels
-            ``head`` is one whose grouping sums the rated item per label, and ``label`` one who knows the device's label
-            in addition, which the proof allows for.
+        parts: Bounds of other attackers: ``direct`` uses only messages about the rated item,
+            ``indirect`` only those about the user's other items, which depend on the rating through
+            the user's vector. With taste labels ``head`` is one whose grouping sums the rated item
+            per label, and ``label`` one who knows the device's label in addition, which the proof
+            allows for.
         pilot_runs: Runs of each world that chose the threshold.
         target: How many ratings the audited user has, and how many users rated the item.
         settings: The rest of what was asked, ``adjacency`` among it.
@@ -158,12 +181,15 @@ class AuditResult:
         return asdict(self)
 
 
-def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress | None = None) -> AuditResult:
+def run_audit(
+    audit: Audit, ratings: Ratings | None = None, progress: Progress | None = None
+) -> AuditResult:
     """Play the game.
 
     Args:
         audit: What to put to the test.
-        ratings: The world; a synthetic one by default. The view ``final`` takes a small world out of it.
+        ratings: The world; a synthetic one by default. The view ``final`` takes a small world out
+            of it.
         progress: Told how far things are.
     """
     begin = time.perf_counter()
@@ -173,8 +199,12 @@ def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress |
     target = choose_target(world, audit.weight, seed=audit.seed)
     claim = _claim(audit)
     method = method_named(audit.method)
-    pilot = min(audit.runs, _FINAL_PILOT) if audit.view == "final" and method.one_round else audit.runs
-    games = 2 if audit.labels and audit.view == "sums" else 1  # of two groupings the attacker takes the better one
+    pilot = (
+        min(audit.runs, _FINAL_PILOT) if audit.view == "final" and method.one_round else audit.runs
+    )
+    games = (
+        2 if audit.labels and audit.view == "sums" else 1
+    )  # of two groupings the attacker takes the better one
     attacks = _play(audit, target, pilot, _counter(progress, 2 * games * (pilot + audit.runs)))
     bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in attacks.items()}
     best = bounds.pop("everything")
@@ -204,7 +234,12 @@ def run_audit(audit: Audit, ratings: Ratings | None = None, progress: Progress |
 
 def pairs() -> list[tuple[str, str]]:
     """Every method with every view that it has."""
-    return [(name, view) for name in audited() for view in VIEWS if view != HIDDEN_H or METHODS[name].has_h]
+    return [
+        (name, view)
+        for name in audited()
+        for view in VIEWS
+        if view != HIDDEN_H or METHODS[name].has_h
+    ]
 
 
 def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
@@ -215,7 +250,9 @@ def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
         audits += [Audit(method, view, runs, epsilon, weight, seed=seed) for view in of_method]
         if METHODS[method].labelled is not None:
             audits += [
-                Audit(method, view, runs, epsilon, weight, seed=seed, adjacency=adjacency, labels=True)
+                Audit(
+                    method, view, runs, epsilon, weight, seed=seed, adjacency=adjacency, labels=True
+                )
                 for adjacency in ADJACENCIES
                 for view in LABELLED_VIEWS
             ]
@@ -246,17 +283,26 @@ def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None])
         return {"everything": retrain_scores(model, target, audit.runs, audit.seed, step)}
     path = record(model, target.ratings, target.privacy_weights(), audit.seed)
     scored = device_scores(target, path, audit.view, total, audit.seed, step)
-    return {name: getattr(scored, name).split(pilot) for name in ("everything", "direct", "indirect")}
+    return {
+        name: getattr(scored, name).split(pilot) for name in ("everything", "direct", "indirect")
+    }
 
 
-def _play_one_round(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Attacks:
+def _play_one_round(
+    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
+) -> Attacks:
     design = Design(method_named(audit.method).designs[0], audit.epsilon, labels=audit.labels)
     total, seed, adjacency = pilot + audit.runs, audit.seed, audit.adjacency
     if audit.view == "final":
-        return {"everything": final_scores(target, design, pilot, audit.runs, seed, step, adjacency=adjacency)}
+        return {
+            "everything": final_scores(
+                target, design, pilot, audit.runs, seed, step, adjacency=adjacency
+            )
+        }
     if audit.labels:
         games = [
-            labelled_scores(target, design, total, seed, step, adjacency=adjacency, head=head) for head in (True, False)
+            labelled_scores(target, design, total, seed, step, adjacency=adjacency, head=head)
+            for head in (True, False)
         ]
         attacks = [game["sums"].split(pilot) for game in games]
         best = max(attacks, key=lambda pair: lower_bound(pair[0], pair[0], audit.delta).epsilon)
@@ -279,7 +325,10 @@ def _model(audit: Audit) -> Factorization:
 
 
 def _claim(audit: Audit) -> PrivacyClaim:
-    chosen: dict[str, Any] = {"epsilon": audit.epsilon, **({"labels": True} if audit.labels else {})}
+    chosen: dict[str, Any] = {
+        "epsilon": audit.epsilon,
+        **({"labels": True} if audit.labels else {}),
+    }
     method = method_named(audit.method)
     claim: PrivacyClaim = method.configure(**method.own(**chosen)).privacy
     if audit.adjacency == "value":
@@ -288,11 +337,16 @@ def _claim(audit: Audit) -> PrivacyClaim:
 
 
 def _nothing_sent(target: Target, method: str, runs: int) -> Halves:
-    """The recommender's part of a model that sends nothing, in both worlds; a difference would give the rating away."""
+    """The recommender's part of a model that sends nothing, in both worlds; a difference would
+    give the rating away.
+    """
     held = []
     for rating in target.ends:
         world = Ratings.from_arrays(
-            target.ratings.user_ids, target.ratings.item_ids, target.values(rating), scale=target.ratings.scale
+            target.ratings.user_ids,
+            target.ratings.item_ids,
+            target.values(rating),
+            scale=target.ratings.scale,
         )
         catalogue = make_model(method).fit(world).catalogue_
         held.append(np.concatenate((catalogue.factors.ravel(), catalogue.raters)))

@@ -1,14 +1,17 @@
-"""The distinguishing game against taste labels (design C), played with the real ``OneRoundShard``, both rounds of it.
+"""The distinguishing game against taste labels (design C), played with the real ``OneRoundShard``,
+both rounds of it.
 
-* ``sums``: the attacker is a recommender that cheats as far as devices allow. It names the audited item's score 1, all
-  others 0, and the device's other items heads, so that the label says as much as it can about the rating and every sum
-  of the device's items says something about the label. It sees popularity, per-label scores and weights, and the
-  total, and knows everybody else's ratings and labels. Its score is the exact log-likelihood ratio, with both labels
-  that the audited device may have drawn. Whether the audited item is a head too is for it to choose: that hides in
-  which sums the rating is, but there the label shows. Where it is one, a further attacker is told the label: the
-  proof allows for that.
+* ``sums``: the attacker is a recommender that cheats as far as devices allow. It names the audited
+  item's score 1, all others 0, and the device's other items heads, so that the label says as much
+  as it can about the rating and every sum of the device's items says something about the label. It
+  sees popularity, per-label scores and weights, and the total, and knows everybody else's ratings
+  and labels. Its score is the exact log-likelihood ratio, with both labels that the audited device
+  may have drawn. Whether the audited item is a head too is for it to choose: that hides in which
+  sums the rating is, but there the label shows. Where it is one, a further attacker is told the
+  label: the proof allows for that.
 
-The view ``final`` is that of every one-round design, in a world with enough weight for heads (``labelled_world``).
+The view ``final`` is that of every one-round design, in a world with enough weight for heads
+(``labelled_world``).
 """
 
 from __future__ import annotations
@@ -29,10 +32,24 @@ from hdpmf.common.privacy.coding import (
     weight_units,
 )
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
+from hdpmf.common.protocol import (
+    BitContribution,
+    Grouping,
+    ItemFacts,
+    Popularity,
+    SumContribution,
+    Survey,
+)
 from hdpmf.errors import ProtocolError
 from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_discrete_laplace, log_share
-from hdpmf.lab.audit.world import Design, LessSeededNoise, Target, moved_by, rating_in_worlds, with_rating
+from hdpmf.lab.audit.world import (
+    Design,
+    LessSeededNoise,
+    Target,
+    moved_by,
+    rating_in_worlds,
+    with_rating,
+)
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.sums import coding_of
@@ -71,7 +88,10 @@ def sum_scores(
                 entries[run] = sent.scores[0], sent.weights[0], sent.total
             tell(progress, run, runs)
         worlds.append(entries)
-    moved = [moved_by(target, coding, rating, target.row) for rating in rating_in_worlds(target, adjacency)]
+    moved = [
+        moved_by(target, coding, rating, target.row)
+        for rating in rating_in_worlds(target, adjacency)
+    ]
 
     def ratio(seen: np.ndarray) -> np.ndarray:
         total = np.zeros(len(seen))
@@ -81,9 +101,14 @@ def sum_scores(
             scale = float(channel.scale) * design.noise_factor
             for by, sign in ((moved[1], 1.0), (moved[0], -1.0)):
                 noise = seen[:, column] - by[column]
-                law = log_discrete_laplace(noise, scale) if view == "sums" else log_share(noise, scale, contributors)
+                law = (
+                    log_discrete_laplace(noise, scale)
+                    if view == "sums"
+                    else log_share(noise, scale, contributors)
+                )
                 total += sign * law
-        # The law of a sum has a plateau: equal ratios must not differ by rounding, or a threshold would split them.
+        # The law of a sum has a plateau: equal ratios must not differ by rounding, or a threshold
+        # would split them.
         return np.asarray(np.round(total, 9))
 
     return Scores(ratio(worlds[0]), ratio(worlds[1]))
@@ -99,7 +124,11 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
     """Scores against design L in the view ``messages`` or ``sums``."""
     design = Design("L", epsilon)
     ratings = target.ratings
-    rows = np.array([target.row]) if view == "messages" else np.flatnonzero(ratings.item_codes == target.item)
+    rows = (
+        np.array([target.row])
+        if view == "messages"
+        else np.flatnonzero(ratings.item_codes == target.item)
+    )
     size = max(1, 200_000 // len(rows))
     worlds = []
     for world, rating in enumerate(target.ends):
@@ -108,7 +137,10 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
         for begin in range(0, runs, size):
             n = min(size, runs - begin)
             copies = Ratings.from_arrays(
-                np.arange(n * len(rows)), np.repeat(np.arange(n), len(rows)), np.tile(values, n), scale=ratings.scale
+                np.arange(n * len(rows)),
+                np.repeat(np.arange(n), len(rows)),
+                np.tile(values, n),
+                scale=ratings.scale,
             )
             weights = PrivacyWeights.per_rating(copies, np.tile(target.weights[rows], n))
             recommender = design.recommender(design.survey(copies, copies.n_users))
@@ -130,7 +162,9 @@ def _bit_ratios(target: Target, design: Design, scores: Scores) -> Scores:
     """Log-likelihood ratios of single bits, from their signs."""
     coding = coding_of(design.survey(target.ratings, 1))
     units = weight_units(np.array([target.weight, target.weight]))
-    plus = bit_probability(coding.encode(np.array(target.ends, np.float32)), units, coding, design.epsilon)
+    plus = bit_probability(
+        coding.encode(np.array(target.ends, np.float32)), units, coding, design.epsilon
+    )
     if units[0] == 0:  # too small a weight: nothing was sent
         return scores
     up, down = np.log(plus[1] / plus[0]), np.log((1.0 - plus[1]) / (1.0 - plus[0]))
@@ -150,8 +184,13 @@ def final_scores(
     """Scores against what the recommender publishes."""
     worlds = []
     ratings = target.ratings
-    # With labels: a public feature of about half of the items; the audited item is among those it speaks for.
-    feature = np.where((np.arange(ratings.n_items) - target.item) % 2 == 0, 1.0, -1.0) if design.labels else None
+    # With labels: a public feature of about half of the items; the audited item is among those it
+    # speaks for.
+    feature = (
+        np.where((np.arange(ratings.n_items) - target.item) % 2 == 0, 1.0, -1.0)
+        if design.labels
+        else None
+    )
     recommender = design.recommender(design.survey(ratings, ratings.n_users), feature)
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         present, weights = with_rating(target, rating)
@@ -181,13 +220,17 @@ def _alone(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeight
 
 
 LABELLED_ITEMS = 40
-"""Items of the world of the view ``final``: with fewer than 30 heads a recommender publishes nothing about labels."""
+"""Items of the world of the view ``final``: with fewer than 30 heads a recommender publishes
+nothing about labels.
+"""
 
 _LABELLED_SUMS = 900_030  # stream of the seed
 
 
 def labelled_world(ratings: Ratings) -> Ratings:
-    """The most rated items of a world and all who rated two of them, everybody twice: else too few would be heads."""
+    """The most rated items of a world and all who rated two of them, everybody twice: else too
+    few would be heads.
+    """
     items = np.argsort(-ratings.item_counts(), kind="stable")[:LABELLED_ITEMS]
     among = ratings.take(np.isin(ratings.item_codes, items))
     rows = among.take(among.user_counts()[among.user_codes] >= 2)
@@ -211,7 +254,8 @@ def labelled_scores(
     adjacency: str = "value",
     head: bool = True,
 ) -> dict[str, Scores]:
-    """Scores in the view ``sums`` of who sees the ``sums``, and of who knows the audited device's ``label`` as well.
+    """Scores in the view ``sums`` of who sees the ``sums``, and of who knows the audited device's
+    ``label`` as well.
 
     With ``head`` the audited item is summed per label, as the device's other items are.
     """
@@ -263,9 +307,13 @@ class _Cheat(OneRoundRecommender):
 
 
 class _Attacker:
-    """The log-likelihoods of one device's part in all sums of both rounds, for each world and label."""
+    """The log-likelihoods of one device's part in all sums of both rounds, for each world and
+    label.
+    """
 
-    def __init__(self, device: Target, design: Design, ends: tuple[float | None, float], is_head: np.ndarray) -> None:
+    def __init__(
+        self, device: Target, design: Design, ends: tuple[float | None, float], is_head: np.ndarray
+    ) -> None:
         coding = coding_of(design.survey(device.ratings, device.ratings.n_users))
         channels = sum_channels("A", coding, design.epsilon, labels=True)
         if channels.popularity is None or channels.total is None:
@@ -273,7 +321,9 @@ class _Attacker:
         n, heads = len(is_head), np.flatnonzero(is_head)
         sizes = (n, n + len(heads), n + len(heads), 1)
         used = (channels.popularity, channels.score, channels.weight, channels.total)
-        self._scales = np.repeat([float(channel.scale) * design.noise_factor for channel in used], sizes)
+        self._scales = np.repeat(
+            [float(channel.scale) * design.noise_factor for channel in used], sizes
+        )
         self._added, self._log_labels = [], []
         for rating in ends:
             to_each = np.array([moved_by(device, coding, float(value), row) for row, value in
@@ -282,10 +332,13 @@ class _Attacker:
             score, weight, total = to_each.T
             by_label = []
             for label in (False, True):
-                # The device adds a head's part to the sums of its label, and nothing to those of the other.
+                # The device adds a head's part to the sums of its label, and nothing to those of
+                # the other.
                 first, after = ~(is_head & label), np.full(len(heads), label)
                 parts = [weight]
-                parts += [np.concatenate((part * first, part[heads] * after)) for part in (score, weight)]
+                parts += [
+                    np.concatenate((part * first, part[heads] * after)) for part in (score, weight)
+                ]
                 by_label.append(np.concatenate((*parts, [total.sum()])))
             self._added.append(by_label)
             self._log_labels.append(_log_labels(int(weight[device.row]) * SCORE_UNITS, design))
@@ -303,20 +356,24 @@ class _Attacker:
         return _coarse(hidden), _coarse(known)
 
     def _log(self, seen: np.ndarray, world: int, label: int) -> np.ndarray:
-        """Of these sums together with this label, but for a constant that all worlds and labels share."""
+        """Of these sums together with this label, but for a constant that all worlds and labels
+        share.
+        """
         noise = np.abs(seen - self._added[world][label])
         return np.asarray(self._log_labels[world][label] - noise @ (1.0 / self._scales))
 
 
 def _coarse(ratios: np.ndarray) -> np.ndarray:
     """In twentieths."""
-    # So many sums make every run's ratio another one. Among that many thresholds pilot runs would pick one far out, by
-    # chance, and measured runs would not bear it out.
+    # So many sums make every run's ratio another one. Among that many thresholds pilot runs would
+    # pick one far out, by chance, and measured runs would not bear it out.
     return np.asarray(np.round(20.0 * ratios) / 20.0)
 
 
 def _log_labels(total: int, design: Design) -> tuple[float, float]:
-    """Log probabilities of labels 0 and 1 for a device whose scores add up to ``total``, which is not negative."""
+    """Log probabilities of labels 0 and 1 for a device whose scores add up to ``total``, which
+    is not negative.
+    """
     rare = rare_label_probability(np.array([total]), design.epsilon)
     if design.label_factor != 1.0:
         rare = LessSeededNoise.sharpened(rare, design.label_factor)
@@ -325,7 +382,9 @@ def _log_labels(total: int, design: Design) -> tuple[float, float]:
 
 
 def _device_alone(target: Target) -> Target:
-    """A world of the audited user alone: what else is in the sums, the attacker knows and subtracts."""
+    """A world of the audited user alone: what else is in the sums, the attacker knows and
+    subtracts.
+    """
     own = target.own
     ratings = Ratings.from_arrays(
         np.zeros(len(own), np.int64),

@@ -1,9 +1,10 @@
 """Reconstruction: a user's star ratings from the noisy gradients of all rounds.
 
-The recommender knows what it sent (item factors and h) and what it got back. It guesses the ratings, simulates the
-device to see which user vectors they would have led to, and with those vectors solves for the ratings: every message
-``2 c (u.v - t) u + noise`` is then linear in the one unknown t. Stars are scored by their likelihood and by how common
-they are; the posterior means are the next guess, and so on until nothing moves. The privacy weights are taken as known.
+The recommender knows what it sent (item factors and h) and what it got back. It guesses the
+ratings, simulates the device to see which user vectors they would have led to, and with those
+vectors solves for the ratings: every message ``2 c (u.v - t) u + noise`` is then linear in the one
+unknown t. Stars are scored by their likelihood and by how common they are; the posterior means are
+the next guess, and so on until nothing moves. The privacy weights are taken as known.
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ def reconstruct(
         for number, user in enumerate(chosen.tolist()):
             own = np.flatnonzero(ratings.user_codes == user)
             copies = Copies(
-                np.array([user]), ratings.item_codes[own], ratings.values[None, own].astype(float), weights[None, own]
+                np.array([user]),
+                ratings.item_codes[own],
+                ratings.values[None, own].astype(float),
+                weights[None, own],
             )
             raters = np.maximum(path.raters[copies.items], 1)
             noise = SeededNoise(seed, _FIRST_STREAM + number)
@@ -116,22 +120,33 @@ def _solve(
     stars: np.ndarray,
     prior: np.ndarray,
 ) -> np.ndarray:
-    """Posterior probability of each star for each rating of one user, from messages (rounds, ratings, factors)."""
+    """Posterior probability of each star for each rating of one user, from messages (rounds,
+    ratings, factors).
+    """
     plan, mechanism = path.plan, path.mechanism
     weights = copies.weights[0]
     coefficient = mechanism.coefficient(weights)
     c = np.ones(len(weights)) if coefficient is None else coefficient
-    precisions = np.stack([1.0 / path.variance(number, copies.items, raters) for number in range(plan.epochs)])
-    targets = np.stack([mechanism.target(np.full(len(weights), star), weights) for star in stars], axis=1)
-    posterior = np.tile(np.exp(prior - prior.max()) / np.exp(prior - prior.max()).sum(), (len(weights), 1))
+    precisions = np.stack(
+        [1.0 / path.variance(number, copies.items, raters) for number in range(plan.epochs)]
+    )
+    targets = np.stack(
+        [mechanism.target(np.full(len(weights), star), weights) for star in stars], axis=1
+    )
+    posterior = np.tile(
+        np.exp(prior - prior.max()) / np.exp(prior - prior.max()).sum(), (len(weights), 1)
+    )
     for _ in range(_ITERATIONS):
         guess = Copies(copies.ids, copies.items, (posterior @ stars)[None], copies.weights)
         device = SimulatedDevice(path, guess, kept, np.zeros((1, plan.n_factors)), 0)
         information, evidence = np.zeros(len(weights)), np.zeros(len(weights))
-        doubt = np.full(plan.n_factors, SPREAD**2)  # variance of what is known of u: at first, of a first vector
+        doubt = np.full(
+            plan.n_factors, SPREAD**2
+        )  # variance of what is known of u: at first, of a first vector
         for number in range(plan.epochs):
             e = device.residuals(number)[0]
-            # The messages e u say where the vector really is, the guessed ratings where it should be.
+            # The messages e u say where the vector really is, the guessed ratings where it should
+            # be.
             told = np.sum(precisions[number] * e[:, None] ** 2, axis=0)
             said = np.sum(precisions[number] * e[:, None] * seen[number], axis=0)
             device.u = (device.u / doubt + said) / (1.0 / doubt + told)
@@ -141,10 +156,14 @@ def _solve(
             direction = -2.0 * c[:, None] * u  # the message is direction * (t - u.v) + noise
             weight = np.sum(direction**2 * precisions[number], axis=1)
             information += weight
-            evidence += np.sum(direction * precisions[number] * seen[number], axis=1) + predicted * weight
+            evidence += (
+                np.sum(direction * precisions[number] * seen[number], axis=1) + predicted * weight
+            )
         information *= kept[0]
         evidence *= kept[0]
-        log_posterior = prior + targets * evidence[:, None] - 0.5 * information[:, None] * targets**2
+        log_posterior = (
+            prior + targets * evidence[:, None] - 0.5 * information[:, None] * targets**2
+        )
         new = np.exp(log_posterior - log_posterior.max(axis=1, keepdims=True))
         new /= new.sum(axis=1, keepdims=True)
         settled = np.abs(new - posterior).max() < 1e-3
@@ -154,11 +173,15 @@ def _solve(
     return posterior
 
 
-def solve_without_noise(path: RecordedRun, copies: Copies, seen: np.ndarray, stars: np.ndarray) -> np.ndarray:
-    """A user's ratings from the first round's messages (ratings, factors) where these have no noise.
+def solve_without_noise(
+    path: RecordedRun, copies: Copies, seen: np.ndarray, stars: np.ndarray
+) -> np.ndarray:
+    """A user's ratings from the first round's messages (ratings, factors) where these have no
+    noise.
 
-    All messages are multiples of one vector ``a d``, of unknown length and sign a. For a given a, each message gives
-    its rating: ``t = a d.v - m.d / (2 c a)``. The right a is the one that puts all ratings on stars.
+    All messages are multiples of one vector ``a d``, of unknown length and sign a. For a given a,
+    each message gives its rating: ``t = a d.v - m.d / (2 c a)``. The right a is the one that puts
+    all ratings on stars.
     """
     weights = copies.weights[0]
     coefficient = path.mechanism.coefficient(weights)
@@ -196,7 +219,9 @@ def levels_of(ratings: Ratings) -> np.ndarray:
 
 
 def _means_of_others(ratings: Ratings) -> np.ndarray:
-    """For each rating, the mean of its item's other ratings; of all ratings where there are none."""
+    """For each rating, the mean of its item's other ratings; of all ratings where there are
+    none.
+    """
     counts = ratings.item_counts()
     sums = np.bincount(ratings.item_codes, ratings.values, ratings.n_items)
     others = counts[ratings.item_codes] - 1

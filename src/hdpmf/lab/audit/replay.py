@@ -1,9 +1,10 @@
 """A recorded training run, and devices that live through it again.
 
-A recommender chooses what it sends, so it may send everybody the same item factors again, whatever they answer. Given
-these, a user's messages depend on nothing but the user's own ratings and noise: only the audited user has to be
-simulated. Many copies of the user are simulated at once, by one real ``Shard``: each rating of each copy is an item of
-its own, so that the shard's sum per item is one user's one message.
+A recommender chooses what it sends, so it may send everybody the same item factors again, whatever
+they answer. Given these, a user's messages depend on nothing but the user's own ratings and noise:
+only the audited user has to be simulated. Many copies of the user are simulated at once, by one
+real ``Shard``: each rating of each copy is an item of its own, so that the shard's sum per item is
+one user's one message.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class RecordedRun:
     Attributes:
         budget: The epsilon that set the noise, or None.
         factors: V of every round, the closing one included.
-        h: The recommender's draws of every round, one row per item or one for all; None without noise.
+        h: The recommender's draws of every round, one row per item or one for all; None without
+            noise.
         raters: Ratings that took part, per item.
         users: Who took part.
     """
@@ -63,7 +65,9 @@ class RecordedRun:
     def dense_scale(self) -> float:
         """The same where there is no h."""
         plan = self.plan
-        units = dense_laplace_scale(plan.n_factors, self.scale.width, self.budget or 0.0, plan.epochs, GRADIENT_STEP)
+        units = dense_laplace_scale(
+            plan.n_factors, self.scale.width, self.budget or 0.0, plan.epochs, GRADIENT_STEP
+        )
         return float(units) * GRADIENT_STEP
 
     def variance(self, round_: int, items: np.ndarray, raters: np.ndarray) -> np.ndarray:
@@ -94,7 +98,14 @@ def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: 
     drawn = [h for h in draws if h is not None]
     all_h = np.stack(drawn) if drawn else None
     return RecordedRun(
-        plan, mechanism, opening.noise_budget, np.stack(factors), all_h, recommender.raters, train.n_users, train.scale
+        plan,
+        mechanism,
+        opening.noise_budget,
+        np.stack(factors),
+        all_h,
+        recommender.raters,
+        train.n_users,
+        train.scale,
     )
 
 
@@ -131,18 +142,21 @@ def messages(
     own_h: bool = False,
     sharing: int = 1,
 ) -> Iterator[np.ndarray]:
-    """What a real shard of these users answers: which ratings take part, then the messages of every round.
+    """What a real shard of these users answers: which ratings take part, then the messages of every
+    round.
 
     Args:
         path: What the recommender sends.
         copies: The users.
-        raters: The number of raters that the recommender states, one for each of a user's ratings. With the true
-            numbers a message has one user's share of the noise; with 1 it has the noise of the whole sum.
+        raters: The number of raters that the recommender states, one for each of a user's ratings.
+            With the true numbers a message has one user's share of the noise; with 1 it has the
+            noise of the whole sum.
         noise: Of the devices.
         seed: Of the first user vectors.
         workers: Threads for the kernels.
         own_h: Draw h anew for every copy, item and round, instead of what the path has.
-        sharing: Where there is no h: users whose shares make the whole noise, of which each copy adds one.
+        sharing: Where there is no h: users whose shares make the whole noise, of which each copy
+            adds one.
 
     Yields:
         First a mask (users, ratings), then for every round an array (users, ratings, factors).
@@ -150,11 +164,17 @@ def messages(
     n, m = copies.shape
     plan = _plan_for(path.plan, n * m)
     ratings = Ratings.from_arrays(
-        np.repeat(copies.ids, m), np.arange(n * m), copies.values.ravel(), scale=path.scale, name="copies of one user"
+        np.repeat(copies.ids, m),
+        np.arange(n * m),
+        copies.values.ravel(),
+        scale=path.scale,
+        name="copies of one user",
     )
     weights = PrivacyWeights.per_rating(ratings, copies.weights.ravel())
     # Copies share no item, so that the noise on each row is that of one of them.
-    shard = Shard(ratings, weights, path.mechanism, noise, seed, workers, n_users=1, sharing=sharing)
+    shard = Shard(
+        ratings, weights, path.mechanism, noise, seed, workers, n_users=1, sharing=sharing
+    )
     shard.accept(plan)
     counts = shard.open(Opening(noise_budget=path.budget)).counts
     yield counts.reshape(n, m) > 0
@@ -166,7 +186,9 @@ def messages(
             h = np.maximum(noise.exponentials((n * m, plan.n_factors)), np.float32(H_FLOOR))
         elif h is not None and len(h) > 1:
             h = np.tile(h[copies.items], (n, 1))
-        shard.receive(Round(number=number, item_factors=np.tile(factors, (n, 1)), raters=stated, h=h))
+        shard.receive(
+            Round(number=number, item_factors=np.tile(factors, (n, 1)), raters=stated, h=h)
+        )
         yield shard.contribute().sums.reshape(n, m, plan.n_factors)
 
 
@@ -177,26 +199,41 @@ def _plan_for(plan: Plan, n_items: int) -> Plan:
 
 
 class SimulatedDevice:
-    """The attacker's own simulation of devices: what their vectors would be if the ratings were these.
+    """The attacker's own simulation of devices: what their vectors would be if the ratings were
+    these.
 
-    Everything is known to the attacker but the ratings in question: the path, the other ratings and the weights, which
-    ratings take part, and the first vectors (the theorem that is put to the test fixes them, too).
+    Everything is known to the attacker but the ratings in question: the path, the other ratings and
+    the weights, which ratings take part, and the first vectors (the theorem that is put to the test
+    fixes them, too).
     """
 
     def __init__(
-        self, path: RecordedRun, copies: Copies, kept: np.ndarray, first: np.ndarray | None, seed: int
+        self,
+        path: RecordedRun,
+        copies: Copies,
+        kept: np.ndarray,
+        first: np.ndarray | None,
+        seed: int,
     ) -> None:
         plan = path.plan
         self.target = np.asarray(path.mechanism.target(copies.values, copies.weights), np.float64)
         coefficient = path.mechanism.coefficient(copies.weights)
         self._coefficient = 1.0 if coefficient is None else coefficient
         self._path, self._items, self._kept = path, copies.items, kept
-        self._root = np.sqrt(np.maximum(kept.sum(axis=1, keepdims=True), 1)) if plan.scale_steps else 1.0
+        self._root = (
+            np.sqrt(np.maximum(kept.sum(axis=1, keepdims=True), 1)) if plan.scale_steps else 1.0
+        )
         ids = IdIndex(copies.ids)
-        self.u = initial_vectors(ids, plan.n_factors, seed).astype(np.float64) if first is None else first.copy()
+        self.u = (
+            initial_vectors(ids, plan.n_factors, seed).astype(np.float64)
+            if first is None
+            else first.copy()
+        )
 
     def residuals(self, round_: int) -> np.ndarray:
-        """The factors ``e`` of the messages ``e u`` of a round (from 0), after stepping the vectors to it."""
+        """The factors ``e`` of the messages ``e u`` of a round (from 0), after stepping the
+        vectors to it.
+        """
         path, plan = self._path, self._path.plan
         factors = path.factors[round_][self._items].astype(np.float64)
         if not path.mechanism.sends_fitted_vectors:

@@ -1,9 +1,10 @@
 """From an attacker's scores to a lower bound on epsilon that holds with a stated confidence.
 
-Epsilon-delta privacy means: whatever set of outcomes an attacker answers "high" to, its probability in one world is at
-most ``e^epsilon`` times that in the other, plus delta. So one test with true-positive rate TPR and false-positive rate
-FPR proves ``epsilon >= ln((TPR - delta) / FPR)``. The test (which side, which threshold) is chosen on pilot scores; the
-rates are then measured on scores that had no say in the choice, each bounded by Clopper and Pearson at half the error.
+Epsilon-delta privacy means: whatever set of outcomes an attacker answers "high" to, its probability
+in one world is at most ``e^epsilon`` times that in the other, plus delta. So one test with
+true-positive rate TPR and false-positive rate FPR proves ``epsilon >= ln((TPR - delta) / FPR)``.
+The test (which side, which threshold) is chosen on pilot scores; the rates are then measured on
+scores that had no say in the choice, each bounded by Clopper and Pearson at half the error.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ def log_discrete_laplace(k: np.ndarray, scale: float) -> np.ndarray:
 def log_share(k: np.ndarray, scale: float, n_shares: int) -> np.ndarray:
     """Log probability of ``k`` as one of ``n_shares`` shares that add up to discrete Laplace noise.
 
-    The share is the difference of two negative binomials with r = 1/n_shares and q = exp(-1/scale), so its
-    characteristic function is ((1-q)^2 / (1 - 2 q cos t + q^2))^r, which a fast Fourier transform inverts. Where
-    probabilities sink below what that resolves, the tail's leading term takes over (right to a few percent there).
+    The share is the difference of two negative binomials with r = 1/n_shares and q = exp(-1/scale),
+    so its characteristic function is ((1-q)^2 / (1 - 2 q cos t + q^2))^r, which a fast Fourier
+    transform inverts. Where probabilities sink below what that resolves, the tail's leading term
+    takes over (right to a few percent there).
     """
     from scipy.fft import irfft
     from scipy.special import gammaln
@@ -39,25 +41,34 @@ def log_share(k: np.ndarray, scale: float, n_shares: int) -> np.ndarray:
     size = 1 << (2 * far + 64).bit_length()
     t = 2.0 * math.pi * np.arange(size // 2 + 1) / size
     # 1 - 2 q cos t + q^2 = (1-q)^2 + 4 q sin^2(t/2): no cancellation at t = 0.
-    near = irfft(np.power(1.0 + 4.0 * q * (np.sin(0.5 * t) / -math.expm1(-1.0 / scale)) ** 2, -r), size)
+    near = irfft(
+        np.power(1.0 + 4.0 * q * (np.sin(0.5 * t) / -math.expm1(-1.0 / scale)) ** 2, -r), size
+    )
     distance = np.abs(np.asarray(k, np.float64))
-    log_p = np.log(np.maximum(near[np.minimum(distance, far).astype(np.int64)], np.finfo(float).tiny))
+    log_p = np.log(
+        np.maximum(near[np.minimum(distance, far).astype(np.int64)], np.finfo(float).tiny)
+    )
     beyond = np.maximum(distance, 1.0)
     rising = gammaln(beyond + r) - gammaln(r) - gammaln(beyond + 1.0)
-    tail = r * math.log(math.tanh(0.5 / scale)) - beyond / scale + rising  # (1-q)^2r / (1-q^2)^r = tanh(1/2s)^r
+    tail = (
+        r * math.log(math.tanh(0.5 / scale)) - beyond / scale + rising
+    )  # (1-q)^2r / (1-q^2)^r = tanh(1/2s)^r
     return np.asarray(np.where(distance < far, log_p, tail))
 
 
 def log_wide_share(distance: np.ndarray, scale: float, n_shares: int) -> np.ndarray:
-    """The same for a scale of many units, up to a constant; ``distance`` and ``scale`` are in the same unit.
+    """The same for a scale of many units, up to a constant; ``distance`` and ``scale`` are in the
+    same unit.
 
-    Between the units the law is that of a share of Laplace noise, with density ``x^nu K_nu(x)`` for ``x = distance /
-    scale``, ``nu = 1/n - 1/2`` and Bessel's K. For one share that is ``exp(-x)``.
+    Between the units the law is that of a share of Laplace noise, with density ``x^nu K_nu(x)`` for
+    ``x = distance / scale``, ``nu = 1/n - 1/2`` and Bessel's K. For one share that is ``exp(-x)``.
     """
     from scipy.special import kve
 
     nu = 1.0 / n_shares - 0.5
-    x = np.maximum(np.asarray(distance, np.float64) / scale, 1e-12)  # the density of a small share has a pole at 0
+    x = np.maximum(
+        np.asarray(distance, np.float64) / scale, 1e-12
+    )  # the density of a small share has a pole at 0
     return np.asarray(nu * np.log(x) + np.log(kve(nu, x)) - x)
 
 
@@ -79,11 +90,16 @@ class Scores:
     def __post_init__(self) -> None:
         for scores in (self.low, self.high):
             if scores.ndim != 1 or len(scores) == 0 or np.isnan(scores).any():
-                raise ConfigError("an audit needs one score, and no NaN, for each of at least one run of each world")
+                raise ConfigError(
+                    "an audit needs one score, and no NaN, for each of at least one run of each "
+                    "world"
+                )
 
     def split(self, pilot: int) -> Halves:
         """Of the first ``pilot`` runs of each world, and of the rest."""
-        return Scores(self.low[:pilot], self.high[:pilot]), Scores(self.low[pilot:], self.high[pilot:])
+        return Scores(self.low[:pilot], self.high[:pilot]), Scores(
+            self.low[pilot:], self.high[pilot:]
+        )
 
 
 Halves = tuple[Scores, Scores]
@@ -99,8 +115,10 @@ class LowerBound:
         confidence: Probability, over the runs, that the bound is right.
         power: Measured probability of the answer in the world that it speaks for.
         false_alarms: Measured probability of the same answer in the other world.
-        threshold: The score from which (or up to which, where ``mirrored``) the attacker gives the answer.
-        mirrored: Whether the answer is "low", given up to the threshold, instead of "high", given from it.
+        threshold: The score from which (or up to which, where ``mirrored``) the attacker gives the
+            answer.
+        mirrored: Whether the answer is "low", given up to the threshold, instead of "high", given
+            from it.
     """
 
     epsilon: float
@@ -122,12 +140,16 @@ def clopper_pearson(successes: np.ndarray, n: int, error: float) -> tuple[np.nda
 
 
 def ceiling(runs: int, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
-    """The largest bound that so many runs of each world can prove: that of an attacker who is never wrong."""
+    """The largest bound that so many runs of each world can prove: that of an attacker who is
+    never wrong.
+    """
     lower, upper = clopper_pearson(np.array([runs, 0]), runs, (1.0 - confidence) / 2.0)
     return _epsilon(float(lower[0]), float(upper[1]), delta)
 
 
-def lower_bound(pilot: Scores, measured: Scores, delta: float = 0.0, confidence: float = CONFIDENCE) -> LowerBound:
+def lower_bound(
+    pilot: Scores, measured: Scores, delta: float = 0.0, confidence: float = CONFIDENCE
+) -> LowerBound:
     """Choose a test on ``pilot``, bound epsilon by its error rates on ``measured``.
 
     The runs of the two are independent; both error rates share what ``confidence`` leaves.
@@ -164,10 +186,15 @@ def _choose(pilot: Scores, delta: float, error: float) -> tuple[float, bool]:
     best = (-math.inf, float(thresholds[0]), False)
     for mirrored in (False, True):
         if mirrored:
-            given, false = (np.searchsorted(scores, thresholds, side="right") for scores in (low, high))
+            given, false = (
+                np.searchsorted(scores, thresholds, side="right") for scores in (low, high)
+            )
             n_given, n_false = len(low), len(high)
         else:
-            given, false = (len(scores) - np.searchsorted(scores, thresholds, side="left") for scores in (high, low))
+            given, false = (
+                len(scores) - np.searchsorted(scores, thresholds, side="left")
+                for scores in (high, low)
+            )
             n_given, n_false = len(high), len(low)
         lower, _ = clopper_pearson(given, n_given, error)
         _, upper = clopper_pearson(false, n_false, error)
@@ -182,7 +209,9 @@ def _epsilon(power: float, false_alarms: float, delta: float) -> float:
 
 
 def discriminated(low: np.ndarray, high: np.ndarray, pilot: int) -> Scores:
-    """Scores of points (rows) by Fisher's discriminant: where pilot runs of both worlds differ most."""
+    """Scores of points (rows) by Fisher's discriminant: where pilot runs of both worlds differ
+    most.
+    """
     first_low, first_high = low[:pilot], high[:pilot]
     spread = np.atleast_2d(np.cov(first_low.T) + np.cov(first_high.T))
     spread = spread + max(1e-9 * float(np.trace(spread)), 1e-12) * np.eye(len(spread))
@@ -213,7 +242,9 @@ class OneRunBound:
     confidence: float
 
 
-def one_run_bound(scores: np.ndarray, truth: np.ndarray, confidence: float = CONFIDENCE) -> OneRunBound:
+def one_run_bound(
+    scores: np.ndarray, truth: np.ndarray, confidence: float = CONFIDENCE
+) -> OneRunBound:
     """What an attacker proves.
 
     Args:
@@ -229,7 +260,9 @@ def one_run_bound(scores: np.ndarray, truth: np.ndarray, confidence: float = CON
     best = (-1.0, 0, 0)
     for part in PARTS:
         guesses = len(truth) // part
-        lower, _ = clopper_pearson(right[guesses - 1 : guesses], guesses, (1.0 - confidence) / len(PARTS))
+        lower, _ = clopper_pearson(
+            right[guesses - 1 : guesses], guesses, (1.0 - confidence) / len(PARTS)
+        )
         best = max(best, (float(lower[0]), int(right[guesses - 1]), guesses))
     p, count, guesses = best
     epsilon = max(0.0, math.log(p / (1.0 - p))) if 0.0 < p < 1.0 else 0.0
@@ -248,7 +281,8 @@ class CanaryNumbers:
 
     Attributes:
         seen: A row per canary.
-        ends: What they would be without noise if the canary is low (or not there), and if it is high.
+        ends: What they would be without noise if the canary is low (or not there), and if it is
+            high.
         scale: Of the Laplace noise by the proof's law.
     """
 
@@ -259,11 +293,15 @@ class CanaryNumbers:
     def scores(self) -> np.ndarray:
         """Log-likelihood ratios of the canaries."""
         low, high = self.ends
-        return np.asarray((np.abs(self.seen - low) - np.abs(self.seen - high)).sum(axis=1) / self.scale)
+        return np.asarray(
+            (np.abs(self.seen - low) - np.abs(self.seen - high)).sum(axis=1) / self.scale
+        )
 
     def sizes(self, truth: np.ndarray) -> np.ndarray:
         """Sizes of the noise, over their mean by the law."""
-        return np.asarray(np.abs(self.seen - np.where(truth[:, None], self.ends[1], self.ends[0])) / self.scale)
+        return np.asarray(
+            np.abs(self.seen - np.where(truth[:, None], self.ends[1], self.ends[0])) / self.scale
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +348,9 @@ class ObservedCanaries:
         sizes = np.concatenate([numbers.sizes(truth).ravel() for numbers in self.about])
         # The size of Laplace noise has the exponential law; a bit is wrong or not.
         variance = np.mean(
-            [1.0 / numbers.p[0] - 1.0 if isinstance(numbers, CanaryBits) else 1.0 for numbers in self.about]
+            [
+                1.0 / numbers.p[0] - 1.0 if isinstance(numbers, CanaryBits) else 1.0
+                for numbers in self.about
+            ]
         )
         return float(sizes.mean()), float(np.sqrt(variance / len(sizes)))

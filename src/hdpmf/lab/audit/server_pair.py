@@ -1,8 +1,9 @@
-"""Two real servers in one process, of which one works with the recommender: what these two hold in the end.
+"""Two real servers in one process, of which one works with the recommender: what these two hold in
+the end.
 
-Reports are made by what devices make them with (``hdpmf.private.client``); checks, batches, noise and encryption are
-those of ``hdpmf.untrusted.aggregator``. Nothing is read from inside of the honest server: what the other one holds came
-as a message.
+Reports are made by what devices make them with (``hdpmf.private.client``); checks, batches, noise
+and encryption are those of ``hdpmf.untrusted.aggregator``. Nothing is read from inside of the
+honest server: what the other one holds came as a message.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Report,
     Role,
 )
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, aggregate_share_info, input_share_info
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    aggregate_share_info,
+    input_share_info,
+)
 from hdpmf.common.aggregation.two_servers.prio import Prio3, Sharded
 from hdpmf.common.aggregation.two_servers.prio.prio3 import MASKS
 from hdpmf.common.net.parties import PartyKey
@@ -50,8 +55,8 @@ from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
 ServerName = Literal["leader", "helper"]
 
 Fault = Literal["seeds", "masks"]
-"""What may be planted into devices: shares from seeds that are always the same; proofs whose wires have no random
-mask."""
+"""What may be planted into devices: shares from seeds that are always the same; proofs whose wires
+have no random mask."""
 
 Entries = tuple[np.ndarray, np.ndarray]
 """One user's weights and levels."""
@@ -75,7 +80,9 @@ class FaultyPrio(Prio3):
 
     def shard(self, vector: np.ndarray, nonce: bytes, randomness: bytes | None = None) -> Sharded:
         """As ``Prio3``, with too little chance."""
-        return super().shard(vector, nonce, FIXED[: self.random_size] if self._fault == "seeds" else randomness)
+        return super().shard(
+            vector, nonce, FIXED[: self.random_size] if self._fault == "seeds" else randomness
+        )
 
     def _expand(self, usage: int, seed: bytes, binder: bytes, count: int) -> np.ndarray:
         found = super()._expand(usage, seed, binder, count)
@@ -128,7 +135,8 @@ class Held:
         key: Of the check; both servers have it.
         index: Which server: 0 for the leader.
         reports: In the order of those who reported.
-        numbers: The honest server's sum, less what the other one knows of it: the sum of all reports, with one noise.
+        numbers: The honest server's sum, less what the other one knows of it: the sum of all
+            reports, with one noise.
     """
 
     prio: Prio3 = field(repr=False)
@@ -155,9 +163,13 @@ class AuditedServers:
         common: dict[str, Any] = {"clock": lambda: self._now, "rules": rules}
         self._helper = Helper(self._keys[1], ServerDatabase("sqlite://"), noise=noises[1], **common)
         self._between = _Between(self._helper)
-        self._leader = Leader(self._keys[0], ServerDatabase("sqlite://"), self._between, noise=noises[0], **common)
+        self._leader = Leader(
+            self._keys[0], ServerDatabase("sqlite://"), self._between, noise=noises[0], **common
+        )
         config = self._collector.config.encode().hex()
-        self._card = Collector(organisation="shop", hpke=config, identity=PartyKey.generate().public)
+        self._card = Collector(
+            organisation="shop", hpke=config, identity=PartyKey.generate().public
+        )
 
     def sum(
         self,
@@ -168,7 +180,9 @@ class AuditedServers:
         grouping: Grouping | None = None,
         fault: Fault | None = None,
     ) -> Held:
-        """Publish a task, let devices report, and collect: what the recommender and its server hold then."""
+        """Publish a task, let devices report, and collect: what the recommender and its server
+        hold then.
+        """
         task_id = self._add(survey, part, grouping)
         opened, self._now = self._leader.task(task_id), _BEGIN + 1.0
         prio = opened.prio if fault is None else FaultyPrio(opened.prio, fault)
@@ -180,20 +194,37 @@ class AuditedServers:
             pass
         self._now = _PERIOD.end + 1.0
         reports = self._opened(task_id, [Report.decode(report) for report in sent])
-        total = prio.field.decode(self._collect(task_id)[1 - self._index], prio.circuit.output_length)
+        total = prio.field.decode(
+            self._collect(task_id)[1 - self._index], prio.circuit.output_length
+        )
         for report in reports:
             total = prio.field.add(total, report.output)
-        return Held(opened.prio, opened.key, self._index, reports, np.array(prio.field.integers(total), np.int64))
+        return Held(
+            opened.prio,
+            opened.key,
+            self._index,
+            reports,
+            np.array(prio.field.integers(total), np.int64),
+        )
 
     def _add(self, survey: Survey, part: Part, grouping: Grouping | None) -> bytes:
         circuit, noise = stated(survey, part, grouping)
         document = encode(
             Task(
-                servers=self._keys[0].servers, collector=self._card, circuit=circuit, noise=noise, begin=_BEGIN,
-                end=_PERIOD.end, precision=_HOUR, minimum=2, enrolled=False, survey=survey, part=part,
+                servers=self._keys[0].servers,
+                collector=self._card,
+                circuit=circuit,
+                noise=noise,
+                begin=_BEGIN,
+                end=_PERIOD.end,
+                precision=_HOUR,
+                minimum=2,
+                enrolled=False,
+                survey=survey,
+                part=part,
                 grouping=grouping,
             )
-        )  # fmt: skip
+        )
         self._now = float(_BEGIN)
         self._helper.add_task(document)
         return self._leader.add_task(document)
@@ -206,9 +237,15 @@ class AuditedServers:
         for report in sent:
             metadata, public = report.report_metadata, report.public_share
             aad = InputShareAad(task_id, metadata, public).encode()
-            sealed = (report.leader_encrypted_input_share, report.helper_encrypted_input_share)[self._index]
-            share = PlaintextInputShare.decode(keys.hpke.open(sealed, input_share_info(keys.dap_role), aad)).payload
-            prepared, _ = opened.prio.prepare(opened.key, self._index, metadata.report_id, public, share)
+            sealed = (report.leader_encrypted_input_share, report.helper_encrypted_input_share)[
+                self._index
+            ]
+            share = PlaintextInputShare.decode(
+                keys.hpke.open(sealed, input_share_info(keys.dap_role), aad)
+            ).payload
+            prepared, _ = opened.prio.prepare(
+                opened.key, self._index, metadata.report_id, public, share
+            )
             other = words[metadata.report_id]
             held.append(HeldReport(metadata.report_id, public, share, other, prepared.output))
         return held
@@ -224,13 +261,17 @@ class AuditedServers:
                 if payload is None:
                     raise ProtocolError("an audited report was refused")
                 word = PingPongMessage.decode(payload)
-                found[answer.report_id] = (word.prep_msg if self._index == 0 else word.prep_share) or b""
+                found[answer.report_id] = (
+                    word.prep_msg if self._index == 0 else word.prep_share
+                ) or b""
         return found
 
     def _collect(self, task_id: bytes) -> list[bytes]:
         """Both servers' sums, as the recommender decrypts them."""
         job = secrets.token_bytes(JOB_ID_SIZE)
-        self._leader.begin_collection(task_id, job, CollectionReq(Query(batch_interval=_PERIOD), b"").encode())
+        self._leader.begin_collection(
+            task_id, job, CollectionReq(Query(batch_interval=_PERIOD), b"").encode()
+        )
         body = self._leader.collection(task_id, job)
         if body is None:
             raise ProtocolError("the sum of an audited task came to nothing")
@@ -244,9 +285,17 @@ class AuditedServers:
 
 
 def _keys() -> tuple[ServerKeys, ServerKeys]:
-    parties, pairs = [PartyKey.generate() for _ in range(2)], [KeyPair.generate(1) for _ in range(2)]
+    parties, pairs = (
+        [PartyKey.generate() for _ in range(2)],
+        [KeyPair.generate(1) for _ in range(2)],
+    )
     leader, helper = (
-        Server(organisation=name, url=f"https://{name}.example", hpke=pair.config.encode().hex(), identity=party.public)
+        Server(
+            organisation=name,
+            url=f"https://{name}.example",
+            hpke=pair.config.encode().hex(),
+            identity=party.public,
+        )
         for name, party, pair in zip(("library", "university"), parties, pairs, strict=True)
     )
     return (
@@ -268,7 +317,9 @@ class Look:
     epsilon: float
 
 
-def look_at_shares(held: Held, users: tuple[Entries, Entries], truth: np.ndarray, confidence: float) -> dict[str, Look]:
+def look_at_shares(
+    held: Held, users: tuple[Entries, Entries], truth: np.ndarray, confidence: float
+) -> dict[str, Look]:
     """Guess one rating of each report.
 
     Args:
@@ -280,7 +331,9 @@ def look_at_shares(held: Held, users: tuple[Entries, Entries], truth: np.ndarray
     *reports, own = held.reports
     circuit, field = held.prio.circuit, held.prio.field
     encoded = [circuit.encode(*user) for user in users]  # type: ignore[attr-defined]  # a circuit of ratings
-    low, high = (np.array(field.integers(circuit.truncate(vector)), np.float64) for vector in encoded)
+    low, high = (
+        np.array(field.integers(circuit.truncate(vector)), np.float64) for vector in encoded
+    )
     worlds = _Worlds(
         encoded=encoded,
         middle=(low + high) / 2,
@@ -293,7 +346,9 @@ def look_at_shares(held: Held, users: tuple[Entries, Entries], truth: np.ndarray
     found = {}
     for rule in rules:
         given = np.array([score[rule] for score in scores])
-        guesses = np.where(given == 0, np.arange(len(given)) % 2 == 0, given > 0)  # undecided: not by the coins
+        guesses = np.where(
+            given == 0, np.arange(len(given)) % 2 == 0, given > 0
+        )  # undecided: not by the coins
         right = int((guesses == truth).sum())
         lower, _ = clopper_pearson(np.array([max(right, len(truth) - right)]), len(truth), error)
         p = float(lower[0])
@@ -341,17 +396,24 @@ def _scores(held: Held, worlds: _Worlds, report: HeldReport, own: HeldReport) ->
 
 
 def _made_again(held: Held, encoded: list[np.ndarray], report: HeldReport) -> float:
-    """Reports of both worlds from seeds of the attacker's: which has more bytes in common with the one that came?"""
+    """Reports of both worlds from seeds of the attacker's: which has more bytes in common with
+    the one that came?
+    """
     prio, alike = held.prio, []
     for vector in encoded:
         again = prio.shard(vector, report.nonce, FIXED[: prio.random_size])
-        pairs = ((again.input_shares[held.index], report.input_share), (again.public_share, report.public_share))
+        pairs = (
+            (again.input_shares[held.index], report.input_share),
+            (again.public_share, report.public_share),
+        )
         alike.append(sum(int((_bytes(ours) == _bytes(theirs)).sum()) for ours, theirs in pairs))
     return float(alike[1] - alike[0])
 
 
 def _at_the_point(held: Held, encoded: list[np.ndarray], report: HeldReport) -> float:
-    """The helper sees each wire at one point. Which world's wires, as they would be without masks, are there?"""
+    """The helper sees each wire at one point. Which world's wires, as they would be without
+    masks, are there?
+    """
     prio, field = held.prio, held.prio.field
 
     def verifier(parts: list[bytes]) -> np.ndarray:
@@ -363,7 +425,9 @@ def _at_the_point(held: Held, encoded: list[np.ndarray], report: HeldReport) -> 
     for vector in encoded:
         bare = FaultyPrio(prio, "masks").shard(vector, report.nonce)
         parts = [
-            prio.prepare(held.key, server, report.nonce, bare.public_share, bare.input_shares[server])[1]
+            prio.prepare(
+                held.key, server, report.nonce, bare.public_share, bare.input_shares[server]
+            )[1]
             for server in (0, 1)
         ]
         alike.append(int((verifier(parts) == seen).sum()))

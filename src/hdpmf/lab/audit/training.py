@@ -1,13 +1,16 @@
-"""The distinguishing game against the final item factors (view ``final``): training is repeated for every run.
+"""The distinguishing game against the final item factors (view ``final``): training is repeated for
+every run.
 
-Ten thousand trainings of a real data set would take hours, so this view has a small world: 20 items, 30 users, about
-ten ratings each. One rating among so few moves the factors more than it would among many, which helps the attacker.
-Copies of the world have neither users nor items in common, so a real ``Shard`` and ``Recommender`` train a block of
-them at once and none notices the others.
+Ten thousand trainings of a real data set would take hours, so this view has a small world: 20
+items, 30 users, about ten ratings each. One rating among so few moves the factors more than it
+would among many, which helps the attacker. Copies of the world have neither users nor items in
+common, so a real ``Shard`` and ``Recommender`` train a block of them at once and none notices the
+others.
 
-The attacker has two scores and uses the one that did better on the pilot runs: the item's vector projected on Fisher's
-discriminant (the mean difference of the pilot runs in units of their spread), and what the factors predict for the
-rating from the user's other ratings. Without noise it simply trains both worlds itself.
+The attacker has two scores and uses the one that did better on the pilot runs: the item's vector
+projected on Fisher's discriminant (the mean difference of the pilot runs in units of their spread),
+and what the factors predict for the rating from the user's other ratings. Without noise it simply
+trains both worlds itself.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class DeviceScores:
-    """Scores of an attacker who uses all messages, those about the rated item, and those about the user's others.
+    """Scores of an attacker who uses all messages, those about the rated item, and those about the
+    user's others.
 
     The messages about other items depend on the rating only through the user's vector.
     """
@@ -51,7 +55,12 @@ class DeviceScores:
 
 
 def device_scores(
-    target: Target, path: RecordedRun, view: str, runs: int, seed: int, progress: Progress = lambda done: None
+    target: Target,
+    path: RecordedRun,
+    view: str,
+    runs: int,
+    seed: int,
+    progress: Progress = lambda done: None,
 ) -> DeviceScores:
     """Play ``runs`` runs of each world.
 
@@ -69,8 +78,13 @@ def device_scores(
             progress(len(ids))
             return parts
 
-        low, high = (np.concatenate(in_threads(play, [(world, begin) for begin in begins]), axis=1) for world in (0, 1))
-    return DeviceScores(Scores(low.sum(axis=0), high.sum(axis=0)), Scores(low[0], high[0]), Scores(low[1], high[1]))
+        low, high = (
+            np.concatenate(in_threads(play, [(world, begin) for begin in begins]), axis=1)
+            for world in (0, 1)
+        )
+    return DeviceScores(
+        Scores(low.sum(axis=0), high.sum(axis=0)), Scores(low[0], high[0]), Scores(low[1], high[1])
+    )
 
 
 def _block(
@@ -85,28 +99,38 @@ def _block(
 ) -> np.ndarray:
     """Log-likelihood ratios of the messages about the rated item, and of those about the others."""
     items = target.ratings.item_codes[target.own]
-    raters = np.maximum(path.raters[items], 1) if view == "messages" else np.ones(len(items), np.int64)
+    raters = (
+        np.maximum(path.raters[items], 1) if view == "messages" else np.ones(len(items), np.int64)
+    )
     copies = _copies(target, items, rating, ids)
     hidden = view == "sums-h-hidden"
     sharing = path.users if view == "messages" else 1
     stream = messages(path, copies, raters, noise, seed, workers, own_h=hidden, sharing=sharing)
     kept = next(stream)
-    low, high = (SimulatedDevice(path, _copies(target, items, end, ids), kept, None, seed) for end in target.ends)
+    low, high = (
+        SimulatedDevice(path, _copies(target, items, end, ids), kept, None, seed)
+        for end in target.ends
+    )
     ratios = np.zeros(kept.shape)
     for number, sums in enumerate(stream):
         if path.budget is not None and path.h is None:
-            ratios[:, target.place] += _dense_ratio(path, number, sums[:, target.place], (low, high), target, sharing)
+            ratios[:, target.place] += _dense_ratio(
+                path, number, sums[:, target.place], (low, high), target, sharing
+            )
             continue
         if hidden:
             ratios += _laplace_ratio(path, number, sums, low, high)
             continue
         precision = 1.0 / path.variance(number, items, raters)
         e_low, e_high = low.residuals(number), high.residuals(number)
-        # sum_k (m - (mu1 + mu0)/2) (mu1 - mu0) / var with mu = e u, without an array as large as the messages.
+        # sum_k (m - (mu1 + mu0)/2) (mu1 - mu0) / var with mu = e u, without an array as large as
+        # the messages.
         both = np.stack((low.u, high.u), axis=2).astype(np.float32)
         seen = (sums * precision.astype(np.float32)) @ both
         ratios += e_high * seen[:, :, 1] - e_low * seen[:, :, 0]
-        ratios -= 0.5 * (e_high**2 * (high.u**2 @ precision.T) - e_low**2 * (low.u**2 @ precision.T))
+        ratios -= 0.5 * (
+            e_high**2 * (high.u**2 @ precision.T) - e_low**2 * (low.u**2 @ precision.T)
+        )
     own = ratios[:, target.place]
     return np.stack((own, ratios.sum(axis=1) - own))
 
@@ -133,7 +157,9 @@ def _dense_ratio(
     target: Target,
     sharing: int,
 ) -> np.ndarray:
-    """Where noise needs no h: vectors do not depend on ratings, so only messages about the item tell anything."""
+    """Where noise needs no h: vectors do not depend on ratings, so only messages about the item
+    tell anything.
+    """
     laws = []
     for device in devices:
         expected = device.residuals(number)[:, target.place, None] * device.u
@@ -171,9 +197,15 @@ def small_world(ratings: Ratings) -> Ratings:
 
 
 def retrain_scores(
-    model: Factorization, target: Target, runs: int, seed: int, progress: Progress = lambda done: None
+    model: Factorization,
+    target: Target,
+    runs: int,
+    seed: int,
+    progress: Progress = lambda done: None,
 ) -> Halves:
-    """Train ``runs`` pilot runs and ``runs`` measured runs of each world; the scores of the better attack."""
+    """Train ``runs`` pilot runs and ``runs`` measured runs of each world; the scores of the
+    better attack.
+    """
     size = max(1, _RATINGS_PER_BLOCK // len(target.ratings))
     begins = range(0, 2 * runs, size)
     with Workers(1) as workers:
@@ -186,17 +218,28 @@ def retrain_scores(
             progress(len(ids))
             return factors
 
-        low, high = (np.concatenate(in_threads(train, [(world, begin) for begin in begins])) for world in (0, 1))
+        low, high = (
+            np.concatenate(in_threads(train, [(world, begin) for begin in begins]))
+            for world in (0, 1)
+        )
     if model.privacy.epsilon is None:
         scores = [_own_training(low, high, target)]
     else:
         v_low, v_high = (factors[:, target.item].astype(np.float64) for factors in (low, high))
         scores = [discriminated(v_low, v_high, runs), _predictions(model, low, high, target)]
-    return max((attack.split(runs) for attack in scores), key=lambda pair: lower_bound(pair[0], pair[0]).epsilon)
+    return max(
+        (attack.split(runs) for attack in scores),
+        key=lambda pair: lower_bound(pair[0], pair[0]).epsilon,
+    )
 
 
 def _train_copies(
-    model: Factorization, target: Target, rating: float, ids: np.ndarray, streams: tuple[int, int], workers: Workers
+    model: Factorization,
+    target: Target,
+    rating: float,
+    ids: np.ndarray,
+    streams: tuple[int, int],
+    workers: Workers,
 ) -> np.ndarray:
     """Final item factors of copies of the world, (copies, items, factors)."""
     ratings, n = target.ratings, len(ids)
@@ -223,7 +266,9 @@ def _train_copies(
 
 
 class _SameStart(SeededNoise):
-    """The same first item factors for every copy: the recommender chose them, so the attacker knows them."""
+    """The same first item factors for every copy: the recommender chose them, so the attacker
+    knows them.
+    """
 
     def __init__(self, seed: int, stream: int, n_items: int) -> None:
         super().__init__(seed, stream)
@@ -242,11 +287,15 @@ def _own_training(low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
 
 
 def _predictions(model: Factorization, low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
-    """What the factors say about the rating, with a user vector fitted to the user's other ratings."""
+    """What the factors say about the rating, with a user vector fitted to the user's other
+    ratings.
+    """
     _, mechanism, _ = model.setup(target.ratings)
     others = np.delete(target.own, target.place)
     items = target.ratings.item_codes[others]
-    wanted = mechanism.target(target.ratings.values[others], target.weights[others]).astype(np.float64)
+    wanted = mechanism.target(target.ratings.values[others], target.weights[others]).astype(
+        np.float64
+    )
     scores = []
     for factors in (low, high):
         known = factors[:, items].astype(np.float64)

@@ -1,11 +1,13 @@
 """The distinguishing game against one of two servers and the recommender, on what they really hold.
 
-The server that works with the recommender drops everybody's report but the audited person's and one of its own, so that
-the other's noise is all that is left to hide behind. Each rating of the audited person is a canary, as in
-``on_devices``. From the honest server's sum, which the recommender decrypts, the attacker subtracts what it knows; the
-score is the exact log-likelihood ratio of the item's entries. The size of the noise is measured, too.
+The server that works with the recommender drops everybody's report but the audited person's and one
+of its own, so that the other's noise is all that is left to hide behind. Each rating of the audited
+person is a canary, as in ``on_devices``. From the honest server's sum, which the recommender
+decrypts, the attacker subtracts what it knows; the score is the exact log-likelihood ratio of the
+item's entries. The size of the noise is measured, too.
 
-Shares are attacked by themselves (``shares``): so many persons report, each with one rating that is not known.
+Shares are attacked by themselves (``shares``): so many persons report, each with one rating that is
+not known.
 """
 
 from __future__ import annotations
@@ -26,8 +28,21 @@ from hdpmf.errors import ConfigError
 from hdpmf.lab.audit.cohort import SCALE
 from hdpmf.lab.audit.devices import ENDS, HIGH, LOW, judge
 from hdpmf.lab.audit.game import STANDS
-from hdpmf.lab.audit.scores import CONFIDENCE, CanaryNumbers, ObservedCanaries, one_run_bound, one_run_ceiling
-from hdpmf.lab.audit.server_pair import AuditedServers, Fault, Held, Look, ServerName, look_at_shares
+from hdpmf.lab.audit.scores import (
+    CONFIDENCE,
+    CanaryNumbers,
+    ObservedCanaries,
+    one_run_bound,
+    one_run_ceiling,
+)
+from hdpmf.lab.audit.server_pair import (
+    AuditedServers,
+    Fault,
+    Held,
+    Look,
+    ServerName,
+    look_at_shares,
+)
 from hdpmf.lab.audit.world import LessNoise
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.recommender.one_round import make_survey
@@ -43,17 +58,19 @@ class ServerAudit:
 
     Attributes:
         corrupt: The server that works with the recommender.
-        adjacency: What the coins are about: the ``value`` of a rating, lowest or highest, or its ``presence``, highest
-            or none.
+        adjacency: What the coins are about: the ``value`` of a rating, lowest or highest, or its
+            ``presence``, highest or none.
         labels: By taste labels: two tasks.
         canaries: Ratings of the audited person, and items.
         reports: Persons whose shares are looked at, each with one unknown rating.
         epsilon: Of the survey.
         weight: Privacy weight of all ratings.
-        noise_factor: 1 audits servers as they are. Less plants a fault into the honest one: a control.
+        noise_factor: 1 audits servers as they are. Less plants a fault into the honest one: a
+            control.
         fault: Planted into devices: their shares or proofs are not random. A control, too.
         confidence: Of the bounds.
-        seed: Of the coins. Noise and shares come from the operating system: no two audits are the same.
+        seed: Of the coins. Noise and shares come from the operating system: no two audits are the
+            same.
     """
 
     corrupt: ServerName
@@ -69,9 +86,14 @@ class ServerAudit:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, allowed in (("corrupt", get_args(ServerName)), ("adjacency", ("value", "presence"))):
+        for name, allowed in (
+            ("corrupt", get_args(ServerName)),
+            ("adjacency", ("value", "presence")),
+        ):
             if getattr(self, name) not in allowed:
-                raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+                raise ConfigError(
+                    f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}"
+                )
         if self.reports < 16:
             raise ConfigError(f"so few reports tell nothing: {self.reports}; take 16 or more")
 
@@ -205,11 +227,17 @@ def _sums(audit: ServerAudit, truth: np.ndarray) -> ObservedCanaries:
     n = audit.canaries
     stars = np.where(truth, HIGH, 0.0 if audit.adjacency == "presence" else LOW)
     survey = _survey(audit, n, users=2)
-    coding, units = make_coding(survey.coding, SCALE, audit.epsilon), weight_units(np.full(2, audit.weight))
+    coding, units = (
+        make_coding(survey.coding, SCALE, audit.epsilon),
+        weight_units(np.full(2, audit.weight)),
+    )
     channels = sum_channels(survey.design, coding, audit.epsilon, labels=audit.labels)
     low, high = (units * coding.encode(ENDS)).tolist()
     hidden = audit.adjacency == "presence"
-    scored, weighed = (0.0 if hidden else low, high), (0.0 if hidden else float(units[0]), float(units[0]))
+    scored, weighed = (
+        (0.0 if hidden else low, high),
+        (0.0 if hidden else float(units[0]), float(units[0])),
+    )
     *first, last = _played(audit, survey, stars[None, :])
     observed, seen = ObservedCanaries(), last.numbers[:, None]
     if channels.popularity is not None:
@@ -221,7 +249,9 @@ def _sums(audit: ServerAudit, truth: np.ndarray) -> ObservedCanaries:
 
 
 def _played(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> list[Held]:
-    """What is held of each task of the survey: of these persons (rows), and of the attacker's own one, with zeros."""
+    """What is held of each task of the survey: of these persons (rows), and of the attacker's
+    own one, with zeros.
+    """
     planted = None if audit.noise_factor == 1.0 else LessNoise(ReleasedNoise(), audit.noise_factor)
     servers, users = AuditedServers(audit.corrupt, planted), len(stars) + 1
     shard, fault = _shard(audit, survey, stars), audit.fault
@@ -230,11 +260,16 @@ def _played(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> list[Held]
     counts = servers.sum(survey, "counts", shard.entries(users), fault=fault)
     grouping = _grouping(survey)
     shard.group(grouping)
-    return [counts, servers.sum(survey, "labels", shard.entries(users), grouping=grouping, fault=fault)]
+    return [
+        counts,
+        servers.sum(survey, "labels", shard.entries(users), grouping=grouping, fault=fault),
+    ]
 
 
 def _shares(audit: ServerAudit, truth: np.ndarray) -> dict[str, Look]:
-    """What is told by shares of persons who differ in one rating each; with labels, those of the second task."""
+    """What is told by shares of persons who differ in one rating each; with labels, those of the
+    second task.
+    """
     users = len(truth)
     ends = np.zeros((2, _ITEMS))
     ends[:, 0] = (0.0 if audit.adjacency == "presence" else LOW), HIGH
@@ -255,7 +290,13 @@ def _grouping(survey: Survey) -> Grouping:
 
 def _survey(audit: ServerAudit, n_items: int, users: int) -> Survey:
     return make_survey(
-        "A", audit.epsilon, SCALE, n_items=n_items, catalogue=_CATALOGUE, contributors=users, labels=audit.labels
+        "A",
+        audit.epsilon,
+        SCALE,
+        n_items=n_items,
+        catalogue=_CATALOGUE,
+        contributors=users,
+        labels=audit.labels,
     )
 
 
@@ -263,10 +304,17 @@ def _shard(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> OneRoundSha
     """The private side of so many persons (rows), with these ratings; 0 for none."""
     users, items = np.nonzero(stars)
     n_items = stars.shape[1]
-    ratings = Ratings.from_arrays(users, items, stars[users, items], scale=SCALE).over(np.arange(n_items))
+    ratings = Ratings.from_arrays(users, items, stars[users, items], scale=SCALE).over(
+        np.arange(n_items)
+    )
     weights = PrivacyWeights.per_rating(ratings, np.full(len(ratings), audit.weight))
     shard = OneRoundShard(
-        ratings, weights, ReleasedNoise(), epsilon=audit.epsilon, catalogue=_CATALOGUE, n_users=ratings.n_users
+        ratings,
+        weights,
+        ReleasedNoise(),
+        epsilon=audit.epsilon,
+        catalogue=_CATALOGUE,
+        n_users=ratings.n_users,
     )
     shard.accept(survey)
     return shard

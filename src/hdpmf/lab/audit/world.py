@@ -1,4 +1,6 @@
-"""The one-round designs as they are audited: the real shard and the real recommender, or one with too little noise."""
+"""The one-round designs as they are audited: the real shard and the real recommender, or one
+with too little noise.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ Done = TypeVar("Done")
 
 
 def in_threads(work: Callable[[Block], Done], blocks: Sequence[Block]) -> list[Done]:
-    """The results in the order of ``blocks``. NumPy lets go of the interpreter where the time is spent."""
+    """The results in the order of ``blocks``. NumPy lets go of the interpreter where the time is
+    spent.
+    """
     pool = ThreadPoolExecutor(available_cores())
     try:
         return list(pool.map(work, blocks))
@@ -97,7 +101,8 @@ class Target:
 
 
 def choose_target(ratings: Ratings, weight: float = 1.0, *, seed: int = 0) -> Target:
-    """An ordinary rating: of a user with a median number of ratings (at most 30), of an item of median popularity.
+    """An ordinary rating: of a user with a median number of ratings (at most 30), of an item of
+    median popularity.
 
     Everybody else's privacy weights are drawn by the paper's specification, with ``seed``.
     """
@@ -108,7 +113,9 @@ def choose_target(ratings: Ratings, weight: float = 1.0, *, seed: int = 0) -> Ta
     if len(eligible) == 0:
         eligible = np.flatnonzero(counts >= 2)
     if len(eligible) == 0:
-        raise RatingsError("no user has a second rating, so there is nothing that an audit could compare")
+        raise RatingsError(
+            "no user has a second rating, so there is nothing that an audit could compare"
+        )
     wanted = min(float(np.median(counts[counts >= 2])), float(_MOST_RATINGS_OF_TARGET))
     user = eligible[np.argmin(np.abs(counts[eligible] - wanted))]
     own = np.flatnonzero(ratings.user_codes == user)
@@ -135,7 +142,9 @@ class LessNoise:
         self, scale: float | Fraction, n_shares: int, size: int | tuple[int, ...], *, count: int = 1
     ) -> np.ndarray:
         """Of a smaller scale."""
-        return self._noise.laplace_share(Fraction(scale) * Fraction(self._factor), n_shares, size, count=count)
+        return self._noise.laplace_share(
+            Fraction(scale) * Fraction(self._factor), n_shares, size, count=count
+        )
 
     def discrete_laplace(self, scale: float | Fraction, size: int | tuple[int, ...]) -> np.ndarray:
         """Of a smaller scale."""
@@ -165,8 +174,8 @@ class Design:
 
     Attributes:
         kind: ``A`` or ``S`` (sums), ``L`` (bits).
-        noise_factor: 1 for the design as it is. Less makes a broken one, with so much of its noise, which an audit
-            has to find out: a control. The attacker knows the factor.
+        noise_factor: 1 for the design as it is. Less makes a broken one, with so much of its noise,
+            which an audit has to find out: a control. The attacker knows the factor.
         labels: Whether the sums are by taste labels.
         label_factor: As ``noise_factor``, for the draw of labels, whose logit is divided by it.
     """
@@ -190,19 +199,31 @@ class Design:
         )
 
     def recommender(self, survey: Survey, feature: np.ndarray | None = None) -> OneRoundRecommender:
-        """Who makes item facts of the answers; ``feature`` is what items are scored by for labels."""
+        """Who makes item facts of the answers; ``feature`` is what items are scored by for
+        labels.
+        """
         features = None
         if feature is not None:
             features = ItemFeatures(("score",), feature[:, None], np.ones(1), "audit")
         patterns = HDPBit.patterns if self.kind == "L" else 0
         return OneRoundRecommender(survey, features, score={"score": 1.0}, n_patterns=patterns)
 
-    def shard(self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int) -> OneRoundShard:
+    def shard(
+        self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
+    ) -> OneRoundShard:
         """A shard with these ratings, which holds ``n_users`` of all contributors."""
         broken = (self.noise_factor, self.label_factor) != (1.0, 1.0)
-        source: Any = LessSeededNoise(noise, self.noise_factor, self.label_factor) if broken else noise
+        source: Any = (
+            LessSeededNoise(noise, self.noise_factor, self.label_factor) if broken else noise
+        )
         return OneRoundShard(
-            ratings, weights, source, epsilon=self.epsilon, catalogue=_CATALOGUE, n_users=n_users, simulation=True
+            ratings,
+            weights,
+            source,
+            epsilon=self.epsilon,
+            catalogue=_CATALOGUE,
+            n_users=n_users,
+            simulation=True,
         )
 
 
@@ -212,7 +233,9 @@ class LessSeededNoise:
     def __init__(self, noise: SeededNoise, factor: float, label_factor: float = 1.0) -> None:
         self._noise, self._factor, self._label_factor = noise, factor, label_factor
 
-    def laplace_share(self, scale: Fraction, n_shares: int, size: int, *, count: int = 1) -> np.ndarray:
+    def laplace_share(
+        self, scale: Fraction, n_shares: int, size: int, *, count: int = 1
+    ) -> np.ndarray:
         """As ``SeededNoise``, with less of it."""
         return self._noise.laplace_share(float(scale) * self._factor, n_shares, size, count=count)
 
@@ -232,7 +255,9 @@ def rating_in_worlds(target: Target, adjacency: str) -> tuple[float | None, floa
     return (None if adjacency == "presence" else low), high
 
 
-def moved_by(target: Target, coding: Coding, rating: float | None, row: int) -> tuple[int, int, int]:
+def moved_by(
+    target: Target, coding: Coding, rating: float | None, row: int
+) -> tuple[int, int, int]:
     """What a rating in this row adds to its item's score, its item's weight and the total."""
     if rating is None:
         return 0, 0, 0
@@ -246,7 +271,9 @@ def with_rating(target: Target, rating: float | None) -> tuple[Ratings, PrivacyW
     """The whole world with this rating in the audited place, or without one there."""
     ratings, weights = target.ratings, target.weights
     values = ratings.values if rating is None else target.values(rating)
-    world = Ratings.from_arrays(ratings.user_codes, ratings.item_codes, values, scale=ratings.scale, name=ratings.name)
+    world = Ratings.from_arrays(
+        ratings.user_codes, ratings.item_codes, values, scale=ratings.scale, name=ratings.name
+    )
     if rating is None:
         others = np.delete(np.arange(len(ratings)), target.row)
         world, weights = world.take(others), weights[others]

@@ -1,14 +1,23 @@
-"""Experiments: declarative specs, a runner that can be killed, an append-only store, and reading it back.
+"""Experiments: declarative specs, a runner that can be killed, an append-only store, and reading it
+back.
 
-Start with `read_experiment` and `run_experiments` to run something, with `Store` and `collect` to read results, with
-`tune` to choose hyper-parameters. The paper's own experiments are in `hdpmf.lab.paper`.
+Start with `read_experiment` and `run_experiments` to run something, with `Store` and `collect` to
+read results, with `tune` to choose hyper-parameters. The paper's own experiments are in
+`hdpmf.lab.paper`.
 """
 
 from __future__ import annotations
 
 from hdpmf.lab.experiments.expansion import Measured, Place, resolve, wishes_in_words, wishes_of
 from hdpmf.lab.experiments.progress import watch
-from hdpmf.lab.experiments.runner import BACKENDS, Done, Progress, expected_runs, expected_seconds, run_experiments
+from hdpmf.lab.experiments.runner import (
+    BACKENDS,
+    Done,
+    Progress,
+    expected_runs,
+    expected_seconds,
+    run_experiments,
+)
 from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment, parse_experiment, read_experiment
 from hdpmf.lab.experiments.store import Result, Store

@@ -1,6 +1,7 @@
 """Execute runs: in worker processes on CPUs, or many at once on a GPU.
 
-Data sets and their splits are cached per process, so a run description of a few hundred bytes is all that is sent.
+Data sets and their splits are cached per process, so a run description of a few hundred bytes is
+all that is sent.
 """
 
 from __future__ import annotations
@@ -57,7 +58,11 @@ def host_facts() -> dict[str, str | int]:
 @cache
 def environment() -> dict[str, str | int]:
     """What a command was done with."""
-    return {**host_facts(), "processor": _processor(), **{name: version(name) for name in _PACKAGES}}
+    return {
+        **host_facts(),
+        "processor": _processor(),
+        **{name: version(name) for name in _PACKAGES},
+    }
 
 
 def _processor() -> str:
@@ -133,7 +138,9 @@ def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Resu
         weights = weights_of(run, train, files)
         begin = time.perf_counter()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FarFromConvergedWarning)  # grids have such cells; the error says it
+            warnings.simplefilter(
+                "ignore", FarFromConvergedWarning
+            )  # grids have such cells; the error says it
             model.fit(train, weights)
         metrics = run_metrics(model, train, test, time.perf_counter() - begin, with_lists)
     except Exception as error:  # also what somebody else's method raises: the other runs go on
@@ -152,7 +159,11 @@ def finished(
     """The result of a run that ended now, well or with an error."""
     return Result(
         run=run,
-        status="done" if error is None else "diverged" if isinstance(error, DivergedError) else "failed",
+        status="done"
+        if error is None
+        else "diverged"
+        if isinstance(error, DivergedError)
+        else "failed",
         metrics=metrics or {},
         claim=claim,
         message="" if error is None else _in_words(error),
@@ -207,13 +218,15 @@ def weights_of(run: Run, train: Ratings, files: Mapping[str, str]) -> PrivacyWei
 def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | int]:
     """Errors as the paper measures them, and over all test ratings.
 
-    The paper leaves out test ratings whose user or item has no training rating, and predicts from the factors even
-    where sampling took all ratings of an item. That is a third of the test set and a good part of the error on
-    Douban, so it decides whether published numbers can be met at all.
+    The paper leaves out test ratings whose user or item has no training rating, and predicts from
+    the factors even where sampling took all ratings of an item. That is a third of the test set and
+    a good part of the error on Douban, so it decides whether published numbers can be met at all.
     """
     seen = (train.user_counts()[test.user_codes] > 0) & (train.item_counts()[test.item_codes] > 0)
     if not seen.any():
-        raise RatingsError("no test rating has both its user and its item in training; there is nothing to measure")
+        raise RatingsError(
+            "no test rating has both its user and its item in training; there is nothing to measure"
+        )
     everything = model.score(test)
     published = _without_fallback(model).score(test.take(seen))
     return {
@@ -228,7 +241,9 @@ def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | 
 
 
 def lists(model: Estimator, test: Ratings) -> dict[str, float | int]:
-    """Ranking metrics, where the model ranks at all and it takes seconds rather than minutes; how many users always."""
+    """Ranking metrics, where the model ranks at all and it takes seconds rather than minutes;
+    how many users always.
+    """
     n_scores = len(model.devices_.users) * len(model.catalogue_.items)
     if not model.can_rank or n_scores > _MAX_SCORES:
         return {"n_listed": 0}
@@ -237,7 +252,9 @@ def lists(model: Estimator, test: Ratings) -> dict[str, float | int]:
     except RatingsError:  # nobody has a relevant test rating
         return {"n_listed": 0}
     n_users = measured.pop("n_users")
-    return {f"{name}_at_{RANKED}": value for name, value in measured.items()} | {"n_listed": n_users}
+    return {f"{name}_at_{RANKED}": value for name, value in measured.items()} | {
+        "n_listed": n_users
+    }
 
 
 def _without_fallback(model: Estimator) -> Estimator:
@@ -301,15 +318,21 @@ def _parts(data: Data, part: Part, path: str | None) -> tuple[Ratings, Ratings]:
 
 
 def can_go_together(run: Run) -> bool:
-    """Whether the run trains factors, which is what a GPU does many of at once, and the GPU can do it."""
+    """Whether the run trains factors, which is what a GPU does many of at once, and the GPU can
+    do it.
+    """
     if not issubclass(METHODS[run.method].model, Factorization):
         return False
     model = model_of(run)
     return isinstance(model, Factorization) and model._mechanism().sends_fitted_vectors
 
 
-def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int, listed: frozenset[str]) -> Iterator[Result]:
-    """Fit runs that ``can_go_together`` on the GPU, one data set after another; measure them on ``n_jobs`` threads."""
+def do_together(
+    runs: Iterable[Run], files: Mapping[str, str], n_jobs: int, listed: frozenset[str]
+) -> Iterator[Result]:
+    """Fit runs that ``can_go_together`` on the GPU, one data set after another; measure them on
+    ``n_jobs`` threads.
+    """
     ordered = sorted(runs, key=_data)
     with ThreadPoolExecutor(n_jobs) as measuring:
         for _, same in groupby(ordered, key=_data):
@@ -317,10 +340,14 @@ def do_together(runs: Iterable[Run], files: Mapping[str, str], n_jobs: int, list
 
 
 def _do_data(
-    runs: Sequence[Run], files: Mapping[str, str], measuring: ThreadPoolExecutor, listed: frozenset[str]
+    runs: Sequence[Run],
+    files: Mapping[str, str],
+    measuring: ThreadPoolExecutor,
+    listed: frozenset[str],
 ) -> Iterator[Result]:
     started, host = now(), {"gpu": explain()}
-    # Kept by what they are made from: what trains together must share its ratings, not have equal ones.
+    # Kept by what they are made from: what trains together must share its ratings, not have equal
+    # ones.
     parts: dict[bytes, tuple[Ratings, Ratings]] = {}
     weights: dict[bytes, PrivacyWeights | None] = {}
     prepared: list[tuple[Run, Any, Fit, Ratings]] = []
@@ -355,7 +382,8 @@ def _do_data(
             yield finished(run, started, claim, error=fitted.error, host=host)
         else:
             waiting.append(measuring.submit(measure, fitted.number, fitted.seconds))
-        # Training launches from this thread, which measuring threads would keep waiting; so they take turns.
+        # Training launches from this thread, which measuring threads would keep waiting; so they
+        # take turns.
         while fitted.last and waiting:
             yield waiting.pop(0).result()
 

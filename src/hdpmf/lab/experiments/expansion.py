@@ -1,7 +1,7 @@
 """Expand an experiment into its runs.
 
-There are two stages: the cross-validation runs, which can be listed at once, and the evaluation runs, which need the
-hyper-parameters that are chosen from the results of the first stage.
+There are two stages: the cross-validation runs, which can be listed at once, and the evaluation
+runs, which need the hyper-parameters that are chosen from the results of the first stage.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experimen
         base: The folder that the user's files are relative to.
 
     Returns:
-        The experiment with data sets that are here, and the place of each file of the user's, by checksum.
+        The experiment with data sets that are here, and the place of each file of the user's, by
+        checksum.
 
     Raises:
         DatasetError: A data set is not on this machine.
@@ -67,13 +68,16 @@ def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experimen
             path = (base or Path()) / options.file
             digest = file_digest(path)
             files[digest] = path
-            # The place of the file is nobody's business but this machine's; the content is what counts.
+            # The place of the file is nobody's business but this machine's; the content is what
+            # counts.
             data[name] = options = msgspec.structs.replace(options, file=f"sha256:{digest}")
         if options.weight_files:
             paths = [(base or Path()) / file for file in options.weight_files]
             digests = [file_digest(path) for path in paths]
             files |= dict(zip(digests, paths, strict=True))
-            data[name] = msgspec.structs.replace(options, weights=tuple(f"sha256:{digest}" for digest in digests))
+            data[name] = msgspec.structs.replace(
+                options, weights=tuple(f"sha256:{digest}" for digest in digests)
+            )
         if options.file is not None:
             names.append(name)
             continue
@@ -82,11 +86,15 @@ def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experimen
             info = dataset_info(name)
             raise DatasetError(f"{info.title} is not on this machine; {info.how_to_get()}")
         names.append(here)
-    return msgspec.structs.replace(experiment, datasets=tuple(dict.fromkeys(names)), data=data), files
+    return msgspec.structs.replace(
+        experiment, datasets=tuple(dict.fromkeys(names)), data=data
+    ), files
 
 
 def available(name: str) -> str | None:
-    """The data set to use for ``name``: itself, for ``yelp`` at least its sample, or None where none is here."""
+    """The data set to use for ``name``: itself, for ``yelp`` at least its sample, or None where
+    none is here.
+    """
     for candidate in (name, "yelp-sample") if name == "yelp" else (name,):
         if dataset_info(candidate).read is None or find_dataset(candidate) is not None:
             return candidate
@@ -108,12 +116,18 @@ def method_names(experiment: Experiment) -> tuple[str, ...]:
         load_module(module)
     lists = experiment.measure == "lists"
     # Some methods make only lists; the trivial baselines among the others make none.
-    able = (name for name, method in METHODS.items() if method.lists_only <= lists and (not lists or method.has_lists))
+    able = (
+        name
+        for name, method in METHODS.items()
+        if method.lists_only <= lists and (not lists or method.has_lists)
+    )
     wanted = tuple(able) if experiment.methods == "all" else experiment.methods
     named = (*wanted, *experiment.without, *experiment.paper_methods)
     unknown = [name for name in named if name not in METHODS]
     if unknown:
-        raise ConfigError(f"{experiment.name}: unknown method {unknown[0]!r}; there are {', '.join(METHODS)}")
+        raise ConfigError(
+            f"{experiment.name}: unknown method {unknown[0]!r}; there are {', '.join(METHODS)}"
+        )
     methods = tuple(dict.fromkeys(name for name in wanted if name not in experiment.without))
     if not methods and experiment.has_runs:
         raise ConfigError(f"{experiment.name}: no methods are left; name some under methods")
@@ -126,7 +140,10 @@ def grid_of(experiment: Experiment, method: str) -> list[dict[str, float]]:
     options = METHODS[method].options.keys() - set(experiment.params)
     grid = grids.get(method, grids.get("default", {}) if "learning_rate" in options else {})
     open_params = {name: values for name, values in grid.items() if name in options}
-    return [dict(zip(open_params, cell, strict=True)) for cell in itertools.product(*open_params.values())]
+    return [
+        dict(zip(open_params, cell, strict=True))
+        for cell in itertools.product(*open_params.values())
+    ]
 
 
 def tuned_as(experiment: Experiment, method: str) -> str:
@@ -139,7 +156,9 @@ def places(experiment: Experiment) -> Iterator[Place]:
     if not experiment.has_runs:
         return
     tuned = dict.fromkeys(tuned_as(experiment, method) for method in method_names(experiment))
-    for dataset, method, factors in itertools.product(experiment.datasets, tuned, experiment.factors):
+    for dataset, method, factors in itertools.product(
+        experiment.datasets, tuned, experiment.factors
+    ):
         yield Place(dataset, method, factors)
 
 
@@ -156,7 +175,9 @@ def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
         runs = tuple(
             make_run(
                 data,
-                msgspec.structs.replace(_part(data, tuning.split, tuning.seed), folds=folds, fold=fold),
+                msgspec.structs.replace(
+                    _part(data, tuning.split, tuning.seed), folds=folds, fold=fold
+                ),
                 place.method,
                 params,
                 privacy,
@@ -168,15 +189,21 @@ def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
     return cells
 
 
-def evaluation_runs(experiment: Experiment, choices: Choices, place: Place, x: float | None) -> tuple[Run, ...]:
-    """The runs of one cell of a table, or one point of a curve: one per seed, in the order of the seeds."""
+def evaluation_runs(
+    experiment: Experiment, choices: Choices, place: Place, x: float | None
+) -> tuple[Run, ...]:
+    """The runs of one cell of a table, or one point of a curve: one per seed, in the order of
+    the seeds.
+    """
     data = data_of(experiment, place.dataset)
     chosen = choices[place._replace(method=tuned_as(experiment, place.method))]
     params: dict[str, Scalar] = {**_shared_params(experiment, place), **chosen}
     varied = "" if experiment.vary is None or x is None else experiment.vary.parameter
     fraction = float(x) if varied == "fraction" and x is not None else 1.0
     if varied in METHODS[place.method].options:
-        params[varied] = x if x is None or varied not in ("epsilon", "learning_rate", "reg") else float(x)
+        params[varied] = (
+            x if x is None or varied not in ("epsilon", "learning_rate", "reg") else float(x)
+        )
     return tuple(
         make_run(
             data,
@@ -198,7 +225,11 @@ def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
 def _wishes(experiment: Experiment, x: float | None) -> dict[str, float]:
     """What differs from Table II at one point of the axis."""
     vary = experiment.vary
-    varied = {} if vary is None or x is None or vary.parameter not in PRIVACY_NAMES else {vary.parameter: float(x)}
+    varied = (
+        {}
+        if vary is None or x is None or vary.parameter not in PRIVACY_NAMES
+        else {vary.parameter: float(x)}
+    )
     return {**experiment.privacy, **varied}
 
 
@@ -211,7 +242,8 @@ def _shared_params(experiment: Experiment, place: Place) -> dict[str, Scalar]:
         "solver": experiment.solver,
     }
     method = METHODS[place.method]
-    # A method with a default of its own (as a number of epochs) keeps it, unless params or vary say otherwise.
+    # A method with a default of its own (as a number of epochs) keeps it, unless params or vary say
+    # otherwise.
     usual = {name: value for name, value in shared.items() if name not in method.defaults}
     return method.own(**{**usual, **experiment.params})
 
@@ -221,18 +253,32 @@ def data_of(experiment: Experiment, name: str) -> Data:
     options = experiment.data.get(name, DataOptions())
     digest = None if options.file is None else options.file.removeprefix("sha256:")
     return Data(
-        name, digest, options.scale, dict(options.columns), dict(options.world), options.duplicates, options.implicit
+        name,
+        digest,
+        options.scale,
+        dict(options.columns),
+        dict(options.world),
+        options.duplicates,
+        options.implicit,
     )
 
 
 def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed: int) -> Privacy:
-    """The privacy wishes of a data set's people: none are invented for the user's own, unless that was asked for."""
+    """The privacy wishes of a data set's people: none are invented for the user's own, unless
+    that was asked for.
+    """
     options = experiment.data.get(name, DataOptions())
     if options.weight_files:
         return Privacy({}, 0, options.weight_files, options.missing_weight)
-    specified = changes or (experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES)
+    specified = changes or (
+        experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES
+    )
     own = options.file is not None and options.weights is None and not specified
-    return Privacy({}, 0, ("uniform",)) if own or options.weights == "uniform" else Privacy(changes, seed)
+    return (
+        Privacy({}, 0, ("uniform",))
+        if own or options.weights == "uniform"
+        else Privacy(changes, seed)
+    )
 
 
 def wishes_in_words(experiment: Experiment, name: str) -> str:
@@ -248,7 +294,12 @@ def wishes_in_words(experiment: Experiment, name: str) -> str:
 
 
 def _part(data: Data, split: Split, seed: int) -> Part:
-    if split.ready_made and split.kind == "hold-out" and data.sha256 is None and dataset_info(data.name).split:
+    if (
+        split.ready_made
+        and split.kind == "hold-out"
+        and data.sha256 is None
+        and dataset_info(data.name).split
+    ):
         return Part("ready-made", seed=seed)
     per_user = split.per_user if split.kind in ("hold-out", "last") else 10
     by_time = split.kind in ("last", "time", "user-time")
@@ -262,11 +313,12 @@ class Measured:
 
     Attributes:
         values: The hyper-parameters.
-        mse: Mean over the folds; infinite where a fold diverged or failed; NaN where a fold is missing, or where
-            there was nothing to choose.
+        mse: Mean over the folds; infinite where a fold diverged or failed; NaN where a fold is
+            missing, or where there was nothing to choose.
         mae: The same.
         ndcg: NDCG@10, where the choice is by it; NaN elsewhere.
-        status: ``done``, ``diverged``, ``failed``, ``missing`` (of any fold), or ``single`` (nothing to choose).
+        status: ``done``, ``diverged``, ``failed``, ``missing`` (of any fold), or ``single``
+            (nothing to choose).
         run_ids: The runs, one per fold.
     """
 
@@ -278,7 +330,9 @@ class Measured:
     ndcg: float = math.nan
 
 
-def measured_grid(experiment: Experiment, place: Place, results: Mapping[str, Result]) -> list[Measured]:
+def measured_grid(
+    experiment: Experiment, place: Place, results: Mapping[str, Result]
+) -> list[Measured]:
     """The grid at one place with what is known about it, in the order of the grid."""
     rows = []
     for values, runs in tuning_cells(experiment, place):
@@ -292,22 +346,29 @@ def measured_grid(experiment: Experiment, place: Place, results: Mapping[str, Re
             rows.append(Measured(values, math.nan, math.nan, status, ids))
             continue
         mse, mae, ndcg = (
-            math.fsum(fold.metric(name) for fold in folds) / len(folds) for name in ("mse", "mae", "ndcg_at_10")
+            math.fsum(fold.metric(name) for fold in folds) / len(folds)
+            for name in ("mse", "mae", "ndcg_at_10")
         )
         rows.append(Measured(values, mse, mae, status, ids, ndcg))
     return rows
 
 
 def worst_status(results: Sequence[Result], wanted: int, order: Sequence[str]) -> str:
-    """The first status in ``order`` that any of the results has; ``missing`` where there are fewer than wanted."""
-    states = {result.status for result in results} | ({"missing"} if len(results) < wanted else set())
+    """The first status in ``order`` that any of the results has; ``missing`` where there are
+    fewer than wanted.
+    """
+    states = {result.status for result in results} | (
+        {"missing"} if len(results) < wanted else set()
+    )
     return next(status for status in order if status in states)
 
 
 def best_of_grid(grid: list[Measured], by: str = "mse") -> Measured | None:
-    """The combination with the lowest MSE, or the highest NDCG (``ndcg_at_10``), the first of equals.
+    """The combination with the lowest MSE, or the highest NDCG (``ndcg_at_10``), the first of
+    equals.
 
-    None while any is missing or where none is usable. A combination with a diverged or failed fold is never chosen.
+    None while any is missing or where none is usable. A combination with a diverged or failed fold
+    is never chosen.
     """
     if len(grid) == 1 and grid[0].status == "single":
         return grid[0]
@@ -317,7 +378,11 @@ def best_of_grid(grid: list[Measured], by: str = "mse") -> Measured | None:
     def cost(row: Measured) -> float:
         return -row.ndcg if by == "ndcg_at_10" else row.mse
 
-    return min((row for row in grid if row.status == "done" and math.isfinite(cost(row))), key=cost, default=None)
+    return min(
+        (row for row in grid if row.status == "done" and math.isfinite(cost(row))),
+        key=cost,
+        default=None,
+    )
 
 
 def choices(experiment: Experiment, results: Mapping[str, Result]) -> Choices:

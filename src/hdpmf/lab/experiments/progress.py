@@ -1,4 +1,6 @@
-"""Progress of runs: a live view on a terminal, a line every ten seconds elsewhere, and the status of a store."""
+"""Progress of runs: a live view on a terminal, a line every ten seconds elsewhere, and the
+status of a store.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ import msgspec
 
 from hdpmf.common.base.progress import View, clock, view
 from hdpmf.common.methods import METHODS
-from hdpmf.lab.experiments.runner import Progress, estimated_seconds, expected_runs, final_runs, tuning_runs, unfinished
+from hdpmf.lab.experiments.runner import (
+    Progress,
+    estimated_seconds,
+    expected_runs,
+    final_runs,
+    tuning_runs,
+    unfinished,
+)
 from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import Result
@@ -25,14 +34,18 @@ if TYPE_CHECKING:
 
 
 class StageProgress:
-    """What is counted: work done and left by estimated cost, and the best error of each method so far."""
+    """What is counted: work done and left by estimated cost, and the best error of each method
+    so far.
+    """
 
     def __init__(self) -> None:
         self.name = ""
         self.total = self.done = self.unusable = 0
         self._cost = self._cost_done = 0.0
         self._begin = time.monotonic()
-        self._errors: dict[tuple[str, str], dict[bytes, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._errors: dict[tuple[str, str], dict[bytes, list[float]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
 
     def stage(self, name: str, runs: Sequence[Run]) -> None:
         """A stage begins."""
@@ -50,9 +63,12 @@ class StageProgress:
         run = result.run
         # Folds and seeds of the same combination are one mean; the best is the best of these means.
         combination = msgspec.json.encode(
-            [run.params, None if run.privacy is None else run.privacy.changes, run.part.fraction], order="sorted"
+            [run.params, None if run.privacy is None else run.privacy.changes, run.part.fraction],
+            order="sorted",
         )
-        self._errors[dataset_title(run.data.name), run.method][combination].append(result.metric("mse"))
+        self._errors[dataset_title(run.data.name), run.method][combination].append(
+            result.metric("mse")
+        )
 
     @property
     def seconds(self) -> float:
@@ -79,7 +95,10 @@ class StageProgress:
     @property
     def line(self) -> str:
         """All of it on one line."""
-        best = ", ".join(f"{METHODS[method].label} {mse:.4f} ({data})" for (data, method), mse in self.best().items())
+        best = ", ".join(
+            f"{METHODS[method].label} {mse:.4f} ({data})"
+            for (data, method), mse in self.best().items()
+        )
         return (
             f"{self.name}: {self.done}/{self.total} runs, {self.per_second:.1f} per second, "
             f"{clock(self.seconds_left)} left; best MSE: {best}"
@@ -143,7 +162,9 @@ def _picture(tally: StageProgress) -> Group:
         table.add_column(data, justify="right")
     for method in METHODS:
         if any((data, method) in best for data in datasets):
-            errors = (f"{best[data, method]:.4f}" if (data, method) in best else "" for data in datasets)
+            errors = (
+                f"{best[data, method]:.4f}" if (data, method) in best else "" for data in datasets
+            )
             table.add_row(METHODS[method].label, *errors)
     return Group(head, table)
 
@@ -175,7 +196,11 @@ class ExperimentStatus:
     @property
     def complete(self) -> bool:
         """Whether nothing is left to do."""
-        return self.tuning_done == self.tuning_runs and self.evaluation_done >= self.evaluation_runs and not self.failed
+        return (
+            self.tuning_done == self.tuning_runs
+            and self.evaluation_done >= self.evaluation_runs
+            and not self.failed
+        )
 
     def fields(self) -> dict[str, Any]:
         """For JSON."""

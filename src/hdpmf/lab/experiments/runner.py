@@ -1,7 +1,7 @@
 """Doing what is missing: two stages, all cores, one writer.
 
-Workers only compute; this process writes every result down as it comes. Whatever ends the command, what was finished
-is in the store, and the next call goes on from there.
+Workers only compute; this process writes every result down as it comes. Whatever ends the command,
+what was finished is in the store, and the next call goes on from there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,22 @@ from hdpmf.common.data import dataset_info, dataset_names
 from hdpmf.common.methods.registry import PLUGINS
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.lab.experiments.execution import RunGroup, can_go_together, do_task, do_together, environment, load_data
-from hdpmf.lab.experiments.expansion import choices, data_of, evaluation_runs, places, tuned_as, tuning_cells
+from hdpmf.lab.experiments.execution import (
+    RunGroup,
+    can_go_together,
+    do_task,
+    do_together,
+    environment,
+    load_data,
+)
+from hdpmf.lab.experiments.expansion import (
+    choices,
+    data_of,
+    evaluation_runs,
+    places,
+    tuned_as,
+    tuning_cells,
+)
 from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import Result, Store
@@ -38,8 +52,8 @@ _TASK_SECONDS = 1.0
 def estimated_seconds(run: Run) -> float:
     """About how long a run takes on one core.
 
-    Only ratios matter: the display corrects by what it sees. The constants come from the sequential solver on one
-    core; a data set of unknown size counts as a small one.
+    Only ratios matter: the display corrects by what it sees. The constants come from the sequential
+    solver on one core; a data set of unknown size counts as a small one.
     """
     counts = dataset_info(run.data.name).counts if run.data.name in dataset_names() else None
     n_ratings, n_items = (counts.ratings, counts.items) if counts else (100_000, 2_000)
@@ -59,8 +73,8 @@ def estimated_seconds(run: Run) -> float:
 def tasks_of(runs: Iterable[Run]) -> Iterator[Sequence[Run]]:
     """Runs in the order they should start, in groups that one worker does in a row.
 
-    Longest first, so that no worker is left with a long run at the end; within equally long ones those of the same
-    cut together, so that a worker can keep it.
+    Longest first, so that no worker is left with a long run at the end; within equally long ones
+    those of the same cut together, so that a worker can keep it.
     """
     ordered = sorted(runs, key=lambda run: (-round(estimated_seconds(run), 1), _cut(run), run.id))
     for _, same in groupby(ordered, key=_cut):
@@ -156,9 +170,10 @@ def run_experiments(
         store: Where results go.
         files: Where the user's files are, by checksum.
         n_jobs: Runs at a time; one per core where it is not given.
-        backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster that ``dask`` or ``ray`` is
-            connected to.
-        on: ``cpu``, ``gpu`` or ``auto``; on a GPU all runs that train factors and go together are done at once.
+        backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster that
+            ``dask`` or ``ray`` is connected to.
+        on: ``cpu``, ``gpu`` or ``auto``; on a GPU all runs that train factors and go together are
+            done at once.
         command: What to tell people to type for the same again.
         progress: Told about every run.
         tune_only: Stop after the cross-validation.
@@ -184,7 +199,9 @@ def run_experiments(
             ("cross-validation", lambda: tuning_runs(experiments)),
             ("evaluation", lambda: final_runs(experiments, store.results())),
         ]
-        imports = tuple(dict.fromkeys(name for experiment in experiments for name in experiment.imports))
+        imports = tuple(
+            dict.fromkeys(name for experiment in experiments for name in experiment.imports)
+        )
         places_of_files = {digest: str(path.absolute()) for digest, path in (files or {}).items()}
         for name, list_runs in stages[:1] if tune_only else stages:
             runs = list_runs()
@@ -248,18 +265,28 @@ def _listed(experiments: Iterable[Experiment], results: Mapping[str, Result]) ->
     """The runs whose lists are shown, or chosen by."""
     experiments = list(experiments)
     shown = final_runs((experiment for experiment in experiments if experiment.lists), results)
-    chosen_by = tuning_runs(experiment for experiment in experiments if experiment.tuning.by == "ndcg_at_10")
+    chosen_by = tuning_runs(
+        experiment for experiment in experiments if experiment.tuning.by == "ndcg_at_10"
+    )
     return frozenset(run.id for run in (*shown, *chosen_by))
 
 
-def unfinished(experiments: Iterable[Experiment], runs: Iterable[Run], results: Mapping[str, Result]) -> list[Run]:
+def unfinished(
+    experiments: Iterable[Experiment], runs: Iterable[Run], results: Mapping[str, Result]
+) -> list[Run]:
     """Those of ``runs`` that have no result, or none that says all that these experiments show."""
     listed = _listed(experiments, results)
-    return [run for run in runs if run.id not in results or not results[run.id].suffices(lists=run.id in listed)]
+    return [
+        run
+        for run in runs
+        if run.id not in results or not results[run.id].suffices(lists=run.id in listed)
+    ]
 
 
 def expected_runs(experiments: Iterable[Experiment]) -> list[Run]:
-    """All runs, with the first cell of each grid standing for the chosen one: for counting and estimating."""
+    """All runs, with the first cell of each grid standing for the chosen one: for counting and
+    estimating.
+    """
     experiments = list(experiments)
     runs = {run.id: run for run in tuning_runs(experiments)}
     for experiment in experiments:
@@ -314,7 +341,9 @@ def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterat
 
 @contextmanager
 def _backend(backend: str, n_jobs: int) -> Iterator[None]:
-    """Joblib's configuration; for a cluster, the connection that its own environment variables describe."""
+    """Joblib's configuration; for a cluster, the connection that its own environment variables
+    describe.
+    """
     from joblib import parallel_config
 
     options: dict[str, Any] = {"n_jobs": n_jobs}
@@ -323,9 +352,14 @@ def _backend(backend: str, n_jobs: int) -> Iterator[None]:
         try:
             client, ours = distributed.get_client(), False
         except ValueError:
-            # DASK_SCHEDULER_ADDRESS, or a local cluster with one thread per worker: kernels are single-threaded.
+            # DASK_SCHEDULER_ADDRESS, or a local cluster with one thread per worker: kernels are
+            # single-threaded.
             address = os.environ.get("DASK_SCHEDULER_ADDRESS")
-            local = {} if address else {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
+            local = (
+                {}
+                if address
+                else {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
+            )
             client, ours = distributed.Client(address, **local), True
         try:
             with parallel_config(backend="dask", n_jobs=-1):
@@ -341,7 +375,9 @@ def _backend(backend: str, n_jobs: int) -> Iterator[None]:
         yield
 
 
-def _note_datasets(experiments: Sequence[Experiment], store: Store, files: Mapping[str, Path]) -> None:
+def _note_datasets(
+    experiments: Sequence[Experiment], store: Store, files: Mapping[str, Path]
+) -> None:
     known = store.datasets()
     for experiment in experiments:
         for name in experiment.datasets:

@@ -1,9 +1,9 @@
 """A run: one fit and its score, described completely, with an identity that never changes.
 
-The identity is a hash of everything that determines the result: data, split, method, parameters, privacy wishes,
-seed, the version of the procedure, and the source of a method that is not ours. What does not determine it (threads,
-machine, place of the files) is no part of it. So the same run in two experiments is one run, and a command that was
-stopped knows what it has done.
+The identity is a hash of everything that determines the result: data, split, method, parameters,
+privacy wishes, seed, the version of the procedure, and the source of a method that is not ours.
+What does not determine it (threads, machine, place of the files) is no part of it. So the same run
+in two experiments is one run, and a command that was stopped knows what it has done.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ _OURS = "hdpmf."
 
 @cache
 def source_digest(estimator: str | type) -> str:
-    """SHA-256 of the file that an estimator is written in, and of those beside it that this one imports.
+    """SHA-256 of the file that an estimator is written in, and of those beside it that this one
+    imports.
 
-    Empty for our own, whose methods have versions. Where there is no source to be read, a word that never comes again:
-    then no result can be taken for a later one's.
+    Empty for our own, whose methods have versions. Where there is no source to be read, a word that
+    never comes again: then no result can be taken for a later one's.
     """
     module, name = (
-        estimator.split(":") if isinstance(estimator, str) else (estimator.__module__, estimator.__qualname__)
+        estimator.split(":")
+        if isinstance(estimator, str)
+        else (estimator.__module__, estimator.__qualname__)
     )
     if module.startswith(_OURS):
         return ""
@@ -89,16 +92,20 @@ def _files(roots: list[Path], dotted: str) -> Iterator[Path]:
     for root in roots:
         for length in range(1, len(parts) + 1):
             place = root.joinpath(*parts[:length])
-            yield from (path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file())
+            yield from (
+                path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()
+            )
 
 
 RESULTS_VERSION = 1
-"""Part of every identity. Raise it when a change to the library makes all old results wrong: all runs are done anew.
-Where only one method's are wrong, raise the `version` of that method."""
+"""Part of every identity. Raise it when a change to the library makes all old results wrong: all
+runs are done anew. Where only one method's are wrong, raise the `version` of that method."""
 
 Scalar = bool | int | float | str | None
 
-SplitKind = Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "ready-made", "whole"]
+SplitKind = Literal[
+    "hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "ready-made", "whole"
+]
 
 
 class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,7 +134,8 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which ratings train and which test.
 
     Attributes:
-        kind: How the data set is cut; ``whole`` keeps all of it for training, to be cross-validated.
+        kind: How the data set is cut; ``whole`` keeps all of it for training, to be
+            cross-validated.
         per_user: Test ratings per user of ``hold-out`` and ``last``.
         seed: Of the cut; always 0 for a ready-made one, and for one by time.
         fraction: Share of each user's training ratings that is kept.
@@ -151,7 +159,8 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         changes: What differs from the paper's Table II, by its names.
         seed: Of the paper's draw.
-        weights: ``paper``, ``uniform`` (everybody at 1), or checksums of the user's files of weights.
+        weights: ``paper``, ``uniform`` (everybody at 1), or checksums of the user's files of
+            weights.
         missing: The weight of whoever such a file does not name.
     """
 
@@ -169,7 +178,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
         part: Which of them train and test.
         method: A name in ``METHODS``.
         params: The model's parameters, only those it takes.
-        privacy: The privacy wishes; None for a method that takes no epsilon and so does not look at them.
+        privacy: The privacy wishes; None for a method that takes no epsilon and so does not look at
+            them.
         seed: Of the training; 0 for a method without randomness.
     """
 
@@ -184,7 +194,9 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     def id(self) -> str:
         """The identity: 32 hexadecimal digits."""
         method = METHODS.get(self.method)
-        of_method: list[int | str] = [] if method is None else [method.version] if method.version else []
+        of_method: list[int | str] = (
+            [] if method is None else [method.version] if method.version else []
+        )
         source = "" if method is None else source_digest(method.estimator)
         if source:
             of_method.append(source)
@@ -228,11 +240,15 @@ def make_run(
 
 def model_of(run: Run) -> Estimator:
     """The model that a run fits, on one thread."""
-    return make_model(run.method, **run.params, **METHODS[run.method].own(n_threads=1, rng=run.seed))
+    return make_model(
+        run.method, **run.params, **METHODS[run.method].own(n_threads=1, rng=run.seed)
+    )
 
 
 def _plain(value: Any) -> Any:
-    """Structs without what has its default value, so that a field added later leaves old identities alone."""
+    """Structs without what has its default value, so that a field added later leaves old
+    identities alone.
+    """
     if not isinstance(value, msgspec.Struct):
         return value
     own = ((name, getattr(value, name), default) for name, default in _defaults(type(value)))
@@ -242,6 +258,11 @@ def _plain(value: Any) -> Any:
 @cache
 def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
     return tuple(
-        (field.name, field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory())
+        (
+            field.name,
+            field.default
+            if field.default_factory is msgspec.NODEFAULT
+            else field.default_factory(),
+        )
         for field in msgspec.structs.fields(kind)
     )

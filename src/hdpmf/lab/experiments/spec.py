@@ -1,6 +1,7 @@
 """Experiments as data: what a TOML file says, checked field by field.
 
-An experiment crosses data sets, methods, numbers of factors and seeds, and may vary one thing more. Everything has the
+An experiment crosses data sets, methods, numbers of factors and seeds, and may vary one thing more.
+Everything has the
 paper's value by default, so that a file says only what is different::
 
     name = "stronger-privacy"
@@ -50,22 +51,28 @@ BATCH_GRID: Grid = {"learning_rate": (0.1, 0.05, 0.01, 0.005), "reg": (0.01, 0.0
 
 def default_grids() -> dict[str, Grid]:
     """The usual grid, and the methods' own."""
-    return {"default": USUAL_GRID, **{name: dict(method.tuning) for name, method in METHODS.items() if method.tuning}}
+    return {
+        "default": USUAL_GRID,
+        **{name: dict(method.tuning) for name, method in METHODS.items() if method.tuning},
+    }
 
 
 class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a data set is cut into training and test, anew for every seed.
 
     Attributes:
-        kind: ``hold-out``, ``leave-one-out``, ``last`` (each user's last ones), ``ratio`` (a fraction of all), ``time``
-            (the last of all), ``user-time`` (the last of each user's), or, for tuning only, ``whole`` (all ratings are
-            training ratings).
+        kind: ``hold-out``, ``leave-one-out``, ``last`` (each user's last ones), ``ratio`` (a
+            fraction of all), ``time`` (the last of all), ``user-time`` (the last of each user's),
+            or, for tuning only, ``whole`` (all ratings are training ratings).
         per_user: Test ratings per user of ``hold-out`` and ``last``.
         fraction: What ``ratio``, ``time`` and ``user-time`` test on.
-        ready_made: Use the cut that the data set comes with, where it has one (ML-100K's ua.base and ua.test).
+        ready_made: Use the cut that the data set comes with, where it has one (ML-100K's ua.base
+            and ua.test).
     """
 
-    kind: Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "whole"] = "hold-out"
+    kind: Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "whole"] = (
+        "hold-out"
+    )
     per_user: Count = 10
     fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
     ready_made: bool = True
@@ -78,8 +85,8 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         by: The lowest ``mse``, or the highest ``ndcg_at_10`` (see `hdpmf.models.ranking_metrics`).
         folds: How many.
         seed: Of the cut, the folds, the privacy weights and the training.
-        grids: Values to try, by method; ``default`` is for gradient methods that have none of their own. A grid of
-            a single cell is taken without cross-validation.
+        grids: Values to try, by method; ``default`` is for gradient methods that have none of their
+            own. A grid of a single cell is taken without cross-validation.
         like: Methods that take over another's choice, because their training is the same.
         split: The cut.
     """
@@ -89,7 +96,9 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: Seed = 0
     grids: dict[str, Grid] = msgspec.field(default_factory=default_grids)
     like: dict[str, str] = msgspec.field(
-        default_factory=lambda: {name: method.tuned_like for name, method in METHODS.items() if method.tuned_like}
+        default_factory=lambda: {
+            name: method.tuned_like for name, method in METHODS.items() if method.tuned_like
+        }
     )
     split: Split = Split()
 
@@ -98,8 +107,8 @@ class Vary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The one thing that a figure varies.
 
     Attributes:
-        parameter: ``epsilon``, a name of Table II (``f_uc``, ``epsilon_uc``, ...), ``fraction`` (of each user's
-            training ratings), or any parameter of the models.
+        parameter: ``epsilon``, a name of Table II (``f_uc``, ``epsilon_uc``, ...), ``fraction`` (of
+            each user's training ratings), or any parameter of the models.
         values: The values, in the order of the axis.
         label: The axis.
     """
@@ -118,10 +127,12 @@ class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         columns: What the file calls its columns, as ``{user = "customer"}``.
         world: Options of ``synthetic``: ``n_users``, ``n_items``, ``n_ratings``, ``rng``.
         duplicates: What becomes of several ratings of one item by one user.
-        implicit: Whether the file has choices (clicks, purchases) and no ratings; then only lists are measured.
-        weights: Privacy weights: ``uniform`` (everybody at 1), ``paper`` (its random groups), or a file or several with
-            people's own, relative to the TOML file. Without it: ``uniform`` for a file of the user's, unless the
-            experiment changes or varies Table II, else ``paper``.
+        implicit: Whether the file has choices (clicks, purchases) and no ratings; then only lists
+            are measured.
+        weights: Privacy weights: ``uniform`` (everybody at 1), ``paper`` (its random groups), or a
+            file or several with people's own, relative to the TOML file. Without it: ``uniform``
+            for a file of the user's, unless the experiment changes or varies Table II, else
+            ``paper``.
         missing_weight: The weight of whoever such a file does not name.
     """
 
@@ -147,14 +158,15 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         name: Short, for files and commands.
         title: For people.
-        kind: ``table`` (rows of methods), ``figure`` (something varies), ``statistics`` (of the data sets) or
-            ``specification`` (of privacy wishes); the last two need no runs.
-        measure: ``errors`` of predicted ratings, ``lists`` (how good the ten items are that a user would be shown
-            first), or ``both``.
+        kind: ``table`` (rows of methods), ``figure`` (something varies), ``statistics`` (of the
+            data sets) or ``specification`` (of privacy wishes); the last two need no runs.
+        measure: ``errors`` of predicted ratings, ``lists`` (how good the ten items are that a user
+            would be shown first), or ``both``.
         reference: Where a paper has it.
-        datasets: Registered data sets, or names under ``data``. ``yelp`` stands for ``yelp-sample`` where the
-            official file is absent.
-        methods: Names, or ``all`` for every method that the library has and that does what is measured.
+        datasets: Registered data sets, or names under ``data``. ``yelp`` stands for ``yelp-sample``
+            where the official file is absent.
+        methods: Names, or ``all`` for every method that the library has and that does what is
+            measured.
         without: Methods left out of ``all``.
         paper_methods: Those that the paper shows here; a report marks the others as added.
         factors: Values of K.
@@ -168,7 +180,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuning: Choice of hyper-parameters.
         vary: What the figure varies.
         data: The user's data sets.
-        imports: Python modules that add methods (``hdpmf.add_method``); one beside the TOML file is found.
+        imports: Python modules that add methods (``hdpmf.add_method``); one beside the TOML file is
+            found.
         quick: A reduced version; its numbers are first impressions.
     """
 
@@ -227,12 +240,16 @@ def read_experiment(path: str | os.PathLike[str]) -> Experiment:
     except OSError as error:
         raise ConfigError(f"cannot read the experiment {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not a text file in UTF-8; an experiment is a TOML file") from error
+        raise ConfigError(
+            f"{path} is not a text file in UTF-8; an experiment is a TOML file"
+        ) from error
     return parse_experiment(text, str(path), Path(path).parent)
 
 
 def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Experiment:
-    """Make an experiment from TOML; ``origin`` names it in messages, ``beside`` is where its own modules may be."""
+    """Make an experiment from TOML; ``origin`` names it in messages, ``beside`` is where its own
+    modules may be.
+    """
     try:
         experiment = msgspec.convert(tomllib.loads(text), Experiment)
     except tomllib.TOMLDecodeError as error:
@@ -259,7 +276,9 @@ def check(experiment: Experiment, origin: str) -> None:
 
     methods = method_names(experiment)  # imports the user's modules and knows the names
     vary = experiment.vary
-    shared = set(experiment.params) | (set(experiment.tuning.grids.get("default", {})) - {"learning_rate", "reg"})
+    shared = set(experiment.params) | (
+        set(experiment.tuning.grids.get("default", {})) - {"learning_rate", "reg"}
+    )
     if vary is not None and vary.parameter not in (*PRIVACY_NAMES, "fraction"):
         shared.add(vary.parameter)
     _check_options(origin, methods, shared)
@@ -274,22 +293,36 @@ def check(experiment: Experiment, origin: str) -> None:
         raise ConfigError(f"{origin}: vary.values has a value twice")
     wrong = sorted(set(experiment.privacy) - set(PRIVACY_NAMES))
     if wrong:
-        raise ConfigError(f"{origin}: privacy.{wrong[0]} is unknown; Table II has {', '.join(PRIVACY_NAMES)}")
+        raise ConfigError(
+            f"{origin}: privacy.{wrong[0]} is unknown; Table II has {', '.join(PRIVACY_NAMES)}"
+        )
     specified = experiment.privacy or (vary is not None and vary.parameter in PRIVACY_NAMES)
     for name, own in experiment.data.items():
         if own.implicit and experiment.measure != "lists":
-            raise ConfigError(f'{origin}: data.{name} has no ratings to be wrong about; measure = "lists"')
+            raise ConfigError(
+                f'{origin}: data.{name} has no ratings to be wrong about; measure = "lists"'
+            )
         if specified and own.weights not in (None, "paper"):
             raise ConfigError(
-                f"{origin}: Table II is changed, but data.{name}.weights says otherwise; drop one of them"
+                f"{origin}: Table II is changed, but data.{name}.weights says otherwise; drop "
+                "one of them"
             )
         if own.missing_weight is not None and not own.weight_files:
-            raise ConfigError(f"{origin}: data.{name}.missing_weight is for those whom a file of weights does not name")
+            raise ConfigError(
+                f"{origin}: data.{name}.missing_weight is for those whom a file of weights does "
+                "not name"
+            )
     if experiment.split.kind == "whole":
-        raise ConfigError(f'{origin}: split.kind = "whole" leaves nothing to test on; it is for tuning.split')
+        raise ConfigError(
+            f'{origin}: split.kind = "whole" leaves nothing to test on; it is for tuning.split'
+        )
     if (experiment.kind == "figure") != (vary is not None):
         raise ConfigError(f'{origin}: kind = "figure" and a [vary] table belong together')
-    if vary is not None and vary.parameter == "fraction" and not all(0 < x <= 1 for x in vary.values):
+    if (
+        vary is not None
+        and vary.parameter == "fraction"
+        and not all(0 < x <= 1 for x in vary.values)
+    ):
         raise ConfigError(f"{origin}: fractions must be above 0 and at most 1")
     for x in experiment.xs:
         privacy_spec(experiment, x)  # raises PrivacyError where ratios or weights are impossible
@@ -299,5 +332,9 @@ def _check_options(origin: str, methods: Sequence[str], names: set[str]) -> None
     """Refuse names that none of the methods has as an option."""
     options = {name for method in methods for name in METHODS[method].options}
     for name in sorted(names - options):
-        whose = f"{methods[0]} has no option" if len(methods) == 1 else "no method here has an option"
-        raise ConfigError(f"{origin}: {whose} {name!r}; there are {', '.join(sorted(options)) or 'none'}")
+        whose = (
+            f"{methods[0]} has no option" if len(methods) == 1 else "no method here has an option"
+        )
+        raise ConfigError(
+            f"{origin}: {whose} {name!r}; there are {', '.join(sorted(options)) or 'none'}"
+        )

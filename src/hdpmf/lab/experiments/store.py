@@ -1,27 +1,30 @@
 """Results in one append-only SQLite file.
 
-``results.sqlite`` in an output folder has two tables; triggers refuse any change to a row that is in:
+``results.sqlite`` in an output folder has two tables; triggers refuse any change to a row that is
+in:
 
 ``runs``
-    One row per finished run: ``run_id`` (see `runs.Run.id`), ``run`` (the description, JSON), ``status``, ``metrics``
-    (JSON), ``claim`` (what the method's epsilon stands on, JSON), ``message`` (why it failed), ``version`` (of
-    hdpmf), ``started``, ``finished`` (UTC, ISO 8601), ``host`` (JSON; no names, no paths). ``failed`` ones are tried
-    again next time. One that is ``done`` is there a second time only where a later version measured more; the last
-    row counts.
+    One row per finished run: ``run_id`` (see `runs.Run.id`), ``run`` (the description, JSON),
+    ``status``, ``metrics`` (JSON), ``claim`` (what the method's epsilon stands on, JSON),
+    ``message`` (why it failed), ``version`` (of hdpmf), ``started``, ``finished`` (UTC, ISO 8601),
+    ``host`` (JSON; no names, no paths). ``failed`` ones are tried again next time. One that is
+    ``done`` is there a second time only where a later version measured more; the last row counts.
 ``events``
-    What happened around them: ``kind``, ``at``, ``data`` (JSON). Kinds: ``start`` of a command (its experiments,
-    environment), ``end`` (how, seconds, runs), ``dataset`` (counts of a data set).
+    What happened around them: ``kind``, ``at``, ``data`` (JSON). Kinds: ``start`` of a command (its
+    experiments, environment), ``end`` (how, seconds, runs), ``dataset`` (counts of a data set).
 
-Each row is a transaction of its own that has reached the disk before the next begins. Killing the command at any
-moment loses the runs in flight and nothing else.
+Each row is a transaction of its own that has reached the disk before the next begins. Killing the
+command at any moment loses the runs in flight and nothing else.
 
-Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in training; the model's
-own factors even for an item that sampling left without ratings); ``mse_all``, ``mae_all``, ``n_all`` over every test
-rating with the library's fallbacks; ``n_cold`` (left out of the first three); ``fit_seconds``. Runs on a test set also
-have, where an experiment shows lists, ``n_listed``, the users that lists of ten were made for, and, where there are
-any, ``ndcg_at_10`` and all else that `hdpmf.models.ranking_metrics` measures, with intervals over users
-(``ndcg_margin_at_10``). There are none where a method cannot rank, and where it would take more than 200 million
-scores. Results without lists, or without these intervals (early versions), are measured again where lists are shown.
+Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in
+training; the model's own factors even for an item that sampling left without ratings); ``mse_all``,
+``mae_all``, ``n_all`` over every test rating with the library's fallbacks; ``n_cold`` (left out of
+the first three); ``fit_seconds``. Runs on a test set also have, where an experiment shows lists,
+``n_listed``, the users that lists of ten were made for, and, where there are any, ``ndcg_at_10``
+and all else that `hdpmf.models.ranking_metrics` measures, with intervals over users
+(``ndcg_margin_at_10``). There are none where a method cannot rank, and where it would take more
+than 200 million scores. Results without lists, or without these intervals (early versions), are
+measured again where lists are shown.
 """
 
 from __future__ import annotations
@@ -81,7 +84,7 @@ CREATE TRIGGER events_kept BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 're
 PRAGMA application_id = {_KIND.application};
 PRAGMA user_version = {_KIND.schema};
 COMMIT;
-"""
+"""  # noqa: E501
 
 # In version 1 a run could be finished only once, so that nothing could be measured later.
 _FROM_1 = """
@@ -96,8 +99,9 @@ COMMIT;
 class StoredClaim(msgspec.Struct, frozen=True):
     """What the method's epsilon is worth (see `hdpmf.common.privacy.claims`).
 
-    ``honest`` is the accountant's sentence at the time of the run; early versions did not write it down. Reports do not
-    read it: they ask the accountant about the run's parameters, so that a better one corrects old results.
+    ``honest`` is the accountant's sentence at the time of the run; early versions did not write it
+    down. Reports do not read it: they ask the accountant about the run's parameters, so that a
+    better one corrects old results.
     """
 
     epsilon: float | None
@@ -136,8 +140,12 @@ class Result(msgspec.Struct, frozen=True):
         return float(self.metrics.get(name, nan)) if self.status == "done" else inf
 
     def suffices(self, *, lists: bool) -> bool:
-        """Whether the run need not be done again; ``lists``: not even to see how good its lists are."""
-        return self.status == "diverged" or (self.status == "done" and (not lists or self.has_lists))
+        """Whether the run need not be done again; ``lists``: not even to see how good its lists
+        are.
+        """
+        return self.status == "diverged" or (
+            self.status == "done" and (not lists or self.has_lists)
+        )
 
     @property
     def has_lists(self) -> bool:
@@ -178,13 +186,16 @@ class Store(AbstractContextManager["Store"]):
         self.path = self.folder / FILE_NAME
         if not create and not self.path.exists():
             raise ConfigError(
-                f"there are no results in {self.folder}; 'experiment run' and 'paper run' put them where --out says"
+                f"there are no results in {self.folder}; 'experiment run' and 'paper run' put "
+                "them where --out says"
             )
         with _KIND.errors(self.path):
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise StorageError(f"cannot make the folder {self.folder}: {error.strerror}") from error
+                raise StorageError(
+                    f"cannot make the folder {self.folder}: {error.strerror}"
+                ) from error
             self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=60)
             try:
                 self._prepare()
@@ -200,14 +211,20 @@ class Store(AbstractContextManager["Store"]):
         self._connection.close()
 
     def add(self, result: Result) -> None:
-        """Write a result down for good. A finished one stays as it is, unless this one has lists and that has not."""
+        """Write a result down for good. A finished one stays as it is, unless this one has lists
+        and that has not.
+        """
         values = (getattr(result, name) for name in Result.__struct_fields__)
-        row = (result.run.id, *(value if isinstance(value, str) else _text(value) for value in values))
+        row = (
+            result.run.id,
+            *(value if isinstance(value, str) else _text(value) for value in values),
+        )
         with _KIND.errors(self.path):
             # One statement, so that two commands in one folder cannot both find nothing there.
             self._connection.execute(
                 f"INSERT INTO runs (run_id, {_COLUMNS})"  # noqa: S608  # names of ours
-                " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM runs WHERE run_id = ?"
+                " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM runs "
+                "WHERE run_id = ?"
                 " AND status <> 'failed' AND (json_extract(metrics, '$.n_listed') IS 0"
                 f" OR json_type(metrics, '$.{LISTED}') IS NOT NULL OR NOT ?))",
                 (*row, result.run.id, result.has_lists),
@@ -216,10 +233,14 @@ class Store(AbstractContextManager["Store"]):
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Write an event down for good."""
         with _KIND.errors(self.path):
-            self._connection.execute("INSERT INTO events (kind, at, data) VALUES (?, ?, ?)", (kind, now(), _text(data)))
+            self._connection.execute(
+                "INSERT INTO events (kind, at, data) VALUES (?, ?, ?)", (kind, now(), _text(data))
+            )
 
     def results(self) -> dict[str, Result]:
-        """The last result of every run, by its id; a failed one only where no attempt ended better."""
+        """The last result of every run, by its id; a failed one only where no attempt ended
+        better.
+        """
         with _KIND.errors(self.path):
             rows = self._connection.execute(
                 f"SELECT run_id, {_COLUMNS} FROM runs ORDER BY status <> 'failed', number"  # noqa: S608  # names of ours
@@ -237,19 +258,26 @@ class Store(AbstractContextManager["Store"]):
     def experiments(self) -> dict[str, Experiment]:
         """The experiments that were started here, by name, as they were last asked for."""
         asked = [written for event in self.events("start") for written in event.data["experiments"]]
-        return {experiment.name: experiment for experiment in msgspec.convert(asked, list[Experiment])}
+        return {
+            experiment.name: experiment for experiment in msgspec.convert(asked, list[Experiment])
+        }
 
     def datasets(self) -> dict[str, dict[str, Any]]:
-        """Counts and such of the data sets that were used here, by name (see `facts.dataset_facts`)."""
+        """Counts and such of the data sets that were used here, by name (see
+        `facts.dataset_facts`).
+        """
         return {event.data["name"]: event.data for event in self.events("dataset")}
 
     def _prepare(self) -> None:
         connection = self._connection
-        # In this order: another process may be making the tables, and what has tables has its id by then.
+        # In this order: another process may be making the tables, and what has tables has its id by
+        # then.
         tables = count_tables(connection)
         ours = _KIND.is_ours(connection)
         if tables and not ours:
-            raise ConfigError(f"{self.path} is an SQLite file of something else; choose another folder with --out")
+            raise ConfigError(
+                f"{self.path} is an SQLite file of something else; choose another folder with --out"
+            )
         schema = _KIND.check(connection, self.path) if ours else 0
         keep_on_disk(connection)
         if not tables:
@@ -270,19 +298,28 @@ class Store(AbstractContextManager["Store"]):
     def _result(self, row: Iterable[str]) -> Result:
         named = dict(zip(Result.__struct_fields__, row, strict=True))
         try:
-            documents = {name: msgspec.json.decode(named[name]) for name in ("run", "metrics", "claim", "host")}
+            documents = {
+                name: msgspec.json.decode(named[name])
+                for name in ("run", "metrics", "claim", "host")
+            }
             return msgspec.convert(named | documents, Result)
         except msgspec.MsgspecError as error:
-            raise StorageError(f"{self.path} holds a row that this version cannot read ({error})") from error
+            raise StorageError(
+                f"{self.path} holds a row that this version cannot read ({error})"
+            ) from error
 
 
 def set_aside(folder: str | PathLike[str]) -> Path | None:
-    """Give the results of a folder another name, so that the next command begins anew; None where there are none."""
+    """Give the results of a folder another name, so that the next command begins anew; None
+    where there are none.
+    """
     path = Path(folder) / FILE_NAME
     if not path.exists():
         return None
     with _KIND.errors(path), sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what is beside the file goes into it
+        connection.execute(
+            "PRAGMA wal_checkpoint(TRUNCATE)"
+        )  # what is beside the file goes into it
     connection.close()
     number = 1
     while (kept := path.with_name(f"results.{number}.sqlite")).exists():

@@ -33,7 +33,8 @@ class Summary:
     Attributes:
         values: In the order of the seeds.
         mean: Their mean; infinite where a run diverged.
-        std: Their standard deviation with n - 1 in the denominator; NaN for a single value or an infinite mean.
+        std: Their standard deviation with n - 1 in the denominator; NaN for a single value or an
+            infinite mean.
     """
 
     values: tuple[float, ...]
@@ -49,7 +50,9 @@ class Summary:
         mean = math.fsum(values) / n if all(map(math.isfinite, values)) else math.inf
         if n == 1 or not math.isfinite(mean):
             return cls(tuple(values), mean, math.nan)
-        return cls(tuple(values), mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)))
+        return cls(
+            tuple(values), mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,8 @@ class PairedTest:
     Attributes:
         difference: Mean of first minus second; negative where the first has the smaller error.
         p: Two-sided p value; NaN where it is not defined.
-        stars: The paper's: 3 for 99 %, 2 for 95 %, 1 for 90 % confidence that the first has the smaller error, 0
-            otherwise.
+        stars: The paper's: 3 for 99 %, 2 for 95 %, 1 for 90 % confidence that the first has the
+            smaller error, 0 otherwise.
     """
 
     difference: float
@@ -71,8 +74,8 @@ class PairedTest:
 def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     """Compare errors of two methods over the same seeds (the paper: HDPMF against PDPMF).
 
-    The paper says "t-test for means of paired two sample" and not whether one- or two-sided; this is two-sided, the
-    stricter of the two.
+    The paper says "t-test for means of paired two sample" and not whether one- or two-sided; this
+    is two-sided, the stricter of the two.
     """
     differences = [a - b for a, b in zip(first, second, strict=True)]
     if len(differences) < 2 or not all(map(math.isfinite, differences)):
@@ -90,8 +93,8 @@ def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
 METRICS = ("mse", "mae", "mse_all", "mae_all")
 
 RANKING = (*(f"{name}_at_{RANKED}" for name in LIST_METRICS), f"ndcg_margin_at_{RANKED}")
-"""In a cell's metrics where all of its finished runs have them: of lists, and the 95 % interval over users of the first
-(one side)."""
+"""In a cell's metrics where all of its finished runs have them: of lists, and the 95 % interval
+over users of the first (one side)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +108,10 @@ class Cell:
         label: As tables show it.
         in_paper: Whether the paper shows this method here.
         x: Place on the axis, or None in a table.
-        metrics: Summaries over the seeds of ``mse``, ``mae``, ``mse_all``, ``mae_all``, and of ``RANKING`` where
-            it was measured.
-        status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some not there yet; the
-            summaries then hold what is).
+        metrics: Summaries over the seeds of ``mse``, ``mae``, ``mse_all``, ``mae_all``, and of
+            ``RANKING`` where it was measured.
+        status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some not there
+            yet; the summaries then hold what is).
         hyperparameters: Chosen values; empty where there was nothing to choose.
         run_ids: The runs, in the order of the seeds.
         claim: What the method's epsilon is worth.
@@ -148,7 +151,9 @@ def dataset_title(name: str) -> str:
     return dataset_info(name).title if name in dataset_names() else name
 
 
-def collect(store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None) -> list[Cell]:
+def collect(
+    store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None
+) -> list[Cell]:
     """All cells of an experiment, in the order data set, method, K, x.
 
     Args:
@@ -193,7 +198,11 @@ def compare(
     cells: list[Cell], first: str, second: str, metric: str = "mse"
 ) -> dict[tuple[str, int, float | None], PairedTest]:
     """The paired test of two methods, by data set, K and x, wherever both are complete."""
-    by_place = {(cell.method, cell.dataset, cell.factors, cell.x): cell for cell in cells if cell.status == "done"}
+    by_place = {
+        (cell.method, cell.dataset, cell.factors, cell.x): cell
+        for cell in cells
+        if cell.status == "done"
+    }
     tests = {}
     for cell in by_place.values():
         other = by_place.get((second, cell.dataset, cell.factors, cell.x))
@@ -224,8 +233,13 @@ def _cell(
         in_paper=place.method in experiment.paper_methods,
         factors=place.factors,
         x=None if x is None else float(x),
-        metrics={name: Summary.of([result.metric(name) for result in ended]) for name in (*METRICS, *ranked)},
-        status=worst_status(ended, len(experiment.seeds), ("failed", "diverged", "missing", "done")),
+        metrics={
+            name: Summary.of([result.metric(name) for result in ended])
+            for name in (*METRICS, *ranked)
+        },
+        status=worst_status(
+            ended, len(experiment.seeds), ("failed", "diverged", "missing", "done")
+        ),
         hyperparameters=dict(chosen.get(tuned, {})),
         run_ids=tuple(run.id for run in runs),
         claim=next((result.claim for result in ended if result.claim is not None), None),

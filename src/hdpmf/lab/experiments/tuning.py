@@ -17,7 +17,16 @@ from hdpmf.common.methods import method_named
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.lab.experiments.expansion import Measured, Place, best_of_grid, measured_grid, resolve
 from hdpmf.lab.experiments.runner import Done, Progress, run_experiments
-from hdpmf.lab.experiments.spec import BATCH_GRID, USUAL_GRID, DataOptions, Experiment, Grid, Split, Tuning, check
+from hdpmf.lab.experiments.spec import (
+    BATCH_GRID,
+    USUAL_GRID,
+    DataOptions,
+    Experiment,
+    Grid,
+    Split,
+    Tuning,
+    check,
+)
 from hdpmf.lab.experiments.store import Store
 
 
@@ -72,10 +81,11 @@ def tune(
 
     Args:
         method: Its name.
-        data: A registered data set, of which the training part of its split is used (ten test ratings per user are
-            left alone), or a file of training ratings, all of which is used.
+        data: A registered data set, of which the training part of its split is used (ten test
+            ratings per user are left alone), or a file of training ratings, all of which is used.
         n_factors: K.
-        learning_rates: Values to try; larger ones by default with ``batch`` than with ``sequential``.
+        learning_rates: Values to try; larger ones by default with ``batch`` than with
+            ``sequential``.
         regs: Values to try.
         by: ``mse``, for predicted ratings, or ``ndcg_at_10``, for lists.
         folds: Folds.
@@ -87,11 +97,13 @@ def tune(
         scale: The rating scale of a file.
         columns: What a file calls its columns.
         duplicates: What becomes of several ratings of one item by one user in a file.
-        weights: ``uniform``, ``paper``, or files of privacy weights; if nothing is said here and under ``privacy``,
-            everybody is at 1 in a file of training ratings, and in the paper's groups in a registered data set.
+        weights: ``uniform``, ``paper``, or files of privacy weights; if nothing is said here and
+            under ``privacy``, everybody is at 1 in a file of training ratings, and in the paper's
+            groups in a registered data set.
         missing_weight: The weight of whoever such a file does not name.
         seed: Of the cut, the folds, the privacy weights and the training.
-        out: Folder for the results, so that a stopped call goes on where it was; None keeps nothing.
+        out: Folder for the results, so that a stopped call goes on where it was; None keeps
+            nothing.
         n_jobs: Runs at a time; one per core where it is not given.
         backend: See `run_experiments`.
         on: See `run_experiments`.
@@ -111,12 +123,23 @@ def tune(
         "reg": tuple(regs or usual["reg"]),
     }
     wanted = {"epochs": epochs, "epsilon": epsilon, "solver": solver, **(params or {})}
-    # What the method fixes may be said again; saying otherwise is an error, as is an option that it does not have.
-    own = {key: value for key, value in wanted.items() if value is not None and known.fixed.get(key, ...) != value}
+    # What the method fixes may be said again; saying otherwise is an error, as is an option that it
+    # does not have.
+    own = {
+        key: value
+        for key, value in wanted.items()
+        if value is not None and known.fixed.get(key, ...) != value
+    }
     name, options, whole = _source(data, scale, columns, duplicates)
     if weights is not None or missing_weight is not None:
-        said = weights if isinstance(weights, str) or weights is None else tuple(map(os.path.abspath, weights))
-        options = msgspec.structs.replace(options or DataOptions(), weights=said, missing_weight=missing_weight)
+        said = (
+            weights
+            if isinstance(weights, str) or weights is None
+            else tuple(map(os.path.abspath, weights))
+        )
+        options = msgspec.structs.replace(
+            options or DataOptions(), weights=said, missing_weight=missing_weight
+        )
     plain = {
         "name": f"tune-{method}",
         "title": f"{known.label} on {name}",
@@ -134,7 +157,9 @@ def tune(
         experiment = msgspec.structs.replace(
             experiment,
             data={} if options is None else {name: options},
-            tuning=msgspec.structs.replace(msgspec.convert(tuning, Tuning), split=Split("whole") if whole else Split()),
+            tuning=msgspec.structs.replace(
+                msgspec.convert(tuning, Tuning), split=Split("whole") if whole else Split()
+            ),
         )
     except msgspec.ValidationError as error:
         raise ConfigError(f"tune: {error}") from error
@@ -145,17 +170,28 @@ def tune(
             out = stack.enter_context(tempfile.TemporaryDirectory(prefix="hdpmf-tune-"))
         store = stack.enter_context(Store(out, create=True))
         done = run_experiments(
-            [experiment], store, files=files, n_jobs=n_jobs, backend=backend, on=on, command=command,
-            progress=progress, tune_only=True,
-        )  # fmt: skip
+            [experiment],
+            store,
+            files=files,
+            n_jobs=n_jobs,
+            backend=backend,
+            on=on,
+            command=command,
+            progress=progress,
+            tune_only=True,
+        )
         results = store.results()
     place = Place(experiment.datasets[0], method, n_factors)
     rows = measured_grid(experiment, place, results)
     winner = best_of_grid(rows, by)
     if winner is None:
-        messages = [message for row in rows for run in row.run_ids if (message := results[run].message)]
+        messages = [
+            message for row in rows for run in row.run_ids if (message := results[run].message)
+        ]
         messages.append("there are no lists to choose by")
-        kind: type[HdpmfError] = DivergedError if all(row.status == "diverged" for row in rows) else ConfigError
+        kind: type[HdpmfError] = (
+            DivergedError if all(row.status == "diverged" for row in rows) else ConfigError
+        )
         raise kind(f"no combination of the grid could be used; the first said: {messages[0]}")
     return Tuned(method, place.dataset, n_factors, folds, tuple(rows), winner, done)
 
@@ -168,7 +204,13 @@ def _source(
 ) -> tuple[str, DataOptions | None, bool]:
     if isinstance(data, str) and data in dataset_names():
         if scale is not None or columns or duplicates != "error":
-            raise ConfigError("scale, columns and duplicates describe files; a registered data set knows its own")
+            raise ConfigError(
+                "scale, columns and duplicates describe files; a registered data set knows its own"
+            )
         return data, None, False
     path = Path(data).absolute()
-    return "ratings", DataOptions(str(path), scale, dict(columns or {}), duplicates=duplicates), True
+    return (
+        "ratings",
+        DataOptions(str(path), scale, dict(columns or {}), duplicates=duplicates),
+        True,
+    )

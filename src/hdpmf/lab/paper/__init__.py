@@ -1,5 +1,5 @@
-"""The paper's evaluation on top of `hdpmf.lab.experiments` and `hdpmf.lab.report`: its experiments, its numbers, its
-report.
+"""The paper's evaluation on top of `hdpmf.lab.experiments` and `hdpmf.lab.report`: its experiments,
+its numbers, its report.
 
 Nothing below knows this package: what is here is data, and words about it.
 """
@@ -13,12 +13,25 @@ import msgspec
 
 from hdpmf.errors import ConfigError
 from hdpmf.lab.experiments.expansion import available
-from hdpmf.lab.experiments.spec import DataOptions, Experiment, Grid, default_grids, parse_experiment
+from hdpmf.lab.experiments.spec import (
+    DataOptions,
+    Experiment,
+    Grid,
+    default_grids,
+    parse_experiment,
+)
 
 NAMES = (
     *("table1", "table2", "table3"),
     "lists",
-    *("figure_epsilon_uc", "figure_f_uc", "figure_sparsity", "figure_ablation", "figure_epsilon", "table_no_features"),
+    *(
+        "figure_epsilon_uc",
+        "figure_f_uc",
+        "figure_sparsity",
+        "figure_ablation",
+        "figure_epsilon",
+        "table_no_features",
+    ),
 )
 """The paper's experiments, and what belongs beside them, in the order of the report."""
 
@@ -26,13 +39,16 @@ GRIDS: dict[str, Grid] = {
     "default": {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)},
     "dpmf": {"learning_rate": (0.005, 0.001, 0.0005, 0.0001), "reg": (0.01, 0.001)},
 }
-"""What the paper's cross-validation tries; methods that it does not have try what they say themselves."""
+"""What the paper's cross-validation tries; methods that it does not have try what they say
+themselves.
+"""
 
 _QUICK_GRIDS: dict[str, Grid] = {
     "default": {"learning_rate": (0.01, 0.005), "reg": (0.01,)},
     "dpmf": {"learning_rate": (0.005, 0.001), "reg": (0.01,)},
 }
-# Half the epochs of the paper: the schedule of the learning rate goes by share, so that this is the same descent.
+# Half the epochs of the paper: the schedule of the learning rate goes by share, so that this is the
+# same descent.
 _QUICK_EPOCHS = 50
 _QUICK_WITHOUT = ("bpr", "ials")  # they take longer than all else together
 _QUICK_WORLD = DataOptions(world={"n_users": 900, "n_items": 500, "n_ratings": 80_000})
@@ -48,7 +64,9 @@ def experiment(name: str) -> Experiment:
 
 
 def quick(full: Experiment) -> Experiment:
-    """The reduced version: ML-100K (or the synthetic world), two seeds, half the epochs, a small grid, two folds."""
+    """The reduced version: ML-100K (or the synthetic world), two seeds, half the epochs, a small
+    grid, two folds.
+    """
     dataset = "ml-100k" if available("ml-100k") else "synthetic"
     reduced = msgspec.structs.replace(
         full,

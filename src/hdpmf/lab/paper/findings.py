@@ -9,10 +9,28 @@ from dataclasses import dataclass
 from hdpmf.lab.experiments import Cell
 from hdpmf.lab.paper import GRIDS, published
 from hdpmf.lab.paper.ordering import Reversal, paper_pairs, reversals
-from hdpmf.lab.report.content import METRIC_LABELS, Content, counted, four, list_findings, p_value, plain, words
+from hdpmf.lab.report.content import (
+    METRIC_LABELS,
+    Content,
+    counted,
+    four,
+    list_findings,
+    p_value,
+    plain,
+    words,
+)
 from hdpmf.lab.report.honest_epsilon import RATERS, honest_cost
 
-MARKS = ("reproduced", "close", "different", "not comparable", "diverged", "failed", "incomplete", "not run")
+MARKS = (
+    "reproduced",
+    "close",
+    "different",
+    "not comparable",
+    "diverged",
+    "failed",
+    "incomplete",
+    "not run",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +59,11 @@ def mark_of(cell: Cell, metric: str) -> Marked | None:
 
 def marks(content: Content) -> list[Marked]:
     """Every number of Table III that the paper has too."""
-    pairs = [mark_of(cell, metric) for metric in METRIC_LABELS for cell in content.cells.get("table3", ())]
+    pairs = [
+        mark_of(cell, metric)
+        for metric in METRIC_LABELS
+        for cell in content.cells.get("table3", ())
+    ]
     return [marked for marked in pairs if marked is not None]
 
 
@@ -53,27 +75,43 @@ def count_marks(content: Content) -> dict[str, int]:
 
 def paper_findings(content: Content) -> list[str]:
     """Four sentences, and one about lists."""
-    return [_reproduced(content), _order(content), _trivial(content), _proved_designs(content), *list_findings(content)]
+    return [
+        _reproduced(content),
+        _order(content),
+        _trivial(content),
+        _proved_designs(content),
+        *list_findings(content),
+    ]
 
 
 def _reproduced(content: Content) -> str:
-    known = [marked for marked in marks(content) if marked.mark in ("reproduced", "close", "different", "diverged")]
+    known = [
+        marked
+        for marked in marks(content)
+        if marked.mark in ("reproduced", "close", "different", "diverged")
+    ]
     if not known:
         return (
-            "None of the published numbers of Table III can be compared yet: its runs on the paper's data sets are "
+            "None of the published numbers of Table III can be compared yet: its runs on "
+            "the paper's data sets are "
             "not in these results."
         )
     by_mark = Counter(marked.mark for marked in known)
     titles = list(dict.fromkeys(marked.cell.dataset_title for marked in known))
     text = (
-        f"Of the {counted(len(known), 'published number')} of Table III that can be compared here ({words(titles)}), "
+        f"Of the {counted(len(known), 'published number')} of Table III that can be "
+        f"compared here ({words(titles)}), "
         f"{by_mark['reproduced']:,} reproduce within the paper's deviation or 5 %"
     )
     if by_mark["close"]:
         text += f", {by_mark['close']:,} come within 10 %"
     rest = [marked for marked in known if marked.mark in ("different", "diverged")]
     if not rest:
-        return text + (", and none differs by more." if by_mark["close"] else ", and none differs by more than that.")
+        return text + (
+            ", and none differs by more."
+            if by_mark["close"]
+            else ", and none differs by more than that."
+        )
     verb = "differs" if len(rest) == 1 else "differ"
     return text + f", and {len(rest):,} {verb} by more: {_grouped(rest)}."
 
@@ -82,7 +120,9 @@ def _grouped(rest: Sequence[Marked]) -> str:
     """Which numbers differ, by method."""
     places: dict[str, dict[str, list[Marked]]] = {}
     for marked in rest:
-        places.setdefault(marked.cell.label, {}).setdefault(marked.cell.dataset_title, []).append(marked)
+        places.setdefault(marked.cell.label, {}).setdefault(marked.cell.dataset_title, []).append(
+            marked
+        )
     parts = []
     for label, datasets in places.items():
         details = []
@@ -92,7 +132,8 @@ def _grouped(rest: Sequence[Marked]) -> str:
             shown = "diverged" if first.mark == "diverged" else four(ours)
             more = "" if len(numbers) == 1 else f"{len(numbers)} numbers, among them "
             details.append(
-                f"{title} ({more}{METRIC_LABELS[first.metric]} {shown} against {four(first.published.mean)}"
+                f"{title} ({more}{METRIC_LABELS[first.metric]} {shown} against "
+                f"{four(first.published.mean)}"
                 f" at K = {first.cell.factors})"
             )
         parts.append(f"{label} on {words(details)}")
@@ -103,7 +144,8 @@ def _order(content: Content) -> str:
     pairs = [(ahead, behind) for metric, ahead, behind in paper_pairs(content) if metric == "mse"]
     if not pairs:
         return (
-            "Whether the paper's order of methods holds cannot be said yet: too few of its methods have been run on "
+            "Whether the paper's order of methods holds cannot be said yet: too few of its "
+            "methods have been run on "
             "its data sets."
         )
     turned = [pair for pair in reversals(content) if pair.metric == "mse"]
@@ -121,10 +163,19 @@ def _order(content: Content) -> str:
         details = [f"{title} ({_values(turned_pairs, title)})" for title in datasets]
         parts.append(f"{better} is ahead of {worse} on {words(details)}")
     experiment = content.experiments["table3"]
-    grid = "the paper's own grid" if experiment.tuning.grids.items() >= GRIDS.items() else "the grid of this run"
-    more = "" if len(ranked) <= 2 else f", and {counted(len(ranked) - 2, 'further pair')} of methods changed places"
+    grid = (
+        "the paper's own grid"
+        if experiment.tuning.grids.items() >= GRIDS.items()
+        else "the grid of this run"
+    )
+    more = (
+        ""
+        if len(ranked) <= 2
+        else f", and {counted(len(ranked) - 2, 'further pair')} of methods changed places"
+    )
     return (
-        f"The paper's order of methods does not hold everywhere: by MSE, with hyper-parameters chosen over {grid}, "
+        "The paper's order of methods does not hold everywhere: by MSE, with "
+        f"hyper-parameters chosen over {grid}, "
         f"{'; '.join(parts)}{more}."
     )
 
@@ -132,14 +183,17 @@ def _order(content: Content) -> str:
 def _values(turned_pairs: Sequence[Reversal], title: str) -> str:
     here = [pair for pair in turned_pairs if pair.better.dataset_title == title]
     return "; ".join(
-        f"K = {pair.better.factors}: {four(pair.better.mse.mean)} against {four(pair.worse.mse.mean)}, "
+        f"K = {pair.better.factors}: {four(pair.better.mse.mean)} against "
+        f"{four(pair.worse.mse.mean)}, "
         f"{p_value(pair.test.p)}" + (", which may be chance" if pair.test.p > 0.1 else "")
         for pair in here
     )
 
 
 def silent_duels(content: Content) -> list[tuple[Cell, Cell]]:
-    """The device that sends nothing against the paper's best private method, by data set, at the largest K."""
+    """The device that sends nothing against the paper's best private method, by data set, at the
+    largest K.
+    """
     cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
     found = []
     for cell in cells:
@@ -160,38 +214,60 @@ def _trivial(content: Content) -> str:
     better: list[str] = []
     worse: list[str] = []
     for cell, best in silent_duels(content):
-        detail = f"{cell.dataset_title} ({four(cell.mse.mean)} against {four(best.mse.mean)} of {best.label})"
+        detail = (
+            f"{cell.dataset_title} ({four(cell.mse.mean)} against {four(best.mse.mean)} of "
+            f"{best.label})"
+        )
         (better if cell.mse.mean < best.mse.mean else worse).append(detail)
     if not better and not worse:
-        return "How a device does that sends nothing at all, each user's own mean at epsilon 0, has not been run here."
+        return (
+            "How a device does that sends nothing at all, each user's own mean at epsilon "
+            "0, has not been run here."
+        )
     place = f"by MSE at K = {max(content.factors)}"
     if not better:
         return (
-            f"A device that sends nothing at all, each user's own mean at epsilon 0, is {place} behind the best "
+            "A device that sends nothing at all, each user's own mean at epsilon 0, is "
+            f"{place} behind the best "
             f"private method of the paper on {words(worse)}."
         )
     text = (
-        "A device that sends nothing at all, each user's own mean at epsilon 0, beats every private method of the "
+        "A device that sends nothing at all, each user's own mean at epsilon 0, beats "
+        "every private method of the "
         f"paper {place} on {words(better)}"
     )
     return text + (f", but not on {words(worse)}." if worse else ".")
 
 
 def designs_and_rivals(content: Content) -> tuple[list[Cell], list[Cell]]:
-    """The designs with a proof and the paper's private methods, at the epsilon of Table III and the largest K."""
-    cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done" and cell.claim is not None]
+    """The designs with a proof and the paper's private methods, at the epsilon of Table III and
+    the largest K.
+    """
+    cells = [
+        cell
+        for cell in content.cells.get("table3", ())
+        if cell.status == "done" and cell.claim is not None
+    ]
     factors = max(content.factors, default=0)
     epsilon = content.experiments["table3"].epsilon if cells else 1.0
-    here = [cell for cell in cells if cell.factors == factors and cell.claim and cell.claim.epsilon == epsilon]
+    here = [
+        cell
+        for cell in cells
+        if cell.factors == factors and cell.claim and cell.claim.epsilon == epsilon
+    ]
     designs = [cell for cell in here if cell.claim is not None and cell.claim.status == "proved"]
     return designs, [cell for cell in here if cell.in_paper and cell not in designs]
 
 
 def _proved_designs(content: Content) -> str:
-    """Which designs with a proof beat which of the paper's private methods, and at what honest epsilon."""
+    """Which designs with a proof beat which of the paper's private methods, and at what honest
+    epsilon.
+    """
     designs, rivals = designs_and_rivals(content)
     if not designs or not rivals:
-        return "How the designs with a proof compare with the paper's methods has not been run here."
+        return (
+            "How the designs with a proof compare with the paper's methods has not been run here."
+        )
     # Designs that win and lose in the same places are named together, those that win most first.
     alike: dict[str, list[str]] = {}
     wins: Counter[str] = Counter()
@@ -200,17 +276,27 @@ def _proved_designs(content: Content) -> str:
         label = next(iter(mine.values())).label
         text = _beaten(mine, rivals)
         alike.setdefault(text, []).append(f"“{label}”" if "," in label else label)
-        wins[text] = sum(cell.dataset in mine and mine[cell.dataset].mse.mean < cell.mse.mean for cell in rivals)
+        wins[text] = sum(
+            cell.dataset in mine and mine[cell.dataset].mse.mean < cell.mse.mean for cell in rivals
+        )
     ranked = sorted(alike.items(), key=lambda item: -wins[item[0]])
-    parts = [f"{words(labels)} {'beats' if len(labels) == 1 else 'each beat'} {text}" for text, labels in ranked]
+    parts = [
+        f"{words(labels)} {'beats' if len(labels) == 1 else 'each beat'} {text}"
+        for text, labels in ranked
+    ]
     epsilon, factors = content.experiments["table3"].epsilon, designs[0].factors
-    text = f"Of the designs with a proof, by MSE at epsilon {plain(epsilon)} and K = {factors}, {'; '.join(parts)}"
+    text = (
+        f"Of the designs with a proof, by MSE at epsilon {plain(epsilon)} and K = "
+        f"{factors}, {'; '.join(parts)}"
+    )
     paper = next((cell for cell in rivals if cell.method == "hdpmf"), None)
     charged = None if paper is None else honest_cost(content, paper)
     if paper is not None and charged is not None:
         text += (
-            f". The same epsilon of {paper.label} honestly costs a rating {charged.briefly().removesuffix('*')} at "
-            f"delta {charged.delta:g}, against a recommender that sees the messages about an item with {RATERS} raters"
+            f". The same epsilon of {paper.label} honestly costs a rating "
+            f"{charged.briefly().removesuffix('*')} at "
+            f"delta {charged.delta:g}, against a recommender that sees the messages about "
+            f"an item with {RATERS} raters"
         )
     return text + "."
 
@@ -220,7 +306,9 @@ def _beaten(mine: dict[str, Cell], rivals: Sequence[Cell]) -> str:
     where: dict[tuple[str, ...], list[str]] = {}
     for method in dict.fromkeys(cell.method for cell in rivals):
         theirs = [cell for cell in rivals if cell.method == method and cell.dataset in mine]
-        won = tuple(cell.dataset_title for cell in theirs if mine[cell.dataset].mse.mean < cell.mse.mean)
+        won = tuple(
+            cell.dataset_title for cell in theirs if mine[cell.dataset].mse.mean < cell.mse.mean
+        )
         if theirs:
             place = won if len(won) < len(theirs) else ("all of " * (len(won) > 1) + words(won),)
             where.setdefault(place, []).append(theirs[0].label)
@@ -231,9 +319,17 @@ def _beaten(mine: dict[str, Cell], rivals: Sequence[Cell]) -> str:
 
 
 def paper_headline(content: Content) -> list[str]:
-    """What came of the paper's numbers, of doing without a recommender, and of the designs with a proof."""
+    """What came of the paper's numbers, of doing without a recommender, and of the designs with
+    a proof.
+    """
     return [
-        text for text in (_reproduced_in_short(content), _silence_in_short(content), _proved_in_short(content)) if text
+        text
+        for text in (
+            _reproduced_in_short(content),
+            _silence_in_short(content),
+            _proved_in_short(content),
+        )
+        if text
     ]
 
 
@@ -243,7 +339,10 @@ def _reproduced_in_short(content: Content) -> str:
     if not known:
         return ""
     text = f"{counts['reproduced']:,} of {counted(known, 'published number')} reproduce"
-    return text + f"; {counts['close']:,} come close, {counts['different'] + counts['diverged']:,} differ."
+    return (
+        text
+        + f"; {counts['close']:,} come close, {counts['different'] + counts['diverged']:,} differ."
+    )
 
 
 def _silence_in_short(content: Content) -> str:
@@ -252,9 +351,16 @@ def _silence_in_short(content: Content) -> str:
         return ""
     better = [cell.dataset_title for cell, best in duels if cell.mse.mean < best.mse.mean]
     if not better:
-        return "On every data set some private method of the paper beats a device that sends nothing."
-    where = f"all {counted(len(duels), 'data set')}" if len(better) == len(duels) > 1 else words(better)
-    return f"On {where}, a device that sends nothing is more accurate than every private method of the paper."
+        return (
+            "On every data set some private method of the paper beats a device that sends nothing."
+        )
+    where = (
+        f"all {counted(len(duels), 'data set')}" if len(better) == len(duels) > 1 else words(better)
+    )
+    return (
+        f"On {where}, a device that sends nothing is more accurate than every private "
+        "method of the paper."
+    )
 
 
 def _proved_in_short(content: Content) -> str:
@@ -274,6 +380,9 @@ def _proved_in_short(content: Content) -> str:
     paper = next((cell for cell in rivals if cell.method == "hdpmf"), None)
     charged = None if paper is None else honest_cost(content, paper)
     if paper is not None and charged is not None:
-        honest = f"{paper.label}'s epsilon of {plain(epsilon)} is honestly {charged.briefly().removesuffix('*')}"
+        honest = (
+            f"{paper.label}'s epsilon of {plain(epsilon)} is honestly "
+            f"{charged.briefly().removesuffix('*')}"
+        )
         text = f"{text}; {honest}" if text else honest
     return f"{text}." if text else ""

@@ -76,7 +76,9 @@ class PaperStatement:
 
 
 def paper_pairs(content: Content) -> Iterator[tuple[str, Cell, Cell]]:
-    """The pairs of Table III that the paper has an order for: measure, the one it has ahead, the other."""
+    """The pairs of Table III that the paper has an order for: measure, the one it has ahead, the
+    other.
+    """
     cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
     places = dict.fromkeys((cell.dataset, cell.factors) for cell in cells)
     for metric, (dataset, factors) in itertools.product(METRIC_LABELS, places):
@@ -127,33 +129,64 @@ def statements(content: Content) -> list[PaperStatement]:
     """What the paper's text says about its experiments, checked point by point."""
     return [
         _pairs(
-            content, "table3", [("hdpmf", "pdpmf")], ("mse", "mae"), "all",
-            "HDPMF has a significantly smaller MSE and MAE than PDPMF on all data sets.", "Table III",
+            content,
+            "table3",
+            [("hdpmf", "pdpmf")],
+            ("mse", "mae"),
+            "all",
+            "HDPMF has a significantly smaller MSE and MAE than PDPMF on all data sets.",
+            "Table III",
         ),
         _pairs(
-            content, "table3", [("hdpmf", "dpmf"), ("pdpmf", "dpmf")], ("mse", "mae"), "all",
-            "DPMF performs much worse than HDPMF and PDPMF.", "Table III",
+            content,
+            "table3",
+            [("hdpmf", "dpmf"), ("pdpmf", "dpmf")],
+            ("mse", "mae"),
+            "all",
+            "DPMF performs much worse than HDPMF and PDPMF.",
+            "Table III",
         ),
         _pairs(
-            content, "figure_epsilon_uc", [("hdpmf", "pdpmf")], ("mse",), "most",
-            "HDPMF defeats PDPMF in most cases when the smallest weight of conservative users varies.",
+            content,
+            "figure_epsilon_uc",
+            [("hdpmf", "pdpmf")],
+            ("mse",),
+            "most",
+            "HDPMF defeats PDPMF in most cases when the smallest weight of conservative "
+            "users varies.",
             "Figure: epsilon_uc",
         ),
         _pairs(
-            content, "figure_f_uc", [("hdpmf", "pdpmf")], ("mse",), "all",
-            "HDPMF always outperforms PDPMF when the share of conservative users varies.", "Figure: f_uc",
+            content,
+            "figure_f_uc",
+            [("hdpmf", "pdpmf")],
+            ("mse",),
+            "all",
+            "HDPMF always outperforms PDPMF when the share of conservative users varies.",
+            "Figure: f_uc",
         ),
         _pairs(
-            content, "figure_sparsity", [("hdpmf", "pdpmf")], ("mse",), "all",
-            "Except very few cases on Yelp, HDPMF always outperforms PDPMF with different sparsity.",
-            "Figure: sparsity", spared="yelp",
+            content,
+            "figure_sparsity",
+            [("hdpmf", "pdpmf")],
+            ("mse",),
+            "all",
+            "Except very few cases on Yelp, HDPMF always outperforms PDPMF with different "
+            "sparsity.",
+            "Figure: sparsity",
+            spared="yelp",
         ),
         _sparser(content),
         _pairs(
-            content, "figure_ablation", [("hdpmf", "hdpmf-r"), ("dpmf", "hdpmf-r")], ("mse",), "all",
-            "Without rescaling (HDPMF-R) the error rises dramatically, above DPMF's.", "Figure: ablation",
+            content,
+            "figure_ablation",
+            [("hdpmf", "hdpmf-r"), ("dpmf", "hdpmf-r")],
+            ("mse",),
+            "all",
+            "Without rescaling (HDPMF-R) the error rises dramatically, above DPMF's.",
+            "Figure: ablation",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _pairs(
@@ -166,7 +199,9 @@ def _pairs(
     where: str,
     spared: str | None = None,
 ) -> PaperStatement:
-    """Count where the first of each pair has the smaller error. A diverged method counts as infinitely bad."""
+    """Count where the first of each pair has the smaller error. A diverged method counts as
+    infinitely bad.
+    """
     cells = {
         (cell.method, cell.dataset, cell.factors, cell.x): cell
         for cell in content.cells.get(experiment, ())
@@ -187,28 +222,42 @@ def _pairs(
                 exceptions.append(_place(metric, cell, other, show_metric=len(metrics) > 1))
                 excused += spared is not None and cell.dataset.startswith(spared)
     enough = holds + excused == places if claim == "all" else holds > places / 2
-    return PaperStatement(text, where, holds, places, tuple(exceptions), _verdict(enough, holds, places))
+    return PaperStatement(
+        text, where, holds, places, tuple(exceptions), _verdict(enough, holds, places)
+    )
 
 
 def _sparser(content: Content) -> PaperStatement:
     """Whether all of the paper's methods get worse with every step to sparser data."""
-    cells = [c for c in content.cells.get("figure_sparsity", ()) if c.status == "done" and c.in_paper]
+    cells = [
+        c for c in content.cells.get("figure_sparsity", ()) if c.status == "done" and c.in_paper
+    ]
     cells.sort(key=lambda cell: (cell.dataset, cell.method, cell.factors, cell.x or 0.0))
     holds = places = 0
     exceptions = []
     for sparse, dense in itertools.pairwise(cells):
-        same = (sparse.dataset, sparse.method, sparse.factors) == (dense.dataset, dense.method, dense.factors)
+        same = (sparse.dataset, sparse.method, sparse.factors) == (
+            dense.dataset,
+            dense.method,
+            dense.factors,
+        )
         if not same or sparse.x is None or dense.x is None:
             continue
         places += 1
         if sparse.mse.mean >= dense.mse.mean:
             holds += 1
         else:
-            exceptions.append(f"{dense.dataset_title}, {dense.label}, {sparse.x:.0%} to {dense.x:.0%}")
+            exceptions.append(
+                f"{dense.dataset_title}, {dense.label}, {sparse.x:.0%} to {dense.x:.0%}"
+            )
     return PaperStatement(
         "The performance of all three methods degrades when the data set becomes sparser.",
-        "Figure: sparsity", holds, places, tuple(exceptions), _verdict(holds == places, holds, places),
-    )  # fmt: skip
+        "Figure: sparsity",
+        holds,
+        places,
+        tuple(exceptions),
+        _verdict(holds == places, holds, places),
+    )
 
 
 def _verdict(enough: bool, holds: int, places: int) -> str:

@@ -1,4 +1,6 @@
-"""The paper's published numbers, its Table II from the library's defaults, and how our numbers compare."""
+"""The paper's published numbers, its Table II from the library's defaults, and how our numbers
+compare.
+"""
 
 from __future__ import annotations
 
@@ -76,12 +78,16 @@ def table3(dataset: str, method: str, factors: int, metric: str) -> Published | 
     for row in table["rows"]:
         if (row["dataset"], row["method"]) == (wanted, method) and f"{metric}_{factors}" in row:
             number = msgspec.convert(row[f"{metric}_{factors}"], Published)
-            return msgspec.structs.replace(number, reference=table["reference"], comparable=dataset == wanted)
+            return msgspec.structs.replace(
+                number, reference=table["reference"], comparable=dataset == wanted
+            )
     return None
 
 
 def verdict(ours: float, published: Published) -> Verdict:
-    """How a mean of ours compares: reproduced within the paper's deviation or 5 %, close within 10 %."""
+    """How a mean of ours compares: reproduced within the paper's deviation or 5 %, close within
+    10 %.
+    """
     if not published.comparable:
         return "not comparable"
     difference = abs(ours - published.mean)
@@ -125,6 +131,14 @@ def privacy_groups(spec: PrivacySpec | None = None) -> list[GroupRow]:
         weight_names = (f"[{low}, {middle})", f"[{middle}, {high})", high)
         for group, ratio_name, weight_name in zip(groups, ratio_names, weight_names, strict=True):
             rows.append(
-                GroupRow(side, group.name, ratio_name, round(group.ratio, 10), weight_name, group.low, group.high)
+                GroupRow(
+                    side,
+                    group.name,
+                    ratio_name,
+                    round(group.ratio, 10),
+                    weight_name,
+                    group.low,
+                    group.high,
+                )
             )
     return rows

@@ -9,7 +9,14 @@ from hdpmf.lab.paper import NAMES, published
 from hdpmf.lab.paper.findings import count_marks, mark_of, paper_findings, paper_headline
 from hdpmf.lab.paper.ordering import duels, paper_pairs, reversals, statements
 from hdpmf.lab.paper.published import privacy_groups
-from hdpmf.lab.report.charts import chart_data, charts_section, honest_data, honest_section, list_data, lists_section
+from hdpmf.lab.report.charts import (
+    chart_data,
+    charts_section,
+    honest_data,
+    honest_section,
+    list_data,
+    lists_section,
+)
 from hdpmf.lab.report.content import (
     METRIC_LABELS,
     Content,
@@ -48,12 +55,14 @@ from hdpmf.lab.report.tables import (
 )
 
 _BOLD = (
-    "Bold number means HDPMF outperforms PDPMF on the average. $^{***}$ means HDPMF outperforms PDPMF at 99\\% "
+    "Bold number means HDPMF outperforms PDPMF on the average. $^{***}$ means "
+    "HDPMF outperforms PDPMF at 99\\% "
     "confidence level in a two-sided paired t-test, $^{**}$ means 95\\%, $^{*}$ means 90\\%."
 )
 
 _PUBLIC = (
-    "HDP-Sum and HDP-Bit use the public genres and years of MovieLens' films; without them: table\\_no\\_features."
+    "HDP-Sum and HDP-Bit use the public genres and years of MovieLens' films; "
+    "without them: table\\_no\\_features."
 )
 
 
@@ -66,9 +75,13 @@ def paper_csv(content: Content) -> dict[str, bytes]:
         for metric in METRIC_LABELS:
             marked = mark_of(cell, metric)
             for field in ("mean", "std", "stars"):
-                row[f"paper_{metric}_{field}"] = None if marked is None else getattr(marked.published, field)
+                row[f"paper_{metric}_{field}"] = (
+                    None if marked is None else getattr(marked.published, field)
+                )
             row[f"{metric}_mark"] = None if marked is None else marked.mark
-            duel = tests.get((metric, cell.dataset, cell.factors)) if cell.method == "hdpmf" else None
+            duel = (
+                tests.get((metric, cell.dataset, cell.factors)) if cell.method == "hdpmf" else None
+            )
             row[f"{metric}_p_hdpmf_pdpmf"] = None if duel is None else duel.test.p
             row[f"{metric}_stars"] = None if duel is None else duel.test.stars
         return row
@@ -77,7 +90,9 @@ def paper_csv(content: Content) -> dict[str, bytes]:
     if files.pop("datasets.csv", None) is not None:
         files["table1.csv"] = _table1_csv(content)
     head = ("side", "group", "ratio_name", "ratio", "weight_name", "low", "high")
-    files["table2.csv"] = to_csv(head, [[getattr(row, name) for name in head] for row in privacy_groups()])
+    files["table2.csv"] = to_csv(
+        head, [[getattr(row, name) for name in head] for row in privacy_groups()]
+    )
     return files
 
 
@@ -90,7 +105,9 @@ def _table1_csv(content: Content) -> bytes:
         theirs = [None if paper is None else getattr(paper, field) for field in fields]
         slips = None if paper is None else "; ".join(paper.slips)
         rows.append((name, facts["title"], *(facts[field] for field in fields), *theirs, slips))
-    return to_csv(("dataset", "title", *fields, *(f"paper_{field}" for field in fields), "paper_slips"), rows)
+    return to_csv(
+        ("dataset", "title", *fields, *(f"paper_{field}" for field in fields), "paper_slips"), rows
+    )
 
 
 def paper_latex(content: Content) -> dict[str, bytes]:
@@ -103,7 +120,9 @@ def paper_latex(content: Content) -> dict[str, bytes]:
         if experiment.kind == "table" and experiment.errors:
             note = _PUBLIC if name == "table3" else ""
             # Only a table with both has something to say about the one against the other.
-            emphasis, rule = (_ahead(cells), _BOLD) if duels(cells) else (lowest_bold(cells), LOWEST)
+            emphasis, rule = (
+                (_ahead(cells), _BOLD) if duels(cells) else (lowest_bold(cells), LOWEST)
+            )
             added = bool(experiment.paper_methods)
             tables[name] = accuracy_latex(experiment, cells, emphasis, rule, note=note, added=added)
     return to_files(tables | list_tables(content))
@@ -122,12 +141,15 @@ def _ahead(cells: list[Cell]) -> Emphasis:
 
 def _table2_latex() -> str:
     lines = [
-        "\\begin{table}[htbp]", "  \\centering",
-        "  \\caption{Privacy specification parameters and their default values. con, mod, lib mean conservative, "
+        "\\begin{table}[htbp]",
+        "  \\centering",
+        "  \\caption{Privacy specification parameters and their default values. con, "
+        "mod, lib mean conservative, "
         "moderate and liberal.}",
-        "  \\begin{tabular}{llllll}", "    \\toprule",
+        "  \\begin{tabular}{llllll}",
+        "    \\toprule",
         "    & group & ratio & default & weight & default \\\\",
-    ]  # fmt: skip
+    ]
     side = ""
     for row in privacy_groups():
         first = ""
@@ -137,7 +159,8 @@ def _table2_latex() -> str:
             first = f"\\multirow{{3}}{{*}}{{{side}}}"
         weights = plain(row.low) if row.low == row.high else f"[{plain(row.low)},{plain(row.high)})"
         lines.append(
-            f"    {first} & {escape(row.group[:3])} & ${_formula(row.ratio_name)}$ & ${plain(row.ratio)}$ & "
+            f"    {first} & {escape(row.group[:3])} & ${_formula(row.ratio_name)}$ & "
+            f"${plain(row.ratio)}$ & "
             f"${_formula(row.weight_name)}$ & ${weights}$ \\\\"
         )
     lines += ["    \\bottomrule", "  \\end{tabular}", "  \\label{privacy}", "\\end{table}", ""]
@@ -170,23 +193,34 @@ def table3_section(content: Content) -> Html:
     cells = content.cells.get("table3")
     if not cells:
         return section("table3", title, tag("p", "Not run here.", class_="empty"))
-    numbers = [tag("li", _mark(word), tag("b", f" {count}")) for word, count in count_marks(content).items()]
+    numbers = [
+        tag("li", _mark(word), tag("b", f" {count}"))
+        for word, count in count_marks(content).items()
+    ]
     lead = (
-        "Mean ± standard deviation over the seeds; below each, the paper's number and how ours compares. As in the "
-        "paper, bold means that HDPMF is ahead of PDPMF, and stars the confidence of the paired t-test (* 90 %, "
+        "Mean ± standard deviation over the seeds; below each, the paper's number and "
+        "how ours compares. As in the "
+        "paper, bold means that HDPMF is ahead of PDPMF, and stars the confidence of "
+        "the paired t-test (* 90 %, "
         "** 95 %, *** 99 %). Every number leads to its runs."
     )
     rule = (
-        "Reproduced: within the paper's deviation or 5 %. Close: within 10 %. Not comparable: the Yelp sample is not "
-        "the paper's Yelp. Errors count test ratings whose user and item were in training, as the paper does. HDP-Sum "
-        "and HDP-Bit use the public genres and years of MovieLens' films; without them: table_no_features, below."
+        "Reproduced: within the paper's deviation or 5 %. Close: within 10 %. Not "
+        "comparable: the Yelp sample is not "
+        "the paper's Yelp. Errors count test ratings whose user and item were in "
+        "training, as the paper does. HDP-Sum "
+        "and HDP-Bit use the public genres and years of MovieLens' films; without "
+        "them: table_no_features, below."
     )
     tests = duels(cells)
 
     def entry(cell: Cell, metric: str) -> list[Child]:
         duel = tests.get((metric, cell.dataset, cell.factors)) if cell.method == "hdpmf" else None
         ours = number(
-            cell, metric, strong=duel is not None and duel.gain > 0, stars=0 if duel is None else duel.test.stars
+            cell,
+            metric,
+            strong=duel is not None and duel.gain > 0,
+            stars=0 if duel is None else duel.test.stars,
         )
         compared = mark_of(cell, metric)
         if compared is None:
@@ -206,7 +240,9 @@ def table3_section(content: Content) -> Html:
 
 
 def _mark(word: str, *, short: bool = False) -> Html:
-    """How a number compares, as sign and word, so that colour is never all there is; short hides the word."""
+    """How a number compares, as sign and word, so that colour is never all there is; short hides
+    the word.
+    """
     text = tag("span", word, class_="hidden" if short else None)
     sign = tag("span", _SIGNS[word], aria_hidden="true")
     return tag("span", sign, " ", text, class_=f"mark {slug(word)}", title=word if short else None)
@@ -227,29 +263,45 @@ def order_section(content: Content) -> Html:
     turned = []
     for pair in reversals(content):
         better, worse = pair.better, pair.worse
-        ours = [f"{better.label} ", number(better, pair.metric), f" < {worse.label} ", number(worse, pair.metric)]
+        ours = [
+            f"{better.label} ",
+            number(better, pair.metric),
+            f" < {worse.label} ",
+            number(worse, pair.metric),
+        ]
         measure = f"{METRIC_LABELS[pair.metric]}, K = {better.factors}"
         theirs = f"{worse.label} < {better.label}"
         turned.append((better.dataset_title, measure, theirs, ours, p_value(pair.test.p)))
-    order: Child = tag("p", "No pair that the paper has an order for changed places.", class_="empty")
+    order: Child = tag(
+        "p", "No pair that the paper has an order for changed places.", class_="empty"
+    )
     if turned:
         order = table(
-            ("Data set", "Measure", "The paper's order", "Here", "Paired t-test"), turned, label="pairs in other order"
+            ("Data set", "Measure", "The paper's order", "Here", "Paired t-test"),
+            turned,
+            label="pairs in other order",
         )
     elif not any(paper_pairs(content)):
         order = tag("p", "Not run here on the paper's data sets.", class_="empty")
     return section(
-        "order", "Does the paper's order of methods hold?",
+        "order",
+        "Does the paper's order of methods hold?",
         table(
-            ("The paper says", "Where", "Here", "Places", "Exceptions"), checks,
-            class_="prose statements", label="statements",
+            ("The paper says", "Where", "Here", "Places", "Exceptions"),
+            checks,
+            class_="prose statements",
+            label="statements",
         ),
-        tag("h3", "Pairs of Table III in another order than the paper's"), order,
-        tag("h3", "HDPMF against PDPMF"), _duels(content),
-        lead="Sentences of the paper, counted in our numbers. In a place where the first method's mean error is the "
-        "smaller one the sentence holds there; whether such a difference is more than chance is what the tests "
+        tag("h3", "Pairs of Table III in another order than the paper's"),
+        order,
+        tag("h3", "HDPMF against PDPMF"),
+        _duels(content),
+        lead="Sentences of the paper, counted in our numbers. In a place where the first "
+        "method's mean error is the "
+        "smaller one the sentence holds there; whether such a difference is more than "
+        "chance is what the tests "
         "further down say.",
-    )  # fmt: skip
+    )
 
 
 def _exceptions(places: tuple[str, ...]) -> Child:
@@ -278,7 +330,15 @@ def _duels(content: Content) -> Html:
         )
         for duel in tests.values()
     ]  # fmt: skip
-    head = ("Data set", "Measure", "HDPMF", "PDPMF", "Error saved by HDPMF", "Two-sided t-test", "Saved in the paper")
+    head = (
+        "Data set",
+        "Measure",
+        "HDPMF",
+        "PDPMF",
+        "Error saved by HDPMF",
+        "Two-sided t-test",
+        "Saved in the paper",
+    )
     return table(head, rows, label="HDPMF against PDPMF", numeric=2)
 
 
@@ -306,20 +366,37 @@ def facts_section(content: Content) -> Html:
     for group in privacy_groups():
         known = stated.get(group.ratio_name)
         agrees = known is None or abs(known - group.ratio) < 1e-9
-        weights = plain(group.low) if group.low == group.high else f"[{plain(group.low)}, {plain(group.high)})"
-        names = [symbol(part) if part.isidentifier() else part for part in _split_names(group.weight_name)]
-        ratio_names = [symbol(part) if part.isidentifier() else part for part in _split_names(group.ratio_name)]
+        weights = (
+            plain(group.low)
+            if group.low == group.high
+            else f"[{plain(group.low)}, {plain(group.high)})"
+        )
+        names = [
+            symbol(part) if part.isidentifier() else part
+            for part in _split_names(group.weight_name)
+        ]
+        ratio_names = [
+            symbol(part) if part.isidentifier() else part for part in _split_names(group.ratio_name)
+        ]
         rows2.append(
             (group.side, group.group, ratio_names, plain(group.ratio), names, weights,
              "as printed" if agrees else f"paper: {plain(known or 0.0)}")
         )  # fmt: skip
     return section(
-        "facts", "Tables I and II: data sets and privacy wishes",
-        tag("h3", "Table I, counted, with the paper's slips"), statistics,
+        "facts",
+        "Tables I and II: data sets and privacy wishes",
+        tag("h3", "Table I, counted, with the paper's slips"),
+        statistics,
         tag("h3", "Table II, from the library's defaults"),
-        table(("Side", "Group", "Share", "Value", "Weight", "Range", "Paper"), rows2, label="Table II"),
-        tag("p", "The paper's text calls the second share f_mc once; its table calls it f_um.", class_="note"),
-    )  # fmt: skip
+        table(
+            ("Side", "Group", "Share", "Value", "Weight", "Range", "Paper"), rows2, label="Table II"
+        ),
+        tag(
+            "p",
+            "The paper's text calls the second share f_mc once; its table calls it f_um.",
+            class_="note",
+        ),
+    )
 
 
 def _split_names(text: str) -> list[str]:
@@ -337,13 +414,18 @@ def _split_names(text: str) -> list[str]:
 TITLE = "HDPMF: the paper's evaluation, run again"
 
 _CAPTIONS = {
-    "figure_epsilon_uc": "Conservative users draw their weights from this value up: further right, they ask for less.",
-    "figure_f_uc": "Further right, more users are conservative and the guarantees asked for are stronger overall.",
-    "figure_sparsity": "Each user keeps this share of the training ratings; one rating per user is the test.",
+    "figure_epsilon_uc": "Conservative users draw their weights from this value up: further "
+    "right, they ask for less.",
+    "figure_f_uc": "Further right, more users are conservative and the guarantees asked for are "
+    "stronger overall.",
+    "figure_sparsity": "Each user keeps this share of the training ratings; one rating per user "
+    "is the test.",
     "figure_ablation": "HDPMF-R predicts without bringing stretched ratings back to scale.",
-    "table_no_features": "In Table III and the other figures HDP-Sum and HDP-Bit use what is public about items, where "
+    "table_no_features": "In Table III and the other figures HDP-Sum and HDP-Bit use what is "
+    "public about items, where "
     "a data set has it (genres and years of MovieLens' films). Here they do not.",
-    "figure_epsilon": "Nominal and proved budgets share this axis but not their meaning: the legend "
+    "figure_epsilon": "Nominal and proved budgets share this axis but not their meaning: the "
+    "legend "
     "says which is which.",
 }
 
@@ -356,7 +438,9 @@ _FIGURES = {
 }
 
 
-def write_paper_report(results: str | PathLike[str], out: str | PathLike[str]) -> tuple[Written, dict[str, int]]:
+def write_paper_report(
+    results: str | PathLike[str], out: str | PathLike[str]
+) -> tuple[Written, dict[str, int]]:
     """Turn the results in a folder into the paper's report (see `hdpmf.lab.report.write_report`).
 
     Returns:
@@ -364,7 +448,9 @@ def write_paper_report(results: str | PathLike[str], out: str | PathLike[str]) -
     """
     content = read_content(results, NAMES)
     figures = figure_files(content, [*charts(content), *list_experiments(content)])
-    written = write_files(out, content, paper_page(content), paper_csv(content), paper_latex(content), figures)
+    written = write_files(
+        out, content, paper_page(content), paper_csv(content), paper_latex(content), figures
+    )
     return written, count_marks(content)
 
 
@@ -404,4 +490,8 @@ def paper_page(content: Content) -> Page:
 def charts(content: Content) -> list[Experiment]:
     """What is shown as a figure of errors; Table III and lists have sections of their own."""
     experiments = content.experiments.values()
-    return [experiment for experiment in experiments if experiment.errors and experiment.name != "table3"]
+    return [
+        experiment
+        for experiment in experiments
+        if experiment.errors and experiment.name != "table3"
+    ]

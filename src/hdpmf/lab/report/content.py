@@ -1,4 +1,6 @@
-"""Content of a report: everything it shows, read once from a results store, and the formats of its numbers."""
+"""Content of a report: everything it shows, read once from a results store, and the formats of
+its numbers.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +177,9 @@ class Content:
 
     @property
     def has_paper(self) -> bool:
-        """Whether an experiment says which methods a paper shows, so that the others are additions."""
+        """Whether an experiment says which methods a paper shows, so that the others are
+        additions.
+        """
         return any(experiment.paper_methods for experiment in self.experiments.values())
 
     @property
@@ -185,7 +189,9 @@ class Content:
             yield from cells
 
     def error_cells(self, experiment: Experiment) -> list[Cell]:
-        """The cells of an experiment that errors are shown of: a method that makes only lists predicts no ratings."""
+        """The cells of an experiment that errors are shown of: a method that makes only lists
+        predicts no ratings.
+        """
         return [
             cell
             for cell in self.cells.get(experiment.name, ())
@@ -194,7 +200,9 @@ class Content:
 
     @property
     def n_runs(self) -> int:
-        """Runs behind what is shown; a store may hold others, as of a method that has changed since."""
+        """Runs behind what is shown; a store may hold others, as of a method that has changed
+        since.
+        """
         shown = {run for cell in self.all_cells for run in cell.run_ids}
         shown |= {run for tuned in self.tuned for row in tuned.grid for run in row.run_ids}
         return sum(run in self.results for run in shown)
@@ -231,10 +239,13 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
         results, datasets = store.results(), store.datasets()
         if not started or not (results or datasets):
             raise ConfigError(
-                f"{store.path} has no results yet, so there is nothing to report; run the same command again"
+                f"{store.path} has no results yet, so there is nothing to report; run the same "
+                "command again"
             )
         ordered = dict.fromkeys(name for name in (*first, *started) if name in started)
-        content = Content({name: started[name] for name in ordered}, {}, results, [], datasets, _commands(store))
+        content = Content(
+            {name: started[name] for name in ordered}, {}, results, [], datasets, _commands(store)
+        )
         grids: dict[Any, TunedGrid] = {}
         for name, experiment in content.experiments.items():
             if not experiment.has_runs:
@@ -243,7 +254,8 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
                 content.cells[name] = collect(store, experiment, results)
                 tables = tuning_tables(store, experiment, results)
             except ConfigError as error:
-                # A method of the user's whose module is not here, for instance: say so, show the rest.
+                # A method of the user's whose module is not here, for instance: say so, show the
+                # rest.
                 content.problems.append(f"{name} cannot be shown: {error}")
                 continue
             for place, (grid, best) in tables.items():
@@ -297,12 +309,16 @@ def grid_anchor(tuned: TunedGrid, row: Measured) -> str:
     """The id of a grid cell's runs in the page."""
     values = "-".join(f"{name}-{plain(value)}" for name, value in row.values.items())
     place = tuned.place
-    return _slug(f"cv-{tuned.experiments[0]}-{place.dataset}-{place.method}-k{place.factors}-{values}")
+    return _slug(
+        f"cv-{tuned.experiments[0]}-{place.dataset}-{place.method}-k{place.factors}-{values}"
+    )
 
 
 def _slug(text: str) -> str:
     # Injective, so that two names never share an anchor.
-    return re.sub(r"[^A-Za-z0-9.-]", lambda found: "_" if found[0] == "_" else f"_{ord(found[0]):x}_", text)
+    return re.sub(
+        r"[^A-Za-z0-9.-]", lambda found: "_" if found[0] == "_" else f"_{ord(found[0]):x}_", text
+    )
 
 
 def list_experiments(content: Content) -> list[Experiment]:
@@ -311,7 +327,9 @@ def list_experiments(content: Content) -> list[Experiment]:
 
 
 def table_point(experiment: Experiment) -> float | None:
-    """Where on the axis the table stands: at the experiment's own epsilon, or else in the middle."""
+    """Where on the axis the table stands: at the experiment's own epsilon, or else in the
+    middle.
+    """
     if experiment.vary is None:
         return None
     xs = [float(x) for x in experiment.vary.values]
@@ -326,7 +344,9 @@ def table_cells(content: Content, experiment: Experiment) -> list[Cell]:
 
 
 def is_level(experiment: Experiment, cell: Cell) -> bool:
-    """Whether what the figure varies is nothing to this method, so that its curve would be a level line."""
+    """Whether what the figure varies is nothing to this method, so that its curve would be a
+    level line.
+    """
     vary = experiment.vary
     if vary is None or vary.parameter != "epsilon" or cell.method not in METHODS:
         return False
@@ -344,11 +364,17 @@ def highest(cells: Iterable[Cell]) -> Cell | None:
 
 
 def list_findings(content: Content) -> list[str]:
-    """Who makes the best lists on each data set, with and without a proof, and what the trivial lists have."""
+    """Who makes the best lists on each data set, with and without a proof, and what the trivial
+    lists have.
+    """
     sentences = []
     for experiment in list_experiments(content):
         parts = []
-        cells = [cell for cell in table_cells(content, experiment) if cell.factors == experiment.factors[0]]
+        cells = [
+            cell
+            for cell in table_cells(content, experiment)
+            if cell.factors == experiment.factors[0]
+        ]
         for dataset in dict.fromkeys(cell.dataset for cell in cells):
             here = [cell for cell in cells if cell.dataset == dataset]
             best = highest(here)
@@ -359,16 +385,25 @@ def list_findings(content: Content) -> list[str]:
             others = {
                 "best of those with a proof": highest(cell for cell in here if _proved(cell)),
                 "best of those that hide presence": highest(hidden),
-                "most popular": next((cell for cell in here if cell.method == "most-popular"), None),
+                "most popular": next(
+                    (cell for cell in here if cell.method == "most-popular"), None
+                ),
             }
             named = {best.method}
             for words, cell in others.items():
                 if cell is not None and cell.method not in named and math.isfinite(ndcg(cell)):
                     named.add(cell.method)
-                    text += f"; {words}: {four(ndcg(cell)) if words == 'most popular' else _named(cell)}"
+                    text += (
+                        f"; {words}: "
+                        f"{four(ndcg(cell)) if words == 'most popular' else _named(cell)}"
+                    )
             parts.append(text)
         x = table_point(experiment)
-        where = "" if x is None or experiment.vary is None else f" at {experiment.vary.parameter} {plain(x)}"
+        where = (
+            ""
+            if x is None or experiment.vary is None
+            else f" at {experiment.vary.parameter} {plain(x)}"
+        )
         if parts:
             sentences.append(f"Best lists (NDCG@10{where}). {'. '.join(parts)}.")
     return sentences
@@ -383,4 +418,8 @@ def _proved(cell: Cell) -> bool:
 
 
 def _hides_presence(cell: Cell) -> bool:
-    return _proved(cell) and cell.method in METHODS and METHODS[cell.method].claim().presence is not None
+    return (
+        _proved(cell)
+        and cell.method in METHODS
+        and METHODS[cell.method].claim().presence is not None
+    )

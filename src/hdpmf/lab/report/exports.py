@@ -1,4 +1,6 @@
-"""Results as CSV files and LaTeX tables. The LaTeX tables need the packages booktabs and multirow."""
+"""Results as CSV files and LaTeX tables. The LaTeX tables need the packages booktabs and
+multirow.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,19 @@ from hdpmf.lab.report.markup import guarantee, slug
 from hdpmf.lab.report.tables import lowest
 
 _SPECIAL = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
 
 _HEAD = "% Written by hdpmf; needs \\usepackage{booktabs,multirow}.\n"
 
@@ -77,18 +89,26 @@ def accuracy_latex(
 ) -> str:
     """Methods down, measures and K across.
 
-    The caption explains what is in the table and nothing else: ``rule`` says what is bold, ``note`` ends it. With
-    ``added``, methods that the paper does not show have a dagger.
+    The caption explains what is in the table and nothing else: ``rule`` says what is bold, ``note``
+    ends it. With ``added``, methods that the paper does not show have a dagger.
     """
     factors = experiment.factors
     columns = [(metric, k) for metric in METRIC_LABELS for k in factors]
     width = len(factors)
     spans = [f"\\multicolumn{{{width}}}{{c}}{{{label}}}" for label in METRIC_LABELS.values()]
-    rules = [f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}" for i in range(len(METRIC_LABELS))]
+    rules = [
+        f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}"
+        for i in range(len(METRIC_LABELS))
+    ]
     heads = " & ".join(f"\\multicolumn{{1}}{{c}}{{K={k}}}" for _, k in columns)
     reduced = " (reduced run)" if experiment.quick else ""
     marks = _marks_explained(cells, added=added)
-    parts = [f"{escape(experiment.title)}: {repeated('MSE and MAE', experiment)}{reduced}.", rule, marks, note]
+    parts = [
+        f"{escape(experiment.title)}: {repeated('MSE and MAE', experiment)}{reduced}.",
+        rule,
+        marks,
+        note,
+    ]
     caption = " ".join(filter(None, parts))
     lines = [
         "\\begin{table*}[htb!]", "  \\centering", f"  \\caption{{{caption}}}",
@@ -103,7 +123,11 @@ def accuracy_latex(
         lines.append("    \\midrule")
         for position, method in enumerate(methods):
             mine = {cell.factors: cell for cell in here if cell.method == method}
-            title = f"\\multirow{{{len(methods)}}}{{*}}{{{escape(here[0].dataset_title)}}}" if position == 0 else ""
+            title = (
+                f"\\multirow{{{len(methods)}}}{{*}}{{{escape(here[0].dataset_title)}}}"
+                if position == 0
+                else ""
+            )
             numbers = []
             for metric, k in columns:
                 strong, stars = emphasis(mine[k], metric)
@@ -124,14 +148,19 @@ def repeated(measures: str, experiment: Experiment) -> str:
     """What the numbers of a table are, over the seeds."""
     seeds = len(experiment.seeds)
     return (
-        f"{measures} of one evaluation" if seeds == 1 else f"mean and deviation of {measures} over {seeds} evaluations"
+        f"{measures} of one evaluation"
+        if seeds == 1
+        else f"mean and deviation of {measures} over {seeds} evaluations"
     )
 
 
 def _marks_explained(cells: list[Cell], *, added: bool) -> str:
     """What the marks at names mean, of those that are there."""
     statuses = {cell.claim.status for cell in cells if cell.claim is not None}
-    words = {"nominal": "no mark: $\\epsilon$ is nominal", "proved": "$^\\ddagger$ $\\epsilon$ is proved"}
+    words = {
+        "nominal": "no mark: $\\epsilon$ is nominal",
+        "proved": "$^\\ddagger$ $\\epsilon$ is proved",
+    }
     words["none"] = "$^\\S$ no privacy"
     parts = [text for status, text in words.items() if status in statuses]
     if added and not all(cell.in_paper for cell in cells):
@@ -142,7 +171,10 @@ def _marks_explained(cells: list[Cell], *, added: bool) -> str:
 
 def _method_name(cell: Cell, *, added: bool) -> str:
     status = "" if cell.claim is None else cell.claim.status
-    marks = ("\\dagger" if added and not cell.in_paper else "") + {"proved": "\\ddagger", "none": "\\S"}.get(status, "")
+    marks = ("\\dagger" if added and not cell.in_paper else "") + {
+        "proved": "\\ddagger",
+        "none": "\\S",
+    }.get(status, "")
     return escape(cell.label) + (f"$^{{{marks}}}$" if marks else "")
 
 
@@ -171,7 +203,9 @@ def statistics_latex(content: Content) -> str:
     ]  # fmt: skip
     for facts in content.datasets.values():
         counts = " & ".join(f"{facts[key]:,}" for key in ("users", "items", "ratings"))
-        lines.append(f"    {escape(str(facts['title']))} & {counts} & {density(facts['density'])} \\\\")
+        lines.append(
+            f"    {escape(str(facts['title']))} & {counts} & {density(facts['density'])} \\\\"
+        )
     lines += ["    \\bottomrule", "  \\end{tabular}", "  \\label{statistics}", "\\end{table}", ""]
     return "\n".join(lines)
 
@@ -180,16 +214,24 @@ _LIST_COLUMNS = {NDCG: "NDCG@10", "recall_at_10": "Recall@10", "coverage_at_10":
 
 
 def list_tables(content: Content) -> dict[str, str]:
-    """By name: the lists of every experiment that measures them, in the order of data sets and methods."""
+    """By name: the lists of every experiment that measures them, in the order of data sets and
+    methods.
+    """
     tables = {}
     for experiment in list_experiments(content):
         x = table_point(experiment)
-        varied = "" if x is None or experiment.vary is None else f", {escape(experiment.vary.parameter)} = {plain(x)}"
+        varied = (
+            ""
+            if x is None or experiment.vary is None
+            else f", {escape(experiment.vary.parameter)} = {plain(x)}"
+        )
         best_of = "data set and K" if len(experiment.factors) > 1 else "data set"
         caption = (
-            f"{escape(experiment.title)}{varied}: {repeated('lists of ten', experiment)}. Lists are the ten items "
+            f"{escape(experiment.title)}{varied}: {repeated('lists of ten', experiment)}. "
+            "Lists are the ten items "
             "that come first of all with a training rating that the user has not "
-            f"rated; relevant are test ratings in the top quarter of the scale. Bold is the best of its {best_of}."
+            "rated; relevant are test ratings in the top quarter of the scale. Bold is the "
+            f"best of its {best_of}."
         )
         lines = [
             "\\begin{table*}[htb!]", "  \\centering", f"  \\caption{{{caption}}}",
@@ -204,11 +246,28 @@ def list_tables(content: Content) -> dict[str, str]:
                 if here:
                     lines.append("    \\midrule")
                 for position, cell in enumerate(here):
-                    title = f"{cell.dataset_title}, K={k}" if len(experiment.factors) > 1 else cell.dataset_title
-                    first = f"\\multirow{{{len(here)}}}{{*}}{{{escape(title)}}}" if position == 0 else ""
-                    numbers = " & ".join(_list_latex(cell, metric, strong=cell is best) for metric in _LIST_COLUMNS)
-                    lines.append(f"    {first} & {escape(cell.label)} & {escape(guarantee(cell))} & {numbers} \\\\")
-        lines += ["    \\bottomrule", "  \\end{tabular}", f"  \\label{{tab:{slug(experiment.name)}-lists}}"]
+                    title = (
+                        f"{cell.dataset_title}, K={k}"
+                        if len(experiment.factors) > 1
+                        else cell.dataset_title
+                    )
+                    first = (
+                        f"\\multirow{{{len(here)}}}{{*}}{{{escape(title)}}}"
+                        if position == 0
+                        else ""
+                    )
+                    numbers = " & ".join(
+                        _list_latex(cell, metric, strong=cell is best) for metric in _LIST_COLUMNS
+                    )
+                    lines.append(
+                        f"    {first} & {escape(cell.label)} & {escape(guarantee(cell))} & "
+                        f"{numbers} \\\\"
+                    )
+        lines += [
+            "    \\bottomrule",
+            "  \\end{tabular}",
+            f"  \\label{{tab:{slug(experiment.name)}-lists}}",
+        ]
         tables[f"{experiment.name}_lists"] = "\n".join([*lines, "\\end{table*}", ""])
     return tables
 
@@ -217,7 +276,9 @@ def _list_latex(cell: Cell, metric: str, *, strong: bool) -> str:
     summary = cell.summary(metric)
     if not summary.values or not math.isfinite(summary.mean):
         return "--"
-    text = four(summary.mean) + (f" $\\pm$ {four(summary.std)}" if math.isfinite(summary.std) else "")
+    text = four(summary.mean) + (
+        f" $\\pm$ {four(summary.std)}" if math.isfinite(summary.std) else ""
+    )
     return f"\\textbf{{{text}}}" if strong and metric == NDCG else text
 
 
@@ -228,7 +289,10 @@ MoreColumns = Callable[[Cell], dict[str, object]]
 def csv_files(content: Content, more: Mapping[str, MoreColumns] | None = None) -> dict[str, bytes]:
     """File names and contents; ``more`` are further columns of some experiments, by name."""
     more = more or {}
-    files = {f"{name}.csv": _cells_csv(content, cells, more.get(name)) for name, cells in content.cells.items()}
+    files = {
+        f"{name}.csv": _cells_csv(content, cells, more.get(name))
+        for name, cells in content.cells.items()
+    }
     if content.datasets:
         files["datasets.csv"] = _datasets_csv(content)
     if shown := points(content):
@@ -247,9 +311,12 @@ def _cells_csv(content: Content, cells: list[Cell], more: MoreColumns | None) ->
     rows = []
     for cell in cells:
         row: dict[str, object] = {
-            "experiment": cell.experiment, "dataset": cell.dataset, "dataset_title": cell.dataset_title,
-            "method": cell.method, "label": cell.label,
-        }  # fmt: skip
+            "experiment": cell.experiment,
+            "dataset": cell.dataset,
+            "dataset_title": cell.dataset_title,
+            "method": cell.method,
+            "label": cell.label,
+        }
         if content.has_paper:
             row["in_paper"] = str(cell.in_paper).lower()
         row |= {"factors": cell.factors, "x": cell.x, "status": cell.status}
@@ -262,7 +329,10 @@ def _cells_csv(content: Content, cells: list[Cell], more: MoreColumns | None) ->
         row |= _summaries(cell, ranked)
         runs = dict(zip(seeds, _padded(cell.run_ids, len(seeds)), strict=True))
         for metric in by_seed:
-            row |= {f"{metric}_seed_{seed}": _seed_value(content, run, metric) for seed, run in runs.items()}
+            row |= {
+                f"{metric}_seed_{seed}": _seed_value(content, run, metric)
+                for seed, run in runs.items()
+            }
         row |= {f"run_seed_{seed}": run for seed, run in runs.items()}
         rows.append(row)
     return to_csv(list(rows[0]) if rows else [], [list(row.values()) for row in rows])
@@ -289,7 +359,10 @@ def _seed_value(content: Content, run: str | None, metric: str) -> float | None:
 
 def _datasets_csv(content: Content) -> bytes:
     head = ("users", "items", "ratings", "density")
-    rows = [(name, facts["title"], *(facts[key] for key in head)) for name, facts in content.datasets.items()]
+    rows = [
+        (name, facts["title"], *(facts[key] for key in head))
+        for name, facts in content.datasets.items()
+    ]
     return to_csv(("dataset", "title", *head), rows)
 
 
@@ -299,19 +372,30 @@ def _honest_csv(shown: Iterable[Point]) -> bytes:
     for point in shown:
         cell, cost = point.cell, point.cost
         row = {
-            "dataset": cell.dataset, "method": cell.method, "label": cell.label, "factors": cell.factors,
+            "dataset": cell.dataset,
+            "method": cell.method,
+            "label": cell.label,
+            "factors": cell.factors,
             # A level has no epsilon of its own: any nominal one gives the same run.
             "nominal_epsilon": None if point.x is None else cell.x,
-            "view": cost.view, "honest_epsilon": cost.epsilon_at_delta, "delta": cost.delta,
-            "honest_pure_epsilon": cost.pure, "honest_status": cost.status, "covers": cost.covers,
-            "n_raters": RATERS, "status": cell.status, **_summaries(cell, METRIC_LABELS),
-        }  # fmt: skip
+            "view": cost.view,
+            "honest_epsilon": cost.epsilon_at_delta,
+            "delta": cost.delta,
+            "honest_pure_epsilon": cost.pure,
+            "honest_status": cost.status,
+            "covers": cost.covers,
+            "n_raters": RATERS,
+            "status": cell.status,
+            **_summaries(cell, METRIC_LABELS),
+        }
         rows.append(row)
     return to_csv(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _grids_csv(content: Content) -> bytes:
-    names = list(dict.fromkeys(key for tuned in content.tuned for row in tuned.grid for key in row.values))
+    names = list(
+        dict.fromkeys(key for tuned in content.tuned for row in tuned.grid for key in row.values)
+    )
     folds = max(len(row.run_ids) for tuned in content.tuned for row in tuned.grid)
     head = [
         "experiments",
@@ -331,9 +415,18 @@ def _grids_csv(content: Content) -> bytes:
         for row in tuned.grid:
             best = tuned.best is not None and row.values == tuned.best.values
             rows.append(
-                [" ".join(tuned.experiments), *tuned.place, *(row.values.get(name) for name in names), row.status,
-                 str(best).lower(), row.mse, row.mae, row.ndcg, *_padded(row.run_ids, folds)]
-            )  # fmt: skip
+                [
+                    " ".join(tuned.experiments),
+                    *tuned.place,
+                    *(row.values.get(name) for name in names),
+                    row.status,
+                    str(best).lower(),
+                    row.mse,
+                    row.mae,
+                    row.ndcg,
+                    *_padded(row.run_ids, folds),
+                ]
+            )
     return to_csv(head, rows)
 
 
@@ -354,4 +447,8 @@ def _field(value: object) -> str:
         return repr(value)
     text = str(value)
     # A spreadsheet would take a name that begins like this for a formula.
-    return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    return (
+        f"'{text}"
+        if isinstance(value, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r")
+        else text
+    )

@@ -39,7 +39,8 @@ _STYLE: Any = {
 
 
 def figure_files(content: Content, experiments: Iterable[Experiment]) -> dict[str, bytes]:
-    """File names and contents: these experiments, and accuracy against honest epsilon, for every K and measure.
+    """File names and contents: these experiments, and accuracy against honest epsilon, for every K
+    and measure.
 
     Of lists there is NDCG@10.
     """
@@ -51,14 +52,21 @@ def figure_files(content: Content, experiments: Iterable[Experiment]) -> dict[st
         mpl.rcParams.update(_STYLE)
         drawn = [figure for experiment in experiments for figure in _figures(content, experiment)]
         for stem, figure in [*drawn, *_honest_figures(content)]:
-            files |= {f"{stem}.{kind}": figure_bytes(figure, kind, dpi=160) for kind in ("png", "pdf")}
+            files |= {
+                f"{stem}.{kind}": figure_bytes(figure, kind, dpi=160) for kind in ("png", "pdf")
+            }
     return files
 
 
 def _figures(content: Content, experiment: Experiment) -> Iterator[tuple[str, Figure]]:
     every = content.cells.get(experiment.name, [])
-    measured = [*(METRIC_LABELS if experiment.errors else ()), *([NDCG] if experiment.lists else [])]
-    for metric in (metric for metric in measured if any(cell.summary(metric).values for cell in every)):
+    measured = [
+        *(METRIC_LABELS if experiment.errors else ()),
+        *([NDCG] if experiment.lists else []),
+    ]
+    for metric in (
+        metric for metric in measured if any(cell.summary(metric).values for cell in every)
+    ):
         cells = every if metric == NDCG else content.error_cells(experiment)
         if experiment.vary is None:
             yield f"{experiment.name}_{metric}", _bars(content, experiment, cells, metric)
@@ -69,7 +77,9 @@ def _figures(content: Content, experiment: Experiment) -> Iterator[tuple[str, Fi
 
 
 def _canvas(panels: int, height: float, width: float = 3.1) -> tuple[Figure, list[Axes]]:
-    """Panels side by side; a few of them are wider, so that a legend has room. It adds its own height."""
+    """Panels side by side; a few of them are wider, so that a legend has room. It adds its own
+    height.
+    """
     figure = new_figure(max(width * panels, 5.4), height)
     axes = figure.subplots(1, panels, squeeze=False)[0]
     return figure, list(axes)
@@ -94,7 +104,9 @@ def _lines(content: Content, experiment: Experiment, cells: list[Cell], metric: 
         _x_axis(axes, experiment)
         axes.set_title(f"({letter}) {content.dataset_titles[dataset]}", parse_math=False)
         if name["low"]:
-            axes.set_xlabel(f"${_MATH.get(name['base'], name['base'])}_{{{name['low']}}}$", parse_math=True)
+            axes.set_xlabel(
+                f"${_MATH.get(name['base'], name['base'])}_{{{name['low']}}}$", parse_math=True
+            )
         else:
             axes.set_xlabel(name["base"], parse_math=False)
     panels[0].set_ylabel(LABELS[metric])
@@ -139,7 +151,11 @@ def _honest_figures(content: Content) -> Iterator[tuple[str, Figure]]:
 
 def _honest(content: Content, shown: list[Point], metric: str) -> Figure:
     """Error against honest epsilon; what has no place on the axis is a level line."""
-    datasets = [name for name in content.dataset_titles if any(point.cell.dataset == name for point in shown)]
+    datasets = [
+        name
+        for name in content.dataset_titles
+        if any(point.cell.dataset == name for point in shown)
+    ]
     figure, panels = _canvas(len(datasets), 2.7)
     xs = [point.x for point in shown if point.x is not None]
     for letter, dataset, axes in zip("abcdefghijklmnopqrstuvwxyz", datasets, panels, strict=False):
@@ -150,13 +166,18 @@ def _honest(content: Content, shown: list[Point], metric: str) -> Figure:
         for method in content.method_labels:
             mine = [point for point in here if point.cell.method == method]
             # What is not there leaves a gap.
-            means = [mean if math.isfinite(mean := point.cell.metrics[metric].mean) else math.nan for point in mine]
+            means = [
+                mean if math.isfinite(mean := point.cell.metrics[metric].mean) else math.nan
+                for point in mine
+            ]
             if all(map(math.isnan, means)):
                 continue
             look = _look(content, method, content.experiments[mine[0].cell.experiment])
             label = f"{mine[0].cell.label} ({view_words(mine[0].cost)})"
             if mine[0].x is None:
-                axes.axhline(means[0], label=label, linewidth=1.1, color=look["color"], linestyle=":")
+                axes.axhline(
+                    means[0], label=label, linewidth=1.1, color=look["color"], linestyle=":"
+                )
                 continue
             places = [math.nan if point.x is None else point.x for point in mine]
             axes.plot(places, means, label=label, linewidth=1.4, markersize=4, **look)
@@ -176,7 +197,9 @@ def _powers_of_ten(panels: list[Axes]) -> None:
         axes.minorticks_off()
         axes.xaxis.set_major_locator(LogLocator(numticks=4))
         # Plain digits: powers would need the mathematics that names may not reach.
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+        axes.xaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+        )
 
 
 def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
@@ -203,7 +226,9 @@ def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: s
             for place, mean, cell in zip(places, means, here, strict=True):
                 if not math.isfinite(mean):
                     word = "not run" if cell.status == "missing" else cell.status
-                    axes.annotate(word, (place, 0.0), rotation=90, ha="center", va="bottom", fontsize=6)
+                    axes.annotate(
+                        word, (place, 0.0), rotation=90, ha="center", va="bottom", fontsize=6
+                    )
         titles = [content.dataset_titles[name] for name in experiment.datasets]
         axes.set_xticks(range(len(titles)), titles, parse_math=False)
         axes.set_title(f"({letter}) K = {k}")
@@ -235,21 +260,29 @@ def _y_axis(axes: Axes, cells: list[Cell], metric: str) -> bool:
 
 
 def _legend(figure: Figure, panels: list[Axes]) -> None:
-    """One legend above all panels, each method once, in as many columns as fit; the figure grows by its height."""
+    """One legend above all panels, each method once, in as many columns as fit; the figure grows
+    by its height.
+    """
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     for columns in range(min(len(entries), 5), 0, -1):
         legend = figure.legend(
-            list(entries.values()), list(entries), loc="outside upper center", ncols=columns, frameon=False
+            list(entries.values()),
+            list(entries),
+            loc="outside upper center",
+            ncols=columns,
+            frameon=False,
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
         box = legend.get_window_extent()
         if box.width <= 0.98 * figure.bbox.width or columns == 1:
             width, height = figure.get_size_inches()
-            figure.set_size_inches(max(width, box.width / figure.dpi / 0.98), height + box.height / figure.dpi)
+            figure.set_size_inches(
+                max(width, box.width / figure.dpi / 0.98), height + box.height / figure.dpi
+            )
             return
         legend.remove()
 
@@ -260,11 +293,15 @@ def claim_words(cell: Cell) -> str:
         return ""
     if cell.claim.epsilon is None:
         return " (no privacy)"
-    return f" (ε 0, {cell.claim.status})" if cell.claim.epsilon == 0.0 else f" (ε {cell.claim.status})"
+    return (
+        f" (ε 0, {cell.claim.status})" if cell.claim.epsilon == 0.0 else f" (ε {cell.claim.status})"
+    )
 
 
 def _look(content: Content, method: str, experiment: Experiment) -> dict[str, Any]:
-    """Colour and marker of a method, the same in every figure; what a paper does not show is dashed."""
+    """Colour and marker of a method, the same in every figure; what a paper does not show is
+    dashed.
+    """
     coloured = {name: known.colour for name, known in METHODS.items() if known.colour}
     others = [name for name in content.method_labels if name not in coloured]
     colour = coloured.get(method) or _FURTHER[others.index(method) % len(_FURTHER)]

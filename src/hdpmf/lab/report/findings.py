@@ -28,7 +28,9 @@ Place = tuple[str, int, float | None]
 
 
 def findings(content: Content) -> list[str]:
-    """Who is best, what the trivial baselines say, whether privacy pays, and what the epsilons stand on."""
+    """Who is best, what the trivial baselines say, whether privacy pays, and what the epsilons
+    stand on.
+    """
     sentences = []
     for name in content.cells:
         experiment = content.experiments[name]
@@ -37,7 +39,11 @@ def findings(content: Content) -> list[str]:
             titled = f"{experiment.title}: " if len(content.cells) > 1 else ""
             sentences += [
                 titled + text
-                for text in (_lowest_errors(experiment, done), _against_baselines(done), _against_own_mean(done))
+                for text in (
+                    _lowest_errors(experiment, done),
+                    _against_baselines(done),
+                    _against_own_mean(done),
+                )
                 if text
             ]
     sentences += list_findings(content)
@@ -54,12 +60,19 @@ def _lowest_errors(experiment: Experiment, cells: Sequence[Cell]) -> str:
     """The lowest error on every data set, and how sure that is."""
     parts = []
     for dataset in dict.fromkeys(cell.dataset for cell in cells):
-        winners = {place: min(group, key=_error) for place, group in _places(cells, dataset).items()}
+        winners = {
+            place: min(group, key=_error) for place, group in _places(cells, dataset).items()
+        }
         won = Counter(cell.label for cell in winners.values())
         label = won.most_common(1)[0][0]
         best = min((cell for cell in winners.values() if cell.label == label), key=_error)
-        rivals = [cell for cell in _places(cells, dataset)[_place(best)] if cell.method != best.method]
-        text = f"{best.label} on {best.dataset_title} ({_where(experiment, best)}: {four(_error(best))}"
+        rivals = [
+            cell for cell in _places(cells, dataset)[_place(best)] if cell.method != best.method
+        ]
+        text = (
+            f"{best.label} on {best.dataset_title} ({_where(experiment, best)}: "
+            f"{four(_error(best))}"
+        )
         if rivals:
             second = min(rivals, key=_error)
             test = paired_test(best.mse.values, second.mse.values)
@@ -74,7 +87,10 @@ def _against_baselines(cells: Sequence[Cell]) -> str:
     """Which methods do not beat the best trivial baseline."""
     labels = list(dict.fromkeys(cell.label for cell in cells if _is_baseline(cell)))
     if not labels:
-        return "No trivial baseline was run: add user-mean and global-mean to see what needs no recommender."
+        return (
+            "No trivial baseline was run: add user-mean and global-mean to see what needs "
+            "no recommender."
+        )
     baselines = {
         place: min((cell for cell in group if _is_baseline(cell)), key=_error, default=None)
         for place, group in _places(cells).items()
@@ -91,7 +107,9 @@ def _against_baselines(cells: Sequence[Cell]) -> str:
 
 def _against_own_mean(cells: Sequence[Cell]) -> str:
     """Whether methods with a budget beat the device that sends nothing."""
-    silent = {_place(cell): cell for cell in cells if cell.claim is not None and cell.claim.epsilon == 0.0}
+    silent = {
+        _place(cell): cell for cell in cells if cell.claim is not None and cell.claim.epsilon == 0.0
+    }
     pairs = [
         (cell, silent[_place(cell)])
         for cell in cells
@@ -99,7 +117,10 @@ def _against_own_mean(cells: Sequence[Cell]) -> str:
     ]
     if not pairs:
         return ""
-    return f"Against a device that sends nothing (each user's own mean, epsilon 0): {_verdicts(pairs)}."
+    return (
+        "Against a device that sends nothing (each user's own mean, epsilon 0): "
+        f"{_verdicts(pairs)}."
+    )
 
 
 def _verdicts(pairs: Iterable[tuple[Cell, Cell]]) -> str:
@@ -110,9 +131,18 @@ def _verdicts(pairs: Iterable[tuple[Cell, Cell]]) -> str:
     fates: dict[str, list[str]] = {}
     for label, outcomes in wins.items():
         share = f"in {sum(outcomes)} of {counted(len(outcomes), 'place')}"
-        fate = "better everywhere" if all(outcomes) else f"better {share}" if any(outcomes) else "nowhere better"
+        fate = (
+            "better everywhere"
+            if all(outcomes)
+            else f"better {share}"
+            if any(outcomes)
+            else "nowhere better"
+        )
         fates.setdefault(fate, []).append(label)
-    return "; ".join(f"{words(labels)} {'is' if len(labels) == 1 else 'are'} {fate}" for fate, labels in fates.items())
+    return "; ".join(
+        f"{words(labels)} {'is' if len(labels) == 1 else 'are'} {fate}"
+        for fate, labels in fates.items()
+    )
 
 
 def _epsilons(content: Content) -> list[str]:
@@ -126,12 +156,18 @@ def _epsilons(content: Content) -> list[str]:
         "proved": "proved, against the observer named below",
         "none": "no privacy at all",
     }
-    parts = [f"{words(list(groups[status]))}: {text}" for status, text in texts.items() if status in groups]
+    parts = [
+        f"{words(list(groups[status]))}: {text}"
+        for status, text in texts.items()
+        if status in groups
+    ]
     return [f"What epsilon stands on. {'; '.join(parts)}."] if parts else []
 
 
 def _wishes(content: Content) -> list[str]:
-    """Whose wishes the privacy weights are, in which experiment and on which data set where they differ."""
+    """Whose wishes the privacy weights are, in which experiment and on which data set where they
+    differ.
+    """
     said: dict[str, list[str]] = {}
     for name in content.cells:
         experiment = content.experiments[name]
@@ -143,7 +179,10 @@ def _wishes(content: Content) -> list[str]:
         return []
     if len(said) == 1:
         return [f"Privacy weights: {next(iter(said))}."]
-    return [f"Privacy weights. {'; '.join(f'{words(places)}: {text}' for text, places in said.items())}."]
+    return [
+        "Privacy weights. "
+        f"{'; '.join(f'{words(places)}: {text}' for text, places in said.items())}."
+    ]
 
 
 def _places(cells: Iterable[Cell], dataset: str | None = None) -> dict[Place, list[Cell]]:
@@ -163,23 +202,39 @@ def _error(cell: Cell) -> float:
 
 
 def _where(experiment: Experiment, cell: Cell) -> str:
-    axis = "" if experiment.vary is None or cell.x is None else f", {experiment.vary.parameter} = {plain(cell.x)}"
+    axis = (
+        ""
+        if experiment.vary is None or cell.x is None
+        else f", {experiment.vary.parameter} = {plain(cell.x)}"
+    )
     return f"K = {cell.factors}{axis}"
 
 
 def headline(content: Content) -> list[str]:
-    """Who is best, who beats a device that sends nothing, who makes the best lists, and what is proved."""
+    """Who is best, who beats a device that sends nothing, who makes the best lists, and what is
+    proved.
+    """
     found = shown_cells(content)
     cells = [] if found is None else found[1]
-    sentences = [_lowest_error(cells), _better_than_silence(cells), _best_lists(content), _proved_epsilons(cells)]
+    sentences = [
+        _lowest_error(cells),
+        _better_than_silence(cells),
+        _best_lists(content),
+        _proved_epsilons(cells),
+    ]
     return [text for text in sentences if text]
 
 
 def _lowest_error(cells: Sequence[Cell]) -> str:
     winners: dict[str, list[str]] = {}
     for dataset in dict.fromkeys(cell.dataset for cell in cells):
-        here = sorted((cell for cell in cells if cell.dataset == dataset), key=lambda cell: cell.mse.mean)
-        text = f"{here[0].dataset_title} (MSE {two(here[0].mse.mean)}; next {here[1].label}, {two(here[1].mse.mean)})"
+        here = sorted(
+            (cell for cell in cells if cell.dataset == dataset), key=lambda cell: cell.mse.mean
+        )
+        text = (
+            f"{here[0].dataset_title} (MSE {two(here[0].mse.mean)}; next {here[1].label}, "
+            f"{two(here[1].mse.mean)})"
+        )
         winners.setdefault(here[0].label, []).append(text)
     parts = [f"{label} on {words(places)}" for label, places in winners.items()]
     return f"Lowest error: {'; '.join(parts)}." if parts else ""
@@ -187,7 +242,11 @@ def _lowest_error(cells: Sequence[Cell]) -> str:
 
 def _better_than_silence(cells: Sequence[Cell]) -> str:
     """Which private methods are worth taking part in."""
-    silent = {cell.dataset: cell.mse.mean for cell in cells if cell.claim is not None and cell.claim.epsilon == 0.0}
+    silent = {
+        cell.dataset: cell.mse.mean
+        for cell in cells
+        if cell.claim is not None and cell.claim.epsilon == 0.0
+    }
     outcomes: dict[str, list[bool]] = {}
     for cell in cells:
         if cell.claim is not None and cell.claim.epsilon and cell.dataset in silent:
@@ -220,5 +279,9 @@ def _proved_epsilons(cells: Sequence[Cell]) -> str:
         if cell.claim is not None and cell.claim.epsilon:
             groups.setdefault(cell.claim.status, {})[cell.label] = None
     texts = {"proved": "Proved epsilon", "nominal": "Epsilon in name only"}
-    parts = [f"{text}: {words(list(groups[status]))}" for status, text in texts.items() if status in groups]
+    parts = [
+        f"{text}: {words(list(groups[status]))}"
+        for status, text in texts.items()
+        if status in groups
+    ]
     return f"{'. '.join(parts)}." if parts else ""

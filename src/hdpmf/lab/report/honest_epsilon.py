@@ -1,4 +1,6 @@
-"""Actual privacy cost of each method's epsilon, as the accountant computes it for the runs in a store."""
+"""Actual privacy cost of each method's epsilon, as the accountant computes it for the runs in a
+store.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from hdpmf.lab.report.content import Content
 HONEST_FIGURE = "figure_honest"
 
 RATERS = 100
-"""Raters of the item whose rating is charged; a message carries one part in so many of the noise."""
+"""Raters of the item whose rating is charged; a message carries one part in so many of the
+noise.
+"""
 
 _VIEW_WORDS = {"messages": "all messages seen", "sums-h-known": "secure sums seen"}
 
@@ -28,7 +32,8 @@ class Point:
     Attributes:
         cell: The measured numbers; its ``x`` is the nominal epsilon.
         cost: What a rating of weight 1 costs, against the recommender.
-        x: The honest epsilon; None where it is 0 or infinite, which a logarithmic axis has no place for.
+        x: The honest epsilon; None where it is 0 or infinite, which a logarithmic axis has no place
+            for.
     """
 
     cell: Cell
@@ -51,7 +56,9 @@ def view_words(charged: Cost) -> str:
 
 
 def honest_cost(content: Content, cell: Cell) -> Cost | None:
-    """What a rating of weight 1 costs in a cell's runs; None for a method that the accountant does not know."""
+    """What a rating of weight 1 costs in a cell's runs; None for a method that the accountant
+    does not know.
+    """
     try:
         setting, about = _setting(content, cell), METHODS[cell.method].claim().about
         return cost(setting, view_of(cell.method), neighbours=about, n_raters=RATERS, delta=DELTA)
@@ -66,7 +73,11 @@ def _setting(content: Content, cell: Cell) -> Setting:
     if result is None:
         experiment = content.experiments[cell.experiment]
         epsilon = cell.x if experiment is epsilon_experiment(content) else experiment.epsilon
-        usual = {"epochs": experiment.epochs, "n_factors": cell.factors, "solver": experiment.solver}
+        usual = {
+            "epochs": experiment.epochs,
+            "n_factors": cell.factors,
+            "solver": experiment.solver,
+        }
         params = method.parameters(**method.own(epsilon=epsilon, **usual))
     else:
         params = method.parameters(**result.run.params)
@@ -79,7 +90,8 @@ def _result(content: Content, cell: Cell) -> Result | None:
 
 
 def _weights(content: Content, cell: Cell) -> dict[str, float]:
-    """The mean and the smallest privacy weight in a cell's runs; empty where the report does not know them.
+    """The mean and the smallest privacy weight in a cell's runs; empty where the report does not
+    know them.
 
     Data sets are stored with what the paper's groups come to. Those say nothing about other wishes.
     """
@@ -98,8 +110,8 @@ def _weights(content: Content, cell: Cell) -> dict[str, float]:
 def person_cost(content: Content, cell: Cell) -> tuple[int, Cost] | None:
     """What all ratings of an average person cost together in a cell's runs, and how many those are.
 
-    The average person of a data set has as many ratings as there are per user, each of the mean weight. None where
-    nothing is proved, or the weights are not known.
+    The average person of a data set has as many ratings as there are per user, each of the mean
+    weight. None where nothing is proved, or the weights are not known.
     """
     facts, weights = content.datasets.get(cell.dataset, {}), _weights(content, cell)
     charged = honest_cost(content, cell)
@@ -110,17 +122,28 @@ def person_cost(content: Content, cell: Cell) -> tuple[int, Cost] | None:
     weight = [weights["mean_weight"]] * ratings
     about = METHODS[cell.method].claim().about
     whole = cost(
-        setting, view_of(cell.method), unit="user", neighbours=about, weight=weight, n_raters=RATERS, delta=DELTA
+        setting,
+        view_of(cell.method),
+        unit="user",
+        neighbours=about,
+        weight=weight,
+        n_raters=RATERS,
+        delta=DELTA,
     )
     return ratings, whole
 
 
-def _noise_budget(setting: Setting, params: Mapping[str, Any], weights: Mapping[str, float]) -> float | None:
-    """DPMF sets its noise for the smallest budget and PDPMF for the mean one, so that their noise is larger.
+def _noise_budget(
+    setting: Setting, params: Mapping[str, Any], weights: Mapping[str, float]
+) -> float | None:
+    """DPMF sets its noise for the smallest budget and PDPMF for the mean one, so that their noise
+    is larger.
 
     None, which is the largest that it can be, where the weights are not known.
     """
-    which = {"uniform": "min_weight", "sample": "mean_weight"}.get(METHODS[setting.method].mechanism or "")
+    which = {"uniform": "min_weight", "sample": "mean_weight"}.get(
+        METHODS[setting.method].mechanism or ""
+    )
     if which is None or which not in weights or params.get("threshold", "mean") != "mean":
         return None
     return setting.epsilon * weights[which]
@@ -133,7 +156,9 @@ def epsilon_experiment(content: Content) -> Experiment | None:
 
 
 def points(content: Content) -> list[Point]:
-    """Every cell of the figure. A method without a place on the axis has one cell, drawn as a level."""
+    """Every cell of the figure. A method without a place on the axis has one cell, drawn as a
+    level.
+    """
     experiment = epsilon_experiment(content)
     if experiment is None:
         return []
@@ -154,7 +179,9 @@ def points(content: Content) -> list[Point]:
 
 
 def cost_range(content: Content, cells: Iterable[Cell]) -> tuple[Cost, Cost] | None:
-    """The smallest and the largest honest cost of cells; DPMF's and PDPMF's differ between data sets."""
+    """The smallest and the largest honest cost of cells; DPMF's and PDPMF's differ between data
+    sets.
+    """
     costs = [charged for cell in cells if (charged := honest_cost(content, cell)) is not None]
     if not costs:
         return None

@@ -1,4 +1,6 @@
-"""HTML building blocks that the sections of a report share. Everything is escaped unless it is `Html` already."""
+"""HTML building blocks that the sections of a report share. Everything is escaped unless it is
+`Html` already.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def join(children: Child) -> Html:
 
 
 def tag(name: str, *children: Child, **attributes: str | bool | int | float | None) -> Html:
-    """An element. ``class_`` and ``for_`` lose their underscore, others turn ``_`` into ``-``; None leaves one out."""
+    """An element. ``class_`` and ``for_`` lose their underscore, others turn ``_`` into ``-``;
+    None leaves one out.
+    """
     text = ""
     for key, value in attributes.items():
         if value is None or value is False:
@@ -53,7 +57,9 @@ def number_attribute(value: float) -> str:
 
 
 def data_block(document: Any) -> str:
-    """JSON for a script element of type application/json: nothing in it can end the element or start a comment."""
+    """JSON for a script element of type application/json: nothing in it can end the element or
+    start a comment.
+    """
     text = json.dumps(document, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -72,7 +78,11 @@ def symbol(name: str) -> Html:
     """A name of the paper's with its subscript: epsilon_uc becomes ε with uc below."""
     base, _, low = name.partition("_")
     if base in ("epsilon", "f") and (not low or low.isalpha()):
-        return tag("i", GREEK.get(base, base)) if not low else Html(tag("i", GREEK.get(base, base)) + tag("sub", low))
+        return (
+            tag("i", GREEK.get(base, base))
+            if not low
+            else Html(tag("i", GREEK.get(base, base)) + tag("sub", low))
+        )
     return tag("span", name)
 
 
@@ -91,12 +101,21 @@ def number(cell: Cell, metric: str, *, strong: bool = False, stars: int = 0) -> 
     deviation = f" ± {four(summary.std)}" if math.isfinite(summary.std) else ""
     spread = tag("span", deviation, class_="spread") if deviation else None
     shown = tag(
-        "a", mean, spread, sup, class_="number", href=link,
-        data_metric=metric, data_mean=number_attribute(summary.mean), data_std=number_attribute(summary.std),
-    )  # fmt: skip
+        "a",
+        mean,
+        spread,
+        sup,
+        class_="number",
+        href=link,
+        data_metric=metric,
+        data_mean=number_attribute(summary.mean),
+        data_std=number_attribute(summary.std),
+    )
     if cell.status == "missing":
         total = len(cell.run_ids)
-        return Html(shown + tag("span", f" {len(summary.values)} of {total} seeds", class_="partial"))
+        return Html(
+            shown + tag("span", f" {len(summary.values)} of {total} seeds", class_="partial")
+        )
     return shown
 
 
@@ -107,7 +126,9 @@ def claim_chip(claim: StoredClaim | None, *, with_epsilon: bool = True) -> Html:
     words = STATUS_WORDS.get(claim.status, claim.status)
     if claim.epsilon is not None and with_epsilon:
         words = f"ε {plain(claim.epsilon)} {words}"
-    return tag("span", words, class_=f"chip {slug(claim.status)}", title=f"{claim.view}; {claim.reason}")
+    return tag(
+        "span", words, class_=f"chip {slug(claim.status)}", title=f"{claim.view}; {claim.reason}"
+    )
 
 
 def guarantee(cell: Cell) -> str:
@@ -119,26 +140,56 @@ def guarantee(cell: Cell) -> str:
         return STATUS_WORDS.get(claim.status, claim.status)
     method = METHODS[cell.method]
     stated = method.claim()
-    what = "values" if stated.presence is None else "values and presence" if stated.about == "value" else "presence"
+    what = (
+        "values"
+        if stated.presence is None
+        else "values and presence"
+        if stated.about == "value"
+        else "presence"
+    )
     return f"proved: {what}; {'secure sums' if method.headline == 'sums' else 'all messages'} seen"
 
 
 def table(
-    head: Sequence[Child], rows: Iterable[Sequence[Child]], *, class_: str = "", label: str = "", numeric: int = 99
+    head: Sequence[Child],
+    rows: Iterable[Sequence[Child]],
+    *,
+    class_: str = "",
+    label: str = "",
+    numeric: int = 99,
 ) -> Html:
-    """A plain table in a container of its own that scrolls; columns from ``numeric`` on are aligned right."""
-    header = tag("tr", [tag("th", text, scope="col", class_=_side(i, numeric)) for i, text in enumerate(head)])
+    """A plain table in a container of its own that scrolls; columns from ``numeric`` on are
+    aligned right.
+    """
+    header = tag(
+        "tr",
+        [tag("th", text, scope="col", class_=_side(i, numeric)) for i, text in enumerate(head)],
+    )
     body = [
-        tag("tr", [tag("th" if i == 0 else "td", entry, scope="row" if i == 0 else None, class_=_side(i, numeric))
-                   for i, entry in enumerate(row)])
+        tag(
+            "tr",
+            [
+                tag(
+                    "th" if i == 0 else "td",
+                    entry,
+                    scope="row" if i == 0 else None,
+                    class_=_side(i, numeric),
+                )
+                for i, entry in enumerate(row)
+            ],
+        )
         for row in rows
-    ]  # fmt: skip
-    return scroller(tag("table", tag("thead", header), tag("tbody", body), class_=class_ or None), label)
+    ]
+    return scroller(
+        tag("table", tag("thead", header), tag("tbody", body), class_=class_ or None), label
+    )
 
 
 def scroller(content: Html, label: str) -> Html:
     """A box that scrolls sideways by itself, reachable by keyboard."""
-    return tag("div", content, class_="scroll", tabindex=0, role="region", aria_label=label or "table")
+    return tag(
+        "div", content, class_="scroll", tabindex=0, role="region", aria_label=label or "table"
+    )
 
 
 _FOLD = '<details class="fold">'
@@ -147,7 +198,9 @@ _FOLD = '<details class="fold">'
 def section(anchor_id: str, title: Child, *children: Child, lead: Child = None) -> Html:
     """A section that unfolds below its heading."""
     lead_part = tag("p", lead, class_="lead") if lead is not None else None
-    folded = Html(f"{_FOLD}{tag('summary', tag('h2', title))}{join([lead_part, *children])}</details>")
+    folded = Html(
+        f"{_FOLD}{tag('summary', tag('h2', title))}{join([lead_part, *children])}</details>"
+    )
     return tag("section", folded, id=anchor_id)
 
 
@@ -158,7 +211,11 @@ def unfolded(part: Html) -> Html:
 
 def slug(text: str) -> str:
     """A word as a class name; anything odd falls away."""
-    return "".join(char for char in text.replace(" ", "-") if char.isascii() and (char.isalnum() or char == "-"))
+    return "".join(
+        char
+        for char in text.replace(" ", "-")
+        if char.isascii() and (char.isalnum() or char == "-")
+    )
 
 
 def _side(position: int, numeric: int) -> str | None:

@@ -1,4 +1,6 @@
-"""The overview figure: honest epsilon and accuracy of every method over all data sets, as SVG without scripts."""
+"""The overview figure: honest epsilon and accuracy of every method over all data sets, as SVG
+without scripts.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from hdpmf.lab.report.content import Content, counted, plain, table_point, two
 from hdpmf.lab.report.honest_epsilon import RATERS, cost_range
 from hdpmf.lab.report.markup import Html, tag
 
-_WORDS = {"proved": "epsilon is proved", "nominal": "epsilon is nominal: no proof", "none": "no privacy"}
+_WORDS = {
+    "proved": "epsilon is proved",
+    "nominal": "epsilon is nominal: no proof",
+    "none": "no privacy",
+}
 
 _SHAPES = {
     "proved": "M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0",
@@ -33,7 +39,8 @@ class Mark:
     """A method in the figure.
 
     Attributes:
-        costs: Its honest epsilon: the smallest and the largest over the data sets; nothing where it is not known.
+        costs: Its honest epsilon: the smallest and the largest over the data sets; nothing where it
+            is not known.
         low: The smallest error, or ratio of errors.
         middle: The one that the mark stands at.
         high: The largest.
@@ -87,7 +94,10 @@ class _Box:
 
     def meets(self, other: _Box) -> bool:
         return (
-            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
         )
 
 
@@ -100,19 +110,44 @@ def draw(scene: Scene, name: str, width: int, height: int) -> Html:
     if scene.line is not None:
         top = y(scene.line)
         parts.append(
-            tag("rect", x=plot.left, y=top, width=plot.right - plot.left, height=plot.bottom - top, class_="better")
+            tag(
+                "rect",
+                x=plot.left,
+                y=top,
+                width=plot.right - plot.left,
+                height=plot.bottom - top,
+                class_="better",
+            )
         )
     for value in ticks:
-        parts.append(tag("line", x1=plot.left, x2=plot.right, y1=y(value), y2=y(value), class_="grid"))
+        parts.append(
+            tag("line", x1=plot.left, x2=plot.right, y1=y(value), y2=y(value), class_="grid")
+        )
         parts.append(_text(plot.left - 8, y(value) + 4, f"{value:g}", anchor="end"))
     if scene.line is not None:
-        parts.append(tag("line", x1=plot.left, x2=plot.right, y1=y(scene.line), y2=y(scene.line), class_="silent"))
+        parts.append(
+            tag(
+                "line",
+                x1=plot.left,
+                x2=plot.right,
+                y1=y(scene.line),
+                y2=y(scene.line),
+                class_="silent",
+            )
+        )
         parts.append(_text(plot.left + 8, plot.bottom - 8, _BETTER, class_="remark"))
     parts.append(_text(4, 14, scene.axis))
     parts += _axis_parts(columns, plot, narrow=width < 500)
     parts += _marks(scene, columns, y, plot)
     parts += _key(scene, width, height)
-    return tag("svg", parts, viewBox=f"0 0 {width} {height}", role="img", aria_label=scene.label, class_=name)
+    return tag(
+        "svg",
+        parts,
+        viewBox=f"0 0 {width} {height}",
+        role="img",
+        aria_label=scene.label,
+        class_=name,
+    )
 
 
 def _error_scale(scene: Scene, plot: _Box) -> tuple[Callable[[float], float], list[float]]:
@@ -121,7 +156,9 @@ def _error_scale(scene: Scene, plot: _Box) -> tuple[Callable[[float], float], li
     low, high = math.log(min(values) / 1.12), math.log(max(values) * 1.12)
 
     def place(value: float) -> float:
-        return round(plot.bottom - (math.log(value) - low) / (high - low) * (plot.bottom - plot.top), 1)
+        return round(
+            plot.bottom - (math.log(value) - low) / (high - low) * (plot.bottom - plot.top), 1
+        )
 
     steps = [step * 10.0**power for power in range(-4, 5) for step in _STEPS]
     ticks = [step for step in steps if low <= math.log(step) <= high]
@@ -134,7 +171,9 @@ def _error_scale(scene: Scene, plot: _Box) -> tuple[Callable[[float], float], li
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The axis of epsilon, with a column at its left for those that send nothing, and at its right for no privacy."""
+    """The axis of epsilon, with a column at its left for those that send nothing, and at its
+    right for no privacy.
+    """
 
     starts: dict[str, float]
     ends: dict[str, float]
@@ -173,7 +212,9 @@ def _axis_parts(columns: _Columns, plot: _Box, *, narrow: bool) -> Iterator[Html
             at = end if name == "nothing" else start
             yield tag("line", x1=at, x2=at, y1=plot.top, y2=plot.bottom, class_="wall")
             for number, word in enumerate(titles[name].split() if narrow else [titles[name]]):
-                yield _text((start + end) / 2, plot.bottom + 18 + 14 * number, word, anchor="middle")
+                yield _text(
+                    (start + end) / 2, plot.bottom + 18 + 14 * number, word, anchor="middle"
+                )
     step = 2 if narrow and columns.high - columns.low > 3 else 1
     for power in range(math.ceil(columns.low), math.floor(columns.high) + 1, step):
         words = f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
@@ -182,7 +223,9 @@ def _axis_parts(columns: _Columns, plot: _Box, *, narrow: bool) -> Iterator[Html
     yield _text(middle, plot.bottom + 36, "honest epsilon (log scale)", anchor="middle")
 
 
-def _marks(scene: Scene, columns: _Columns, y: Callable[[float], float], plot: _Box) -> Iterator[Html]:
+def _marks(
+    scene: Scene, columns: _Columns, y: Callable[[float], float], plot: _Box
+) -> Iterator[Html]:
     """The marks with their ranges, and labels that meet nothing."""
     spots = [(mark, columns.place(mark), y(mark.middle)) for mark in scene.marks]
     # Methods of one epsilon would stand in one another's range: move them apart by a few pixels.
@@ -194,23 +237,37 @@ def _marks(scene: Scene, columns: _Columns, y: Callable[[float], float], plot: _
     faint = [_Box(x - 2, y(mark.high), x + 2, y(mark.low)) for mark, x, _ in shifted]
     if scene.line is not None:
         faint.append(_Box(plot.left, y(scene.line) - 2, plot.right, y(scene.line) + 2))
-        taken.append(_Box(plot.left, plot.bottom - 18, plot.left + 8 + _length(_BETTER), plot.bottom))
+        taken.append(
+            _Box(plot.left, plot.bottom - 18, plot.left + 8 + _length(_BETTER), plot.bottom)
+        )
     for mark, x, height in shifted:
         words, box = _mark_label(mark, x, height, taken, faint, plot)
         taken.append(box)
         bar = None
         if mark.high > mark.low:
             bar = tag("line", x1=x, x2=x, y1=y(mark.high), y2=y(mark.low), class_="range")
-        shape = tag("path", d=_SHAPES.get(mark.status, _SHAPES["unknown"]), transform=f"translate({x} {height})")
+        shape = tag(
+            "path",
+            d=_SHAPES.get(mark.status, _SHAPES["unknown"]),
+            transform=f"translate({x} {height})",
+        )
         yield tag(
-            "g", tag("title", mark.told), bar, shape, words, class_=f"mark-{mark.status}", data_glance=mark.method
+            "g",
+            tag("title", mark.told),
+            bar,
+            shape,
+            words,
+            class_=f"mark-{mark.status}",
+            data_glance=mark.method,
         )
 
 
 def _mark_label(
     mark: Mark, x: float, height: float, taken: Sequence[_Box], faint: Sequence[_Box], plot: _Box
 ) -> tuple[Html, _Box]:
-    """The name beside its mark: close by where it meets nothing, or else where it covers only what is faint."""
+    """The name beside its mark: close by where it meets nothing, or else where it covers only
+    what is faint.
+    """
     long = _length(mark.label)
 
     def box(side: str, shift: float) -> _Box:
@@ -224,7 +281,9 @@ def _mark_label(
         return inside and not any(place.meets(other) for group in groups for other in group)
 
     sides = ("start", "end")
-    close = [(side, shift) for shift in (0, -12, 12) for side in sides if free(side, shift, taken, faint)]
+    close = [
+        (side, shift) for shift in (0, -12, 12) for side in sides if free(side, shift, taken, faint)
+    ]
     far = sorted((sign * 4.0 * step for step in range(30) for sign in (1, -1)), key=abs)
     other = [(s, d) for d in far for s in sides if free(s, d, taken)]
     side, shift = next(iter(close + other), ("start", 0.0))
@@ -250,7 +309,9 @@ def _length(words: str) -> float:
     return sum(_CAPITAL if char.isupper() else _LETTER for char in words)
 
 
-def _text(x: float, y: float, words: str, *, anchor: str | None = None, class_: str | None = None) -> Html:
+def _text(
+    x: float, y: float, words: str, *, anchor: str | None = None, class_: str | None = None
+) -> Html:
     return tag("text", words, x=round(x, 1), y=round(y, 1), text_anchor=anchor, class_=class_)
 
 
@@ -349,9 +410,12 @@ def overview_figure(content: Content) -> Html | None:
     epsilon = table_point(experiment) if varied else experiment.epsilon
     where = f"Every method at its own epsilon of {plain(epsilon or 0.0)}, K = {seen.factors}"
     if seen.datasets > 1:
-        where += f": the mean over {counted(seen.datasets, 'data set')} (geometric), and their range"
+        where += (
+            f": the mean over {counted(seen.datasets, 'data set')} (geometric), and their range"
+        )
     caption = (
-        f"{where}. Across: the honest epsilon, what the accountant finds for a rating of weight 1 against the "
+        f"{where}. Across: the honest epsilon, what the accountant finds for a rating "
+        "of weight 1 against the "
         f"recommender (delta {DELTA:g}, an item with {RATERS} raters). Left and low is good."
     )
     return tag(

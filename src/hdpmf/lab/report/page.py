@@ -13,8 +13,23 @@ from typing import Any
 from hdpmf.common.base.files import atomic_write
 from hdpmf.errors import StorageError
 from hdpmf.lab.experiments import Experiment
-from hdpmf.lab.report.charts import chart_data, charts_section, honest_data, honest_section, list_data, lists_section
-from hdpmf.lab.report.content import METRIC_LABELS, Content, counted, duration, list_experiments, read_content, words
+from hdpmf.lab.report.charts import (
+    chart_data,
+    charts_section,
+    honest_data,
+    honest_section,
+    list_data,
+    lists_section,
+)
+from hdpmf.lab.report.content import (
+    METRIC_LABELS,
+    Content,
+    counted,
+    duration,
+    list_experiments,
+    read_content,
+    words,
+)
 from hdpmf.lab.report.exports import csv_files, latex_files, list_tables, to_files
 from hdpmf.lab.report.figures import figure_files
 from hdpmf.lab.report.findings import findings, headline
@@ -59,10 +74,15 @@ def render(content: Content, page: Page) -> str:
     script = "".join(_asset(name) for name in ("scales.js", "charts.js", "report.js"))
     first, *rest = (part for _, part in page.sections.values())
     main = tag("main", unfolded(first), rest)
-    body = [_contents(page), tag("div", _header(content, page), _controls(content), main, class_="page")]
-    # Hashes let exactly this script and this style in, and nothing that a name in the results might bring along.
+    body = [
+        _contents(page),
+        tag("div", _header(content, page), _controls(content), main, class_="page"),
+    ]
+    # Hashes let exactly this script and this style in, and nothing that a name in the results might
+    # bring along.
     policy = (
-        f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(style)}; img-src data:; "
+        f"default-src 'none'; script-src {csp_hash(script)}; style-src "
+        f"{csp_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     return Template(_asset("page.html")).substitute(
@@ -91,10 +111,16 @@ def _header(content: Content, page: Page) -> Html:
     ]
     notices: list[Child] = []
     if content.quick:
-        text = "Reduced version (--quick): fewer seeds, epochs and combinations. First impressions, not results."
+        text = (
+            "Reduced version (--quick): fewer seeds, epochs and combinations. First "
+            "impressions, not results."
+        )
         notices.append(tag("p", text, class_="notice"))
     if any(cell.status in ("missing", "failed") for cell in content.all_cells):
-        text = "Some runs are missing or failed; what is not there is marked and nothing stands in for it."
+        text = (
+            "Some runs are missing or failed; what is not there is marked and nothing "
+            "stands in for it."
+        )
         notices.append(tag("p", text, class_="notice"))
     notices += [tag("p", text, class_="notice") for text in content.problems]
     told = [tag("li", _unbroken(sentence)) for sentence in page.headline]
@@ -107,15 +133,22 @@ def _header(content: Content, page: Page) -> Html:
         notices,
         tag("ul", told, class_="headline") if told else None,
         page.overview,
-        tag("details", tag("summary", "The findings, with all numbers"), tag("ol", details, class_="findings"),
-            id="findings", open=not told),
+        tag(
+            "details",
+            tag("summary", "The findings, with all numbers"),
+            tag("ol", details, class_="findings"),
+            id="findings",
+            open=not told,
+        ),
         id="top",
-    )  # fmt: skip
+    )
 
 
 def _contents(page: Page) -> Html:
     """What is where; it stays on the screen."""
-    links = [tag("li", tag("a", name, href=f"#{anchor}")) for anchor, name in _anchors(page).items()]
+    links = [
+        tag("li", tag("a", name, href=f"#{anchor}")) for anchor, name in _anchors(page).items()
+    ]
     fold = tag("button", "Unfold all", type="button", id="unfold", hidden=True)
     return tag("nav", tag("ul", links), fold, class_="contents", aria_label="sections")
 
@@ -126,11 +159,17 @@ def _anchors(page: Page) -> dict[str, str]:
 
 def _unbroken(sentence: str) -> str:
     """Equations stay on one line."""
-    return sentence.replace(" = ", "\u00a0=\u00a0").replace(" < ", "\u00a0<\u00a0").replace(" %", "\u00a0%")
+    return (
+        sentence.replace(" = ", "\u00a0=\u00a0")
+        .replace(" < ", "\u00a0<\u00a0")
+        .replace(" %", "\u00a0%")
+    )
 
 
 def _controls(content: Content) -> Html:
-    """Which measure, K and data set the tables and figures show; without JavaScript they show all."""
+    """Which measure, K and data set the tables and figures show; without JavaScript they show
+    all.
+    """
     measures = [_radio("metric", name, label) for name, label in METRIC_LABELS.items()]
     sizes = [_radio("k", str(k), f"K = {k}") for k in content.factors]
     options = [tag("option", "All data sets", value="")]
@@ -139,9 +178,12 @@ def _controls(content: Content) -> Html:
         "div",
         tag("fieldset", tag("legend", "Measure"), measures),
         tag("fieldset", tag("legend", "Factors"), sizes) if sizes else None,
-        tag("label", tag("span", "Data set", class_="hidden"), tag("select", options, id="dataset")),
-        class_="controls", hidden=True,
-    )  # fmt: skip
+        tag(
+            "label", tag("span", "Data set", class_="hidden"), tag("select", options, id="dataset")
+        ),
+        class_="controls",
+        hidden=True,
+    )
 
 
 def _radio(group: str, value: str, label: str) -> Html:
@@ -168,7 +210,8 @@ class Written:
 
 
 def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Written:
-    """Turn the results in a folder into a report on the experiments in it. The same results give the same bytes.
+    """Turn the results in a folder into a report on the experiments in it. The same results give
+    the same bytes.
 
     Args:
         results: The folder with ``results.sqlite``.

@@ -26,7 +26,17 @@ from hdpmf.lab.report.content import (
     words,
 )
 from hdpmf.lab.report.honest_epsilon import RATERS, cost_range, person_cost, view_words
-from hdpmf.lab.report.markup import Child, Html, claim_chip, number, number_attribute, scroller, section, table, tag
+from hdpmf.lab.report.markup import (
+    Child,
+    Html,
+    claim_chip,
+    number,
+    number_attribute,
+    scroller,
+    section,
+    table,
+    tag,
+)
 
 Entry = Callable[[Cell, str], Child]
 """What a table shows of a cell for a measure of error."""
@@ -42,7 +52,8 @@ def tables_section(content: Content, experiments: Iterable[Experiment]) -> Html:
             accuracy_table(content, experiment, partial(_plain_entry, lowest(cells))),
         ]
     lead = (
-        "Mean ± standard deviation over the seeds; bold is the lowest of its data set and K. Errors count test ratings "
+        "Mean ± standard deviation over the seeds; bold is the lowest of its data set "
+        "and K. Errors count test ratings "
         "whose user and item were in training. Every number leads to its runs."
     )
     return section("tables", "Errors by method", parts, lead=lead)
@@ -70,15 +81,28 @@ def accuracy_table(content: Content, experiment: Experiment, entry: Entry) -> Ht
     factors = list(dict.fromkeys(cell.factors for cell in cells))
     groups, heads = [], []
     for metric, label in METRIC_LABELS.items():
-        groups.append(tag("th", label, colspan=len(factors), scope="colgroup", class_="group", data_metric=metric))
+        groups.append(
+            tag(
+                "th",
+                label,
+                colspan=len(factors),
+                scope="colgroup",
+                class_="group",
+                data_metric=metric,
+            )
+        )
         heads += [tag("th", f"K = {k}", scope="col", data_metric=metric, data_k=k) for k in factors]
-    head = tag("thead", tag("tr", tag("th", "Method", scope="col", rowspan=2), groups), tag("tr", heads))
+    head = tag(
+        "thead", tag("tr", tag("th", "Method", scope="col", rowspan=2), groups), tag("tr", heads)
+    )
     bodies = []
     for dataset, title in content.dataset_titles.items():
         here = [cell for cell in cells if cell.dataset == dataset]
         if not here:
             continue
-        caption = tag("tr", tag("th", title, colspan=1 + len(heads), scope="rowgroup"), class_="dataset")
+        caption = tag(
+            "tr", tag("th", title, colspan=1 + len(heads), scope="rowgroup"), class_="dataset"
+        )
         rows = []
         for method in dict.fromkeys(cell.method for cell in here):
             mine = {cell.factors: cell for cell in here if cell.method == method}
@@ -98,7 +122,9 @@ def _method_row(mine: dict[int, Cell], factors: list[int], entry: Entry, *, adde
     first = next(iter(mine.values()))
     claim = next((cell.claim for cell in mine.values() if cell.claim is not None), None)
     extra = tag("span", "not in the paper", class_="extra") if added else None
-    name = tag("th", tag("span", first.label, class_="name"), " ", claim_chip(claim), extra, scope="row")
+    name = tag(
+        "th", tag("span", first.label, class_="name"), " ", claim_chip(claim), extra, scope="row"
+    )
     return tag("tr", name, entries, class_="added" if added else None)
 
 
@@ -109,7 +135,11 @@ def claims_section(content: Content) -> Html:
         if cell.claim is not None:
             alike = claimed.setdefault(cell.method, [cell])
             first = alike[0]
-            if (cell.experiment, cell.factors, cell.x) == (first.experiment, first.factors, first.x):
+            if (cell.experiment, cell.factors, cell.x) == (
+                first.experiment,
+                first.factors,
+                first.x,
+            ):
                 alike.append(cell)
     rows = []
     for method, label in content.method_labels.items():
@@ -117,23 +147,44 @@ def claims_section(content: Content) -> Html:
         if claim is not None:
             epsilon = "–" if claim.epsilon is None else plain(claim.epsilon)
             chip = claim_chip(claim, with_epsilon=False)
-            honest, whole = _honest_range(content, claimed[method]), _person_costs(content, claimed[method])
+            honest, whole = (
+                _honest_range(content, claimed[method]),
+                _person_costs(content, claimed[method]),
+            )
             rows.append((label, epsilon, chip, claim.view, honest, whole, claim.reason))
     return section(
-        "epsilon", "What each epsilon stands on",
+        "epsilon",
+        "What each epsilon stands on",
         table(
-            ("Method", "ε", "Status", "Against an observer of", "Honest cost", "All of a person's ratings", "Why"),
-            rows, class_="prose claims", label="claims",
+            (
+                "Method",
+                "ε",
+                "Status",
+                "Against an observer of",
+                "Honest cost",
+                "All of a person's ratings",
+                "Why",
+            ),
+            rows,
+            class_="prose claims",
+            label="claims",
         ),
-        lead="An epsilon is worth what its proof covers. Nominal is the number that its paper states; it is no "
-        "guarantee against someone who sees every message of the training. A rating's own budget is its privacy "
-        "weight times this. The honest cost is what the accountant finds for a rating of weight 1 against the "
-        f"recommender, all rounds together, its item having {RATERS} raters; with a star, at delta {DELTA:g}. Where it "
-        "is nominal it counts the rating's own gradients only, so the truth is larger. A range is over the data sets: "
-        "PDPMF and DPMF set their noise by the mean and the smallest weight. One rating is not a person: beside it, "
-        "where it is proved, stands what all ratings of the average person of a data set cost together (as many "
+        lead="An epsilon is worth what its proof covers. Nominal is the number that its "
+        "paper states; it is no "
+        "guarantee against someone who sees every message of the training. A rating's "
+        "own budget is its privacy "
+        "weight times this. The honest cost is what the accountant finds for a rating "
+        "of weight 1 against the "
+        f"recommender, all rounds together, its item having {RATERS} raters; with a "
+        f"star, at delta {DELTA:g}. Where it "
+        "is nominal it counts the rating's own gradients only, so the truth is larger. "
+        "A range is over the data sets: "
+        "PDPMF and DPMF set their noise by the mean and the smallest weight. One "
+        "rating is not a person: beside it, "
+        "where it is proved, stands what all ratings of the average person of a data "
+        "set cost together (as many "
         f"ratings as there are per user, each of the mean weight), pure or at delta {DELTA:g}.",
-    )  # fmt: skip
+    )
 
 
 def _honest_range(content: Content, cells: list[Cell]) -> Child:
@@ -142,7 +193,9 @@ def _honest_range(content: Content, cells: list[Cell]) -> Child:
     if ends is None:
         return "not known"
     low, high = ends
-    text = low.briefly() if low.briefly() == high.briefly() else f"{low.briefly()} to {high.briefly()}"
+    text = (
+        low.briefly() if low.briefly() == high.briefly() else f"{low.briefly()} to {high.briefly()}"
+    )
     return [
         tag("b", text, title=high.in_numbers(), data_honest=repr(high.epsilon_at_delta)),
         " ",
@@ -158,7 +211,9 @@ def _person_costs(content: Content, cells: list[Cell]) -> Child:
         if found is not None and cell.dataset not in shown:
             ratings, charged = found
             words = f"{cell.dataset_title}, {ratings:,} ratings: "
-            shown[cell.dataset] = tag("div", words, tag("b", charged.in_numbers(), data_person=repr(charged.pure)))
+            shown[cell.dataset] = tag(
+                "div", words, tag("b", charged.in_numbers(), data_person=repr(charged.pure))
+            )
     return list(shown.values()) if shown else "–"
 
 
@@ -176,7 +231,9 @@ def title_of(content: Content, dataset: str) -> str:
 
 def counts(facts: Mapping[str, Any]) -> list[str]:
     """Users, items, ratings and density of a data set."""
-    return [f"{facts[key]:,}" for key in ("users", "items", "ratings")] + [density(facts["density"])]
+    return [f"{facts[key]:,}" for key in ("users", "items", "ratings")] + [
+        density(facts["density"])
+    ]
 
 
 _SHORT_NAMES = {"learning_rate": "lr", "reg": "reg"}
@@ -185,19 +242,33 @@ _SHORT_NAMES = {"learning_rate": "lr", "reg": "reg"}
 def tuning_section(content: Content) -> Html:
     """The cross-validated grids, with the chosen cell."""
     if not content.tuned:
-        return section("tuning", "Chosen hyper-parameters", tag("p", "Nothing was tuned here.", class_="empty"))
+        return section(
+            "tuning", "Chosen hyper-parameters", tag("p", "Nothing was tuned here.", class_="empty")
+        )
     titles = content.dataset_titles
     boxes = []
     for dataset, title in titles.items():
         here = [tuned for tuned in content.tuned if tuned.place.dataset == dataset]
         if here:
             summary = tag("summary", f"All combinations on {title}")
-            boxes.append(tag("details", summary, [_grid(content, tuned) for tuned in here], data_dataset=dataset))
+            boxes.append(
+                tag(
+                    "details",
+                    summary,
+                    [_grid(content, tuned) for tuned in here],
+                    data_dataset=dataset,
+                )
+            )
     return section(
-        "tuning", "Chosen hyper-parameters", _choices(content), boxes,
-        lead="By cross-validation on the training part: the combination with the lowest mean squared error over the "
-        "folds, or, for lists, the highest NDCG@10. One in which any fold ran away is never chosen.",
-    )  # fmt: skip
+        "tuning",
+        "Chosen hyper-parameters",
+        _choices(content),
+        boxes,
+        lead="By cross-validation on the training part: the combination with the lowest "
+        "mean squared error over the "
+        "folds, or, for lists, the highest NDCG@10. One in which any fold ran away is "
+        "never chosen.",
+    )
 
 
 def _choices(content: Content) -> Html:
@@ -207,7 +278,9 @@ def _choices(content: Content) -> Html:
     for tuned in content.tuned:
         # Experiments with grids of their own get lines of their own.
         tried = tuple(value for row in tuned.grid for value in row.values.values())
-        rows.setdefault((tuned.place.method, tuned.place.factors, tried), {})[tuned.place.dataset] = tuned
+        rows.setdefault((tuned.place.method, tuned.place.factors, tried), {})[
+            tuned.place.dataset
+        ] = tuned
     used = [name for name in titles if any(name in grids for grids in rows.values())]
     body = []
     for (method, factors, _), grids in rows.items():
@@ -232,11 +305,16 @@ def _tried(tuned: TunedGrid) -> str:
         for name, value in row.values.items():
             if value not in values[name]:
                 values[name].append(value)
-    return "; ".join(f"{_SHORT_NAMES.get(name, name)} {', '.join(map(plain, all_))}" for name, all_ in values.items())
+    return "; ".join(
+        f"{_SHORT_NAMES.get(name, name)} {', '.join(map(plain, all_))}"
+        for name, all_ in values.items()
+    )
 
 
 def _values(values: Mapping[str, float]) -> str:
-    return " ".join(f"{_SHORT_NAMES.get(name, name)} {plain(value)}" for name, value in values.items())
+    return " ".join(
+        f"{_SHORT_NAMES.get(name, name)} {plain(value)}" for name, value in values.items()
+    )
 
 
 def _grid(content: Content, tuned: TunedGrid) -> Html:
@@ -245,12 +323,20 @@ def _grid(content: Content, tuned: TunedGrid) -> Html:
     rows = []
     for row in tuned.grid:
         best = tuned.best is not None and row.values == tuned.best.values
-        rows.append((_values(row.values), _grid_number(tuned, row, best=best), "chosen" if best else ""))
+        rows.append(
+            (_values(row.values), _grid_number(tuned, row, best=best), "chosen" if best else "")
+        )
     measure = "NDCG@10" if _for_lists(tuned) else "MSE"
     users = tag("p", f"used by {', '.join(tuned.experiments)}", class_="partial users")
-    return tag("div", tag("h4", f"{label}, K = {place.factors}"), users,
-               table(("Combination", measure, ""), rows, label=f"grid of {label}", numeric=1, class_="grid"),
-               class_="gridbox")  # fmt: skip
+    return tag(
+        "div",
+        tag("h4", f"{label}, K = {place.factors}"),
+        users,
+        table(
+            ("Combination", measure, ""), rows, label=f"grid of {label}", numeric=1, class_="grid"
+        ),
+        class_="gridbox",
+    )
 
 
 def _grid_number(tuned: TunedGrid, row: Measured, *, best: bool) -> Html:
@@ -284,32 +370,51 @@ def runs_section(content: Content) -> Html:
             head = [tag("th", text, scope="col") for text in heads]
             body = tag("table", tag("thead", tag("tr", head)), tag("tbody", rows), class_="runs")
             summary = tag(
-                "summary", f"{name}, {titles[dataset]} ", tag("span", _count(content, group), class_="partial")
+                "summary",
+                f"{name}, {titles[dataset]} ",
+                tag("span", _count(content, group), class_="partial"),
             )
-            parts.append(tag("details", summary, scroller(body, f"runs of {name}"), class_="runbox"))
+            parts.append(
+                tag("details", summary, scroller(body, f"runs of {name}"), class_="runbox")
+            )
     parts += [_cv_box(content, tuned) for tuned in content.tuned]
     return section(
-        "runs", "Runs", parts,
-        lead="One line per number: its seeds, the identity of each run in results.sqlite, and what it measured.",
-    )  # fmt: skip
+        "runs",
+        "Runs",
+        parts,
+        lead="One line per number: its seeds, the identity of each run in results.sqlite, "
+        "and what it measured.",
+    )
 
 
 def _count(content: Content, cells: list[Cell]) -> str:
     ids = {run for cell in cells for run in cell.run_ids}
     done = [content.results[run] for run in ids if run in content.results]
     seconds = sum(float(result.metrics.get("fit_seconds", 0.0)) for result in done)
-    return f"{counted(len(cells), 'number')}, {counted(len(done), 'run')}, {duration(seconds)} of fitting"
+    return (
+        f"{counted(len(cells), 'number')}, {counted(len(done), 'run')}, "
+        f"{duration(seconds)} of fitting"
+    )
 
 
 def _run_row(content: Content, cell: Cell, seeds: tuple[int, ...], metrics: Sequence[str]) -> Html:
-    place = f"{cell.label}, K = {cell.factors}" + ("" if cell.x is None else f", at {plain(cell.x)}")
+    place = f"{cell.label}, K = {cell.factors}" + (
+        "" if cell.x is None else f", at {plain(cell.x)}"
+    )
     chosen = _values(cell.hyperparameters)
-    lines = [_run_line(content, seed, run, metrics) for seed, run in zip(seeds, cell.run_ids, strict=False)]
+    lines = [
+        _run_line(content, seed, run, metrics)
+        for seed, run in zip(seeds, cell.run_ids, strict=False)
+    ]
     listed: Child = tag("ul", lines) if lines else "its hyper-parameters are not chosen yet"
     return tag(
-        "tr", tag("th", place, scope="row"), [tag("td", number(cell, metric)) for metric in metrics],
-        tag("td", chosen or "–"), tag("td", listed), id=anchor(cell),
-    )  # fmt: skip
+        "tr",
+        tag("th", place, scope="row"),
+        [tag("td", number(cell, metric)) for metric in metrics],
+        tag("td", chosen or "–"),
+        tag("td", listed),
+        id=anchor(cell),
+    )
 
 
 def _run_line(content: Content, mark: int | str, run: str, metrics: Sequence[str]) -> Html:
@@ -320,7 +425,12 @@ def _run_line(content: Content, mark: int | str, run: str, metrics: Sequence[str
     if result.status != "done":
         return tag("li", head, tag("span", result.status, class_="none", title=result.message))
     values = [
-        tag("span", four(result.metric(name)), data_metric=name, data_value=number_attribute(result.metric(name)))
+        tag(
+            "span",
+            four(result.metric(name)),
+            data_metric=name,
+            data_value=number_attribute(result.metric(name)),
+        )
         for name in metrics
     ]
     return tag("li", head, values)
@@ -336,13 +446,25 @@ def _cv_box(content: Content, tuned: TunedGrid) -> Html:
         found = row.ndcg if _for_lists(tuned) else row.mse
         mean = four(found) if math.isfinite(found) else row.status
         rows.append(
-            tag("tr", tag("th", _values(row.values), scope="row"), tag("td", mean), tag("td", tag("ul", lines)),
-                id=grid_anchor(tuned, row))
-        )  # fmt: skip
+            tag(
+                "tr",
+                tag("th", _values(row.values), scope="row"),
+                tag("td", mean),
+                tag("td", tag("ul", lines)),
+                id=grid_anchor(tuned, row),
+            )
+        )
     labels = [LABELS[metric] for metric in metrics]
-    heads = ("Combination", labels[-1] if _for_lists(tuned) else "MSE", " · ".join(["Fold · run", *labels]))
+    heads = (
+        "Combination",
+        labels[-1] if _for_lists(tuned) else "MSE",
+        " · ".join(["Fold · run", *labels]),
+    )
     head = tag("tr", [tag("th", text, scope="col") for text in heads])
-    title = f"cross-validation of {label}, K = {place.factors}, {content.dataset_titles[place.dataset]} "
+    title = (
+        f"cross-validation of {label}, K = {place.factors}, "
+        f"{content.dataset_titles[place.dataset]} "
+    )
     ids = [run for row in tuned.grid for run in row.run_ids]
     note = tag("span", counted(sum(run in content.results for run in ids), "run"), class_="partial")
     body = tag("table", tag("thead", head), tag("tbody", rows), class_="runs")
@@ -369,7 +491,8 @@ def environment_section(content: Content) -> Html:
             str(experiment.params.get("epochs", experiment.epochs)),
             str(experiment.params.get("epsilon", plain(experiment.epsilon))),
             str(experiment.params.get("solver", experiment.solver)),
-            f"{experiment.split.kind}, {experiment.tuning.folds} folds" + (", quick" if experiment.quick else ""),
+            f"{experiment.split.kind}, {experiment.tuning.folds} folds"
+            + (", quick" if experiment.quick else ""),
             _weights_of(content, experiment),
         )
         for experiment in content.experiments.values()
@@ -381,13 +504,22 @@ def environment_section(content: Content) -> Html:
     if versions:
         facts.append(tag("div", tag("dt", "hdpmf that ran them"), tag("dd", ", ".join(versions))))
     return section(
-        "again", "How to run this again",
-        table(("Command", "Begun", "Jobs", "Runs", "Wall time", "Ended"), commands, label="commands"),
+        "again",
+        "How to run this again",
+        table(
+            ("Command", "Begun", "Jobs", "Runs", "Wall time", "Ended"), commands, label="commands"
+        ),
         tag("h3", "Settings"),
-        table(("Experiment", "Seeds", "Epochs", "ε", "Solver", "Split", "Privacy weights"), settings, label="settings"),
-        tag("h3", "Machine and versions"), tag("dl", facts, class_="environment"),
-        lead="The commands that filled these results, oldest first. Runs that are in the store are never done twice.",
-    )  # fmt: skip
+        table(
+            ("Experiment", "Seeds", "Epochs", "ε", "Solver", "Split", "Privacy weights"),
+            settings,
+            label="settings",
+        ),
+        tag("h3", "Machine and versions"),
+        tag("dl", facts, class_="environment"),
+        lead="The commands that filled these results, oldest first. Runs that are in the "
+        "store are never done twice.",
+    )
 
 
 def _weights_of(content: Content, experiment: Experiment) -> str:
@@ -395,4 +527,6 @@ def _weights_of(content: Content, experiment: Experiment) -> str:
     said: dict[str, list[str]] = {}
     for name in experiment.datasets:
         said.setdefault(wishes_in_words(experiment, name), []).append(content.dataset_titles[name])
-    return "; ".join(text if len(said) == 1 else f"{text} ({words(names)})" for text, names in said.items())
+    return "; ".join(
+        text if len(said) == 1 else f"{text} ({words(names)})" for text, names in said.items()
+    )

@@ -1,7 +1,9 @@
-"""A real federation on this machine, from certificates to predictions: the processes and messages of a deployment.
+"""A real federation on this machine, from certificates to predictions: the processes and messages
+of a deployment.
 
-The recommender and every device are processes of their own, which talk over TLS with node authentication. What they
-end up with is measured beside what the library computes from the same ratings in one process.
+The recommender and every device are processes of their own, which talk over TLS with node
+authentication. What they end up with is measured beside what the library computes from the same
+ratings in one process.
 """
 
 from __future__ import annotations
@@ -102,7 +104,8 @@ def run_demo(
         settings: What the run is about.
         folder: For the recommender's and the devices' files; it must be empty or not exist.
         devices: Device processes; users are dealt to them.
-        seed: Of dealing users and of the library's own run. The federation's noise and keys have no seed.
+        seed: Of dealing users and of the library's own run. The federation's noise and keys have no
+            seed.
         timeout: Seconds that the run may take.
         say: Told what happens.
         progress: Told the recommender's state, again and again.
@@ -112,7 +115,10 @@ def run_demo(
     """
     begin = time.monotonic()
     parts = deal(train, weights, devices, seed)
-    say(f"setting up the recommender and {devices} devices in {folder}: certificates, keys, cards, roster")
+    say(
+        f"setting up the recommender and {devices} devices in {folder}: certificates, "
+        "keys, cards, roster"
+    )
     service = ServiceFolder.create(
         folder / "recommender",
         Config(name="demo", port=free_port(), names=_NAMES, pace=_PACE),
@@ -128,11 +134,18 @@ def run_demo(
         ]
     )
     join = (
-        f"localhost:{service.config.port}", "--ca", str(service.transport_folder / "tls" / "authority.pem"),
-        "--roster", str(service.path / "roster.json"), "--once",
-    )  # fmt: skip
+        f"localhost:{service.config.port}",
+        "--ca",
+        str(service.transport_folder / "tls" / "authority.pem"),
+        "--roster",
+        str(service.path / "roster.json"),
+        "--once",
+    )
     with Deployment(folder / "logs") as deployment:
-        say(f"starting {devices + 1} processes: TLS on localhost:{service.config.port}, every node with its own key")
+        say(
+            f"starting {devices + 1} processes: TLS on localhost:{service.config.port}, "
+            "every node with its own key"
+        )
         deployment.run(service.path, *run_arguments(settings))
         for name, store in stores.items():
             deployment.device(name, store, *join)
@@ -140,7 +153,11 @@ def run_demo(
         say("the run has ended; the processes are ended")
     found, rounds = _summary(service)
     errors = _errors(train, test, stores)
-    library = make_model(settings.method, rng=seed, **settings.model_params()).fit(train, weights).score(test)
+    library = (
+        make_model(settings.method, rng=seed, **settings.model_params())
+        .fit(train, weights)
+        .score(test)
+    )
     return DemoResult(
         devices=devices,
         users=found["users"],
@@ -168,7 +185,9 @@ def _certificates(service: ServiceFolder) -> None:
 
 
 def _policy(settings: RunSettings, devices: int) -> Policy:
-    """What one of so many devices can insist on: the method that is shown, and everybody else's presence."""
+    """What one of so many devices can insist on: the method that is shown, and everybody else's
+    presence.
+    """
     return Policy(
         methods=(settings.method,),
         require_sums=settings.view == "sums",
@@ -192,12 +211,22 @@ def _make_device(name: str, path: Path, part: DeviceRatings, policy: Policy) -> 
 
 
 def run_arguments(settings: RunSettings) -> list[str]:
-    """The settings as ``hdpmf recommender run`` takes them: the method's own options, and those of every run."""
+    """The settings as ``hdpmf recommender run`` takes them: the method's own options, and those
+    of every run.
+    """
     arguments = [
-        "--method", settings.method, "--rounds", str(settings.rounds), "--minimum", str(settings.minimum),
-        "--colluding", str(settings.max_colluding), "--credit", str(settings.credit),
+        "--method",
+        settings.method,
+        "--rounds",
+        str(settings.rounds),
+        "--minimum",
+        str(settings.minimum),
+        "--colluding",
+        str(settings.max_colluding),
+        "--credit",
+        str(settings.credit),
         "--secure-sum" if settings.view == "sums" else "--messages",
-    ]  # fmt: skip
+    ]
     for name, value in settings.model_params().items():
         if name == "labels" and value:
             arguments.append("--labels")
@@ -207,14 +236,19 @@ def run_arguments(settings: RunSettings) -> list[str]:
 
 
 def _watch(
-    deployment: Deployment, service: ServiceFolder, timeout: float, progress: Callable[[Mapping[str, Any]], None]
+    deployment: Deployment,
+    service: ServiceFolder,
+    timeout: float,
+    progress: Callable[[Mapping[str, Any]], None],
 ) -> None:
     """Until the recommender has ended."""
     end = time.monotonic() + timeout
     while deployment.child(RECOMMENDER).running:
         deployment.check()
         if time.monotonic() > end:
-            raise FederationError(f"the run was not done after {timeout:g} s; logs are in {service.path.parent}/logs")
+            raise FederationError(
+                f"the run was not done after {timeout:g} s; logs are in {service.path.parent}/logs"
+            )
         state = service.state()
         if state is not None:
             progress(state)
@@ -238,7 +272,9 @@ def _errors(train: Ratings, test: Ratings, stores: Mapping[str, Path]) -> np.nda
             here = set(store.ratings().users.ids.tolist())
             own = np.array([place for place, user in enumerate(users) if user in here], np.int64)
             if len(own):
-                found = predict_ratings(store, [users[place] for place in own], [items[place] for place in own])
+                found = predict_ratings(
+                    store, [users[place] for place in own], [items[place] for place in own]
+                )
                 errors[own] = found - test.values[own]
     if np.isnan(errors).any():
         raise FederationError("some test ratings are of users whom no device holds")

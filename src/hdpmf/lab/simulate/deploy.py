@@ -1,4 +1,5 @@
-"""A recommender and devices as separate processes on this machine, which start together and end together.
+"""A recommender and devices as separate processes on this machine, which start together and end
+together.
 
 ::
 
@@ -8,8 +9,8 @@
             deployment.device(name, store, "--once")
         deployment.wait("recommender", seconds=600)
 
-Every process gets a pipe from this one as its standard input and ends when that closes. So nothing is left behind
-after an error, Ctrl-C or ``kill -9`` of this process.
+Every process gets a pipe from this one as its standard input and ends when that closes. So nothing
+is left behind after an error, Ctrl-C or ``kill -9`` of this process.
 """
 
 from __future__ import annotations
@@ -47,7 +48,12 @@ class Deployment:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.stop_all()
 
     def start(self, name: str, module: str, *options: str) -> Child:
@@ -87,7 +93,9 @@ class Deployment:
         while self._children[name].running:
             self.check()
             if time.monotonic() >= end:
-                raise FederationError(f"{name} was not done after {seconds:g} s (log: {self._children[name].log})")
+                raise FederationError(
+                    f"{name} was not done after {seconds:g} s (log: {self._children[name].log})"
+                )
             time.sleep(_LOOK_SECONDS)
         self.check()
 
@@ -105,7 +113,8 @@ class Deployment:
         for child in self._children.values():
             if child.process.poll() not in (None, 0):
                 raise FederationError(
-                    f"{child.name} ended with status {child.process.returncode}: {child.last_words()} "
+                    f"{child.name} ended with status {child.process.returncode}: "
+                    f"{child.last_words()} "
                     f"(log: {child.log})"
                 )
 
@@ -138,6 +147,8 @@ class Deployment:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on now; to be written down where both sides read it."""
+    """A port of this machine that nobody listens on now; to be written down where both sides
+    read it.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

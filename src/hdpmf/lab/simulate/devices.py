@@ -1,4 +1,6 @@
-"""Many devices in one process, or in a few: each with its own store and agent, reached by encoded messages only."""
+"""Many devices in one process, or in a few: each with its own store and agent, reached by
+encoded messages only.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class SimulatedDevices(Protocol):
         """Make every device pin the same roster."""
         ...
 
-    def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
+    def reports(
+        self, servers: Servers, files: Mapping[str, bytes], now: float
+    ) -> Iterator[SentReport]:
         """Return every device's reports to two servers, for the task that is published."""
         ...
 
@@ -54,7 +58,9 @@ Engine = Callable[[Sequence[DeviceRatings], str, int], SimulatedDevices]
 """Makes devices, given their ratings, a ``Policy`` as TOML and the seed of all draws."""
 
 
-def make_devices(parts: Sequence[DeviceRatings], policy: str, seed: int, processes: int = 1) -> SimulatedDevices:
+def make_devices(
+    parts: Sequence[DeviceRatings], policy: str, seed: int, processes: int = 1
+) -> SimulatedDevices:
     """Return devices in this process, or in several."""
     processes = min(processes, len(parts))
     if processes == 1:
@@ -71,17 +77,23 @@ class DevicesHere:
         first: Number of the first device: draws differ between devices.
     """
 
-    def __init__(self, parts: Sequence[DeviceRatings], policy: str, seed: int, first: int = 0) -> None:
+    def __init__(
+        self, parts: Sequence[DeviceRatings], policy: str, seed: int, first: int = 0
+    ) -> None:
         from hdpmf.lab.simulate.virtual_device import VirtualDevice
         from hdpmf.private.device.policy import Policy
 
         agreed = Policy.from_toml(policy)
         self._devices = [
-            VirtualDevice.create(part, agreed, number, seed) for number, part in enumerate(parts, start=first)
+            VirtualDevice.create(part, agreed, number, seed)
+            for number, part in enumerate(parts, start=first)
         ]
         self.cards = tuple(device.card for device in self._devices)
         self.network: RecommenderTransport = InProcessNetwork(
-            {card.identity: device.answer for card, device in zip(self.cards, self._devices, strict=True)}
+            {
+                card.identity: device.answer
+                for card, device in zip(self.cards, self._devices, strict=True)
+            }
         )
 
     def pin_roster(self, cards: Sequence[DeviceCard]) -> None:
@@ -89,7 +101,9 @@ class DevicesHere:
         for device in self._devices:
             device.pin_roster(cards)
 
-    def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
+    def reports(
+        self, servers: Servers, files: Mapping[str, bytes], now: float
+    ) -> Iterator[SentReport]:
         """Every device's reports to two servers, for the task that is published."""
         for device in self._devices:
             yield from device.reports(servers, files, now)
@@ -113,7 +127,9 @@ class DevicesInProcesses:
         seed: Of all draws.
     """
 
-    def __init__(self, parts: Sequence[DeviceRatings], policy: str, seed: int, processes: int) -> None:
+    def __init__(
+        self, parts: Sequence[DeviceRatings], policy: str, seed: int, processes: int
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Connection] = []
         self._workers = []
@@ -135,7 +151,9 @@ class DevicesInProcesses:
         """Every device pins the same roster."""
         self._ask_all("pin_roster", tuple(cards))
 
-    def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
+    def reports(
+        self, servers: Servers, files: Mapping[str, bytes], now: float
+    ) -> Iterator[SentReport]:
         """As in ``DevicesHere``; read from the processes in turn."""
         for pipe in self._pipes:
             pipe.send(("reports", servers, dict(files), now))
@@ -172,13 +190,17 @@ class DevicesInProcesses:
         try:
             return pipe.recv()
         except EOFError:
-            raise FederationError("a process with simulated devices has ended; see its message above") from None
+            raise FederationError(
+                "a process with simulated devices has ended; see its message above"
+            ) from None
 
 
 class _Network:
-    """Messages through pipes. A message that is the same for many devices goes through each pipe once.
+    """Messages through pipes. A message that is the same for many devices goes through each pipe
+    once.
 
-    Replies are read from the processes in turn, so that what is added up is added in the same order every time.
+    Replies are read from the processes in turn, so that what is added up is added in the same order
+    every time.
     """
 
     def __init__(self, pipes: Sequence[Connection], worker_of: Mapping[str, int]) -> None:
@@ -195,8 +217,12 @@ class _Network:
         queues = []
         for place, pipe in enumerate(self._pipes):
             names = [name for name in messages if self._worker_of.get(name) == place]
-            queues.append((pipe, [names[at : at + _AT_A_TIME] for at in range(0, len(names), _AT_A_TIME)]))
-        waiting = [(pipe, parts) for pipe, parts in queues if self._send(pipe, parts, messages, deadline)]
+            queues.append(
+                (pipe, [names[at : at + _AT_A_TIME] for at in range(0, len(names), _AT_A_TIME)])
+            )
+        waiting = [
+            (pipe, parts) for pipe, parts in queues if self._send(pipe, parts, messages, deadline)
+        ]
         while waiting:
             for pipe, parts in list(waiting):
                 reply = DevicesInProcesses._result(pipe)
@@ -207,7 +233,9 @@ class _Network:
                     self._trim()
 
     @staticmethod
-    def _send(pipe: Connection, parts: list[list[str]], messages: Mapping[str, bytes], deadline: float) -> bool:
+    def _send(
+        pipe: Connection, parts: list[list[str]], messages: Mapping[str, bytes], deadline: float
+    ) -> bool:
         """Send the next part, if there is one."""
         if not parts:
             return False
@@ -229,7 +257,9 @@ def _work(pipe: Connection) -> None:
             order = pipe.recv()
             if order[0] == "exchange":
                 _, blobs, own, deadline = order
-                for reply in devices.network.exchange({name: blobs[key] for name, key in own.items()}, deadline):
+                for reply in devices.network.exchange(
+                    {name: blobs[key] for name, key in own.items()}, deadline
+                ):
                     pipe.send((reply.device, reply.data))
                 pipe.send(None)
                 trim()

@@ -14,8 +14,9 @@ _STEP = 16 * 1024 * 1024
 class MemoryTrim:
     """Gives freed memory back to the system when a process has grown.
 
-    Devices free long vectors of almost the same length one after another, and the holes that they leave in the C
-    library's heap are a little too short for the next ones. Where there is no glibc, nothing happens.
+    Devices free long vectors of almost the same length one after another, and the holes that they
+    leave in the C library's heap are a little too short for the next ones. Where there is no glibc,
+    nothing happens.
     """
 
     def __init__(self) -> None:

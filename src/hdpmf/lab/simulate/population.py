@@ -1,4 +1,6 @@
-"""Who is on which device: users of a data set dealt to devices, each with its own ratings and weights alone."""
+"""Who is on which device: users of a data set dealt to devices, each with its own ratings and
+weights alone.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ class DeviceRatings:
     """The ratings on one device.
 
     Attributes:
-        ratings: Of its users, whose ids are text as on a device; the items are the whole catalogue's.
+        ratings: Of its users, whose ids are text as on a device; the items are the whole
+            catalogue's.
         gamma: Privacy weight of each item; one array for all devices.
     """
 
@@ -37,11 +40,14 @@ def only_users(ratings: Ratings, chosen: np.ndarray) -> Ratings:
     """The ratings of some users (a mask), over the same items."""
     part = ratings.take(chosen[ratings.user_codes])
     codes = (np.cumsum(chosen) - 1).astype(np.int32)
-    return replace(part, users=IdIndex(ratings.users.ids[chosen]), user_codes=codes[part.user_codes])
+    return replace(
+        part, users=IdIndex(ratings.users.ids[chosen]), user_codes=codes[part.user_codes]
+    )
 
 
 def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> list[DeviceRatings]:
-    """Users dealt to so many devices like cards from a shuffled deck; with as many devices as users, one each.
+    """Users dealt to so many devices like cards from a shuffled deck; with as many devices as
+    users, one each.
 
     Raises:
         ConfigError: There are more devices than users.
@@ -57,12 +63,22 @@ def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> 
     by_home = np.argsort(home[ratings.user_codes], kind="stable")
     ends = np.cumsum(np.bincount(home[ratings.user_codes], minlength=devices))
     rows = np.split(by_home, ends[:-1])
-    members = np.split(np.argsort(home, kind="stable"), np.cumsum(np.bincount(home, minlength=devices))[:-1])
-    return [_part(ratings, beta, gamma, names, own, users) for own, users in zip(rows, members, strict=True)]
+    members = np.split(
+        np.argsort(home, kind="stable"), np.cumsum(np.bincount(home, minlength=devices))[:-1]
+    )
+    return [
+        _part(ratings, beta, gamma, names, own, users)
+        for own, users in zip(rows, members, strict=True)
+    ]
 
 
 def _part(
-    ratings: Ratings, beta: np.ndarray, gamma: np.ndarray, names: np.ndarray, rows: np.ndarray, users: np.ndarray
+    ratings: Ratings,
+    beta: np.ndarray,
+    gamma: np.ndarray,
+    names: np.ndarray,
+    rows: np.ndarray,
+    users: np.ndarray,
 ) -> DeviceRatings:
     index = IdIndex(names[users])
     codes = np.empty(len(names), np.int32)

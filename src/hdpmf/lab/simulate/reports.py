@@ -1,4 +1,6 @@
-"""Simulated devices of a recommender that uses two servers: the real device code, with a door that leads nowhere."""
+"""Simulated devices of a recommender that uses two servers: the real device code, with a door
+that leads nowhere.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,17 @@ class _Door:
         return self._files[name], ""
 
     def upload(
-        self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
+        self,
+        leader: Server,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        leaving: Callable[[], None],
     ) -> int:
         leaving()
-        self.sent.append(SentReport(headers["hdpmf-device"], bytes.fromhex(headers["hdpmf-signature"]), body))
+        self.sent.append(
+            SentReport(headers["hdpmf-device"], bytes.fromhex(headers["hdpmf-signature"]), body)
+        )
         return 201
 
 
@@ -86,5 +95,7 @@ def reports_of(
         )
         reporter.step()
         if len(door.sent) != store.users:
-            raise FederationError(f"a simulated device did not report: {said[-1] if said else 'no word'}")
+            raise FederationError(
+                f"a simulated device did not report: {said[-1] if said else 'no word'}"
+            )
         yield from door.sent

@@ -1,4 +1,6 @@
-"""A whole federation on one machine: every user a device of its own, through the messages of a real one."""
+"""A whole federation on one machine: every user a device of its own, through the messages of a
+real one.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +149,8 @@ def simulate(
     n_devices = train.n_users if devices is None else devices
     if settings.view == "sums" and n_devices < MIN_DEVICES:
         raise ConfigError(
-            f"a secure sum by masks is over at least {MIN_DEVICES} devices, not {n_devices}: give more devices, or let "
+            f"a secure sum by masks is over at least {MIN_DEVICES} devices, not "
+            f"{n_devices}: give more devices, or let "
             "the recommender see messages"
         )
     log(f"setting up {n_devices:,} devices")
@@ -155,7 +158,10 @@ def simulate(
     if engine is None:
         engine = partial(make_devices, processes=processes)
     with closing(engine(parts, policy, seed)) as simulated:
-        table, enrolled = catalogue_table(train.items, train.scale, train.item_table), Enrolled(simulated.cards)
+        table, enrolled = (
+            catalogue_table(train.items, train.scale, train.item_table),
+            Enrolled(simulated.cards),
+        )
         if settings.view == "two-servers":
             from hdpmf.lab.simulate.two_servers import run_with_two_servers
 
@@ -208,7 +214,9 @@ def simulate(
 
 
 def _lenient_policy(settings: RunSettings, max_ratings: int | None) -> str:
-    """Simulated devices take part in whatever is simulated, small numbers included; nobody's ratings are at stake."""
+    """Simulated devices take part in whatever is simulated, small numbers included; nobody's
+    ratings are at stake.
+    """
     from hdpmf.private.device.policy import Policy
 
     return Policy(
@@ -232,7 +240,11 @@ def _lenient_policy(settings: RunSettings, max_ratings: int | None) -> str:
 
 
 def _everyones_model(
-    settings: RunSettings, train: Ratings, weights: PrivacyWeights, outcome: RunOutcome, found: list[Vectors]
+    settings: RunSettings,
+    train: Ratings,
+    weights: PrivacyWeights,
+    outcome: RunOutcome,
+    found: list[Vectors],
 ) -> Estimator:
     """What all devices together predict, measured as the library's models are."""
     model = make_model(settings.method, **settings.model_params())
@@ -246,7 +258,9 @@ def _everyones_model(
         return model
     beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
     model.devices_ = Devices.after_training(train, _table_of(train, numbers, found), beta, gamma)
-    model.catalogue_ = Catalogue(train.items, numbers.item_factors, numbers.raters, train.scale, train.item_table)
+    model.catalogue_ = Catalogue(
+        train.items, numbers.item_factors, numbers.raters, train.scale, train.item_table
+    )
     return model
 
 

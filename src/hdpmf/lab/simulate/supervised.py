@@ -1,7 +1,8 @@
-"""``python -m hdpmf.lab.simulate.supervised MODULE ARGUMENTS``: run a module that ends when its starter does.
+"""``python -m hdpmf.lab.simulate.supervised MODULE ARGUMENTS``: run a module that ends when its
+starter does.
 
-Its standard input is a pipe from the process that started it. When that process ends, even by ``kill -9``, the pipe
-closes; the module is asked to end (SIGTERM), and made to if it does not.
+Its standard input is a pipe from the process that started it. When that process ends, even by
+``kill -9``, the pipe closes; the module is asked to end (SIGTERM), and made to if it does not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def main() -> None:
 
 
 def _end_with_starter() -> None:
-    # Not through sys.stdin: its buffer would be locked by this thread while the interpreter shuts down.
+    # Not through sys.stdin: its buffer would be locked by this thread while the interpreter shuts
+    # down.
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

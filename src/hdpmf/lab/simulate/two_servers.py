@@ -1,4 +1,6 @@
-"""Two servers of a simulation: both in this process, with every device's real report and a clock that need not tick."""
+"""Two servers of a simulation: both in this process, with every device's real report and a clock
+that need not tick.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ class ServersInProcess:
 
     def __init__(self, seed: int) -> None:
         self.now = BEGIN
-        parties, hpke = [PartyKey.generate(), PartyKey.generate()], [KeyPair.generate(), KeyPair.generate()]
+        parties, hpke = (
+            [PartyKey.generate(), PartyKey.generate()],
+            [KeyPair.generate(), KeyPair.generate()],
+        )
         cards = [
             Server(
                 organisation=name,
@@ -85,10 +90,14 @@ class ServersInProcess:
         """Take reports for a task as they come, and hand them on to whoever counts them."""
         waiting = iter(reports)
         while group := list(islice(waiting, _AT_A_TIME)):
-            uploads = [Upload(name, report.body, report.device, report.signature) for report in group]
+            uploads = [
+                Upload(name, report.body, report.device, report.signature) for report in group
+            ]
             refused = [error for error in self.leader.upload_many(uploads) if error is not None]
             if refused:
-                raise FederationError(f"the leader refused a simulated device's report: {refused[0]}")
+                raise FederationError(
+                    f"the leader refused a simulated device's report: {refused[0]}"
+                )
             while self.leader.aggregate(_AT_A_TIME):
                 pass
             yield from group
@@ -109,7 +118,9 @@ def run_with_two_servers(
     metrics: Metrics,
     log: Callable[[str], None] = no_log,
 ) -> RunOutcome:
-    """One run: tasks are published, every device reports, and the sums of both servers are put together."""
+    """One run: tasks are published, every device reports, and the sums of both servers are put
+    together.
+    """
     with closing(ServersInProcess(seed)) as pair:
         files = {f"catalogue-{sha256(encode(table)).hexdigest()}.msgpack": encode(table)}
 
@@ -120,7 +131,10 @@ def run_with_two_servers(
             if not isinstance(task, Task):
                 raise FederationError("what was published is no task")
             pair.now = max(pair.now, float(task.begin))
-            published = files | {f"task-{name.hex()}.msgpack": document, "index.json": _index(table, name)}
+            published = files | {
+                f"task-{name.hex()}.msgpack": document,
+                "index.json": _index(table, name),
+            }
             metrics.bytes_out += len(enrolled) * sum(map(len, published.values()))
             for report in pair.take(name, devices(pair.servers, published, pair.now)):
                 metrics.bytes_in += len(report.body)
@@ -133,7 +147,9 @@ def run_with_two_servers(
             settings=settings,
             table=table,
             enrolled=enrolled,
-            aggregation=TwoServers(pair.servers, keys, pair.door, publish=publish, clock=lambda: pair.now),
+            aggregation=TwoServers(
+                pair.servers, keys, pair.door, publish=publish, clock=lambda: pair.now
+            ),
             pace=Pace(gather=0.0, attempts=1, pause=0.0),
             metrics=metrics,
             log=log,
@@ -143,4 +159,6 @@ def run_with_two_servers(
 
 
 def _index(table: CatalogueTable, task: bytes) -> bytes:
-    return msgspec.json.encode({"catalogue": {"sha256": sha256(encode(table)).hexdigest()}, "task": {"id": task.hex()}})
+    return msgspec.json.encode(
+        {"catalogue": {"sha256": sha256(encode(table)).hexdigest()}, "task": {"id": task.hex()}}
+    )

@@ -1,4 +1,6 @@
-"""A virtual device: a store and an agent with seeded noise, as a value that can travel between processes."""
+"""A virtual device: a store and an agent with seeded noise, as a value that can travel between
+processes.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,21 @@ class PublicFacts(msgspec.Struct, frozen=True, array_like=True):
     @classmethod
     def of(cls, table: CatalogueTable, cards: Sequence[DeviceCard] = ()) -> PublicFacts:
         """Return the facts about these items and devices."""
-        keys, users = [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
-        return cls(msgspec.msgpack.encode(table), PinnedRoster.bytes_of(keys, users) if cards else b"")
+        keys, users = (
+            [bytes.fromhex(card.identity) for card in cards],
+            [card.users for card in cards],
+        )
+        return cls(
+            msgspec.msgpack.encode(table), PinnedRoster.bytes_of(keys, users) if cards else b""
+        )
 
 
 @lru_cache(maxsize=2)
 def _hold(public: PublicFacts) -> tuple[PinnedCatalogue, PinnedRoster | None]:
     """Keep the facts in this process, where stores in memory find them."""
-    return pinned(public.catalogue), PinnedRoster.from_bytes(public.roster) if public.roster else None
+    return pinned(public.catalogue), PinnedRoster.from_bytes(
+        public.roster
+    ) if public.roster else None
 
 
 class _State(msgspec.Struct, frozen=True, array_like=True):
@@ -88,7 +97,9 @@ class VirtualDevice:
 
     @classmethod
     def from_bytes(cls, data: bytes, public: PublicFacts) -> VirtualDevice:
-        """Return the device that `to_bytes` gave the bytes of, in the middle of whatever it was at."""
+        """Return the device that `to_bytes` gave the bytes of, in the middle of whatever it was
+        at.
+        """
         _hold(public)
         state = msgspec.msgpack.decode(data, type=_State)
         device = cls(DeviceStore.from_bytes(state.store), state.number, state.seed)
@@ -97,28 +108,41 @@ class VirtualDevice:
         return device
 
     def to_bytes(self) -> bytes:
-        """Return all of the device as bytes: its ratings, its keys, and the sum that it takes part in.
+        """Return all of the device as bytes: its ratings, its keys, and the sum that it takes part
+        in.
 
         Of the item table and the roster it has digests only.
         """
-        state = _State(self._number, self._seed, self._store.to_bytes(), self._noise.state, self._agent.suspend())
+        state = _State(
+            self._number,
+            self._seed,
+            self._store.to_bytes(),
+            self._noise.state,
+            self._agent.suspend(),
+        )
         return msgspec.msgpack.encode(state)
 
     @property
     def card(self) -> DeviceCard:
         """The device as the roster lists it."""
         name = self._store.identity.public.hex()
-        return DeviceCard(name=f"device {self._number}", identity=name, node=name, users=self._store.users)
+        return DeviceCard(
+            name=f"device {self._number}", identity=name, node=name, users=self._store.users
+        )
 
     def pin_roster(self, cards: Sequence[DeviceCard]) -> None:
         """Pin the devices that may take part."""
-        self._store.pin_roster([bytes.fromhex(card.identity) for card in cards], [card.users for card in cards])
+        self._store.pin_roster(
+            [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
+        )
 
     def answer(self, message: bytes) -> bytes:
         """Return the reply to a message of the recommender."""
         return self._agent.answer(message)
 
-    def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> Iterator[SentReport]:
+    def reports(
+        self, servers: Servers, files: Mapping[str, bytes], now: float
+    ) -> Iterator[SentReport]:
         """Return the reports to two servers, for the task that is published."""
         return reports_of([self._store], [self._noise], servers, files, now)
 

@@ -1,7 +1,9 @@
-"""The PRIVATE side of every method: ratings, privacy weights and user vectors, and all code that touches them.
+"""The PRIVATE side of every method: ratings, privacy weights and user vectors, and all code that
+touches them.
 
-A client holds one or more users: a phone is a client of one, a hospital's server a client of many, a simulation one
-client of all. Every message that leaves it is made in ``outgoing`` and nowhere else.
+A client holds one or more users: a phone is a client of one, a hospital's server a client of many,
+a simulation one client of all. Every message that leaves it is made in ``outgoing`` and nowhere
+else.
 """
 
 from typing import TYPE_CHECKING, Any

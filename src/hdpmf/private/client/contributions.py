@@ -23,7 +23,14 @@ from hdpmf.common.privacy.coding import (
 )
 from hdpmf.common.privacy.sampling import Noise, require_released
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.common.protocol import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
+from hdpmf.common.protocol import (
+    BitContribution,
+    Grouping,
+    ItemFacts,
+    Popularity,
+    SumContribution,
+    Survey,
+)
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.private.client.outgoing import compose
 
@@ -32,7 +39,9 @@ _BLOCK = 1 << 22  # ratings that are coded at a time: bounds the memory; no muta
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a shard's ratings have paid: the survey that was answered and its epsilon (each rating W times that)."""
+    """What a shard's ratings have paid: the survey that was answered and its epsilon (each
+    rating W times that).
+    """
 
     survey: Survey
     epsilon: float
@@ -41,14 +50,17 @@ class Spent:
 class OneRoundShard:
     """One or more users on the private side of a one-round design.
 
-    A survey that asks for more than was agreed, comes a second time, or differs from the one accepted is refused
-    with a ProtocolError; what has been spent then stays as it was. From the first answer on all of it is spent.
+    A survey that asks for more than was agreed, comes a second time, or differs from the one
+    accepted is refused with a ProtocolError; what has been spent then stays as it was. From the
+    first answer on all of it is spent.
 
     Args:
-        ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
+        ratings: The ratings of these users; the items are those of the recommender's catalogue, in
+            its order.
         epsilon: The largest budget that these users agree to, once.
         catalogue: Fingerprint of the item table that these users know.
-        n_users: How many users take part here; those without ratings add their share of the noise too.
+        n_users: How many users take part here; those without ratings add their share of the noise
+            too.
         simulation: Allow seeded noise. Never for anything that leaves this process.
     """
 
@@ -77,7 +89,9 @@ class OneRoundShard:
         self._n_silent = 0
 
     def __repr__(self) -> str:
-        return f"OneRoundShard({self._n_users} users, {'spent' if self._spent else 'nothing spent'})"
+        return (
+            f"OneRoundShard({self._n_users} users, {'spent' if self._spent else 'nothing spent'})"
+        )
 
     @property
     def spent(self) -> Spent | None:
@@ -97,26 +111,36 @@ class OneRoundShard:
     def accept(self, survey: Survey) -> None:
         """Agree to a survey, or refuse it."""
         if self._spent is not None:
-            raise ProtocolError("refused: these ratings have spent their budget; a second survey gets no answer")
+            raise ProtocolError(
+                "refused: these ratings have spent their budget; a second survey gets no answer"
+            )
         if self._survey is not None and survey != self._survey:
-            raise ProtocolError("refused: the survey is not the one that was accepted; it must not change")
+            raise ProtocolError(
+                "refused: the survey is not the one that was accepted; it must not change"
+            )
         if survey.epsilon > self._epsilon:
             raise ProtocolError(
-                f"refused: the survey asks for epsilon {survey.epsilon:g}; the users here agreed to {self._epsilon:g}"
+                f"refused: the survey asks for epsilon {survey.epsilon:g}; the users here "
+                f"agreed to {self._epsilon:g}"
             )
         scale = self._ratings.scale
         if survey.n_items != self._ratings.n_items or (
-            (survey.scale_low, survey.scale_high, survey.scale_step) != (scale.low, scale.high, scale.step)
+            (survey.scale_low, survey.scale_high, survey.scale_step)
+            != (scale.low, scale.high, scale.step)
         ):
             raise ProtocolError(
                 f"refused: the survey is for {survey.n_items} items rated {survey.scale_low:g} to "
-                f"{survey.scale_high:g}; this shard knows {self._ratings.n_items} items rated {scale}"
+                f"{survey.scale_high:g}; this shard knows {self._ratings.n_items} items rated "
+                f"{scale}"
             )
         if survey.catalogue != self._catalogue:
-            raise ProtocolError("refused: the survey is about another item table than the one these users know")
+            raise ProtocolError(
+                "refused: the survey is about another item table than the one these users know"
+            )
         if survey.design != "L" and survey.contributors < self._n_users:
             raise ProtocolError(
-                f"refused: the survey counts on {survey.contributors} users' noise, fewer than this shard alone has"
+                f"refused: the survey counts on {survey.contributors} users' noise, fewer than "
+                "this shard alone has"
             )
         self._survey = survey
 
@@ -126,30 +150,46 @@ class OneRoundShard:
         if survey is None or not survey.labels:
             raise ProtocolError("refused: there is no survey with taste labels to answer")
         if self._spent is not None:
-            raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+            raise ProtocolError(
+                "refused: these ratings have spent their budget; the answer is given once"
+            )
         _, channels = self._channels(survey)
         if channels.popularity is None:
             raise ProtocolError("refused: this survey has no round before")
         weights = np.zeros(survey.n_items, np.int64)
         for block, units in self._blocks():
-            levels_of(self._ratings.values[block], self._ratings.scale)  # what cannot be answered later is refused now
-            weights += np.bincount(self._ratings.item_codes[block], units, survey.n_items).astype(np.int64)
+            levels_of(
+                self._ratings.values[block], self._ratings.scale
+            )  # what cannot be answered later is refused now
+            weights += np.bincount(self._ratings.item_codes[block], units, survey.n_items).astype(
+                np.int64
+            )
         weights += self._share(channels.popularity.scale, survey.contributors, survey.n_items)
         self._spent = Spent(survey, survey.epsilon)
         return compose(Popularity, weights=weights)
 
     def group(self, grouping: Grouping) -> None:
-        """Let every device draw its taste label: once, from which items it rated, never from how."""
+        """Let every device draw its taste label: once, from which items it rated, never from
+        how.
+        """
         if self._survey is None or not self._survey.labels or self._spent is None:
-            raise ProtocolError("refused: labels were not agreed on, or come before the items were counted")
+            raise ProtocolError(
+                "refused: labels were not agreed on, or come before the items were counted"
+            )
         if self._labels is not None:
-            raise ProtocolError("refused: these devices have drawn their labels; a label is drawn once")
+            raise ProtocolError(
+                "refused: these devices have drawn their labels; a label is drawn once"
+            )
         if len(grouping.scores) != self._ratings.n_items:
-            raise ProtocolError("refused: the scores are about another item table than the survey was")
+            raise ProtocolError(
+                "refused: the scores are about another item table than the survey was"
+            )
         ratings, sums = self._ratings, np.zeros(self._ratings.n_users)
         for block, units in self._blocks():  # whole numbers far below 2^53
             sums += np.bincount(
-                ratings.user_codes[block], units * grouping.scores[ratings.item_codes[block]], ratings.n_users
+                ratings.user_codes[block],
+                units * grouping.scores[ratings.item_codes[block]],
+                ratings.n_users,
             )
         rare = self._noise.bits(rare_label_probability(sums, self._survey.epsilon))
         self._labels = (sums > 0) ^ rare
@@ -161,17 +201,23 @@ class OneRoundShard:
         return self._labels
 
     def resume(self, grouping: Grouping | None = None, labels: np.ndarray | None = None) -> None:
-        """Go on after a restart, with the survey accepted anew: the items were counted, and these labels drawn.
+        """Go on after a restart, with the survey accepted anew: the items were counted, and these
+        labels drawn.
 
-        A label is drawn once in a survey, so that what was drawn has to be kept by whoever keeps the ratings.
+        A label is drawn once in a survey, so that what was drawn has to be kept by whoever keeps
+        the ratings.
         """
         if self._survey is None or not self._survey.labels or self._spent is not None:
             raise ProtocolError("refused: there is no survey with taste labels to go on with")
         if (grouping is None) != (labels is None):
             raise ProtocolError("refused: a grouping and the labels drawn by it belong together")
         if grouping is not None and len(grouping.scores) != self._ratings.n_items:
-            raise ProtocolError("refused: the scores are about another item table than the survey was")
-        if labels is not None and (labels.dtype != np.bool_ or labels.shape != (self._ratings.n_users,)):
+            raise ProtocolError(
+                "refused: the scores are about another item table than the survey was"
+            )
+        if labels is not None and (
+            labels.dtype != np.bool_ or labels.shape != (self._ratings.n_users,)
+        ):
             raise ProtocolError("refused: these are labels of other users")
         self._spent = Spent(self._survey, self._survey.epsilon)
         self._grouping, self._labels = grouping, labels
@@ -182,28 +228,36 @@ class OneRoundShard:
         if survey is None:
             raise ProtocolError("there is no survey to answer; accept one first")
         if self._answered or (self._spent is not None and not survey.labels):
-            raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+            raise ProtocolError(
+                "refused: these ratings have spent their budget; the answer is given once"
+            )
         if survey.labels and self._labels is None:
-            raise ProtocolError("refused: the survey is by taste labels, and these devices have none yet")
+            raise ProtocolError(
+                "refused: the survey is by taste labels, and these devices have none yet"
+            )
         answer = self._bits(survey) if survey.design == "L" else self._sums(survey)
         self._spent, self._answered = Spent(survey, survey.epsilon), True
         return answer
 
     def entries(self, n_users: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The answer to the accepted survey for two servers: of each user the weights and levels of all entries.
+        """The answer to the accepted survey for two servers: of each user the weights and levels of
+        all entries.
 
-        Nothing is added to them: each server adds the whole noise. Before labels are drawn it is the counts (weights
-        alone), after that everything else; without labels it is everything.
+        Nothing is added to them: each server adds the whole noise. Before labels are drawn it is
+        the counts (weights alone), after that everything else; without labels it is everything.
 
         Args:
-            n_users: How many users there are; those without ratings come last, and theirs are zeros.
+            n_users: How many users there are; those without ratings come last, and theirs are
+                zeros.
         """
         survey = self._survey
         if survey is None or survey.design == "L":
             raise ProtocolError("there is no survey for sums to answer; accept one first")
         counts = survey.labels and self._labels is None
         if self._answered or (self._spent is not None and (counts or not survey.labels)):
-            raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+            raise ProtocolError(
+                "refused: these ratings have spent their budget; the answer is given once"
+            )
         self._spent, self._answered = Spent(survey, survey.epsilon), not counts
         return self._by_user(self._ratings.n_users if n_users is None else n_users, counts)
 
@@ -213,11 +267,15 @@ class OneRoundShard:
         units, places, levels = (np.zeros(len(ratings), np.int64) for _ in range(3))
         for block, weighed in self._blocks():
             units[block], places[block] = weighed, self._places(block)
-            levels[block] = levels_of(ratings.values[block], ratings.scale)  # what is off the scale is refused now
+            levels[block] = levels_of(
+                ratings.values[block], ratings.scale
+            )  # what is off the scale is refused now
         order = np.argsort(ratings.user_codes, kind="stable")
         ends = np.cumsum(np.bincount(ratings.user_codes, minlength=n_users))
         if len(ends) > n_users:
-            raise PrivacyError(f"there are ratings of {len(ends)} users here, more than the {n_users} who report")
+            raise PrivacyError(
+                f"there are ratings of {len(ends)} users here, more than the {n_users} who report"
+            )
         for rows in np.split(order, ends[:-1]):
             weights, chosen = np.zeros(size, np.int64), np.zeros(size, np.int64)
             weights[places[rows]] = units[rows]
@@ -229,7 +287,9 @@ class OneRoundShard:
         if not self._answered:
             raise ProtocolError("item facts arrived before the survey was answered")
         if facts.catalogue != self._catalogue or len(facts.bias) != self._ratings.n_items:
-            raise ProtocolError("refused: the item facts are about another item table than the survey was")
+            raise ProtocolError(
+                "refused: the item facts are about another item table than the survey was"
+            )
         return facts
 
     def _channels(self, survey: Survey) -> tuple[Coding, Channels]:
@@ -262,7 +322,9 @@ class OneRoundShard:
         return compose(SumContribution, scores=scores, weights=weights, total=total)
 
     def _places(self, block: slice) -> np.ndarray:
-        """The entry of each rating: its item's or, where that is a head and the label is 1, the head's."""
+        """The entry of each rating: its item's or, where that is a head and the label is 1, the
+        head's.
+        """
         items = self._ratings.item_codes[block]
         if self._grouping is None or self._labels is None:
             return items
@@ -288,7 +350,9 @@ class OneRoundShard:
             silent += int(np.count_nonzero(~speaks))
             entries, units = entries[speaks], units[speaks]
             budgets = survey.epsilon * units / WEIGHT_UNITS
-            drawn = self._noise.bits(bit_probability(entries, units, coding, survey.epsilon), budgets)
+            drawn = self._noise.bits(
+                bit_probability(entries, units, coding, survey.epsilon), budgets
+            )
             senders.append(ratings.user_codes[block][speaks].astype(np.int64))
             items.append(ratings.item_codes[block][speaks].astype(np.int64))
             kept_units.append(units)
@@ -307,11 +371,18 @@ class OneRoundShard:
         ratings, weights = self._ratings, self._weights
         own = weights.rating_weights
         if own is not None and len(own) != len(ratings):
-            raise PrivacyError(f"these weights belong to a table of {len(own)} ratings, not {len(ratings)}")
+            raise PrivacyError(
+                f"these weights belong to a table of {len(own)} ratings, not {len(ratings)}"
+            )
         beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
         for begin in range(0, len(ratings), _BLOCK):
             block = slice(begin, begin + _BLOCK)
             if own is not None:
                 yield block, weight_units(own[block])
             else:
-                yield block, weight_units(beta[ratings.user_codes[block]] * gamma[ratings.item_codes[block]])
+                yield (
+                    block,
+                    weight_units(
+                        beta[ratings.user_codes[block]] * gamma[ratings.item_codes[block]]
+                    ),
+                )

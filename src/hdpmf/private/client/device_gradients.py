@@ -1,7 +1,8 @@
-"""A shard on a real device: what it releases are whole numbers on a grid, with noise that is drawn there.
+"""A shard on a real device: what it releases are whole numbers on a grid, with noise that is drawn
+there.
 
-The gradients of the paper's methods are rounded to the grid and get discrete Gaussian shares. Those of ``hdpmf-paid``
-are on it in every shard.
+The gradients of the paper's methods are rounded to the grid and get discrete Gaussian shares. Those
+of ``hdpmf-paid`` are on it in every shard.
 """
 
 from __future__ import annotations
@@ -69,15 +70,21 @@ class ShardState:
         try:
             number, answered, seen, arrays, stated = msgspec.msgpack.decode(data, type=_Fields)
             found = {
-                name: None if arrays[name] is None else np.frombuffer(arrays[name][1], dtype).reshape(arrays[name][0])
+                name: None
+                if arrays[name] is None
+                else np.frombuffer(arrays[name][1], dtype).reshape(arrays[name][0])
                 for name, dtype in _DTYPES.items()
             }
         except (msgspec.MsgspecError, KeyError, ValueError) as error:
-            raise StorageError("the kept state of a run cannot be read: the store is damaged") from error
+            raise StorageError(
+                "the kept state of a run cannot be read: the store is damaged"
+            ) from error
         vectors = found.pop("vectors")
         if vectors is None:
             raise StorageError("the kept state of a run has no vectors: the store is damaged")
-        return cls(round=number, answered=answered, h_seen=seen, vectors=vectors, stated=stated, **found)
+        return cls(
+            round=number, answered=answered, h_seen=seen, vectors=vectors, stated=stated, **found
+        )
 
 
 _Fields = tuple[int, int, int, dict[str, tuple[list[int], bytes] | None], bytes]
@@ -124,7 +131,9 @@ class DeviceShard(Shard):
 
     def _bare(self, plan: Plan) -> np.ndarray:
         sums = self._gradients(plan)
-        return np.asarray(np.nan_to_num(sums, nan=0.0, posinf=LARGEST_FACTOR, neginf=-LARGEST_FACTOR))
+        return np.asarray(
+            np.nan_to_num(sums, nan=0.0, posinf=LARGEST_FACTOR, neginf=-LARGEST_FACTOR)
+        )
 
     def _noisy(self, plan: Plan, budget: float) -> np.ndarray:
         return from_grid(self._units(plan))
@@ -154,12 +163,17 @@ class DeviceShard(Shard):
     def resume(self, plan: Plan, opening: Opening, state: ShardState) -> None:
         """Go on from a state that was kept, with the plan and the opening that were agreed to.
 
-        The round that was under way is over: its factors are not kept, so that it gets no second answer.
+        The round that was under way is over: its factors are not kept, so that it gets no second
+        answer.
         """
         self._plan = plan
         weights = self._weights if state.kept is None else self._weights[state.kept]
         values = self._ratings.values if state.kept is None else self._ratings.values[state.kept]
-        entered = Entered(state.kept, self._mechanism.target(values, weights), self._mechanism.coefficient(weights))
+        entered = Entered(
+            state.kept,
+            self._mechanism.target(values, weights),
+            self._mechanism.coefficient(weights),
+        )
         self._let_in(plan, opening, entered)
         if state.vectors.shape[0] != self._ratings.n_users or (
             state.raters is not None and len(state.raters) != self._by_item.n_rows
@@ -171,7 +185,9 @@ class DeviceShard(Shard):
         self._raters, self._kept_noise, self._stated = state.raters, state.kept_noise, state.stated
 
     def resume_without_ratings(self, plan: Plan, opening: Opening, state: ShardState) -> None:
-        """Go on where ratings that took part are gone: with none, so that nobody hears that they are."""
+        """Go on where ratings that took part are gone: with none, so that nobody hears that they
+        are.
+        """
         none = np.zeros(0, np.int64)
         self.resume(
             plan,
@@ -181,33 +197,43 @@ class DeviceShard(Shard):
                 vectors=np.zeros((self._ratings.n_users, state.vectors.shape[1]), np.float32),
                 raters=None if state.raters is None else none,
                 kept=None if state.kept is None else none,
-                kept_noise=None if state.kept_noise is None else np.zeros((0, plan.n_factors), np.int64),
+                kept_noise=None
+                if state.kept_noise is None
+                else np.zeros((0, plan.n_factors), np.int64),
             ),
         )
 
     def _judge(self, message: Round, draws: bool) -> None:
         """By public rules, on all rows alike, before it matters which items are rated here.
 
-        Whatever else is wrong with the numbers is clipped or makes more noise, never less, and is not refused.
+        Whatever else is wrong with the numbers is clipped or makes more noise, never less, and is
+        not refused.
         """
         if float(np.abs(message.item_factors).max()) > LARGEST_FACTOR:
-            raise ProtocolError(f"refused: item factors beyond {LARGEST_FACTOR:,.0f} belong to no training")
+            raise ProtocolError(
+                f"refused: item factors beyond {LARGEST_FACTOR:,.0f} belong to no training"
+            )
         if not draws:
             return
         if int(message.raters.max()) > self._everyone:
             raise ProtocolError(
-                f"refused: an item is said to have more raters than the {self._everyone} users of the run; each "
+                f"refused: an item is said to have more raters than the {self._everyone} users "
+                "of the run; each "
                 "rater's share of the noise would be too small"
             )
         stated = sha256(message.raters.tobytes()).digest()
         if self._stated not in (b"", stated):
-            raise ProtocolError("refused: the numbers of raters have changed, and with them the shares of the noise")
+            raise ProtocolError(
+                "refused: the numbers of raters have changed, and with them the shares of the noise"
+            )
         if message.h is not None and self._kept_noise is None:
             self._h_law.check(message.h)
         self._stated = stated
 
     def _units(self, plan: Plan) -> np.ndarray:
-        """Rounded gradients of the items that are rated here, with their noise where there is any."""
+        """Rounded gradients of the items that are rated here, with their noise where there is
+        any.
+        """
         units = to_grid(self._gradients(plan))
         if self._noise_budget is not None:
             units += self._gaussian_shares(plan, self._noise_budget)
@@ -219,7 +245,9 @@ class DeviceShard(Shard):
         if self._kept_noise is not None:
             return self._kept_noise
         part = self._counts / np.maximum(self._round_raters(), np.maximum(self._counts, 1))
-        scale = laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget) / GRADIENT_STEP
+        scale = (
+            laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget) / GRADIENT_STEP
+        )
         if len(part) == 0:
             return np.zeros((0, plan.n_factors), np.int64)
         sigmas = scale * np.sqrt(2.0 * self._round_h().astype(np.float64) * part[:, None])

@@ -1,4 +1,5 @@
-"""User vectors and ratings on devices: first vectors, fits to public item factors, predictions, and new users.
+"""User vectors and ratings on devices: first vectors, fits to public item factors, predictions, and
+new users.
 
 Nothing here is sent.
 """
@@ -27,16 +28,20 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def initial_vectors(users: IdIndex, n_factors: int, seed: int) -> np.ndarray:
-    """N(0, SPREAD^2) vectors in the unit ball, one row per user, the same in every partition into shards."""
+    """N(0, SPREAD^2) vectors in the unit ball, one row per user, the same in every partition
+    into shards.
+    """
     keys = _keys(users.ids) ^ _mixed(np.array([seed], np.uint64) + _GOLDEN)
-    # Two uniforms for each number (Box and Muller); the counter makes every coordinate a stream of its own.
+    # Two uniforms for each number (Box and Muller); the counter makes every coordinate a stream of
+    # its own.
     counters = np.arange(1, 2 * n_factors + 1, dtype=np.uint64) * _GOLDEN
     words = _mixed(_mixed(keys[:, None] + counters))
     uniforms = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     radius = np.sqrt(-2.0 * np.log(uniforms[:, :n_factors]))
     normals = radius * np.cos(2.0 * np.pi * uniforms[:, n_factors:])
     vectors = SPREAD * normals
-    # With many factors a draw can be longer than 1, and the noise of the first round is calibrated to the unit ball.
+    # With many factors a draw can be longer than 1, and the noise of the first round is calibrated
+    # to the unit ball.
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1.0)
     return vectors.astype(np.float32)
 
@@ -61,13 +66,18 @@ _USERS_AT_A_TIME = 8192  # no mutant: users that are solved for at a time
 _HALVINGS = 60  # no mutant: further ones are below the precision of a double
 
 
-def constrained_ridge(factors: np.ndarray, target: np.ndarray, ridge: float, bound: float | None) -> np.ndarray:
-    """The vector u that minimises ``|target - factors u|^2 + ridge |u|^2`` subject to ``|u| <= bound``.
+def constrained_ridge(
+    factors: np.ndarray, target: np.ndarray, ridge: float, bound: float | None
+) -> np.ndarray:
+    """The vector u that minimises ``|target - factors u|^2 + ridge |u|^2`` subject to ``|u| <=
+    bound``.
 
-    Exact: in the eigenbasis of the normal equations the length of u falls with the ridge, so the constraint only
-    asks for the larger ridge at which the length is ``bound``.
+    Exact: in the eigenbasis of the normal equations the length of u falls with the ridge, so the
+    constraint only asks for the larger ridge at which the length is ``bound``.
     """
-    from scipy.optimize import brentq  # here, because importing it takes longer than training starts
+    from scipy.optimize import (
+        brentq,
+    )  # here, because importing it takes longer than training starts
 
     matrix = factors.astype(np.float64)
     values, basis = np.linalg.eigh(matrix.T @ matrix)
@@ -90,7 +100,9 @@ def constrained_ridge(factors: np.ndarray, target: np.ndarray, ridge: float, bou
 
 
 def constrained_ridges(by_user: Grouped, factors: np.ndarray, ridge: float) -> np.ndarray:
-    """``constrained_ridge`` within the unit ball for every user at once, to the precision of the result."""
+    """``constrained_ridge`` within the unit ball for every user at once, to the precision of the
+    result.
+    """
     K = factors.shape[1]
     matrix = factors.astype(np.float64)
     vectors = np.zeros((by_user.n_rows, K), np.float32)
@@ -140,7 +152,8 @@ class Devices:
         vectors: U, one row per user.
         gamma: Privacy weight of each item, as the users see it.
         means: Each user's own mean rating (NaN for a user without ratings).
-        rated_start: Where each user's list of rated items begins in ``rated``, and the end of the last.
+        rated_start: Where each user's list of rated items begins in ``rated``, and the end of the
+            last.
         rated: Items rated, user after user.
         stars: How they were rated, in stars (1 to 5) whatever the scale.
     """
@@ -169,12 +182,17 @@ class Devices:
     ) -> Devices:
         """The state of the users of ``ratings``, who now have these vectors.
 
-        ``by_user`` is ``rated_start``, ``rated`` and ``stars``, where somebody has sorted the ratings already.
+        ``by_user`` is ``rated_start``, ``rated`` and ``stars``, where somebody has sorted the
+        ratings already.
         """
         if by_user is None:
             order = np.argsort(ratings.user_codes, kind="stable")
             start = np.concatenate(([0], np.cumsum(ratings.user_counts())))
-            by_user = start, ratings.item_codes[order], to_stars(ratings.values[order], ratings.scale)
+            by_user = (
+                start,
+                ratings.item_codes[order],
+                to_stars(ratings.values[order], ratings.scale),
+            )
         return cls(
             users=ratings.users,
             vectors=np.ascontiguousarray(vectors),
@@ -204,7 +222,9 @@ class Devices:
         )
 
     def only(self, users: np.ndarray) -> Devices:
-        """The same with only the users at these positions, which are in order; nothing of the others is left."""
+        """The same with only the users at these positions, which are in order; nothing of the
+        others is left.
+        """
         places = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in users]
         counts = [place.stop - place.start for place in places]
         return Devices(
@@ -227,10 +247,11 @@ class Devices:
         trained: np.ndarray,
         mechanism: Mechanism,
     ) -> np.ndarray:
-        """Predicted ratings for pairs of user and item positions, where -1 stands for an unknown one.
+        """Predicted ratings for pairs of user and item positions, where -1 stands for an unknown
+        one.
 
-        An item that nobody's ratings taught gets the user's own mean; a user without ratings gets the middle of
-        the scale. Neither costs any privacy.
+        An item that nobody's ratings taught gets the user's own mean; a user without ratings gets
+        the middle of the scale. Neither costs any privacy.
         """
         means = np.append(self.means, np.nan)[users]
         predictions = np.where(np.isnan(means), self.scale.middle, means)
@@ -247,7 +268,9 @@ class Devices:
         """The same for all items, one row per user position: one matrix product."""
         means = self.means[users].astype(np.float64)
         weights = np.multiply.outer(self.beta[users], self.gamma)
-        predictions = mechanism.bring_back(self.vectors[users] @ factors.T, weights).astype(np.float64)
+        predictions = mechanism.bring_back(self.vectors[users] @ factors.T, weights).astype(
+            np.float64
+        )
         predictions[:, ~trained] = means[:, None]
         predictions[np.isnan(means)] = self.scale.middle
         return self.scale.clip(predictions)
@@ -263,7 +286,8 @@ class Devices:
         reg_per_rating: bool,
         mechanism: Mechanism,
     ) -> np.ndarray:
-        """Fit a vector to each user of ``ratings`` with the item factors fixed, and keep these users from now on.
+        """Fit a vector to each user of ``ratings`` with the item factors fixed, and keep these
+        users from now on.
 
         Args:
             ratings: Ratings of users who were not in training (or come again with more ratings).
@@ -272,7 +296,8 @@ class Devices:
             beta: Privacy weight of each user.
             factors: The item factors.
             reg: Regularisation of the training.
-            reg_per_rating: Whether it acts once per rating (the sequential solver) or once (Algorithm 1).
+            reg_per_rating: Whether it acts once per rating (the sequential solver) or once
+                (Algorithm 1).
             mechanism: How ratings enter. Nothing is sent, so nothing is sampled away.
         """
         target = mechanism.target(ratings.values, weights)
@@ -296,7 +321,9 @@ class Devices:
         means: np.ndarray,
         rated: list[tuple[np.ndarray, np.ndarray]],
     ) -> None:
-        """Add users, replacing those that are here already; ``rated`` has items and stars of each."""
+        """Add users, replacing those that are here already; ``rated`` has items and stars of
+        each.
+        """
         stay = np.flatnonzero(users.find(self.users.ids) < 0)
         places = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in stay]
         kept = [(self.rated[place], self.stars[place]) for place in places]
@@ -314,12 +341,22 @@ class Devices:
 
 def fit_vectors(fit: DeviceFit, by_user: Grouped, workers: Workers) -> np.ndarray:
     """One vector per user, to be multiplied with ``fit.factors``: theta and a 1 for the offset."""
-    from hdpmf.private.kernels.batch import fit_users  # here and below: a machine with a GPU need not have Numba
+    from hdpmf.private.kernels.batch import (
+        fit_users,
+    )  # here and below: a machine with a GPU need not have Numba
 
     vectors = np.ones((by_user.n_rows, fit.features.shape[1] + 1), np.float32)
     target = by_user.target - fit.offset[by_user.partner].astype(np.float32)
     fit_users(
-        by_user.start, by_user.partner, target, fit.features, fit.weight, fit.precision, fit.mean_map, vectors, workers
+        by_user.start,
+        by_user.partner,
+        target,
+        fit.features,
+        fit.weight,
+        fit.precision,
+        fit.mean_map,
+        vectors,
+        workers,
     )
     return vectors
 
@@ -333,11 +370,16 @@ def ratings_by_user(ratings: Ratings) -> Grouped:
 
 
 def predict(
-    devices: Devices, users: np.ndarray, items: np.ndarray, factors: np.ndarray, stranger: np.ndarray
+    devices: Devices,
+    users: np.ndarray,
+    items: np.ndarray,
+    factors: np.ndarray,
+    stranger: np.ndarray,
 ) -> np.ndarray:
     """Predicted ratings for pairs of positions, where -1 stands for an unknown one.
 
-    An unknown user is predicted as a user without ratings; an unknown item gets the user's own mean.
+    An unknown user is predicted as a user without ratings; an unknown item gets the user's own
+    mean.
     """
     rows = np.tile(stranger, (len(users), 1))
     rows[users >= 0] = devices.vectors[users[users >= 0]]

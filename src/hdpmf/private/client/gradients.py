@@ -1,7 +1,8 @@
-"""Training by rounds: a client answers the recommender's messages with gradients and updates its user vectors.
+"""Training by rounds: a client answers the recommender's messages with gradients and updates its
+user vectors.
 
-The gradients of ``hdpmf-paid`` are whole numbers before their noise. Rounding is part of the mechanism, so that the
-proof's sensitivity holds to the last digit: see ``proofs/hdpmf-paid.md``.
+The gradients of ``hdpmf-paid`` are whole numbers before their noise. Rounding is part of the
+mechanism, so that the proof's sensitivity holds to the last digit: see ``proofs/hdpmf-paid.md``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from hdpmf.common.privacy.mechanisms import (
 )
 from hdpmf.common.privacy.sampling import Noise, SeededNoise
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.common.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
+from hdpmf.common.protocol import (
+    BudgetReport,
+    Gradients,
+    ItemCounts,
+    Opening,
+    Plan,
+    Round,
+    learning_rate_at,
+)
 from hdpmf.common.protocol.grid import GRADIENT_STEP, from_grid, to_grid
 from hdpmf.errors import DivergedError, PrivacyError, ProtocolError
 from hdpmf.private.client.devices import constrained_ridges, initial_vectors
@@ -42,12 +51,15 @@ _WITHIN = np.float32(1.0 - 1e-6)
 
 
 def stand_in_vectors(by_user: Grouped, V: np.ndarray) -> np.ndarray:
-    """The direction of the mean of the items that each user rated, whatever the ratings were; at most unit length.
+    """The direction of the mean of the items that each user rated, whatever the ratings were; at
+    most unit length.
 
-    The factor just below 1 keeps rounded lengths within the unit ball, which the noise is calibrated to. A user
-    without ratings, or whose items cancel out, gets 0.
+    The factor just below 1 keeps rounded lengths within the unit ball, which the noise is
+    calibrated to. A user without ratings, or whose items cancel out, gets 0.
     """
-    from scipy.sparse import csr_array  # here, because importing it takes longer than training starts
+    from scipy.sparse import (
+        csr_array,
+    )  # here, because importing it takes longer than training starts
 
     ones = np.ones(len(by_user.partner), V.dtype)
     rated = csr_array((ones, by_user.partner, by_user.start), shape=(by_user.n_rows, len(V)))
@@ -58,11 +70,14 @@ def stand_in_vectors(by_user: Grouped, V: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(directions.astype(V.dtype) * _WITHIN)
 
 
-_BLOCK = 1 << 16  # ratings whose gradients are in memory at a time; no mutant: the sums are the same
+_BLOCK = (
+    1 << 16
+)  # ratings whose gradients are in memory at a time; no mutant: the sums are the same
 
 
 class WholeGradients:
-    """Ratings from which gradients ``2 W (s.v - R) s`` are made, item by item, in units of ``GRADIENT_STEP``.
+    """Ratings from which gradients ``2 W (s.v - R) s`` are made, item by item, in units of
+    ``GRADIENT_STEP``.
 
     Args:
         users: Position of each rating's user.
@@ -89,9 +104,9 @@ class WholeGradients:
     def sums(self, stand_ins: np.ndarray, factors: np.ndarray) -> np.ndarray:
         """The gradients, summed over the ratings of each row.
 
-        A gradient is base - level * slope. ``slope`` is rounded towards zero and the level is a whole number, so that
-        another level moves the row by no more, in the sum of its sizes, than 2 W Delta |s|_1; ``base`` knows no
-        rating's value.
+        A gradient is base - level * slope. ``slope`` is rounded towards zero and the level is a
+        whole number, so that another level moves the row by no more, in the sum of its sizes, than
+        2 W Delta |s|_1; ``base`` knows no rating's value.
         """
         s_of, v_of = stand_ins.astype(np.float64), factors.astype(np.float64)
         total = np.zeros((self._n_rows, factors.shape[1]), np.int64)
@@ -102,23 +117,28 @@ class WholeGradients:
             base = to_grid(strength * (np.einsum("nk,nk->n", s, v_of[rows]) - self._low)[:, None])
             slope = np.trunc(strength * (self._step / GRADIENT_STEP)).astype(np.int64)
             firsts = np.flatnonzero(np.diff(rows, prepend=-1))
-            total[rows[firsts]] += np.add.reduceat(base - self._levels[block][:, None] * slope, firsts, axis=0)
+            total[rows[firsts]] += np.add.reduceat(
+                base - self._levels[block][:, None] * slope, firsts, axis=0
+            )
         return total
 
 
 class Shard:
     """One or more users on the private side of the protocol.
 
-    Methods are called in the order of the conversation (see ``hdpmf.common.protocol``); rounds may be left out. A
-    message out of turn, of the wrong size or for another mechanism is refused with a ProtocolError, one whose h no
-    honest recommender would draw with a PrivacyError; either changes nothing.
+    Methods are called in the order of the conversation (see ``hdpmf.common.protocol``); rounds may
+    be left out. A message out of turn, of the wrong size or for another mechanism is refused with a
+    ProtocolError, one whose h no honest recommender would draw with a PrivacyError; either changes
+    nothing.
 
     Args:
-        ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
+        ratings: The ratings of these users; the items are those of the recommender's catalogue, in
+            its order.
         mechanism: How their ratings enter. A plan that names another one is refused.
         seed: Of the first user vectors.
         n_users: Users here, with or without ratings; by default those of ``ratings``.
-        sharing: Users whose shares of ``hdpmf-paid``'s noise make the whole of it; by default those here.
+        sharing: Users whose shares of ``hdpmf-paid``'s noise make the whole of it; by default those
+            here.
         min_raters: Items with fewer raters are left out of noise on a grid.
     """
 
@@ -158,7 +178,9 @@ class Shard:
 
     @property
     def vectors(self) -> np.ndarray:
-        """User vectors, one row per user. Private: for the owner of the shard, never for a message."""
+        """User vectors, one row per user. Private: for the owner of the shard, never for a
+        message.
+        """
         return self._U[:, : self._expected_plan().n_factors]
 
     def accept(self, plan: Plan) -> BudgetReport | None:
@@ -166,10 +188,13 @@ class Shard:
         if self._round:
             raise ProtocolError("training has begun; another plan would change what was agreed to")
         if self._plan is not None and plan != self._plan:
-            raise ProtocolError("refused: the plan is not the one that was agreed to; it must not change")
+            raise ProtocolError(
+                "refused: the plan is not the one that was agreed to; it must not change"
+            )
         if MECHANISMS[plan.mechanism] is not type(self._mechanism):
             raise ProtocolError(
-                f"the plan wants the mechanism {plan.mechanism!r}, which is not the one chosen on this device"
+                f"the plan wants the mechanism {plan.mechanism!r}, which is not the one chosen "
+                "on this device"
             )
         scale = self._ratings.scale
         if plan.n_items != self._ratings.n_items or (plan.scale_low, plan.scale_high) != (
@@ -177,7 +202,8 @@ class Shard:
             scale.high,
         ):
             raise ProtocolError(
-                f"the plan is for {plan.n_items} items rated {plan.scale_low:g} to {plan.scale_high:g}; this device "
+                f"the plan is for {plan.n_items} items rated {plan.scale_low:g} to "
+                f"{plan.scale_high:g}; this device "
                 f"knows {self._ratings.n_items} items rated {scale.low:g} to {scale.high:g}"
             )
         self._plan = plan
@@ -196,10 +222,14 @@ class Shard:
         """Let ratings enter, and say how many take part per item."""
         plan = self._expected_plan()
         if not isinstance(opening, Opening) or self._opened:
-            raise ProtocolError("an Opening must come once, after the plan and before the first round")
+            raise ProtocolError(
+                "an Opening must come once, after the plan and before the first round"
+            )
         own = Budgets.of(self._weights, plan.epsilon)
         if not self._mechanism.allows(opening.noise_budget, plan.epsilon, own):
-            raise ProtocolError("refused: the noise budget in the opening is not one that the plan's epsilon gives")
+            raise ProtocolError(
+                "refused: the noise budget in the opening is not one that the plan's epsilon gives"
+            )
         ratings = self._ratings
         entered = self._mechanism.enter(
             ratings.values,
@@ -220,7 +250,9 @@ class Shard:
         return compose(ItemCounts, counts=self._spread(self._counts))
 
     def _let_in(self, plan: Plan, opening: Opening, entered: Entered) -> None:
-        """Lay out the ratings that take part. Only rows of items that are rated here are ever computed with."""
+        """Lay out the ratings that take part. Only rows of items that are rated here are ever
+        computed with.
+        """
         users, items = self._ratings.user_codes, self._ratings.item_codes
         if entered.kept is not None:
             users, items = users[entered.kept], items[entered.kept]
@@ -230,14 +262,17 @@ class Shard:
             n_rows = len(self._own)
             items = np.searchsorted(self._own, items).astype(np.int32)
         self._by_item = group(items, users, entered.target, entered.coefficient, n_rows)
-        # The coefficient protects what is sent; the device fits its own vector to all that it knows.
+        # The coefficient protects what is sent; the device fits its own vector to all that it
+        # knows.
         self._by_user = group(users, items, entered.target, None, self._ratings.n_users)
         self._counts = self._by_item.counts
         self._user_roots = np.sqrt(np.maximum(self._by_user.counts, 1)).astype(np.float32)
         self._kept = entered.kept
         if not self._mechanism.needs_h:
             scale = self._ratings.scale
-            self._whole = WholeGradients(users, items, self._ratings.values, self._weights, scale, n_rows)
+            self._whole = WholeGradients(
+                users, items, self._ratings.values, self._weights, scale, n_rows
+            )
         self._noise_budget = opening.noise_budget
         self._opened = True
 
@@ -254,18 +289,24 @@ class Shard:
         return table
 
     def receive(self, message: Round) -> None:
-        """Take new item factors; from the second round on, make the previous round's step of the user vectors."""
+        """Take new item factors; from the second round on, make the previous round's step of the
+        user vectors.
+        """
         plan = self._expected_plan()
         if not self._opened or not isinstance(message, Round):
             raise ProtocolError("an Opening must come first, and then rounds")
         if not self._round < message.number <= plan.epochs + 1:
-            raise ProtocolError(f"expected round {self._round + 1} of {plan.epochs}, or a later one")
+            raise ProtocolError(
+                f"expected round {self._round + 1} of {plan.epochs}, or a later one"
+            )
         if message.item_factors.shape != (plan.n_items, plan.n_factors):
             raise ProtocolError("the item factors of this round do not have the shape of the plan")
         closing = message.number == plan.epochs + 1
         draws = self._noise_budget is not None and not closing and self._mechanism.needs_h
         if draws and message.h is None:
-            raise ProtocolError("refused: without h for every item the gradients would go out without noise")
+            raise ProtocolError(
+                "refused: without h for every item the gradients would go out without noise"
+            )
         self._judge(message, draws)
         raters = self._rows(message.raters)
         h = None
@@ -273,14 +314,23 @@ class Shard:
             h = message.h if len(message.h) == 1 else self._rows(message.h)
         V = pad(self._rows(message.item_factors))
         if closing and not self._mechanism.sends_fitted_vectors:
-            # What was sent does not depend on these vectors, so they need not be the result of a few small steps.
+            # What was sent does not depend on these vectors, so they need not be the result of a
+            # few small steps.
             self._U = pad(constrained_ridges(self._by_user, V[:, : plan.n_factors], plan.reg))
         elif message.number > 1:
             rate = learning_rate_at(plan.learning_rate, message.number - 1, plan.epochs)
             steps = np.full(self._by_user.n_rows, rate, np.float32)
             if plan.scale_steps:
                 steps /= self._user_roots
-            batch.step_users(self._by_user, self._U, V, steps, plan.reg, self._mechanism.bounds_users, self._workers)
+            batch.step_users(
+                self._by_user,
+                self._U,
+                V,
+                steps,
+                plan.reg,
+                self._mechanism.bounds_users,
+                self._workers,
+            )
         self._V, self._h = V, h
         self._raters = raters
         self._round = message.number
@@ -289,18 +339,26 @@ class Shard:
         """Refuse a round by what is in it, before a step is made with it."""
         raters = self._rows(message.raters)
         if (raters < self._counts).any():
-            raise ProtocolError("the numbers of raters are smaller than what this shard alone has reported")
+            raise ProtocolError(
+                "the numbers of raters are smaller than what this shard alone has reported"
+            )
         if self._raters is not None and not np.array_equal(raters, self._raters):
-            raise ProtocolError("refused: the numbers of raters have changed, and with them the shares of the noise")
+            raise ProtocolError(
+                "refused: the numbers of raters have changed, and with them the shares of the noise"
+            )
         if draws and message.h is not None and len(raters) and self._kept_noise is None:
             self._h_law.check(message.h if len(message.h) == 1 else self._rows(message.h))
 
     def contribute(self) -> Gradients:
-        """The noisy gradients of this round's item factors, once: a second answer would halve the noise."""
+        """The noisy gradients of this round's item factors, once: a second answer would halve
+        the noise.
+        """
         plan, budget = self._to_answer(), self._noise_budget
         if budget is not None and not self._mechanism.needs_h:
             return self._answer(from_grid(self._dense_units(plan)))
-        return self._answer(self._spread(self._bare(plan) if budget is None else self._noisy(plan, budget)))
+        return self._answer(
+            self._spread(self._bare(plan) if budget is None else self._noisy(plan, budget))
+        )
 
     def _to_answer(self) -> Plan:
         """The plan, if there is a round that waits for an answer."""
@@ -308,7 +366,9 @@ class Shard:
         if not 1 <= self._round <= plan.epochs:
             raise ProtocolError("there is no round to contribute to")
         if self._answered == self._round:
-            raise ProtocolError("refused: this round has been answered; a second answer would have other noise")
+            raise ProtocolError(
+                "refused: this round has been answered; a second answer would have other noise"
+            )
         return plan
 
     def _answer(self, table: np.ndarray) -> Gradients:
@@ -329,13 +389,18 @@ class Shard:
         return sums
 
     def _noisy(self, plan: Plan, budget: float) -> np.ndarray:
-        """The same with the sum of the shares of this shard's raters (the paper's noise, for simulations)."""
+        """The same with the sum of the shares of this shard's raters (the paper's noise, for
+        simulations).
+        """
         noise, shares = self._noise, self._kept_noise
         if not isinstance(noise, SeededNoise):
             raise PrivacyError("noise that is released goes onto a grid; a DeviceShard does that")
         if shares is None:
             part = self._counts / np.maximum(self._round_raters(), 1)
-            c = noise.normals((len(part), plan.n_factors)) * np.sqrt(part).astype(np.float32)[:, None]
+            c = (
+                noise.normals((len(part), plan.n_factors))
+                * np.sqrt(part).astype(np.float32)[:, None]
+            )
             scale = laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget)
             shares = noise_share(self._round_h(), c, np.float32(scale))
         if not plan.fresh_noise:
@@ -345,12 +410,18 @@ class Shard:
         return np.asarray(sums)
 
     def _dense_units(self, plan: Plan) -> np.ndarray:
-        """``hdpmf-paid``: whole-number gradients of stand-ins for every item, with each user's share of the noise."""
+        """``hdpmf-paid``: whole-number gradients of stand-ins for every item, with each user's
+        share of the noise.
+        """
         if self._noise_budget is None or self._whole is None:
             raise ProtocolError("dense noise needs a budget")
         width = plan.scale_high - plan.scale_low
-        scale = dense_laplace_scale(plan.n_factors, width, self._noise_budget, plan.epochs, GRADIENT_STEP)
-        units = self._noise.laplace_share(scale, self._sharing, (plan.n_items, plan.n_factors), count=self._n_users)
+        scale = dense_laplace_scale(
+            plan.n_factors, width, self._noise_budget, plan.epochs, GRADIENT_STEP
+        )
+        units = self._noise.laplace_share(
+            scale, self._sharing, (plan.n_items, plan.n_factors), count=self._n_users
+        )
         stand_ins = stand_in_vectors(self._by_user, self._V)[:, : plan.n_factors]
         rows = self._whole.sums(stand_ins, self._V[:, : plan.n_factors])
         rows[self._quiet()] = 0
@@ -394,6 +465,8 @@ def draws_of_h(plan: Plan) -> int:
 
 
 def _rated(items: np.ndarray, n_items: int) -> np.ndarray | None:
-    """The items that are rated, ascending; None where it is most of them, and leaving the rest out saves nothing."""
+    """The items that are rated, ascending; None where it is most of them, and leaving the rest
+    out saves nothing.
+    """
     own = np.flatnonzero(np.bincount(items, minlength=n_items))
     return None if 2 * len(own) >= n_items else own

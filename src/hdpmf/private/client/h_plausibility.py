@@ -1,11 +1,13 @@
 """Does the recommender's half of the noise look drawn as stated?
 
-The recommender draws h, and whoever sends a tiny h gets messages with hardly any noise. A device cannot see how h was
-drawn. It can refuse what the stated law, independent Exp(1) draws of at least ``H_FLOOR``, does not produce: a smaller
-number, and rows that are small too often, in one round or over the training. The measure of a row is the sum of
-``-log(min(h, 1))`` over its coordinates; Chernoff's inequality bounds how large it plausibly is.
+The recommender draws h, and whoever sends a tiny h gets messages with hardly any noise. A device
+cannot see how h was drawn. It can refuse what the stated law, independent Exp(1) draws of at least
+``H_FLOOR``, does not produce: a smaller number, and rows that are small too often, in one round or
+over the training. The measure of a row is the sum of ``-log(min(h, 1))`` over its coordinates;
+Chernoff's inequality bounds how large it plausibly is.
 
-What stays: h that is small but plausible. In the paper's scheme the recommender may wait for it, and knows it.
+What stays: h that is small but plausible. In the paper's scheme the recommender may wait for it,
+and knows it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class HPlausibility:
         total: What was found in them.
     """
 
-    def __init__(self, n_factors: int, rounds: int, seen: int = 0, total: np.ndarray | None = None) -> None:
+    def __init__(
+        self, n_factors: int, rounds: int, seen: int = 0, total: np.ndarray | None = None
+    ) -> None:
         self._n_factors = n_factors
         self._rounds = rounds
         self._seen = seen
@@ -53,33 +57,44 @@ class HPlausibility:
         smallest = float(h.min())
         if smallest < H_FLOOR:
             raise PrivacyError(
-                f"refused: the round's smallest h is {smallest:.2g}, and the law that it is to be drawn from gives "
+                f"refused: the round's smallest h is {smallest:.2g}, and the law that it is to "
+                "be drawn from gives "
                 f"nothing below {H_FLOOR:.2g}; the gradients would go out without noise"
             )
         if self._total is not None and len(self._total) != len(h):
-            raise PrivacyError("refused: h was drawn per item in one round and for all items in another")
+            raise PrivacyError(
+                "refused: h was drawn per item in one round and for all items in another"
+            )
         row = -np.log(np.minimum(h, np.float32(1.0))) @ np.ones(self._n_factors, np.float32)
         total = row if self._total is None else self._total + row
         log_error = math.log(FALSE_ALARM) - math.log(2.0 * len(h) * self._rounds)
-        for measured, rounds, when in ((row, 1, "in this round"), (total, self._seen + 1, "over the rounds so far")):
+        for measured, rounds, when in (
+            (row, 1, "in this round"),
+            (total, self._seen + 1, "over the rounds so far"),
+        ):
             if float(measured.max()) > largest_plausible(rounds * self._n_factors, log_error):
                 raise PrivacyError(
-                    f"refused: row {int(measured.argmax())} of h is so small {when} that honest draws would be so "
-                    f"with a probability below {FALSE_ALARM:g}; the gradients would have too little noise"
+                    f"refused: row {int(measured.argmax())} of h is so small {when} that honest "
+                    "draws would be so "
+                    f"with a probability below {FALSE_ALARM:g}; the gradients would have too "
+                    "little noise"
                 )
         self._total, self._seen = total, self._seen + 1
 
 
 @lru_cache(maxsize=1024)
 def largest_plausible(n: int, log_error: float) -> float:
-    """What the sum of ``-log(min(h, 1))`` over ``n`` draws exceeds with probability at most ``exp(log_error)``."""
+    """What the sum of ``-log(min(h, 1))`` over ``n`` draws exceeds with probability at most
+    ``exp(log_error)``.
+    """
     s, log_moments = _moments()
     return float(np.min((n * log_moments - log_error) / s))
 
 
 @lru_cache(maxsize=1)
 def _moments() -> tuple[np.ndarray, np.ndarray]:
-    """Log of ``E[min(h, 1)^-s]`` for h ~ Exp(1): the integral of ``h^-s e^-h`` up to 1, and e^-1 beyond.
+    """Log of ``E[min(h, 1)^-s]`` for h ~ Exp(1): the integral of ``h^-s e^-h`` up to 1, and e^-1
+    beyond.
 
     The floor makes h larger, so that the bound holds for floored draws, too.
     """

@@ -1,10 +1,12 @@
-"""The one place where the private side makes a message. To see what can leave a device, read the calls of this.
+"""The one place where the private side makes a message. To see what can leave a device, read the
+calls of this.
 
-To a recommender everything leaves in a ``Reply``. Its body is one of the other messages, encoded, or one of a secure
-sum (``masked``), whose words are under masks that only sums over many devices take off.
+To a recommender everything leaves in a ``Reply``. Its body is one of the other messages, encoded,
+or one of a secure sum (``masked``), whose words are under masks that only sums over many devices
+take off.
 
-To two servers everything leaves in a report (``sealed_report``): one user's numbers in two shares, each encrypted to
-its server. What goes beside it is in ``report_headers``.
+To two servers everything leaves in a report (``sealed_report``): one user's numbers in two shares,
+each encrypted to its server. What goes beside it is in ``report_headers``.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ def compose(kind: type[Outgoing], **fields: Any) -> Outgoing:
 
 def masked(message: ToRecommender) -> bytes:
     """A device's message of a secure sum, as a body."""
-    from hdpmf.common.aggregation.masks import (  # needs the federation extra, which shards do without
+    # needs the federation extra, which shards do without
+    from hdpmf.common.aggregation.masks import (
         ToRecommender,
         encode,
     )
@@ -76,9 +79,15 @@ def masked(message: ToRecommender) -> bytes:
 
 
 def sealed_report(
-    prio: Prio3, task_id: bytes, servers: Servers, entries: tuple[np.ndarray, np.ndarray], *, at: int
+    prio: Prio3,
+    task_id: bytes,
+    servers: Servers,
+    entries: tuple[np.ndarray, np.ndarray],
+    *,
+    at: int,
 ) -> bytes:
-    """One user's report for two servers, as it is uploaded. Neither server alone learns anything from it.
+    """One user's report for two servers, as it is uploaded. Neither server alone learns anything
+    from it.
 
     Its length, and what is computed for it, depend on the task only.
 
@@ -102,11 +111,18 @@ def sealed_report(
     from hdpmf.common.aggregation.two_servers.prio.one_rating import OneRatingPerItem
 
     if not isinstance(prio.circuit, OneRatingPerItem):
-        raise ProtocolError("a device's report says at most one rating per item; for another circuit it makes none")
+        raise ProtocolError(
+            "a device's report says at most one rating per item; for another circuit it makes none"
+        )
     metadata = ReportMetadata(secrets.token_bytes(REPORT_ID_SIZE), at)
     shares = prio.shard(prio.circuit.encode(*entries), metadata.report_id)
     aad = InputShareAad(task_id, metadata, shares.public_share).encode()
-    parties = zip((servers.leader, servers.helper), (Role.LEADER, Role.HELPER), shares.input_shares, strict=True)
+    parties = zip(
+        (servers.leader, servers.helper),
+        (Role.LEADER, Role.HELPER),
+        shares.input_shares,
+        strict=True,
+    )
     leader, helper = (
         seal(
             HpkeConfig.decode(bytes.fromhex(server.hpke)),
@@ -119,8 +135,11 @@ def sealed_report(
     return Report(metadata, shares.public_share, leader, helper).encode()
 
 
-def report_headers(identity: DeviceIdentity, task_id: bytes, report: bytes, *, signed: bool = True) -> dict[str, str]:
-    """What goes beside a report: which device it is from, so that the leader takes no more of it than it has users.
+def report_headers(
+    identity: DeviceIdentity, task_id: bytes, report: bytes, *, signed: bool = True
+) -> dict[str, str]:
+    """What goes beside a report: which device it is from, so that the leader takes no more of it
+    than it has users.
 
     Where nobody is enrolled (``signed`` is off) it is not said.
     """

@@ -25,7 +25,8 @@ class PairShard:
     """All users whose pairs are summed, in one process: it adds the whole noise.
 
     Args:
-        ratings: The ratings of these users; the items are those of the recommender's catalogue, in its order.
+        ratings: The ratings of these users; the items are those of the recommender's catalogue, in
+            its order.
         epsilon: The largest budget that these users agree to, once.
         catalogue: Fingerprint of the item table that these users know.
         simulation: Allow seeded noise. Never for anything that leaves this process.
@@ -48,26 +49,45 @@ class PairShard:
 
     @classmethod
     def after(cls, shard: OneRoundShard, noise: Noise, *, simulation: bool = False) -> PairShard:
-        """The users of a shard that has answered a survey: the same ratings, catalogue and epsilon once more."""
+        """The users of a shard that has answered a survey: the same ratings, catalogue and
+        epsilon once more.
+        """
         if shard.spent is None:
-            raise ProtocolError("refused: pairs come after the survey, which these users have not answered")
+            raise ProtocolError(
+                "refused: pairs come after the survey, which these users have not answered"
+            )
         ratings, weights = shard.holds
         survey = shard.spent.survey
-        return cls(ratings, weights, noise, epsilon=survey.epsilon, catalogue=survey.catalogue, simulation=simulation)
+        return cls(
+            ratings,
+            weights,
+            noise,
+            epsilon=survey.epsilon,
+            catalogue=survey.catalogue,
+            simulation=simulation,
+        )
 
     def __repr__(self) -> str:
-        return f"PairShard({self._ratings.n_users} users, {'spent' if self._spent else 'nothing spent'})"
+        return (
+            f"PairShard({self._ratings.n_users} users, "
+            f"{'spent' if self._spent else 'nothing spent'})"
+        )
 
     def answer(self, survey: PairSurvey) -> PairContribution:
         """The answer. There is one."""
         if self._spent:
-            raise ProtocolError("refused: these ratings have spent their budget; the answer is given once")
+            raise ProtocolError(
+                "refused: these ratings have spent their budget; the answer is given once"
+            )
         if survey.epsilon > self._epsilon:
             raise ProtocolError(
-                f"refused: the survey asks for epsilon {survey.epsilon:g}; the users here agreed to {self._epsilon:g}"
+                f"refused: the survey asks for epsilon {survey.epsilon:g}; the users here "
+                f"agreed to {self._epsilon:g}"
             )
         if survey.catalogue != self._catalogue or survey.n_items != self._ratings.n_items:
-            raise ProtocolError("refused: the survey is about another item table than the one these users know")
+            raise ProtocolError(
+                "refused: the survey is about another item table than the one these users know"
+            )
         sigma = pair_sigma(survey.epsilon, survey.bound, len(survey.heads))
         sums = pair_sums(self._rows(survey.heads), survey.bound)
         self._spent = True
@@ -90,13 +110,14 @@ class PairShard:
 class WithPairs:
     """Choose and like, plus a linear model of much-rated items, which the others are left out of.
 
-    What the model says is brought to a deviation of 1 over its items before it counts: how large it is depends on how
-    much noise its regularisation had to stand.
+    What the model says is brought to a deviation of 1 over its items before it counts: how large it
+    is depends on how much noise its regularisation had to stand.
 
     Attributes:
         taste: The order without it.
         pairs: The model; ``about["blend"]`` is how much it counts.
-        item_weights: Of every item, the same for all people: what it says of an item is in proportion to that.
+        item_weights: Of every item, the same for all people: what it says of an item is in
+            proportion to that.
     """
 
     taste: ChooseAndLike
@@ -113,16 +134,24 @@ class WithPairs:
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
         """What the scores of each user's list are made of."""
         own, factors = heights(self.taste.devices, users), self._factors(self._told(users))
-        for row, (parts, items) in enumerate(zip(self.taste.parts(users, lists), lists, strict=True)):
+        for row, (parts, items) in enumerate(
+            zip(self.taste.parts(users, lists), lists, strict=True)
+        ):
             here = slice(own.indptr[row], own.indptr[row + 1])
             told = list_parts(self.pairs, own.indices[here].astype(np.int64), own.data[here], items)
-            yield replace(parts, rated=told.rated, own=factors[row] * told.own / self.item_weights[items])
+            yield replace(
+                parts, rated=told.rated, own=factors[row] * told.own / self.item_weights[items]
+            )
 
     def _told(self, users: np.ndarray) -> np.ndarray:
         heads = self.pairs.heads
-        return np.asarray(self.pairs.many(heights(self.taste.devices, users))[:, heads] / self.item_weights[heads])
+        return np.asarray(
+            self.pairs.many(heights(self.taste.devices, users))[:, heads] / self.item_weights[heads]
+        )
 
     def _factors(self, told: np.ndarray) -> np.ndarray:
         spread = told.std(axis=1)
         known = spread > 0
-        return np.asarray(np.where(known, self.pairs.about["blend"] / np.where(known, spread, 1.0), 0.0))
+        return np.asarray(
+            np.where(known, self.pairs.about["blend"] / np.where(known, spread, 1.0), 0.0)
+        )

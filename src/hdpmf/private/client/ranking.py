@@ -1,7 +1,8 @@
 """Recommendation lists, made on the device from raw ratings. Nothing of it is sent.
 
-A predicted rating says how much somebody would like an item if they took it. A list needs what they would *choose and
-like*: how many people choose the item, how much that is this person's taste, and a little of the predicted rating.
+A predicted rating says how much somebody would like an item if they took it. A list needs what they
+would *choose and like*: how many people choose the item, how much that is this person's taste, and
+a little of the predicted rating.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-_BLOCK_SCORES = 1 << 22  # scores held at once, so that memory does not grow with the number of people
+_BLOCK_SCORES = (
+    1 << 22
+)  # scores held at once, so that memory does not grow with the number of people
 
 
 class ListOrder(Protocol):
@@ -45,13 +48,15 @@ class Recommendation:
 
     Attributes:
         item: Its id.
-        score: The rating that the model expects; None where it orders items and predicts no ratings.
+        score: The rating that the model expects; None where it orders items and predicts no
+            ratings.
         title: Where known, like year and genres.
-        rank_score: By what the list is ordered: the higher, the sooner the user would choose and like it.
+        rank_score: By what the list is ordered: the higher, the sooner the user would choose and
+            like it.
         year: Of the item.
         genres: Of the item.
-        reason: The largest part of ``rank_score``, in words; None where nothing sets the item apart. PRIVATE: it names
-            what the user has rated.
+        reason: The largest part of ``rank_score``, in words; None where nothing sets the item
+            apart. PRIVATE: it names what the user has rated.
     """
 
     item: Id
@@ -70,7 +75,8 @@ class ListMaker:
     Attributes:
         devices: The users, with what they rated.
         order: By what items are ordered.
-        expected: Gives the ratings that are expected of pairs of a user and an item; None where nothing predicts any.
+        expected: Gives the ratings that are expected of pairs of a user and an item; None where
+            nothing predicts any.
         candidates: Which items may be in a list at all.
         items: The catalogue.
         table: Titles, genres and years, where there are any.
@@ -96,10 +102,16 @@ class ListMaker:
         """
         if n < 1:
             raise ConfigError(f"n must be at least 1, not {n}")
-        able = self.candidates if only is None else self.candidates & only.allowed(self.items, self.table)
+        able = (
+            self.candidates
+            if only is None
+            else self.candidates & only.allowed(self.items, self.table)
+        )
         return self._blocks(users, n, keep_rated, able)
 
-    def _blocks(self, users: np.ndarray, n: int, keep_rated: bool, able: np.ndarray) -> Iterator[list[Recommendation]]:
+    def _blocks(
+        self, users: np.ndarray, n: int, keep_rated: bool, able: np.ndarray
+    ) -> Iterator[list[Recommendation]]:
         step = max(1, _BLOCK_SCORES // max(1, len(able)))
         for first in range(0, len(users), step):
             block = users[first : first + step]
@@ -109,7 +121,9 @@ class ListMaker:
                 for user, own in zip(block.tolist(), scores, strict=True)
             ]
             explained = self.order.parts(block, best)
-            for user, own, items, parts in zip(block.tolist(), scores, best, explained, strict=True):
+            for user, own, items, parts in zip(
+                block.tolist(), scores, best, explained, strict=True
+            ):
                 yield self._told(user, items, own[items], parts)
 
     def _unrated(self, user: int, able: np.ndarray) -> np.ndarray:
@@ -120,9 +134,13 @@ class ListMaker:
     def _own(self, user: int) -> slice:
         return slice(self.devices.rated_start[user], self.devices.rated_start[user + 1])
 
-    def _told(self, user: int, items: np.ndarray, scores: np.ndarray, parts: Parts) -> list[Recommendation]:
+    def _told(
+        self, user: int, items: np.ndarray, scores: np.ndarray, parts: Parts
+    ) -> list[Recommendation]:
         own = self._own(user)
-        stars = dict(zip(self.devices.rated[own].tolist(), self.devices.stars[own].tolist(), strict=True))
+        stars = dict(
+            zip(self.devices.rated[own].tolist(), self.devices.stars[own].tolist(), strict=True)
+        )
         # Choices (clicks, purchases) have no stars to speak of.
         chosen = self.expected is None and self.devices.scale == IMPLICIT_SCALE
         ratings: list[float | None] = [None] * len(items)
@@ -135,7 +153,11 @@ class ListMaker:
             title, year, genres = self._facts(item)
             star = None if chosen else stars.__getitem__
             reason = in_words(why, title=self._called, stars=star, expected=rating)
-            told.append(Recommendation(self.items.ids[item].item(), rating, title, score, year, genres, reason))
+            told.append(
+                Recommendation(
+                    self.items.ids[item].item(), rating, title, score, year, genres, reason
+                )
+            )
         return told
 
     def _called(self, item: int) -> str:
@@ -144,7 +166,11 @@ class ListMaker:
     @cached_property
     def _rows(self) -> np.ndarray:
         """Where each item is in the table."""
-        return np.full(len(self.items), -1) if self.table is None else self.table.index.find(self.items.ids)
+        return (
+            np.full(len(self.items), -1)
+            if self.table is None
+            else self.table.index.find(self.items.ids)
+        )
 
     def _facts(self, item: int) -> tuple[str | None, int | None, tuple[str, ...]]:
         row = int(self._rows[item])
@@ -165,13 +191,14 @@ def best_items(scores: np.ndarray, n: int, able: np.ndarray) -> np.ndarray:
 
 
 LIKE = 0.25
-"""What a star of the predicted rating counts, where a factor e in popularity counts 1: best of 0 to 4 on ratings held
-out within ML-100K's training part, for mf (NDCG@10 .112 against .109 without and .050 by stars alone); hdp-sum is as
-good with 0.1 to 0.4 there and within ML-1M's."""
+"""What a star of the predicted rating counts, where a factor e in popularity counts 1: best of 0 to
+4 on ratings held out within ML-100K's training part, for mf (NDCG@10 .112 against .109 without and
+.050 by stars alone); hdp-sum is as good with 0.1 to 0.4 there and within ML-1M's."""
 
 RIDGE = 10.0
-"""Of a person's taste: best of 5, 7, 10, 15 and 20 on ratings held out within ML-100K (NDCG@10 .132, .133, .134, .132,
-.130) and ML-1M (.134, .135, .135, .133, .131; hdp-sum, four and two seeds; .078 and .052 without taste)."""
+"""Of a person's taste: best of 5, 7, 10, 15 and 20 on ratings held out within ML-100K (NDCG@10
+.132, .133, .134, .132, .130) and ML-1M (.134, .135, .135, .133, .131; hdp-sum, four and two seeds;
+.078 and .052 without taste)."""
 
 
 def heights(devices: Devices, users: np.ndarray) -> csr_matrix:
@@ -182,7 +209,8 @@ def heights(devices: Devices, users: np.ndarray) -> csr_matrix:
     start = np.concatenate(([0], np.cumsum(counts)))
     places = np.arange(start[-1]) + np.repeat(devices.rated_start[users] - start[:-1], counts)
     return csr_matrix(
-        (devices.stars[places] - 1.0, devices.rated[places], start), shape=(len(users), len(devices.gamma))
+        (devices.stars[places] - 1.0, devices.rated[places], start),
+        shape=(len(users), len(devices.gamma)),
     )
 
 
@@ -212,7 +240,9 @@ class ChooseAndLike:
         return np.asarray(scores)
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
-        """What the scores of each user's list are made of, against what people choose in general."""
+        """What the scores of each user's list are made of, against what people choose in
+        general.
+        """
         features = np.zeros((len(self.popularity), 0)) if self.features is None else self.features
         tastes = self._taste(users, features)
         chosen = _chosen(self.popularity)
@@ -236,11 +266,15 @@ class ChooseAndLike:
         return taste(heights(self.devices, users), features, self.popularity)
 
 
-def taste(own: csr_matrix, features: np.ndarray, popularity: np.ndarray, ridge: float = RIDGE) -> np.ndarray:
-    """How much more often than people in general each user chooses items with each feature, as a score per feature.
+def taste(
+    own: csr_matrix, features: np.ndarray, popularity: np.ndarray, ridge: float = RIDGE
+) -> np.ndarray:
+    """How much more often than people in general each user chooses items with each feature, as a
+    score per feature.
 
-    It is one step of a logistic choice model: the mean features of what somebody rated (a higher rating counts more)
-    against those of what people rate in general, through the covariance of the latter.
+    It is one step of a logistic choice model: the mean features of what somebody rated (a higher
+    rating counts more) against those of what people rate in general, through the covariance of the
+    latter.
 
     Args:
         own: What each user rated; see ``heights``.
@@ -274,7 +308,8 @@ class ByListModel:
     Attributes:
         devices: The users, with what they rated.
         lists: The model.
-        otherwise: Orders items for those of whom it knows nothing: they rated nothing, or everything lowest.
+        otherwise: Orders items for those of whom it knows nothing: they rated nothing, or
+            everything lowest.
     """
 
     devices: Devices
@@ -291,7 +326,9 @@ class ByListModel:
         return scores
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
-        """What the scores of each user's list are made of: what each rated item adds, and what everybody gets."""
+        """What the scores of each user's list are made of: what each rated item adds, and what
+        everybody gets.
+        """
         own = heights(self.devices, users)
         for row, items in enumerate(lists):
             here = slice(own.indptr[row], own.indptr[row + 1])
@@ -306,9 +343,10 @@ class ByListModel:
 def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: np.ndarray) -> Parts:
     """What the scores of ``items`` are made of for somebody who rated ``rated``.
 
-    Linear forms are sums over what was rated. So is the solution of ``factors``: each rated item has a part in the
-    right-hand side. In an ``autoencoder`` a hidden unit's rise above its value without input is shared out as its input
-    is (the rescale rule of DeepLIFT, Shrikumar et al. 2017), so that the sum is exact there, too.
+    Linear forms are sums over what was rated. So is the solution of ``factors``: each rated item
+    has a part in the right-hand side. In an ``autoencoder`` a hidden unit's rise above its value
+    without input is shared out as its input is (the rescale rule of DeepLIFT, Shrikumar et al.
+    2017), so that the sum is exact there, too.
     """
     places, shown = lists.places(rated), lists.places(items)
     inside = places >= 0
@@ -328,7 +366,9 @@ def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: n
             slope = (np.tanh(lists.hidden + rise) - resting) / np.where(flat, 1.0, rise)
             encoded = encoded * np.where(flat, 1.0 - resting**2, slope)
         own = encoded @ decode.T + _entries(lists, known, known_inputs, shown)
-    everyone = np.asarray(lists.decode.whole @ (lists.decode.unit * resting) + lists.output, np.float64)
+    everyone = np.asarray(
+        lists.decode.whole @ (lists.decode.unit * resting) + lists.output, np.float64
+    )
     base = float(everyone.mean())
     popularity = everyone[shown] - base
     if (shown < 0).any():
@@ -339,7 +379,9 @@ def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: n
     return Parts(base=base, popularity=popularity, rated=rated, own=own)
 
 
-def _entries(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, shown: np.ndarray) -> np.ndarray:
+def _entries(
+    lists: ListModel, rated: np.ndarray, inputs: np.ndarray, shown: np.ndarray
+) -> np.ndarray:
     """What single entries add to the scores of the shown items, one row per rated item."""
     found = np.zeros((len(rated), len(shown)))
     entries = lists.entries
@@ -349,8 +391,14 @@ def _entries(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, shown: np.
     column[shown[shown >= 0]] = np.flatnonzero(shown >= 0)
     counts = entries.start[rated + 1] - entries.start[rated]
     rows = np.repeat(np.arange(len(rated)), counts)
-    at = np.arange(len(rows)) + np.repeat(entries.start[rated] - (np.cumsum(counts) - counts), counts)
+    at = np.arange(len(rows)) + np.repeat(
+        entries.start[rated] - (np.cumsum(counts) - counts), counts
+    )
     columns = column[entries.items[at]]
     here = columns >= 0
-    np.add.at(found, (rows[here], columns[here]), entries.whole[at[here]] * entries.unit * inputs[rows[here]])
+    np.add.at(
+        found,
+        (rows[here], columns[here]),
+        entries.whole[at[here]] * entries.unit * inputs[rows[here]],
+    )
     return found

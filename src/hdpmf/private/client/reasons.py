@@ -1,7 +1,7 @@
 """Why an item is in somebody's list, from the parts of its score.
 
-A reason names what the person has rated. So it is made on the private side only, for the person; nothing of it is sent,
-logged or kept.
+A reason names what the person has rated. So it is made on the private side only, for the person;
+nothing of it is sent, logged or kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def _nothing() -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False, kw_only=True)
 class Parts:
-    """What a person's scores of some items are made of. PRIVATE. For each item all parts add up to its score.
+    """What a person's scores of some items are made of. PRIVATE. For each item all parts add up to
+    its score.
 
     Attributes:
         base: What a usual item has. The other parts are what sets an item apart from it.
@@ -103,7 +104,9 @@ def reasons(parts: Parts, items: np.ndarray) -> list[Reason | None]:
 def _reason(parts: Parts, kind: Kind, place: int, item: int) -> Reason:
     if kind == "own":
         others = np.flatnonzero(parts.rated != item)
-        return Reason(kind, rated=tuple(parts.rated[others[_first(parts.own[others, place])]].tolist()))
+        return Reason(
+            kind, rated=tuple(parts.rated[others[_first(parts.own[others, place])]].tolist())
+        )
     if kind == "taste":
         together: dict[str, float] = {}
         for name, value in zip(parts.features, parts.taste[:, place].tolist(), strict=True):
@@ -111,8 +114,14 @@ def _reason(parts: Parts, kind: Kind, place: int, item: int) -> Reason:
             together[told] = together.get(told, 0.0) + value
         names = list(together)
         told_first = tuple(names[at] for at in _first(np.array(list(together.values()))))
-        lacking = {name for name, absent in zip(parts.features, parts.absent[:, place], strict=True) if absent}
-        return Reason(kind, features=told_first, absent=tuple(name for name in told_first if name in lacking))
+        lacking = {
+            name
+            for name, absent in zip(parts.features, parts.absent[:, place], strict=True)
+            if absent
+        }
+        return Reason(
+            kind, features=told_first, absent=tuple(name for name in told_first if name in lacking)
+        )
     return Reason(kind)
 
 
@@ -141,7 +150,9 @@ def in_words(
         return f"because you rated {named}{highly}"
     if reason.kind == "taste":
         genres = all(name.startswith("genre:") for name in reason.features)
-        words = ", ".join(_feature_in_words(name, name in reason.absent) for name in reason.features)
+        words = ", ".join(
+            _feature_in_words(name, name in reason.absent) for name in reason.features
+        )
         return f"your {'genres' if genres else 'taste'}: {words}"
     if reason.kind == "popularity" or expected is None:
         return "popular" if reason.kind == "popularity" else None

@@ -1,8 +1,9 @@
-"""The device answers a recommender: every message gets a reply, and everything that matters is on the disk before it.
+"""The device answers a recommender: every message gets a reply, and everything that matters is on
+the disk before it.
 
-Whatever comes is checked here against what the device's owner has agreed to (policy), what was agreed on before (terms,
-plan, pinned item table and roster) and what ratings have left (ledger). What does not fit is refused with one word and
-changes nothing.
+Whatever comes is checked here against what the device's owner has agreed to (policy), what was
+agreed on before (terms, plan, pinned item table and roster) and what ratings have left (ledger).
+What does not fit is refused with one word and changes nothing.
 """
 
 from __future__ import annotations
@@ -44,10 +45,27 @@ from hdpmf.private.device.consent import Asked, require_consent
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.disclosures.sent_bytes import message_leaves
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError, reason_of
-from hdpmf.private.device.messages import check_number, opened, pack, refusal, request_tag, sealed, terms_in, unpack
+from hdpmf.private.device.messages import (
+    check_number,
+    opened,
+    pack,
+    refusal,
+    request_tag,
+    sealed,
+    terms_in,
+    unpack,
+)
 from hdpmf.private.device.model_update import LastModel
 from hdpmf.private.device.recommendations import LocalModel
-from hdpmf.private.device.recommender_state import MAX_OPEN, RunState, kept, open_runs, read_state, set_open, view_of
+from hdpmf.private.device.recommender_state import (
+    MAX_OPEN,
+    RunState,
+    kept,
+    open_runs,
+    read_state,
+    set_open,
+    view_of,
+)
 from hdpmf.private.device.session import Outcome, Plans, Session, Setup
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.survey import SurveySession
@@ -67,13 +85,15 @@ def _no_log(line: str) -> None:
 
 
 class DeviceAgent:
-    """Answers one recommender from a store. Two agents may share a store, for two recommenders; a lock is in each.
+    """Answers one recommender from a store. Two agents may share a store, for two recommenders; a
+    lock is in each.
 
     Args:
         store: The device's store, opened for serving.
         recommender: Whom it answers, for the ledger.
         noise: Where noise comes from; only ``ReleasedNoise`` where anything leaves this process.
-        simulation: Allow seeded noise, and keep a finished model in memory. Never for a real device.
+        simulation: Allow seeded noise, and keep a finished model in memory. Never for a real
+            device.
         seed: Of the first user vectors, for simulation; by default every run has its own.
         log: Told what was refused and why, in lines for this device's owner. They hold no rating.
         clock: What time it is (Unix).
@@ -113,7 +133,9 @@ class DeviceAgent:
         return f"DeviceAgent({self._store!r})"
 
     def answer(self, data: bytes) -> bytes:
-        """The reply to a message. Whatever comes in and whatever goes wrong, a reply goes out and nothing is raised."""
+        """The reply to a message. Whatever comes in and whatever goes wrong, a reply goes out
+        and nothing is raised.
+        """
         with self._lock:
             envelope: Envelope | None = None
             session: Session | None = None
@@ -133,8 +155,11 @@ class DeviceAgent:
                 if envelope is not None:
                     self._forget_half_done(envelope.run)
                 return reply
-            except Exception as error:  # not ours, so that nobody knows how far it got: only what is on the disk counts
-                reply = self._refuse(envelope, session, "unavailable", f"{type(error).__name__} in this program")
+            # not ours, so that nobody knows how far it got: only what is on the disk counts
+            except Exception as error:
+                reply = self._refuse(
+                    envelope, session, "unavailable", f"{type(error).__name__} in this program"
+                )
                 if envelope is not None:
                     self._sessions.pop(envelope.run, None)
                 return reply
@@ -144,11 +169,16 @@ class DeviceAgent:
         self._refusals.settle()
 
     def suspend(self) -> bytes:
-        """Return as bytes what is in memory and not in the store: secure sums under way and, in simulation, the model.
+        """Return as bytes what is in memory and not in the store: secure sums under way and, in
+        simulation, the model.
 
         For devices without a process of their own, between two messages. PRIVATE.
         """
-        sums = {run: session.sum.suspend() for run, session in self._sessions.items() if session.sum is not None}
+        sums = {
+            run: session.sum.suspend()
+            for run, session in self._sessions.items()
+            if session.sum is not None
+        }
         return msgspec.msgpack.encode(_Suspended(sums, self._last_model.suspend()))
 
     def resume(self, data: bytes) -> None:
@@ -160,7 +190,9 @@ class DeviceAgent:
             if session is not None:
                 session.resume_sum(job)
 
-    def _refuse(self, envelope: Envelope | None, session: Session | None, reason: Reason, words: str) -> bytes:
+    def _refuse(
+        self, envelope: Envelope | None, session: Session | None, reason: Reason, words: str
+    ) -> bytes:
         """A word for the recommender, the details for the owner."""
         self._log(f"refused ({reason}): {words}")
         if envelope is None:
@@ -175,12 +207,18 @@ class DeviceAgent:
         match message:
             case Call():
                 state = self._state(envelope.run)
-                run, number = (None, 0) if state is None or state.terms is None else (envelope.run, state.number)
+                run, number = (
+                    (None, 0)
+                    if state is None or state.terms is None
+                    else (envelope.run, state.number)
+                )
                 here = compose(Here, catalogue=self._store.fingerprint, run=run, number=number)
                 return sealed(envelope.run, envelope.number, here)
             case CatalogueTable() | CatalogueVersion():
                 pinned = self._store.pin_catalogue(message)
-                self._log(f"The catalogue is version {pinned.number}, {len(pinned.positions)} items.")
+                self._log(
+                    f"The catalogue is version {pinned.number}, {len(pinned.positions)} items."
+                )
                 return sealed(envelope.run, envelope.number, compose(Accepted))
             case Terms() | Plan() | Opening() | Round() | Survey() | Grouping() | ItemFacts():
                 return self._step(envelope, message, request_tag(data))
@@ -209,7 +247,9 @@ class DeviceAgent:
         return reply
 
     def _taken(self, session: Session, message: Message, body: bytes) -> Outcome:
-        """What follows from a message. The first one that is not as it should be ends the run here."""
+        """What follows from a message. The first one that is not as it should be ends the run
+        here.
+        """
         try:
             return session.take(message, body)
         except HdpmfError as error:
@@ -235,36 +275,55 @@ class DeviceAgent:
         self._sessions.pop(run, None)
 
     def _give_back(self, session: Session) -> None:
-        """What a run that is over was to cost and never left is not paid, and the ledger says why."""
+        """What a run that is over was to cost and never left is not paid, and the ledger says
+        why.
+        """
         state = session.state
         part = session.unsent() if state.charged else 0.0
         if part > 0:
             last = "no job" if state.summed < 0 else f"job {state.summed}"
             words = f"the run is over here, and the last masked numbers that left were of {last}"
-            self._store.ledger.give_back(session.entry("returned", max(state.summed, 0), words), part)
+            self._store.ledger.give_back(
+                session.entry("returned", max(state.summed, 0), words), part
+            )
         if part >= 1:
             state.charged = False
 
     def _agree(self, envelope: Envelope, terms: Terms) -> tuple[Session, Outcome]:
         store = self._store
-        if terms.view == "two-servers":  # here its numbers would leave as they are, and pay as if they were in a sum
-            raise ProtocolError("refused: for two servers a device makes a report; it answers no terms")
+        if (
+            terms.view == "two-servers"
+        ):  # here its numbers would leave as they are, and pay as if they were in a sum
+            raise ProtocolError(
+                "refused: for two servers a device makes a report; it answers no terms"
+            )
         check_policy(store.policy, terms)
         if terms.catalogue != store.fingerprint:
-            raise DeclinedError("catalogue", "the terms are about another item table than the pinned one")
+            raise DeclinedError(
+                "catalogue", "the terms are about another item table than the pinned one"
+            )
         roster = store.roster
         if roster is None and terms.view == "sums":
             raise DeclinedError("unavailable", "no roster is pinned here; enrolment brings one")
         if roster is not None and terms.users > roster.n_users:
             raise ProtocolError("refused: the terms speak of more users than the pinned roster has")
-        if terms.cohort and (roster is None or store.identity.public.hex() not in roster.asked(terms)):
+        if terms.cohort and (
+            roster is None or store.identity.public.hex() not in roster.asked(terms)
+        ):
             raise ProtocolError("refused: this device is not in the cohort that the beacon chooses")
         check_policy(store.policy, terms, roster)
         require_consent(store, Asked(recommender=self._setup.recommender, terms=terms))
         self._make_room()
-        for run in self._own_runs():  # what an earlier run holds and never took is free for this one
+        for (
+            run
+        ) in self._own_runs():  # what an earlier run holds and never took is free for this one
             state = self._state(run)
-            if state is not None and state.charged and state.summed < 0 and view_of(state) == "sums":
+            if (
+                state is not None
+                and state.charged
+                and state.summed < 0
+                and view_of(state) == "sums"
+            ):
                 self._break_off(run)
         kind = SurveySession if method_named(terms.method).one_round else TrainingSession
         session = kind(self._setup, envelope.run, self._new_state(envelope.body))
@@ -289,10 +348,14 @@ class DeviceAgent:
             if session.sum is None:
                 session.revive(envelope.number)
             if session.sum is None or session.sum.number != envelope.number:
-                raise DeclinedError("unavailable", "the numbers of this round were lost in a restart")
+                raise DeclinedError(
+                    "unavailable", "the numbers of this round were lost in a restart"
+                )
         return sealed(envelope.run, envelope.number, message)
 
-    def _commit(self, session: Session, envelope: Envelope, tag: bytes, outcome: Outcome, reply: bytes) -> None:
+    def _commit(
+        self, session: Session, envelope: Envelope, tag: bytes, outcome: Outcome, reply: bytes
+    ) -> None:
         """Everything that follows from a message, in one transaction, before the reply leaves."""
         store, state = self._store, session.state
         with store.transaction():
@@ -310,7 +373,8 @@ class DeviceAgent:
                 runs = [run for run in open_runs(store) if run != session.run]
                 set_open(store, runs if state.over else [*runs, session.run])
             if state.over and not state.charged:
-                # Nothing was sent or paid, so that nothing has to be remembered; any number of such runs may come.
+                # Nothing was sent or paid, so that nothing has to be remembered; any number of such
+                # runs may come.
                 store.runs.drop(session.run)
             else:
                 session.save()
@@ -340,7 +404,9 @@ class DeviceAgent:
             raise DeclinedError("secure-sum", "there are no numbers of this job for a sum")
 
         def reply(body: bytes) -> bytes:
-            return encode(compose(Reply, run=envelope.run, number=envelope.number, part="sum", body=body))
+            return encode(
+                compose(Reply, run=envelope.run, number=envelope.number, part="sum", body=body)
+            )
 
         def vector_leaves(body: bytes) -> None:
             first = session.state.summed < 0
@@ -387,7 +453,9 @@ class DeviceAgent:
             del self._sessions[run]
 
     def _make_room(self) -> None:
-        """A recommender's oldest run makes place for its newest; first one that never led to anything."""
+        """A recommender's oldest run makes place for its newest; first one that never led to
+        anything.
+        """
         runs = self._own_runs()
         if len(runs) < MAX_OPEN:
             return
@@ -401,4 +469,8 @@ class DeviceAgent:
     def _own_runs(self) -> list[bytes]:
         """The runs under way with this recommender, oldest first."""
         states = ((run, self._store.runs.load(run)) for run in open_runs(self._store))
-        return [run for run, saved in states if saved and read_state(saved).recommender == self._setup.recommender]
+        return [
+            run
+            for run, saved in states
+            if saved and read_state(saved).recommender == self._setup.recommender
+        ]

@@ -46,7 +46,9 @@ class TakingPart:
     digest: bytes
 
 
-def choose(store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def choose(
+    store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the ratings that can take part, and what each will pay.
 
     Args:
@@ -55,9 +57,10 @@ def choose(store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = F
         recommender: With whom.
         bare: Nothing is hidden, for a reason that is not in the terms.
 
-    In the one-round designs a rating answers a recommender once, whatever it has left: answers of several runs are put
-    together, and it would count twice. There may be none: a device without ratings, or whose ratings have spent all,
-    takes part like every other, with its noise. Whether, when and how it answers says nothing about them.
+    In the one-round designs a rating answers a recommender once, whatever it has left: answers of
+    several runs are put together, and it would count twice. There may be none: a device without
+    ratings, or whose ratings have spent all, takes part like every other, with its noise. Whether,
+    when and how it answers says nothing about them.
     """
     ratings, weights, policy = store.ratings(), store.weights(), store.policy
     check_policy(policy, terms, store.roster)  # its owner may have changed it since the terms came
@@ -103,25 +106,36 @@ def taking_part(store: DeviceStore, chosen: np.ndarray) -> TakingPart:
     """The chosen ratings by themselves."""
     table, weights = store.ratings(), store.weights()
     ratings = table.take(chosen)
-    pairs = (*map(str, ratings.users.ids.tolist()), ratings.user_codes.tobytes(), ratings.item_codes.tobytes())
+    pairs = (
+        *map(str, ratings.users.ids.tolist()),
+        ratings.user_codes.tobytes(),
+        ratings.item_codes.tobytes(),
+    )
     digest = sha256(repr(pairs).encode()).digest()
     return TakingPart(table, ratings, weights.take(chosen), digest)
 
 
 def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> TakingPart:
-    """The ratings that have paid for a run that is under way and would send no more than they have paid for.
+    """The ratings that have paid for a run that is under way and would send no more than they have
+    paid for.
 
     Some may be gone, or weigh more by now: they are left out, and nobody hears of it.
     """
     ratings, weights = store.ratings(), store.weights()
     paid = store.ledger.paid_in(run.hex(), ratings)
     return taking_part(
-        store, np.flatnonzero((paid > 0) & (weights.for_ratings(ratings) * epsilon <= paid * (1 + SLACK)))
+        store,
+        np.flatnonzero((paid > 0) & (weights.for_ratings(ratings) * epsilon <= paid * (1 + SLACK))),
     )
 
 
 def agreed_words(
-    terms: Terms, worth: Status, factors: int = 1, *, fresh: bool = True, servers: Servers | None = None
+    terms: Terms,
+    worth: Status,
+    factors: int = 1,
+    *,
+    fresh: bool = True,
+    servers: Servers | None = None,
 ) -> str:
     """What is paid for, and what it is worth, in plain English."""
     sees = method_named(terms.method).claim(terms.view, labels=terms.labels).sees
@@ -130,13 +144,23 @@ def agreed_words(
     if servers is not None:
         by = f", summed by the servers of {servers.names} (digest {servers.digest})"
         who = "The recommender, and either server alone, see only"
-    return f"{terms.method} with epsilon {terms.epsilon:g}{by}. {who} {sees}. {PROMISE[worth]} {account}"
+    return (
+        f"{terms.method} with epsilon {terms.epsilon:g}{by}. {who} {sees}. "
+        f"{PROMISE[worth]} {account}"
+    )
 
 
 def entry_of(
-    terms: Terms, status: Status, action: Action, words: str, *, recommender: str, run: bytes, number: int,
+    terms: Terms,
+    status: Status,
+    action: Action,
+    words: str,
+    *,
+    recommender: str,
+    run: bytes,
+    number: int,
     factors: int = 1,
-) -> Entry:  # fmt: skip
+) -> Entry:
     """An entry of the ledger about a run with these terms, whose epsilon is worth so much."""
     return Entry(
         recommender=recommender,
@@ -158,9 +182,15 @@ def entry_of(
 def _accountant(terms: Terms, factors: int, noise: str) -> str:
     """The accountant's number for a rating of weight 1."""
     cost_of_one = cost(
-        terms.method, terms.view, n_raters=TYPICAL_RATERS, epsilon=terms.epsilon, factors=factors, rounds=terms.rounds,
-        noise=noise, labels=terms.labels,
-    )  # fmt: skip
+        terms.method,
+        terms.view,
+        n_raters=TYPICAL_RATERS,
+        epsilon=terms.epsilon,
+        factors=factors,
+        rounds=terms.rounds,
+        noise=noise,
+        labels=terms.labels,
+    )
     shared = METHODS[terms.method].trains and terms.view == "messages"
     whose = f" (an item with {TYPICAL_RATERS} raters)" if shared else ""
     return f"The accountant, for a rating of weight 1{whose}: {cost_of_one}."

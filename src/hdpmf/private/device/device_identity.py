@@ -1,4 +1,6 @@
-"""A device's own keys, which its card shows, new ones in their place, and the pinned authorities of its recommender."""
+"""A device's own keys, which its card shows, new ones in their place, and the pinned authorities
+of its recommender.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def new_device(
     There must be nothing at ``path``. Without a scale it is that of the first file of ratings.
     """
     key = NodeKey.generate()
-    store = DeviceStore.create(path, users=users, passphrase=passphrase, policy=policy or Policy(), scale=scale)
+    store = DeviceStore.create(
+        path, users=users, passphrase=passphrase, policy=policy or Policy(), scale=scale
+    )
     with store.transaction():
         store.put("node-key", key.to_bytes())
         store.put("name", (name or f"device-{store.identity.public.hex()[:8]}").encode())
@@ -62,7 +66,8 @@ _PINNED, _CHANGED = "authority", "authority-changed"
 
 
 def follow(store: DeviceStore, told: bytes, log: Callable[[str], None]) -> bytes:
-    """Pin what follows from what the recommender has told (``succession``), and say it; what is pinned then.
+    """Pin what follows from what the recommender has told (``succession``), and say it; what is
+    pinned then.
 
     Raises:
         ProtocolError: What was told is not signed by a pinned authority; nothing has changed.
@@ -80,18 +85,24 @@ def follow(store: DeviceStore, told: bytes, log: Callable[[str], None]) -> bytes
     for name in after:
         if name not in before:
             log(
-                f"The recommender's authority will be followed by another one (SHA-256 {name[:16]}...). The pinned one "
+                "The recommender's authority will be followed by another one (SHA-256 "
+                f"{name[:16]}...). The pinned one "
                 "has signed it, so both are trusted until the recommender has changed over."
             )
     for name in before:
         if name not in after:
-            log(f"The recommender's authority of before (SHA-256 {name[:16]}...) is not trusted any more.")
+            log(
+                f"The recommender's authority of before (SHA-256 {name[:16]}...) is not trusted "
+                "any more."
+            )
     return trusted
 
 
 def digests(pinned: bytes) -> list[str]:
     """Of the authorities that are pinned: SHA-256 of their files."""
-    return [sha256(each.public_bytes(Encoding.PEM)).hexdigest() for each in read_authorities(pinned)]
+    return [
+        sha256(each.public_bytes(Encoding.PEM)).hexdigest() for each in read_authorities(pinned)
+    ]
 
 
 def authorities_of(store: DeviceStore) -> dict[str, object] | None:
@@ -106,10 +117,11 @@ _SUCCESSION = "succession"
 
 
 def rotate(store: DeviceStore) -> Succession:
-    """Give a device new keys, in one commit; what its recommender needs to put the new card in place of the old one.
+    """Give a device new keys, in one commit; what its recommender needs to put the new card in
+    place of the old one.
 
-    Runs under way are over here: they were agreed on under the old keys. What is held for them is given back where
-    nothing has left. Ratings, ledger and model stay.
+    Runs under way are over here: they were agreed on under the old keys. What is held for them is
+    given back where nothing has left. Ratings, ledger and model stay.
     """
     old = store.identity
     with store.transaction():

@@ -36,7 +36,8 @@ _WORDS: tuple[tuple[type[HdpmfError], Reason], ...] = (
     (SecureSumError, "secure-sum"),
     (MissingExtraError, "unavailable"),
     (RatingsError, "unavailable"),
-    # Where ledger or policy refuse, their word is given there; what is left are numbers that nobody honest sends.
+    # Where ledger or policy refuse, their word is given there; what is left are numbers that nobody
+    # honest sends.
     (PrivacyError, "protocol"),
     (DivergedError, "protocol"),
 )

@@ -1,7 +1,7 @@
 """The recommenders that a device's owner has joined: several side by side, with one ledger.
 
-Each has its place in the store, with its own catalogue, model and roster, and with what is pinned of it: authority and
-servers. Pins are the owner's word, never a message's.
+Each has its place in the store, with its own catalogue, model and roster, and with what is pinned
+of it: authority and servers. Pins are the owner's word, never a message's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
         place: Its place in the store.
         since: When it was joined.
         paused: It is not answered at the moment.
-        left: The owner has left it. Its place is kept, for the ratings of its items and should the owner come back.
+        left: The owner has left it. Its place is kept, for the ratings of its items and should the
+            owner come back.
     """
 
     address: str
@@ -75,13 +76,19 @@ def ever_joined(store: DeviceStore) -> list[Joined]:
 
 
 def known_as(store: DeviceStore, address: str) -> str:
-    """An address as this device has it: however it is written, it is one recommender, with one entry in the ledger."""
+    """An address as this device has it: however it is written, it is one recommender, with one
+    entry in the ledger.
+    """
     wanted = plain_address(address)
-    return next((each.address for each in ever_joined(store) if plain_address(each.address) == wanted), wanted)
+    return next(
+        (each.address for each in ever_joined(store) if plain_address(each.address) == wanted),
+        wanted,
+    )
 
 
 def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStore:
-    """The store at a recommender's place: by default the one of last time or, if it was left, another one.
+    """The store at a recommender's place: by default the one of last time or, if it was left,
+    another one.
 
     Raises:
         ConfigError: It was never joined.
@@ -90,7 +97,10 @@ def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStor
     if address is not None:
         found = known.get(known_as(store, address))
         if found is None:
-            raise ConfigError("this device has not joined such a recommender (hdpmf device recommenders lists them)")
+            raise ConfigError(
+                "this device has not joined such a recommender (hdpmf device recommenders "
+                "lists them)"
+            )
         return store.at(found.place)
     last = known.get((store.get(_LAST) or b"").decode())
     if last is None or last.left:
@@ -116,7 +126,8 @@ def place_for(store: DeviceStore, address: str, *, another: bool = False) -> Dev
 
     Args:
         store: The device.
-        address: What the owner typed. One that is not known is where the recommender of last time has moved to.
+        address: What the owner typed. One that is not known is where the recommender of last time
+            has moved to.
         another: It is one more recommender, beside those that are joined.
 
     Raises:
@@ -131,10 +142,16 @@ def place_for(store: DeviceStore, address: str, *, another: bool = False) -> Dev
 
 
 def remember(store: DeviceStore, address: str) -> None:
-    """Note that the recommender at this address has this place of the store, and what is pinned there."""
+    """Note that the recommender at this address has this place of the store, and what is pinned
+    there.
+    """
     with store.transaction():
         before = next((known for known in ever_joined(store) if known.place == store.place), None)
-        since = before.since if before is not None and before.address == address and not before.left else utc_now()
+        since = (
+            before.since
+            if before is not None and before.address == address and not before.left
+            else utc_now()
+        )
         _put(store, Joined(address=address, place=store.place, since=since or utc_now()))
         store.put(_LAST, address.encode())
         _trust_all(store)
@@ -155,13 +172,19 @@ def join(store: DeviceStore, invitation: Invitation) -> Joined:
         address = known_as(store, invitation.address)
         known = {each.address: each for each in ever_joined(store)}
         before = known.get(address)
-        place = store.new_place() if known and before is None else store.at(FIRST if before is None else before.place)
+        place = (
+            store.new_place()
+            if known and before is None
+            else store.at(FIRST if before is None else before.place)
+        )
         if before is not None and not before.left:
             same_authority = _covers(place.get("authority") or b"", authority)
             if not same_authority or invitation.servers not in (None, pinned_servers(place)):
                 raise ConfigError(
-                    "this recommender is joined with another authority or other servers: whoever has the new ones "
-                    "could speak as your recommender, or see your ratings. Leave it first, if both organisations, or "
+                    "this recommender is joined with another authority or other servers: whoever "
+                    "has the new ones "
+                    "could speak as your recommender, or see your ratings. Leave it first, if "
+                    "both organisations, or "
                     "by masks the recommender, tell you in another way that this is right"
                 )
         elif authority or place.get("authority"):
@@ -181,8 +204,8 @@ def pause(store: DeviceStore, address: str, paused: bool = True) -> None:
 def leave(store: DeviceStore, address: str) -> None:
     """Answer a recommender no more, and take back what was agreed with it.
 
-    What is held for a run with it that nothing has left in is given back. What it was sent it has; the ledger stays,
-    and so does the model that it made.
+    What is held for a run with it that nothing has left in is given back. What it was sent it has;
+    the ledger stays, and so does the model that it made.
     """
     with store.transaction():
         gone = _find(store, address)
@@ -197,7 +220,8 @@ def leave(store: DeviceStore, address: str) -> None:
 
 
 def forget(store: DeviceStore, address: str) -> None:
-    """Leave a recommender, and take its catalogue, model, roster and pins out of the file, for good.
+    """Leave a recommender, and take its catalogue, model, roster and pins out of the file, for
+    good.
 
     Ratings stay, and so does the ledger.
 
@@ -217,7 +241,9 @@ def forget(store: DeviceStore, address: str) -> None:
 
 
 def _end_runs(store: DeviceStore, address: str) -> None:
-    """End what is under way with a recommender: should the owner come back, nothing of before goes on."""
+    """End what is under way with a recommender: should the owner come back, nothing of before
+    goes on.
+    """
     book = ReportBook(store, address)
     standing = book.standing()
     if standing.task:
@@ -229,12 +255,16 @@ def _end_runs(store: DeviceStore, address: str) -> None:
         if state is not None and read_state(state).recommender == address:
             store.runs.drop(run)
     set_open(store, [run for run in open_runs(store) if store.runs.load(run) is not None])
-    store.ledger.give_back_held("the owner left this recommender; nothing of this run had left", address)
+    store.ledger.give_back_held(
+        "the owner left this recommender; nothing of this run had left", address
+    )
 
 
 def _covers(pinned: bytes, given: bytes) -> bool:
     """Whether an authority is as it is pinned, also with the one that follows it."""
-    return pinned == given or (bool(pinned and given) and set(digests(given)) <= set(digests(pinned)))
+    return pinned == given or (
+        bool(pinned and given) and set(digests(given)) <= set(digests(pinned))
+    )
 
 
 def _find(store: DeviceStore, address: str) -> Joined:
@@ -255,9 +285,15 @@ def _trust_all(store: DeviceStore) -> None:
     """Let the policy name the servers of every recommender that is joined."""
     policy = store.policy
     pairs = (pair.digest for pair in _pairs(store))
-    store.set_policy(msgspec.structs.replace(policy, servers=tuple(dict.fromkeys((*policy.servers, *pairs)))))
+    store.set_policy(
+        msgspec.structs.replace(policy, servers=tuple(dict.fromkeys((*policy.servers, *pairs))))
+    )
 
 
 def _put(store: DeviceStore, made: Joined) -> None:
-    rest = [other for other in ever_joined(store) if made.place != other.place and made.address != other.address]
+    rest = [
+        other
+        for other in ever_joined(store)
+        if made.place != other.place and made.address != other.address
+    ]
     store.put(_JOINED, msgspec.msgpack.encode(sorted([*rest, made], key=lambda each: each.place)))

@@ -1,7 +1,7 @@
 """Messages of a device: envelopes that come in, replies as they are kept, and when they leave.
 
-An exact repeat of a request gets the same bytes again. Answers leave at fixed times after the question, so that nobody
-sees how long the noise or the ratings took.
+An exact repeat of a request gets the same bytes again. Answers leave at fixed times after the
+question, so that nobody sees how long the noise or the ratings took.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from hdpmf.errors import HdpmfError, ProtocolError, StorageError
 from hdpmf.private.client.outgoing import compose
 
 SLOT = 0.1
-"""Seconds. An answer of a person's device takes some 2 to 15 ms; one that takes longer leaves with the next slot."""
+"""Seconds. An answer of a person's device takes some 2 to 15 ms; one that takes longer leaves
+with the next slot.
+"""
 
 
 def in_slots(
@@ -54,13 +56,17 @@ def in_slots(
     return answered
 
 
-_LONGEST_TERMS = 4096  # bytes; whatever is longer asks for something else, and is not decoded once more
+_LONGEST_TERMS = (
+    4096  # bytes; whatever is longer asks for something else, and is not decoded once more
+)
 
 
 def opened(data: bytes) -> Envelope:
     """The envelope in a message; ProtocolError if there is none."""
     if len(data) > MAX_BYTES:
-        raise ProtocolError(f"a message of {len(data)} bytes is longer than the limit of {MAX_BYTES}")
+        raise ProtocolError(
+            f"a message of {len(data)} bytes is longer than the limit of {MAX_BYTES}"
+        )
     envelope = decode(data)
     if not isinstance(envelope, Envelope):
         raise ProtocolError(f"a {type(envelope).__name__} came without an envelope")
@@ -79,7 +85,10 @@ def check_number(envelope: Envelope, message: Message) -> None:
         case _:
             right = envelope.number == 0
     if not right:
-        raise ProtocolError(f"refused: the envelope is of job {envelope.number}, the {type(message).__name__} is not")
+        raise ProtocolError(
+            f"refused: the envelope is of job {envelope.number}, the "
+            f"{type(message).__name__} is not"
+        )
 
 
 def terms_in(envelope: Envelope) -> Terms | None:
@@ -101,15 +110,23 @@ _KINDS = {b"g": "<f4", b"c": "<i8"}
 def request_tag(data: bytes) -> bytes:
     """What a request is known by.
 
-    A checksum is enough: whoever makes another request with the same one gets the old answer, and nothing else.
+    A checksum is enough: whoever makes another request with the same one gets the old answer, and
+    nothing else.
     """
     words = np.frombuffer(data, np.uint64, len(data) // 8)
-    ends = (len(data), int(np.add.reduce(words)), int(np.bitwise_xor.reduce(words)), zlib.crc32(data[-1024:]))
+    ends = (
+        len(data),
+        int(np.add.reduce(words)),
+        int(np.bitwise_xor.reduce(words)),
+        zlib.crc32(data[-1024:]),
+    )
     return b"".join(number.to_bytes(8, "big") for number in ends)
 
 
 def pack(message: Message) -> bytes:
-    """A message for the outbox. Tables of one person are mostly zeros, so only their other rows are kept."""
+    """A message for the outbox. Tables of one person are mostly zeros, so only their other rows
+    are kept.
+    """
     if isinstance(message, Gradients):
         return _sparse(b"g", message.number, message.sums)
     if isinstance(message, ItemCounts):
@@ -125,7 +142,9 @@ def unpack(data: bytes) -> Message:
     try:
         number, shape, rows, values = msgspec.msgpack.decode(data[1:], type=_Sparse)
         table = np.zeros(shape, _KINDS[kind])
-        table[np.frombuffer(rows, "<i8")] = np.frombuffer(values, _KINDS[kind]).reshape(-1, *shape[1:])
+        table[np.frombuffer(rows, "<i8")] = np.frombuffer(values, _KINDS[kind]).reshape(
+            -1, *shape[1:]
+        )
     except (msgspec.MsgspecError, ValueError, IndexError) as error:
         raise StorageError("a kept reply cannot be read: the store is damaged") from error
     if kind == b"c":
@@ -138,7 +157,9 @@ def _sparse(kind: bytes, number: int, table: np.ndarray) -> bytes:
     rows = np.flatnonzero(table.view(np.int32)) * 4 // (table.itemsize * (table.size // len(table)))
     rows = rows[np.append(True, rows[1:] != rows[:-1])] if len(rows) else rows
     values = table[rows].astype(_KINDS[kind]).tobytes()
-    return kind + msgspec.msgpack.encode((number, table.shape, rows.astype("<i8").tobytes(), values))
+    return kind + msgspec.msgpack.encode(
+        (number, table.shape, rows.astype("<i8").tobytes(), values)
+    )
 
 
 def sealed(run: bytes, number: int, message: Message) -> bytes:

@@ -1,7 +1,8 @@
-"""New models on a device: item facts and list models are checked, then kept in place of those before.
+"""New models on a device: item facts and list models are checked, then kept in place of those
+before.
 
-They are public and the same for everybody. A hostile list model can spoil recommendations and nothing else; one that
-cannot be right is refused, and the one before stays in use.
+They are public and the same for everybody. A hostile list model can spoil recommendations and
+nothing else; one that cannot be right is refused, and the one before stays in use.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from hdpmf.private.device.store.catalogues import read_lists
 from hdpmf.private.device.store.device_store import DeviceStore
 
 _ONE_ROUND = " or ".join(name for name, method in METHODS.items() if method.one_round)
-"""By which method facts were made that come to a device which was no part of the run: they do not say it."""
+"""By which method facts were made that come to a device which was no part of the run: they do
+not say it.
+"""
 
 
 def model_of_facts(
@@ -50,9 +53,13 @@ def model_of_facts(
         ProtocolError: They are about other items.
     """
     pinned = store.pinned_catalogue
-    known = None if pinned is None else pinned.named(facts.catalogue)  # a model may be older than the newest items
+    known = (
+        None if pinned is None else pinned.named(facts.catalogue)
+    )  # a model may be older than the newest items
     if known is None or len(facts.bias) != len(known.positions):
-        raise ProtocolError("refused: the item facts are about another item table than the pinned one")
+        raise ProtocolError(
+            "refused: the item facts are about another item table than the pinned one"
+        )
     return LocalModel(
         recommender=recommender,
         run=run,
@@ -64,7 +71,9 @@ def model_of_facts(
 
 
 def kept_facts(store: DeviceStore) -> str:
-    """SHA-256 of the facts, or whatever else the model here was made of; empty where there is none."""
+    """SHA-256 of the facts, or whatever else the model here was made of; empty where there is
+    none.
+    """
     model = kept_model(store)
     return "" if model is None else sha256(model.numbers).hexdigest()
 
@@ -84,17 +93,22 @@ def with_lists(model: LocalModel | None, run: bytes, body: bytes, policy: Policy
     """
     facts = None if model is None or model.run != run.hex() else decode(model.numbers)
     if model is None or not isinstance(facts, ItemFacts) or facts.lists is None:
-        raise OutOfTurnError("refused: a model for lists comes after the facts of its run, which name it")
+        raise OutOfTurnError(
+            "refused: a model for lists comes after the facts of its run, which name it"
+        )
     n_items = len(facts.bias)
     most = most_list_bytes(policy, n_items)
     if len(body) > most:
         raise DeclinedError(
             "policy",
-            f"the model for lists has {len(body):,} bytes; for {n_items:,} items this device holds {most:,} "
+            f"the model for lists has {len(body):,} bytes; for {n_items:,} items this "
+            f"device holds {most:,} "
             "(max_list_bytes in its policy)",
         )
     if digest_of(body) != facts.lists:
-        raise ProtocolError("refused: the model for lists is not the one that the facts name (its SHA-256 differs)")
+        raise ProtocolError(
+            "refused: the model for lists is not the one that the facts name (its SHA-256 differs)"
+        )
     if read_lists(body).n_items != n_items:
         raise ProtocolError("refused: the model for lists is about other items than its facts")
     return msgspec.structs.replace(model, lists=body)
@@ -108,11 +122,17 @@ def most_list_bytes(policy: Policy, n_items: int) -> int:
 def lack_lists(model: LocalModel) -> bool:
     """Whether the facts of a model name lists that it does not have."""
     facts = decode(model.numbers)
-    return isinstance(facts, ItemFacts) and facts.lists is not None and digest_of(model.lists) != facts.lists
+    return (
+        isinstance(facts, ItemFacts)
+        and facts.lists is not None
+        and digest_of(model.lists) != facts.lists
+    )
 
 
 def with_older_lists(model: LocalModel, before: LocalModel | None) -> LocalModel:
-    """A new model with the lists of the one before, until its own come; without where it has none of its own."""
+    """A new model with the lists of the one before, until its own come; without where it has
+    none of its own.
+    """
     facts = decode(model.numbers) if before is not None and before.lists else None
     if before is None or not isinstance(facts, ItemFacts) or facts.lists is None:
         return model
@@ -135,7 +155,9 @@ class LastModel:
     def __init__(self, store: DeviceStore, *, in_memory: bool) -> None:
         self._store, self._in_memory = store, in_memory
         self.held: LocalModel | None = None
-        self._lists_came = b""  # the last run that lists came in, whether they were taken or refused
+        self._lists_came = (
+            b""  # the last run that lists came in, whether they were taken or refused
+        )
 
     def __repr__(self) -> str:
         return f"LastModel(in {'memory' if self._in_memory else 'the store'})"
@@ -156,13 +178,17 @@ class LastModel:
         self._set(with_older_lists(model, self.now))
 
     def take_lists(self, run: bytes, body: bytes) -> None:
-        """Keep a model for lists beside the facts that name it. Nothing is sent or paid, whatever it is."""
+        """Keep a model for lists beside the facts that name it. Nothing is sent or paid,
+        whatever it is.
+        """
         self._lists_came = run
         with self._store.transaction():
             self._set(with_lists(self.now, run, body, self._store.policy))
 
     def suspend(self) -> LocalModel | None:
-        """Return what memory has that the store has not. Public numbers are needed until lists have come for them."""
+        """Return what memory has that the store has not. Public numbers are needed until lists
+        have come for them.
+        """
         if self.held is None or self.expects_lists:
             return self.held
         return msgspec.structs.replace(self.held, plan=None, numbers=b"", lists=b"")
@@ -175,12 +201,16 @@ class LastModel:
 
     def _set(self, model: LocalModel) -> None:
         if self._in_memory:
-            self.held = msgspec.structs.replace(model, numbers=_one_copy(model.numbers), lists=_one_copy(model.lists))
+            self.held = msgspec.structs.replace(
+                model, numbers=_one_copy(model.numbers), lists=_one_copy(model.lists)
+            )
         else:
             keep_model(self._store, model)
 
 
 @lru_cache(maxsize=4)
 def _one_copy(numbers: bytes) -> bytes:
-    """The same object for equal bytes: thousands of simulated devices keep the same public numbers and lists."""
+    """The same object for equal bytes: thousands of simulated devices keep the same public
+    numbers and lists.
+    """
     return numbers

@@ -1,4 +1,6 @@
-"""The recommenders in a store of version 0.2.0, which kept one catalogue, one model and one roster for all of them."""
+"""The recommenders in a store of version 0.2.0, which kept one catalogue, one model and one
+roster for all of them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class JoinedBefore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def joined_before(store: DeviceStore) -> list[JoinedBefore] | None:
-    """Those of version 0.2.0 that its owner had not left, the oldest first; None where that version was not here."""
+    """Those of version 0.2.0 that its owner had not left, the oldest first; None where that
+    version was not here.
+    """
     data = store.get(_BEFORE)
     try:
         return None if data is None else msgspec.msgpack.decode(data, type=list[JoinedBefore])
@@ -41,7 +45,9 @@ def joined_before(store: DeviceStore) -> list[JoinedBefore] | None:
 
 
 def give_places(store: DeviceStore, before: Sequence[JoinedBefore]) -> dict[int, JoinedBefore]:
-    """Inside a transaction give each its place, with the catalogue that was for all; them by their places."""
+    """Inside a transaction give each its place, with the catalogue that was for all; them by
+    their places.
+    """
     first, found = store.at(FIRST), dict[int, JoinedBefore]()
     pinned = first.pinned_catalogue
     items = None if pinned is None else pinned.items
@@ -50,17 +56,20 @@ def give_places(store: DeviceStore, before: Sequence[JoinedBefore]) -> dict[int,
         if old.servers is not None:
             place.put("servers", old.servers.to_json())
         if items is not None and place is not first:
-            place.pin_catalogue(table_of(version_at(items, 1)) if _has_first_version(store, old, items) else items)
+            place.pin_catalogue(
+                table_of(version_at(items, 1)) if _has_first_version(store, old, items) else items
+            )
         found[place.place] = old
     _share_out(store, found)
     return found
 
 
 def _has_first_version(store: DeviceStore, old: JoinedBefore, items: AnyCatalogue | None) -> bool:
-    """Whether a recommender has shown the first version of the catalogue that was for all, and no later one.
+    """Whether a recommender has shown the first version of the catalogue that was for all, and no
+    later one.
 
-    A catalogue is signed by one of its recommenders, and only that one's can follow from it. Others' do from its first
-    version, without the signature.
+    A catalogue is signed by one of its recommenders, and only that one's can follow from it.
+    Others' do from its first version, without the signature.
     """
     if items is None or number_of(items) == 1:
         return True
@@ -77,7 +86,8 @@ def _share_out(store: DeviceStore, found: dict[int, JoinedBefore]) -> None:
     roster, model, made = first.roster, kept_model(first), first.get(MODEL)
     for number, old in found.items():
         place = store.at(number)
-        # What has followed an authority since was kept on the command line, and so of the recommender of last time.
+        # What has followed an authority since was kept on the command line, and so of the
+        # recommender of last time.
         followed = old.address == last and changed is not None and changed.decode() >= old.since
         if followed:
             place.put(_AUTHORITY, authority)
@@ -89,11 +99,15 @@ def _share_out(store: DeviceStore, found: dict[int, JoinedBefore]) -> None:
             place.put(_CHANGED, changed)
             first.put(_CHANGED, None)
         if old.servers is None and roster is not None and digest is not None:
-            with suppress(ProtocolError, SecureSumError):  # of keys before these: the next roster is given by the owner
+            with suppress(
+                ProtocolError, SecureSumError
+            ):  # of keys before these: the next roster is given by the owner
                 place.pin_roster(roster.roster.keys, roster.users)
                 place.put(_DIGEST, digest)
         if model is not None and made is not None and model.recommender == old.address:
             place.put(MODEL, made)
             first.put(MODEL, None)
-    if not last and model is not None:  # joined on the page alone: the list of before is the one that is shown
+    if (
+        not last and model is not None
+    ):  # joined on the page alone: the list of before is the one that is shown
         store.put(_LAST, model.recommender.encode())

@@ -1,6 +1,7 @@
 """The items that a device's owner sees and rates, and ratings from the owner's own file.
 
-Items are the recommender's or, before there is any, a file's. What of a file cannot be used is named, never guessed.
+Items are the recommender's or, before there is any, a file's. What of a file cannot be used is
+named, never guessed.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ from hdpmf.private.device.store.device_store import OWN_ITEMS, DeviceStore
 from hdpmf.private.device.store.ratings_table import ME, Record
 from hdpmf.private.device.store.tables import FIRST
 
-_NO_ITEMS = "there are no items yet: load a catalogue from a file, or join a recommender, which brings one"
+_NO_ITEMS = (
+    "there are no items yet: load a catalogue from a file, or join a recommender, which brings one"
+)
 
 
 def load_catalogue(
     store: DeviceStore, path: str | os.PathLike[str], scale: RatingScale | None = None
 ) -> PinnedCatalogue:
-    """Take items from a file, to search and rate before the first recommender. A recommender's own replaces them.
+    """Take items from a file, to search and rate before the first recommender. A recommender's own
+    replaces them.
 
     Args:
         store: The device.
@@ -39,15 +43,20 @@ def load_catalogue(
         scale: What items are rated on: by default the owner's scale, or one to five stars.
 
     Raises:
-        ConfigError: A recommender's catalogue is pinned already, or the owner rates on another scale.
+        ConfigError: A recommender's catalogue is pinned already, or the owner rates on another
+            scale.
         RatingsError: It is no such file.
     """
     if any(store.at(place).pinned_catalogue is not None for place in store.places):
-        raise ConfigError("a recommender's catalogue is here already, and ratings are about its items")
+        raise ConfigError(
+            "a recommender's catalogue is here already, and ratings are about its items"
+        )
     own = store.scale
     chosen = scale or own or RatingScale(1.0, 5.0, 1.0)
     if own is not None and (own.low, own.high) != (chosen.low, chosen.high):
-        raise ConfigError(f"you rate on the scale {own} here; a catalogue for {chosen} does not fit")
+        raise ConfigError(
+            f"you rate on the scale {own} here; a catalogue for {chosen} does not fit"
+        )
     items = read_item_table(path)
     try:
         data = msgspec.msgpack.encode(catalogue_table(items.index, chosen, items))
@@ -82,7 +91,8 @@ def rate_known(store: DeviceStore, item: str, value: float) -> float | None:
 
     Raises:
         UnknownIdError: There is no such item.
-        RatingsError: The value is not on the scale, or not on one of its steps. Nothing was changed.
+        RatingsError: The value is not on the scale, or not on one of its steps. Nothing was
+            changed.
     """
     shown = shown_items(store)
     if shown is None:
@@ -94,7 +104,9 @@ def rate_known(store: DeviceStore, item: str, value: float) -> float | None:
     if not bool(shown.fit(np.array([value]))[0]):
         scale = shown.known.scale
         steps = "" if scale.step is None else f" in steps of {scale.step:g}"
-        raise RatingsError(f"a rating must be from {scale.low:g} to {scale.high:g}{steps}; nothing was changed")
+        raise RatingsError(
+            f"a rating must be from {scale.low:g} to {scale.high:g}{steps}; nothing was changed"
+        )
     with store.transaction():
         before = rating_of(store, item)
         store.rate(item, value)
@@ -148,8 +160,9 @@ class FilePreview:
 def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
     """What the ratings of a CSV or TSV file would be here. Nothing is changed.
 
-    The file has a header. Items are known by an id (``item``, ``movieId``, ``id``, ...) or else by ``title``, with a
-    ``year`` where there is one; ratings are in ``rating`` (or ``stars``, ``Your Rating``, ...).
+    The file has a header. Items are known by an id (``item``, ``movieId``, ``id``, ...) or else by
+    ``title``, with a ``year`` where there is one; ratings are in ``rating`` (or ``stars``, ``Your
+    Rating``, ...).
 
     Raises:
         ConfigError: There are no items to rate yet.
@@ -182,20 +195,26 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
         ready[place] = value
     new = sum(item not in known for item in ready)
     changed = sum(item in known and known[item] != value for item, value in ready.items())
-    return FilePreview(tuple(ready.items()), new, changed, unknown, off_scale, repeated, tuple(examples[:_SHOWN]))
+    return FilePreview(
+        tuple(ready.items()), new, changed, unknown, off_scale, repeated, tuple(examples[:_SHOWN])
+    )
 
 
 def take_file(store: DeviceStore, preview: FilePreview) -> int:
     """Take in what was looked at, all of it or nothing; how many ratings."""
     if preview.ready:
-        store.rated.put([Record(ME, item, value) for item, value in preview.ready], shown_items(store))
+        store.rated.put(
+            [Record(ME, item, value) for item, value in preview.ready], shown_items(store)
+        )
     return len(preview.ready)
 
 
 def _rows(data: bytes) -> Iterator[tuple[int, str, str, str, str]]:
     """Number, item, title, year and rating of each row."""
     if len(data) > MOST_BYTES:
-        raise RatingsError(f"the file has more than {MOST_BYTES >> 20} MB; take it in from the command line")
+        raise RatingsError(
+            f"the file has more than {MOST_BYTES >> 20} MB; take it in from the command line"
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -206,14 +225,23 @@ def _rows(data: bytes) -> Iterator[tuple[int, str, str, str, str]]:
     try:
         header = next(reader, [])
         names = [re.sub(r"[^a-z]", "", name.lower()) for name in header]
-        item, title, year, rating = (_column(names, wanted) for wanted in (_ITEM, _TITLE, _YEAR, _RATING))
+        item, title, year, rating = (
+            _column(names, wanted) for wanted in (_ITEM, _TITLE, _YEAR, _RATING)
+        )
         if rating is None or (item is None and title is None):
             raise RatingsError(
-                "the first line must name the columns: rating, and item or title (and year, where there is one)"
+                "the first line must name the columns: rating, and item or title (and year, "
+                "where there is one)"
             )
         for number, row in enumerate(reader, start=2):
             if row:
-                yield number, _cell(row, item), _cell(row, title), _cell(row, year), _cell(row, rating)
+                yield (
+                    number,
+                    _cell(row, item),
+                    _cell(row, title),
+                    _cell(row, year),
+                    _cell(row, rating),
+                )
     except csv.Error as error:
         raise RatingsError(f"the file is no CSV: {error}") from None
 
@@ -246,13 +274,20 @@ def _titles(shown: PinnedCatalogue) -> dict[str, str]:
 
 
 def _by_title(shown: PinnedCatalogue, titles: dict[str, str], title: str, year: str) -> str | None:
-    """The item of this title and year; where either side has no year, the only one of this title."""
+    """The item of this title and year; where either side has no year, the only one of this
+    title.
+    """
     whole = _key(title, year)
     found = titles.get(whole)
     if found is None:
         found = titles.get(f"{_key(title, None)}\n")
         years = shown.table.years
-        if found is not None and not whole.endswith("\n") and years and years[shown.positions[found]] is not None:
+        if (
+            found is not None
+            and not whole.endswith("\n")
+            and years
+            and years[shown.positions[found]] is not None
+        ):
             return None  # another year is another film
     return found
 

@@ -29,9 +29,12 @@ def pin_servers(store: DeviceStore, servers: Servers, *, new: bool = False) -> S
         before = pinned_servers(store)
         if before is not None and before != servers and not new:
             raise ConfigError(
-                f"another pair of servers is pinned here ({before.names}, digest {before.digest}; --servers has "
-                f"{servers.names}, digest {servers.digest}): whoever runs both sees your ratings. If both "
-                "organisations tell you, in another way, that this is right, add --new-servers; if this is one more "
+                f"another pair of servers is pinned here ({before.names}, digest "
+                f"{before.digest}; --servers has "
+                f"{servers.names}, digest {servers.digest}): whoever runs both sees your "
+                "ratings. If both "
+                "organisations tell you, in another way, that this is right, add "
+                "--new-servers; if this is one more "
                 "recommender, add --another; otherwise leave --servers out"
             )
         store.put(_SERVERS, servers.to_json())
@@ -46,7 +49,9 @@ def pinned_servers(store: DeviceStore) -> Servers | None:
 
 
 def trusted(store: DeviceStore) -> bool:
-    """Whether the policy names the pair that is pinned: its owner may have written something else into it."""
+    """Whether the policy names the pair that is pinned: its owner may have written something
+    else into it.
+    """
     pair = pinned_servers(store)
     try:
         if pair is not None:
@@ -82,7 +87,9 @@ def look_at_roster(store: DeviceStore, data: bytes) -> Enrolled:
     enrolled = Enrolled.from_json(data)
     own = enrolled.cards[enrolled.roster.place(store.identity.public)]
     if own.users != store.users:
-        raise ConfigError(f"the roster counts {own.users:,} users for this device, which has {store.users:,}")
+        raise ConfigError(
+            f"the roster counts {own.users:,} users for this device, which has {store.users:,}"
+        )
     return enrolled
 
 
@@ -103,8 +110,10 @@ def pin_roster(store: DeviceStore, data: bytes, *, new: bool = False) -> str:
         before = pinned_digest(store)
         if before not in ("", enrolled.digest) and not new:
             raise ConfigError(
-                f"another roster is pinned here (digest {before}; the new one has {enrolled.digest}): whoever "
-                "chooses the roster chooses among whom you are hidden. If other participants have the new one too, "
+                f"another roster is pinned here (digest {before}; the new one has "
+                f"{enrolled.digest}): whoever "
+                "chooses the roster chooses among whom you are hidden. If other participants "
+                "have the new one too, "
                 "add --new-roster; otherwise leave --roster out"
             )
         store.pin_roster(enrolled.roster.keys, [card.users for card in enrolled.cards])

@@ -1,4 +1,6 @@
-"""What a device agrees to, whatever the recommender says. A person can read and write it as a TOML file."""
+"""What a device agrees to, whatever the recommender says. A person can read and write it as a
+TOML file.
+"""
 
 from __future__ import annotations
 
@@ -32,30 +34,36 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         allow_nominal: Also where the epsilon is nominal, that is no guarantee.
         allow_unprotected: Also where nothing is hidden (``mf``).
         require_sums: Only where the recommender sees sums over devices.
-        epsilon: Budget of a rating of weight 1 over its whole life, all recommenders and runs together; a rating of
-            weight W has W times this.
-        max_total: Most that all ratings of one user may spend together, ever; None or infinite sets no limit. What is
-            too much is left out of a run, whatever its value.
-        devices: Devices of one person that share ``epsilon`` and ``max_total``: each spends its part at most, so that
-            they need not hear of each other, and a rating that is on all of them spends no more than on one.
+        epsilon: Budget of a rating of weight 1 over its whole life, all recommenders and runs
+            together; a rating of weight W has W times this.
+        max_total: Most that all ratings of one user may spend together, ever; None or infinite sets
+            no limit. What is too much is left out of a run, whatever its value.
+        devices: Devices of one person that share ``epsilon`` and ``max_total``: each spends its
+            part at most, so that they need not hear of each other, and a rating that is on all of
+            them spends no more than on one.
         max_ratings: Most ratings of one user that take part in one run; None sets no limit.
         max_epsilon_per_run: Most that a run may ask for; None allows all of epsilon in one run.
         max_rounds: Rounds of a run.
-        min_epsilon_per_run: A run that asks for less is refused: what nobody can learn from would only ask whether
-            this device is there.
+        min_epsilon_per_run: A run that asks for less is refused: what nobody can learn from would
+            only ask whether this device is there.
         min_participants: Users that every sum is over.
         min_devices: Devices that a sum is over.
         min_raters: Items with fewer raters are left out by this device.
-        threshold_fraction: More than this part of a device's neighbours must survive a secure sum, as ``"2/3"``.
+        threshold_fraction: More than this part of a device's neighbours must survive a secure sum,
+            as ``"2/3"``.
         min_neighbours: Neighbours in a secure sum.
         min_fraction: Part of the pinned roster that every sum is over, as ``"1/10"``.
-        max_colluding: Part of the pinned roster that may work for the recommender: without their shares, too, there
-            is enough noise in every sum.
-        max_credit: Users, at most, that one device of a sum is taken for. What it says about itself nobody checks.
-        max_plans_per_day: Plans of secure sums, of one recommender within a day, that it draws for without sending a
-            vector: each is another chance that those who hold shares work for the recommender.
-        servers: Pairs of servers, by their digests, that may sum this device's reports; with none it reports to nobody.
-        max_list_bytes: Most that a model for lists may take on this device; for few items it is less.
+        max_colluding: Part of the pinned roster that may work for the recommender: without their
+            shares, too, there is enough noise in every sum.
+        max_credit: Users, at most, that one device of a sum is taken for. What it says about itself
+            nobody checks.
+        max_plans_per_day: Plans of secure sums, of one recommender within a day, that it draws for
+            without sending a vector: each is another chance that those who hold shares work for the
+            recommender.
+        servers: Pairs of servers, by their digests, that may sum this device's reports; with none
+            it reports to nobody.
+        max_list_bytes: Most that a model for lists may take on this device; for few items it is
+            less.
         ask: Ask the owner before each run (see ``consent``), however well it fits the rest.
     """
 
@@ -86,7 +94,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def __post_init__(self) -> None:
         unknown = [name for name in self.methods if name not in federated()]
         if unknown:
-            raise ConfigError(f"policy: there is no method {unknown[0]!r} between machines; {_CHOICE}")
+            raise ConfigError(
+                f"policy: there is no method {unknown[0]!r} between machines; {_CHOICE}"
+            )
         for name in ("epsilon", "max_total", "max_epsilon_per_run", "min_epsilon_per_run"):
             number = getattr(self, name)
             unlimited = name == "max_total" and number == math.inf
@@ -108,13 +118,21 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             if given is not None and given < least:
                 raise ConfigError(f"policy: {name} must be {least} or more")
         if not Fraction(1, 2) <= self.fraction < 1:
-            raise ConfigError("policy: threshold_fraction must be from 1/2 to less than 1, as '2/3'")
+            raise ConfigError(
+                "policy: threshold_fraction must be from 1/2 to less than 1, as '2/3'"
+            )
         for name in ("min_fraction", "max_colluding"):
             if not 0 <= self._fraction(name) < 1:
                 raise ConfigError(f"policy: {name} must be from 0 to less than 1, as '1/10'")
 
-        if not all(len(_plain(pair)) == 32 and set(_plain(pair)) <= set("0123456789abcdef") for pair in self.servers):
-            raise ConfigError("policy: servers must be digests of pairs of servers: 32 digits, as join prints them")
+        if not all(
+            len(_plain(pair)) == 32 and set(_plain(pair)) <= set("0123456789abcdef")
+            for pair in self.servers
+        ):
+            raise ConfigError(
+                "policy: servers must be digests of pairs of servers: 32 digits, as join "
+                "prints them"
+            )
 
     def _fraction(self, name: str) -> Fraction:
         try:
@@ -140,42 +158,61 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def epsilon_per_run(self) -> float:
         """Most that one run may ask of a rating of weight 1."""
-        return self.own_epsilon if self.max_epsilon_per_run is None else min(self.own_epsilon, self.max_epsilon_per_run)
+        return (
+            self.own_epsilon
+            if self.max_epsilon_per_run is None
+            else min(self.own_epsilon, self.max_epsilon_per_run)
+        )
 
     def check(self, terms: Terms) -> None:
-        """Raise PrivacyError, with the reason, if a run asks for more than this device agrees to."""
+        """Raise PrivacyError, with the reason, if a run asks for more than this device agrees
+        to.
+        """
         if terms.method not in self.methods:
-            raise PrivacyError(f"the policy does not allow {terms.method} (methods = {', '.join(self.methods)})")
+            raise PrivacyError(
+                f"the policy does not allow {terms.method} (methods = {', '.join(self.methods)})"
+            )
         worth = method_named(terms.method).claim(terms.view, labels=terms.labels).status
         if worth == "none" and not self.allow_unprotected:
             raise PrivacyError(
-                f"the policy does not allow {terms.method} where the recommender sees {terms.view}: nothing is hidden"
+                f"the policy does not allow {terms.method} where the recommender sees "
+                f"{terms.view}: nothing is hidden"
             )
         if worth == "nominal" and not self.allow_nominal:
-            raise PrivacyError(f"the policy does not allow {terms.method}: its epsilon is nominal, no guarantee")
+            raise PrivacyError(
+                f"the policy does not allow {terms.method}: its epsilon is nominal, no guarantee"
+            )
         if self.require_sums and terms.view == "messages":
-            raise PrivacyError("the policy asks for secure sums; this run would show single messages")
+            raise PrivacyError(
+                "the policy asks for secure sums; this run would show single messages"
+            )
         if terms.rounds > self.max_rounds:
-            raise PrivacyError(f"the run has {terms.rounds} rounds; the policy allows {self.max_rounds}")
+            raise PrivacyError(
+                f"the run has {terms.rounds} rounds; the policy allows {self.max_rounds}"
+            )
         if worth != "none" and terms.epsilon > self.epsilon_per_run:
             raise PrivacyError(
-                f"the run asks for epsilon {terms.epsilon:g}; the policy allows {self.epsilon_per_run:g}"
+                f"the run asks for epsilon {terms.epsilon:g}; the policy allows "
+                f"{self.epsilon_per_run:g}"
             )
         if worth == "proved" and terms.epsilon < self.min_epsilon_per_run:
             raise PrivacyError(
-                f"the run asks for epsilon {terms.epsilon:g}, from which nothing is learnt; the policy asks for "
+                f"the run asks for epsilon {terms.epsilon:g}, from which nothing is learnt; the "
+                "policy asks for "
                 f"{self.min_epsilon_per_run:g} or more"
             )
         if terms.view != "messages" and terms.minimum < self.min_participants:
             raise PrivacyError(
-                f"the run's sums may be over {terms.minimum} users; the policy asks for {self.min_participants}"
+                f"the run's sums may be over {terms.minimum} users; the policy asks for "
+                f"{self.min_participants}"
             )
 
     def check_roster(self, terms: Terms, users: Sequence[int]) -> None:
-        """Raise PrivacyError if sums of a run could be over too few of a roster, or its noise made by too few.
+        """Raise PrivacyError if sums of a run could be over too few of a roster, or its noise made
+        by too few.
 
-        The recommender chooses who is in a sum, so that everything is counted against the roster: every colluding
-        device of it may be there, those that count for most users first.
+        The recommender chooses who is in a sum, so that everything is counted against the roster:
+        every colluding device of it may be there, those that count for most users first.
 
         Args:
             terms: What a run asks for.
@@ -185,19 +222,22 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             return
         if terms.credit > self.max_credit:
             raise PrivacyError(
-                f"the run counts {terms.credit} users on one device; the policy allows {self.max_credit}"
+                f"the run counts {terms.credit} users on one device; the policy allows "
+                f"{self.max_credit}"
             )
         credits = sorted((min(count, terms.credit) for count in users), reverse=True)
         least = self._fraction("min_fraction") * sum(credits)
         if terms.minimum < least:
             raise PrivacyError(
-                f"the run's sums may be over {terms.minimum} users; the policy asks for {self.min_fraction} of the "
+                f"the run's sums may be over {terms.minimum} users; the policy asks for "
+                f"{self.min_fraction} of the "
                 f"roster, which is {math.ceil(least)}"
             )
         colluding = sum(credits[: math.ceil(self._fraction("max_colluding") * len(credits))])
         if terms.sharing > terms.minimum - colluding:
             raise PrivacyError(
-                f"the run's noise is made of {terms.sharing} users' shares; of {terms.minimum} in a sum {colluding} "
+                f"the run's noise is made of {terms.sharing} users' shares; of {terms.minimum} "
+                f"in a sum {colluding} "
                 f"may tell theirs (max_colluding = {self.max_colluding} of the roster)"
             )
 
@@ -206,7 +246,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if _plain(servers.digest) not in map(_plain, self.servers):
             trusted = ", ".join(self.servers) or "none"
             raise PrivacyError(
-                f"the task is for the servers of {servers.names} (digest {servers.digest}); the policy trusts {trusted}"
+                f"the task is for the servers of {servers.names} (digest {servers.digest}); the "
+                f"policy trusts {trusted}"
             )
 
     def sum_policy(self) -> SumPolicy:
@@ -223,10 +264,18 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def to_toml(self) -> str:
         """As a file for people."""
-        lines = ["# What this device agrees to, whatever a recommender says. Comments say what a line means.", ""]
+        lines = [
+            "# What this device agrees to, whatever a recommender says. Comments say what "
+            "a line means.",
+            "",
+        ]
         for name, meaning in _MEANINGS.items():
             value = getattr(self, name)
-            lines += [f"# {meaning}", f'{name} = "{NO_LIMIT}"' if value is None else f"{name} = {_toml(value)}", ""]
+            lines += [
+                f"# {meaning}",
+                f'{name} = "{NO_LIMIT}"' if value is None else f"{name} = {_toml(value)}",
+                "",
+            ]
         return "\n".join(lines)
 
     @classmethod
@@ -241,7 +290,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             ConfigError: It is no TOML, or has a line that makes no sense.
         """
         try:
-            lines = {name: None if value == NO_LIMIT else value for name, value in tomllib.loads(text).items()}
+            lines = {
+                name: None if value == NO_LIMIT else value
+                for name, value in tomllib.loads(text).items()
+            }
             return msgspec.convert(msgspec.to_builtins(before or cls()) | lines, cls)
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"policy: not a TOML file ({error})") from error
@@ -251,15 +303,21 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 _MEANINGS = {
     "methods": f"Methods that this device takes part in; {_CHOICE}.",
-    "allow_nominal": "Take part where the epsilon is nominal: it counts one channel of several and is no guarantee.",
-    "allow_unprotected": "Take part where nothing is hidden (mf): the recommender can compute the ratings.",
+    "allow_nominal": "Take part where the epsilon is nominal: it counts one channel of several "
+    "and is no guarantee.",
+    "allow_unprotected": "Take part where nothing is hidden (mf): the recommender can compute the "
+    "ratings.",
     "require_sums": "Only where the recommender sees sums over devices, never single messages.",
-    "epsilon": "Budget of a rating of weight 1 over its whole life, all recommenders and runs together.",
-    "max_total": "Most that all ratings of one user may spend together, ever; the rest is left out. inf: no limit.",
-    "devices": "Your devices, this one included, that share epsilon and max_total: each may spend its part.",
+    "epsilon": "Budget of a rating of weight 1 over its whole life, all recommenders and runs "
+    "together.",
+    "max_total": "Most that all ratings of one user may spend together, ever; the rest is left "
+    "out. inf: no limit.",
+    "devices": "Your devices, this one included, that share epsilon and max_total: each may "
+    "spend its part.",
     "max_ratings": "Most ratings of one user that take part in a run, chosen blindly.",
     "max_epsilon_per_run": "Most epsilon that one run may ask for.",
-    "min_epsilon_per_run": "Least epsilon of a run: with less nothing is learnt, but that this device is there.",
+    "min_epsilon_per_run": "Least epsilon of a run: with less nothing is learnt, but that this "
+    "device is there.",
     "max_rounds": "Most rounds of a run.",
     "min_participants": "Users, at least, that every sum is over.",
     "min_devices": "Devices, at least, that a sum is over.",
@@ -267,12 +325,17 @@ _MEANINGS = {
     "threshold_fraction": "More than this part of a device's neighbours must survive a secure sum.",
     "min_neighbours": "Neighbours of a device in a secure sum, at least (or everyone).",
     "min_fraction": "Part of the roster, at least, that every sum is over.",
-    "max_colluding": "Part of the roster that may work for the recommender; noise is enough without theirs.",
+    "max_colluding": "Part of the roster that may work for the recommender; noise is enough "
+    "without theirs.",
     "max_credit": "Users, at most, that one device of a sum is taken for, whatever it says.",
-    "max_plans_per_day": "Plans of secure sums, at most, that a recommender may break off within a day.",
-    "servers": "Pairs of servers, by digest, that may sum this device's reports (join --servers writes it).",
-    "max_list_bytes": "Bytes, at most, of a model for lists (public numbers that order items); 0 takes none.",
-    "ask": "Ask me before each run: once, always under these terms, or never (hdpmf device open, or consent).",
+    "max_plans_per_day": "Plans of secure sums, at most, that a recommender may break off within "
+    "a day.",
+    "servers": "Pairs of servers, by digest, that may sum this device's reports (join "
+    "--servers writes it).",
+    "max_list_bytes": "Bytes, at most, of a model for lists (public numbers that order items); 0 "
+    "takes none.",
+    "ask": "Ask me before each run: once, always under these terms, or never (hdpmf "
+    "device open, or consent).",
 }
 
 

@@ -1,4 +1,6 @@
-"""What a run would send, before its owner agrees: the very numbers, without and with noise, and what they cost."""
+"""What a run would send, before its owner agrees: the very numbers, without and with noise, and
+what they cost.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class SentNumber:
         weight: Its privacy weight.
         pays: What it would spend.
         plain: What goes into the sum for its item, before noise.
-        noised: The same with noise as it could be drawn: an example, since the noise that counts is drawn later.
+        noised: The same with noise as it could be drawn: an example, since the noise that counts is
+            drawn later.
     """
 
     item: str
@@ -66,10 +69,13 @@ class SendPreview:
         others: Items that a zero is sent for, so that nobody sees which were rated.
         left_out: Ratings that would not take part.
         pays: What all take together.
-        noise: The usual size of the noise on each number (its standard deviation); 0 where there is none.
-        shown: Whether the numbers can be shown beforehand: those of a training depend on what the recommender sends.
+        noise: The usual size of the noise on each number (its standard deviation); 0 where there is
+            none.
+        shown: Whether the numbers can be shown beforehand: those of a training depend on what the
+            recommender sends.
         refused: Why the policy refuses it anyway; empty if it does not.
-        has_items: Whether the recommender's items are here; without them nobody can say which ratings would take part.
+        has_items: Whether the recommender's items are here; without them nobody can say which
+            ratings would take part.
     """
 
     asked: Asked
@@ -113,9 +119,14 @@ def preview_of(store: DeviceStore, asked: Asked) -> SendPreview:
         else dict(zip(map(str, table.items.ids.tolist()), table.item_table.titles, strict=True))
     )
     rows = zip(
-        map(str, taking.item_ids.tolist()), taking.values.tolist(), units.tolist(), pays.tolist(), plain.tolist(),
-        noised.tolist(), strict=True,
-    )  # fmt: skip
+        map(str, taking.item_ids.tolist()),
+        taking.values.tolist(),
+        units.tolist(),
+        pays.tolist(),
+        plain.tolist(),
+        noised.tolist(),
+        strict=True,
+    )
     return SendPreview(
         asked=asked,
         claim=method.claim(terms.view, labels=terms.labels),
@@ -123,7 +134,9 @@ def preview_of(store: DeviceStore, asked: Asked) -> SendPreview:
         sends=form.sent,
         not_protected=form.stays_open,
         numbers=[
-            SentNumber(item, titles.get(item, ""), value, weight / WEIGHT_UNITS, paid, before, after)
+            SentNumber(
+                item, titles.get(item, ""), value, weight / WEIGHT_UNITS, paid, before, after
+            )
             for item, value, weight, paid, before, after in rows
         ],
         others=table.n_items - len(taking),
@@ -132,7 +145,7 @@ def preview_of(store: DeviceStore, asked: Asked) -> SendPreview:
         noise=noise,
         shown=question is not None,
         refused=refused,
-    )  # fmt: skip
+    )
 
 
 def _without_items(asked: Asked) -> SendPreview:
@@ -140,13 +153,26 @@ def _without_items(asked: Asked) -> SendPreview:
     terms, method = asked.terms, method_named(asked.terms.method)
     form, claim = method.form(terms.labels), method.claim(terms.view, labels=terms.labels)
     return SendPreview(
-        asked, claim, _cost(terms), form.sent, form.stays_open, numbers=(), others=0, left_out=0, pays=0.0, noise=0.0,
-        shown=False, refused="", has_items=False,
-    )  # fmt: skip
+        asked,
+        claim,
+        _cost(terms),
+        form.sent,
+        form.stays_open,
+        numbers=(),
+        others=0,
+        left_out=0,
+        pays=0.0,
+        noise=0.0,
+        shown=False,
+        refused="",
+        has_items=False,
+    )
 
 
 def _cost(terms: Terms) -> Cost:
-    return cost(terms.method, terms.view, epsilon=terms.epsilon, rounds=terms.rounds, labels=terms.labels)
+    return cost(
+        terms.method, terms.view, epsilon=terms.epsilon, rounds=terms.rounds, labels=terms.labels
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +186,9 @@ class _Question:
 
 
 def _question(store: DeviceStore, asked: Asked) -> _Question | None:
-    """How the run codes ratings: as its survey says or, where that comes later, as usual; None for a training."""
+    """How the run codes ratings: as its survey says or, where that comes later, as usual; None
+    for a training.
+    """
     terms, survey, catalogue = asked.terms, asked.survey, store.pinned_catalogue
     method = method_named(terms.method)
     if not method.one_round or catalogue is None:
@@ -172,8 +200,12 @@ def _question(store: DeviceStore, asked: Asked) -> _Question | None:
     return _Question(design, coding, terms.epsilon, terms.labels)
 
 
-def _numbers(taking: Ratings, units: np.ndarray, question: _Question) -> tuple[np.ndarray, np.ndarray, float]:
-    """The numbers without noise, with an example of it, and its size; for bits how likely each is, and a draw."""
+def _numbers(
+    taking: Ratings, units: np.ndarray, question: _Question
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The numbers without noise, with an example of it, and its size; for bits how likely each
+    is, and a draw.
+    """
     coding, epsilon, noise = question.coding, question.epsilon, ReleasedNoise()
     entries = coding.encode(taking.values)
     if question.design == "L":

@@ -1,6 +1,8 @@
-"""How private the owner wants to be: a dial for oneself, and items that are more private than others.
+"""How private the owner wants to be: a dial for oneself, and items that are more private than
+others.
 
-Both are privacy weights. A rating of weight W may spend W times the policy's epsilon in its whole life.
+Both are privacy weights. A rating of weight W may spend W times the policy's epsilon in its whole
+life.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ SENSITIVE = GROUPS["conservative"]
 """The weight of an item that is marked as sensitive."""
 
 MISSES = {0.25: 0.779, 0.5: 0.765, 1.0: 0.754, 2.0: 0.747}
-"""How many stars predictions miss by on average, by epsilon, if everybody allows so much: hdp-sum on MovieLens 100K
-with the paper's weights, K = 10, five seeds (``hdpmf paper run``; docs/results/csv/figure_epsilon.csv)."""
+"""How many stars predictions miss by on average, by epsilon, if everybody allows so much: hdp-sum
+on MovieLens 100K with the paper's weights, K = 10, five seeds (``hdpmf paper run``;
+docs/results/csv/figure_epsilon.csv)."""
 
 MISS_ALONE = 0.833
 """The same where nobody sends anything, and each device predicts its owner's own mean."""
@@ -38,8 +41,8 @@ class PrivacyLevel:
     Attributes:
         weight: The owner's weight, above 0 and at most 1.
         group: The paper's group that it is in.
-        guess: How often somebody is right at most who guesses whether a rating was the lowest or the highest one and
-            has seen everything that was ever sent: instead of 0.5.
+        guess: How often somebody is right at most who guesses whether a rating was the lowest or
+            the highest one and has seen everything that was ever sent: instead of 0.5.
         ratings: How many ratings there are.
         all_epsilon: What all of them together may spend in their whole life.
         all_at_delta: The same at ``delta``, by the accountant.
@@ -59,7 +62,9 @@ class PrivacyLevel:
 
 def group_of(weight: float) -> str:
     """The paper's group that a weight is in."""
-    return max((low, name) for name, low in GROUPS.items() if low <= weight or name == "conservative")[1]
+    return max(
+        (low, name) for name, low in GROUPS.items() if low <= weight or name == "conservative"
+    )[1]
 
 
 def privacy_level(store: DeviceStore, weight: float | None = None) -> PrivacyLevel:
@@ -101,7 +106,9 @@ def genres(store: DeviceStore) -> dict[str, list[str]]:
     shown = shown_items(store)
     found: dict[str, list[str]] = {}
     if shown is not None:
-        for item, own in zip(shown.table.ids, shown.table.genres or ((),) * len(shown.table.ids), strict=True):
+        for item, own in zip(
+            shown.table.ids, shown.table.genres or ((),) * len(shown.table.ids), strict=True
+        ):
             for genre in own:
                 found.setdefault(genre, []).append(item)
     return dict(sorted(found.items()))

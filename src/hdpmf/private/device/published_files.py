@@ -1,4 +1,5 @@
-"""Files that a recommender publishes for devices: an index, files named by their digests, and tasks for two servers.
+"""Files that a recommender publishes for devices: an index, files named by their digests, and tasks
+for two servers.
 
 Everything in them is its word, and is checked before the device agrees to anything.
 """
@@ -35,21 +36,30 @@ MOST_CATALOGUE = 64 << 20
 
 
 class Door(Protocol):
-    """How a device reaches the recommender's files, and the leader. Whoever answers may be lying."""
+    """How a device reaches the recommender's files, and the leader. Whoever answers may be
+    lying.
+    """
 
     def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
         """A file of the recommender and its ETag; None where it still has this one.
 
         Raises:
-            TransportError: It is not there, cannot be reached, is longer than ``most``, or took too long.
+            TransportError: It is not there, cannot be reached, is longer than ``most``, or took too
+                long.
         """
 
     def upload(
-        self, leader: Server, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
+        self,
+        leader: Server,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        leaving: Callable[[], None],
     ) -> int:
         """Put a report to the leader; the status of its answer.
 
-        ``leaving`` is called when the connection is open, before anything of the report is given to it.
+        ``leaving`` is called when the connection is open, before anything of the report is given to
+        it.
 
         Raises:
             TransportError: It cannot be reached, or did not answer.
@@ -107,7 +117,9 @@ def read_index(data: bytes) -> PublicIndex:
     try:
         return msgspec.json.decode(data, type=PublicIndex)
     except (msgspec.MsgspecError, ValueError):
-        raise ProtocolError("refused: what the recommender publishes as its index is none") from None
+        raise ProtocolError(
+            "refused: what the recommender publishes as its index is none"
+        ) from None
 
 
 def most_bytes(n_items: int) -> int:
@@ -128,7 +140,9 @@ def _is_hex(text: str, length: int) -> bool:
 
 
 FARTHEST = 92 * 86_400
-"""Seconds: a task that ends later than this from now is not agreed to, so that no promise binds a device for long."""
+"""Seconds: a task that ends later than this from now is not agreed to, so that no promise binds
+a device for long.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +178,8 @@ def read_task(document: bytes) -> ReadTask:
 
 
 def check_task(store: DeviceStore, read: ReadTask) -> None:
-    """Refuse a task that the device's owner has not agreed to, or that is about other items or another scale.
+    """Refuse a task that the device's owner has not agreed to, or that is about other items or
+    another scale.
 
     Nothing in here looks at ratings, so that a refusal says nothing about them.
     """
@@ -172,8 +187,12 @@ def check_task(store: DeviceStore, read: ReadTask) -> None:
     try:
         policy.check_servers(task.servers)
         pair = pinned_servers(store)
-        if pair is not None and pair != task.servers:  # trusted here, but as the servers of another recommender
-            raise PrivacyError("the task is for other servers than those that are pinned of this recommender")
+        if (
+            pair is not None and pair != task.servers
+        ):  # trusted here, but as the servers of another recommender
+            raise PrivacyError(
+                "the task is for other servers than those that are pinned of this recommender"
+            )
     except PrivacyError as error:
         raise DeclinedError("policy", str(error)) from error
     check_policy(policy, read.terms)
@@ -185,7 +204,9 @@ def check_task(store: DeviceStore, read: ReadTask) -> None:
     if asked != (n_items, scale.low, scale.high, scale.step):
         raise ProtocolError(f"refused: the task is for other items, or another scale than {scale}")
     if task.grouping is not None and len(task.grouping.scores) != n_items:
-        raise ProtocolError("refused: the scores for labels are about another item table than the pinned one")
+        raise ProtocolError(
+            "refused: the scores for labels are about another item table than the pinned one"
+        )
 
 
 def check_period(task: Task, now: float, until: int) -> None:
@@ -201,4 +222,6 @@ def check_period(task: Task, now: float, until: int) -> None:
     if task.end - now > FARTHEST:
         raise ProtocolError(f"refused: the task ends more than {FARTHEST // 86_400} days from now")
     if task.begin < until:
-        raise ProtocolError("refused: there is one task at a time; this device agreed to another one for that time")
+        raise ProtocolError(
+            "refused: there is one task at a time; this device agreed to another one for that time"
+        )

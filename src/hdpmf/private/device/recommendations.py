@@ -1,4 +1,6 @@
-"""Recommendations and predictions on the device, from public numbers and its own user vectors. Nothing is sent."""
+"""Recommendations and predictions on the device, from public numbers and its own user vectors.
+Nothing is sent.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from hdpmf.common.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
 from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
 from hdpmf.private.client.devices import Devices, fit_vectors, predict, ratings_by_user
-from hdpmf.private.client.ranking import ByListModel, ChooseAndLike, ListMaker, ListOrder, Recommendation
+from hdpmf.private.client.ranking import (
+    ByListModel,
+    ChooseAndLike,
+    ListMaker,
+    ListOrder,
+    Recommendation,
+)
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, namespace_of, read_lists
 from hdpmf.private.device.store.device_store import MODEL, DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
@@ -28,7 +36,8 @@ class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run.
 
     Attributes:
-        plan: The Plan or the Survey, encoded; a device that was no part of the run may lack the Survey.
+        plan: The Plan or the Survey, encoded; a device that was no part of the run may lack the
+            Survey.
         numbers: The final Round or the ItemFacts, encoded.
         users: Users with a vector of this run. Others are fitted when they ask.
         vectors: Their vectors, float32, one after the other. PRIVATE.
@@ -73,7 +82,8 @@ def recommend(
     model: LocalModel | None = None,
     prior: Prior | None = None,
 ) -> list[Recommendation]:
-    """The ``n`` items that a user would soonest choose and like, best first, and why. Nothing is sent.
+    """The ``n`` items that a user would soonest choose and like, best first, and why. Nothing is
+    sent.
 
     Args:
         store: The device.
@@ -88,7 +98,9 @@ def recommend(
         NotFittedError: No run has finished here yet.
         UnknownIdError: There is no such user.
     """
-    lists = recommend_each(store, [user], n, keep_rated=keep_rated, only=only, model=model, prior=prior)
+    lists = recommend_each(
+        store, [user], n, keep_rated=keep_rated, only=only, model=model, prior=prior
+    )
     return next(iter(lists))[1]
 
 
@@ -102,12 +114,16 @@ def recommend_each(
     model: LocalModel | None = None,
     prior: Prior | None = None,
 ) -> Iterator[tuple[str, list[Recommendation]]]:
-    """Each of these users (all that are here, without ``users``) with their list; see ``recommend``."""
+    """Each of these users (all that are here, without ``users``) with their list; see
+    ``recommend``.
+    """
     ready = prepare(store, model, prior)
     everyone = ready.devices.users
     codes = np.arange(len(everyone)) if users is None else everyone.find(list(users))
     if (codes < 0).any():
-        raise UnknownIdError("this device has no such user; --user takes the name that ratings were given under")
+        raise UnknownIdError(
+            "this device has no such user; --user takes the name that ratings were given under"
+        )
     if only is not None and only.items is not None:
         ids = ready.catalogue.by_id.items
         only = replace(only, items=[ids.parse(str(item)) for item in only.items])
@@ -116,13 +132,18 @@ def recommend_each(
         yield name, [replace(entry, item=str(entry.item)) for entry in found]
 
 
-def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None) -> Prepared:
+def prepare(
+    store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None
+) -> Prepared:
     """User vectors and item factors, ready for predictions; arguments as for `recommend`."""
     model, pinned = kept_model(store) if model is None else model, store.pinned_catalogue
     if model is None or pinned is None:
-        raise NotFittedError("this device has no model yet; it comes at the end of a run (hdpmf device join)")
+        raise NotFittedError(
+            "this device has no model yet; it comes at the end of a run (hdpmf device join)"
+        )
     numbers, plan = decode(model.numbers), None if model.plan is None else decode(model.plan)
-    # The model knows the items that there were when its run began; those that came since wait for the next one.
+    # The model knows the items that there were when its run began; those that came since wait for
+    # the next one.
     if isinstance(numbers, ItemFacts):
         catalogue = pinned.named(numbers.catalogue)
         if catalogue is not None:
@@ -133,14 +154,23 @@ def prepare(store: DeviceStore, model: LocalModel | None = None, prior: Prior | 
     elif isinstance(numbers, Round) and isinstance(plan, Plan):
         catalogue = pinned.sized(plan.n_items)
         if catalogue is not None:
-            return replace(_after_rounds(store, catalogue, model, plan, numbers), retired=pinned.known.retired)
+            return replace(
+                _after_rounds(store, catalogue, model, plan, numbers), retired=pinned.known.retired
+            )
     raise StorageError("the model lacks a part: the store is damaged")
 
 
 def _prior_for(facts: ItemFacts, given: Prior | None) -> Prior | None:
-    """The prior that was given or, where it came with this software, the one that the facts name: never a file."""
+    """The prior that was given or, where it came with this software, the one that the facts
+    name: never a file.
+    """
     prior = load_prior(facts.prior) if given is None and facts.prior in SHIPPED else given
-    if facts.labels and prior is not None and prior.labels is not None and prior.labels.prior is not None:
+    if (
+        facts.labels
+        and prior is not None
+        and prior.labels is not None
+        and prior.labels.prior is not None
+    ):
         return prior.labels.prior
     return prior
 
@@ -159,7 +189,8 @@ class Prepared:
         feature_names: Their names.
         stranger: The vector of a user without ratings, where such a one is predicted.
         lists: What orders items for somebody with ratings, where a model for lists came.
-        retired: Positions of items that are recommended no more, by the newest version of the catalogue.
+        retired: Positions of items that are recommended no more, by the newest version of the
+            catalogue.
     """
 
     catalogue: PinnedCatalogue
@@ -191,7 +222,9 @@ class Prepared:
             order = ByListModel(self.devices, self.lists, order)
         known, candidates = self.catalogue.by_id, self.trained.copy()
         candidates[self.retired[self.retired < len(candidates)]] = False
-        return ListMaker(self.devices, order, self.expected, candidates, known.items, known.item_table)
+        return ListMaker(
+            self.devices, order, self.expected, candidates, known.items, known.item_table
+        )
 
     def expected(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Predicted ratings of pairs of positions, where -1 stands for an unknown one."""
@@ -201,7 +234,11 @@ class Prepared:
 
 
 def _after_facts(
-    store: DeviceStore, catalogue: PinnedCatalogue, facts: ItemFacts, simple: bool, prior: Prior | None
+    store: DeviceStore,
+    catalogue: PinnedCatalogue,
+    facts: ItemFacts,
+    simple: bool,
+    prior: Prior | None,
 ) -> Prepared:
     """Vectors fitted to the item facts, from all ratings that there are now."""
     table = store.over(catalogue)
@@ -215,7 +252,9 @@ def _after_facts(
     sorted_ratings = by_user.start, by_user.partner, by_user.target
     devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma, sorted_ratings)
     everything = np.ones(ratings.n_items, bool)
-    popularity = facts.popularity.astype(np.float64)  # item weights are the owner's own: nobody else's are known here
+    popularity = facts.popularity.astype(
+        np.float64
+    )  # item weights are the owner's own: nobody else's are known here
     names, columns = taste_columns(fit, popularity)
     return Prepared(
         catalogue=catalogue,
@@ -236,7 +275,11 @@ def _after_rounds(
     """Vectors of the run; users who were no part of it are fitted to the item factors."""
     table = store.over(catalogue)
     ratings, weights = table.ratings, table.weights
-    mechanism, factors, trained = mechanism_of(method_named(model.method)), last.item_factors, last.raters > 0
+    mechanism, factors, trained = (
+        mechanism_of(method_named(model.method)),
+        last.item_factors,
+        last.raters > 0,
+    )
     vectors = np.zeros((ratings.n_users, plan.n_factors), np.float32)
     codes = ratings.users.find(list(model.users)) if model.users else np.empty(0, np.int32)
     here = codes >= 0
@@ -276,14 +319,19 @@ def predict_ratings(
 ) -> np.ndarray:
     """The rating that each of these users would give the item beside it.
 
-    Users without ratings here, and items that the catalogue lacks, are predicted all the same (the latter by the user's
-    own mean). Without ``model`` it is the one in the store. The ``prior`` is for the one-round designs.
+    Users without ratings here, and items that the catalogue lacks, are predicted all the same (the
+    latter by the user's own mean). Without ``model`` it is the one in the store. The ``prior`` is
+    for the one-round designs.
 
     Raises:
         NotFittedError: No run has finished here yet.
     """
     ready = prepare(store, model, prior)
-    people = ready.devices.users.find(list(users)) if len(ready.devices.users) else np.full(len(users), -1, np.int32)
+    people = (
+        ready.devices.users.find(list(users))
+        if len(ready.devices.users)
+        else np.full(len(users), -1, np.int32)
+    )
     places = np.array([ready.catalogue.positions.get(item, -1) for item in items], np.int64)
     return ready.expected(people, places)
 
@@ -293,8 +341,11 @@ _HIDDEN = "not interested"
 _MOST_HIDDEN = 10_000
 
 
-def for_you(store: DeviceStore, n: int = 20, *, only: ItemFilter | None = None) -> list[Recommendation]:
-    """The ``n`` items that the owner would soonest choose and like, but for those that the owner hid.
+def for_you(
+    store: DeviceStore, n: int = 20, *, only: ItemFilter | None = None
+) -> list[Recommendation]:
+    """The ``n`` items that the owner would soonest choose and like, but for those that the owner
+    hid.
 
     Raises:
         NotFittedError: No run has finished here yet.
@@ -307,7 +358,9 @@ def for_you(store: DeviceStore, n: int = 20, *, only: ItemFilter | None = None) 
 def without(
     hidden: Set[str], n: int, lists: Iterable[tuple[str, list[Recommendation]]]
 ) -> Iterator[tuple[str, list[Recommendation]]]:
-    """Lists without the owner's hidden items, each of ``n`` at most; others on the device have hidden nothing."""
+    """Lists without the owner's hidden items, each of ``n`` at most; others on the device have
+    hidden nothing.
+    """
     for user, found in lists:
         yield user, [entry for entry in found if user != ME or str(entry.item) not in hidden][:n]
 
@@ -330,4 +383,6 @@ def hide(store: DeviceStore, item: str, hidden: bool = True) -> None:
     """Leave an item out of the list from now on, or not any more. Nobody hears of it."""
     with store.transaction():
         kept = [other for other in hidden_items(store) if other != item]
-        store.put(_HIDDEN, msgspec.msgpack.encode([*kept, item][-_MOST_HIDDEN:] if hidden else kept))
+        store.put(
+            _HIDDEN, msgspec.msgpack.encode([*kept, item][-_MOST_HIDDEN:] if hidden else kept)
+        )

@@ -1,4 +1,5 @@
-"""Protocol state that outlives a process: runs, report tasks, and what is remembered of each recommender.
+"""Protocol state that outlives a process: runs, report tasks, and what is remembered of each
+recommender.
 
 A kill at any moment neither pays twice nor sends two different reports.
 """
@@ -17,7 +18,9 @@ from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.store.device_store import DeviceStore
 
 MAX_OPEN = 8
-"""Runs under way with a recommender at a time. Terms cost nothing, so that a recommender could send any number."""
+"""Runs under way with a recommender at a time. Terms cost nothing, so that a recommender could
+send any number.
+"""
 
 _OPEN = "open runs"
 
@@ -27,7 +30,8 @@ M = TypeVar("M")
 
 
 class RunState(msgspec.Struct, kw_only=True):
-    """How far a run is. No rating, weight or item is in it; the shard's part has the user vectors. PRIVATE.
+    """How far a run is. No rating, weight or item is in it; the shard's part has the user vectors.
+    PRIVATE.
 
     Attributes:
         terms: What was agreed to, encoded; None for a device that only wants the model.
@@ -117,7 +121,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecommenderState(msgspec.Struct, kw_only=True):
-    """What stands between a device and one recommender, whatever run is under way. The owner's ``forget`` keeps it.
+    """What stands between a device and one recommender, whatever run is under way. The owner's
+    ``forget`` keeps it.
 
     Attributes:
         collector: Digest of who gets the sums, as it was in the first task.
@@ -165,7 +170,9 @@ class TaskState(msgspec.Struct, kw_only=True):
 
 
 class ReportBook:
-    """Standing and task under way with one recommender, in the device's store. Read anew each time."""
+    """Standing and task under way with one recommender, in the device's store. Read anew each
+    time.
+    """
 
     def __init__(self, store: DeviceStore, recommender: str) -> None:
         self._store = store
@@ -180,7 +187,9 @@ class ReportBook:
         """Keep it."""
         self._store.put(self._key, msgspec.msgpack.encode(standing))
 
-    def begin(self, task_id: bytes, state: TaskState, document: bytes, end: int, now: float) -> None:
+    def begin(
+        self, task_id: bytes, state: TaskState, document: bytes, end: int, now: float
+    ) -> None:
         """Keep a task that was agreed to, and its id at least as long as it may come again."""
         known = {task: until for task, until in self._known().items() if until > now}
         self._store.put(_KNOWN, msgspec.msgpack.encode(known | {task_id: end}))

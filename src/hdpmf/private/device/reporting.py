@@ -1,8 +1,10 @@
-"""The device of a recommender that uses two servers: it reports in every period, whatever it has rated, and listens.
+"""The device of a recommender that uses two servers: it reports in every period, whatever it has
+rated, and listens.
 
-The recommender publishes files, which the device looks for now and then; nobody can ask it anything. Whatever is in
-them is checked here against the owner's policy, what is pinned, and what ratings have left. When a report leaves is
-drawn when its task comes. What is fetched, when, and how many bytes leave does not depend on ratings.
+The recommender publishes files, which the device looks for now and then; nobody can ask it
+anything. Whatever is in them is checked here against the owner's policy, what is pinned, and what
+ratings have left. When a report leaves is drawn when its task comes. What is fetched, when, and how
+many bytes leave does not depend on ratings.
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ class Reporter:
         every: Seconds, about, between two looks at them.
         clock: What time it is (Unix).
         uniform: A random number from 0 to 1, from the operating system by default.
-        noise: What taste labels are drawn with; only ``ReleasedNoise`` where anything leaves this process.
+        noise: What taste labels are drawn with; only ``ReleasedNoise`` where anything leaves this
+            process.
         simulation: Allow seeded noise. Never for a real device.
         follow: Told what the recommender tells about its authorities (``transport.succession``).
         log: Told what happens, in lines for this device's owner. They hold no rating.
@@ -111,7 +114,9 @@ class Reporter:
         self._etag = ""
         self._index: PublicIndex | None = None
         self._authorities = ""  # digest of what was told about them last
-        self._refused: dict[str, str] = {}  # digests of files that were refused, so that they are not fetched again
+        self._refused: dict[
+            str, str
+        ] = {}  # digests of files that were refused, so that they are not fetched again
         self._held: tuple[str, bytes] = "", b""  # a task whose time has not come
         self._rest_until = 0.0  # after the disk refused
         self._told = b""  # the task that the owner was last told to wait for an answer
@@ -127,7 +132,12 @@ class Reporter:
         """Id of the last task that a report left for, once a newer model has come; empty before."""
         standing, model = self._book.standing(), kept_model(self._store)
         goes_on = bool(standing.task) or standing.counted is not None
-        if not standing.reported or goes_on or model is None or kept_facts(self._store) == standing.model:
+        if (
+            not standing.reported
+            or goes_on
+            or model is None
+            or kept_facts(self._store) == standing.model
+        ):
             return ""
         lists = None if self._index is None else self._index.lists
         lacks = lists is not None and lists.sha256 not in self._refused and lack_lists(model)
@@ -138,10 +148,14 @@ class Reporter:
         self._look_at = 0.0
 
     def step(self) -> float:
-        """Do what is due; the seconds until there may be something to do again. What goes wrong is logged."""
+        """Do what is due; the seconds until there may be something to do again. What goes wrong
+        is logged.
+        """
         self._guarded(self._go_on)
         now = self._clock()
-        if now >= self._look_at or self._look_at > now + 3 * self._every:  # or the clock was put back
+        if (
+            now >= self._look_at or self._look_at > now + 3 * self._every
+        ):  # or the clock was put back
             self._guarded(self._look)
             self._look_at = now + self._every * (0.5 + self._uniform())
             self._guarded(self._go_on)
@@ -176,7 +190,9 @@ class Reporter:
     @staticmethod
     def _due(read: ReadTask, state: TaskState, now: float) -> float:
         """When there is something to do for a task."""
-        again = state.retry_at if state.retry_at <= now + 2 * LONGEST_WAIT else now  # or the clock was put back
+        again = (
+            state.retry_at if state.retry_at <= now + 2 * LONGEST_WAIT else now
+        )  # or the clock was put back
         return min(again if state.built else max(state.moment, again), read.task.end)
 
     def _opened(self) -> tuple[ReadTask, TaskState] | None:
@@ -200,7 +216,9 @@ class Reporter:
             return
         try:
             self._bring_forward(*opened, now)
-        except HdpmfError:  # the disk refused, or another process was here; what is in the store holds
+        except (
+            HdpmfError
+        ):  # the disk refused, or another process was here; what is in the store holds
             self._rest_until = now + _AFTER_ERROR
             raise
 
@@ -222,7 +240,9 @@ class Reporter:
                 return
             read, state = opened
         if self._reports.send(read, state, now):
-            self._log(f"Task {read.id.hex()[:8]}: reported to the servers of {read.task.servers.names}.")
+            self._log(
+                f"Task {read.id.hex()[:8]}: reported to the servers of {read.task.servers.names}."
+            )
 
     # What the recommender publishes
 
@@ -234,7 +254,9 @@ class Reporter:
             self._etag = got[1]
         index = self._index
         if index is None:
-            raise ProtocolError("refused: the recommender says that its index is unchanged, and none came before")
+            raise ProtocolError(
+                "refused: the recommender says that its index is unchanged, and none came before"
+            )
         if index.authority is not None and self._follow is not None:
             self._once(index.authority, self._take_authority)
         self._once(index.catalogue, self._take_catalogue)
@@ -246,7 +268,9 @@ class Reporter:
             self._once(index.lists, self._take_lists)
 
     def _once(self, file: PublicFile, take: Callable[[PublicFile], None]) -> None:
-        """Take a file, unless it was refused before. One that was not reached is tried again another time."""
+        """Take a file, unless it was refused before. One that was not reached is tried again
+        another time.
+        """
         if file.sha256 in self._refused:
             return
         self._asked = None
@@ -288,7 +312,9 @@ class Reporter:
             self._held = file.sha256, b"" if got is None else got[0]
         self._asked = read = read_task(self._held[1])
         if read.id.hex() != file.sha256:
-            raise ProtocolError("refused: the task is not the one that the index names (its id differs)")
+            raise ProtocolError(
+                "refused: the task is not the one that the index names (its id differs)"
+            )
         check_period(read.task, now, standing.until)
         check_task(self._store, read)
         collector = collector_digest(read.task.collector)
@@ -307,10 +333,14 @@ class Reporter:
             self._book.set_standing(standing)
         self._held = "", b""
         servers = read.task.servers
-        self._log(f"Task {read.id.hex()[:8]} for the servers of {servers.names}: reports before it ends.")
+        self._log(
+            f"Task {read.id.hex()[:8]} for the servers of {servers.names}: reports before it ends."
+        )
 
     def _owner_agrees(self, read: ReadTask) -> bool:
-        """Whether the owner wants to take part, as far as is known; not yet is no refusal of the task for good."""
+        """Whether the owner wants to take part, as far as is known; not yet is no refusal of the
+        task for good.
+        """
         task, servers = read.task, read.task.servers
         if read.part == "labels" and self._book.standing().counted is not None:
             return True  # the second half of what was agreed to

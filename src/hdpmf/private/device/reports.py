@@ -1,7 +1,7 @@
 """A device's reports for one task: made once, paid once, sent until they are taken.
 
-Ratings pay in the commit that keeps the reports, right before the first byte leaves. From then on the very same bytes
-go out, however often they are tried. What never left is given back.
+Ratings pay in the commit that keeps the reports, right before the first byte leaves. From then on
+the very same bytes go out, however often they are tried. What never left is given back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from hdpmf.common.protocol.task import prio_of
 from hdpmf.errors import TransportError
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.client.outgoing import report_headers, sealed_report
-from hdpmf.private.device.budget import agreed_words, charge, choose, entry_of, taking_part, who_paid
+from hdpmf.private.device.budget import (
+    agreed_words,
+    charge,
+    choose,
+    entry_of,
+    taking_part,
+    who_paid,
+)
 from hdpmf.private.device.disclosures.ledger import Action, Entry
 from hdpmf.private.device.disclosures.sent_bytes import leader_answered, report_leaves
 from hdpmf.private.device.errors import DeclinedError
@@ -30,8 +37,8 @@ from hdpmf.private.device.recommender_state import Counted, ReportBook, TaskStat
 from hdpmf.private.device.store.device_store import DeviceStore
 
 REFUSED = frozenset({401, 403, 409, 410, 413, 415, 422})
-"""Answers of a leader after which a report is not tried again. Others may pass: it does not know the task yet (404), a
-clock is wrong (400), it is busy or broken."""
+"""Answers of a leader after which a report is not tried again. Others may pass: it does not know
+the task yet (404), a clock is wrong (400), it is busy or broken."""
 
 LONGEST_WAIT = 3600.0
 """Seconds between two tries, about."""
@@ -74,14 +81,20 @@ class TaskReports:
             run = counted.run if counted is not None and goes_on else read.id
             part = who_paid(store, run, read.terms.epsilon) if goes_on else taking_part(store, none)
             pays = none, np.zeros(0)
-            words = "drew a taste label, which stays here, and reports by it" if goes_on else "reports zeros: no counts"
+            words = (
+                "drew a taste label, which stays here, and reports by it"
+                if goes_on
+                else "reports zeros: no counts"
+            )
             counted = None  # a label is drawn once
         else:
             run = read.id
             pays = choose(store, read.terms, self.recommender)
             part = taking_part(store, pays[0])
             words = agreed_words(read.terms, "proved", servers=task.servers)
-            counted = Counted(run=run, survey=encode(read.survey)) if read.survey.labels else counted
+            counted = (
+                Counted(run=run, survey=encode(read.survey)) if read.survey.labels else counted
+            )
         shard = OneRoundShard(
             part.ratings,
             part.weights,
@@ -98,16 +111,21 @@ class TaskReports:
         prio = prio_of(task, read.id)
         waiting: dict[int, bytes] = {}
         for place, entries in enumerate(shard.entries(store.users)):
-            if len(waiting) >= _AT_A_TIME:  # a silo's need not all be in memory; none leaves before all are paid for
+            if (
+                len(waiting) >= _AT_A_TIME
+            ):  # a silo's need not all be in memory; none leaves before all are paid for
                 self._put(read, waiting)
                 waiting = {}
-            # All reports say the time at which the task begins: when they were made is nobody's business.
+            # All reports say the time at which the task begins: when they were made is nobody's
+            # business.
             waiting[place] = sealed_report(prio, read.id, task.servers, entries, at=task.begin)
         made = msgspec.structs.replace(state, run=run, built=True, unsent=tuple(range(store.users)))
         with store.transaction():
             self.book.require(read.id, state)
             if store.ratings() is not part.table:  # who pays is who is in the reports
-                raise DeclinedError("busy", "the owner has changed ratings in this moment; the report is made anew")
+                raise DeclinedError(
+                    "busy", "the owner has changed ratings in this moment; the report is made anew"
+                )
             entry = self._entry(read, run, "agreed", words)
             if read.part == "labels":
                 store.ledger.note(entry)
@@ -118,7 +136,9 @@ class TaskReports:
             self._stand(counted=counted)
 
     def send(self, read: ReadTask, state: TaskState, now: float) -> bool:
-        """Send what the leader has not taken; whether that was all. ``state`` is changed as the store is."""
+        """Send what the leader has not taken; whether that was all. ``state`` is changed as the
+        store is.
+        """
         path = REPORTS_PATH.format(task_id=id_to_text(read.id))
         for place in state.unsent:
             body = self.book.report(read.id, place)
@@ -142,10 +162,15 @@ class TaskReports:
         with self.store.transaction():
             self.book.require(read.id, state)
             if state.built and not state.left and read.part != "labels":
-                words = f"{why}, and no connection to {read.task.servers.leader.organisation} was open until then"
+                words = (
+                    f"{why}, and no connection to {read.task.servers.leader.organisation} was "
+                    "open until then"
+                )
                 self.store.ledger.give_back(self._entry(read, state.run, "returned", words), 1.0)
                 counted = self.book.standing().counted
-                self._stand(counted=None if counted is not None and counted.run == read.id else counted)
+                self._stand(
+                    counted=None if counted is not None and counted.run == read.id else counted
+                )
             self.book.end(read.id)
         self.log(f"Task {read.id.hex()[:8]}: {why}; it is not reported in any more.")
 
@@ -168,7 +193,9 @@ class TaskReports:
         words = f"a report for each user, in shares for {servers.names} (digest {servers.digest})"
         with self.store.transaction():
             self.book.require(read.id, state)
-            self.store.ledger.note(self._entry(read, state.run, "sent", words), first=read.part != "labels")
+            self.store.ledger.note(
+                self._entry(read, state.run, "sent", words), first=read.part != "labels"
+            )
             self._keep(read, state, left=True)
             self._stand(
                 survey=encode(read.survey),
@@ -178,19 +205,34 @@ class TaskReports:
                 model=kept_facts(self.store),
             )
 
-    def _taken(self, read: ReadTask, state: TaskState, place: int, report: bytes, status: int) -> None:
+    def _taken(
+        self, read: ReadTask, state: TaskState, place: int, report: bytes, status: int
+    ) -> None:
         with self.store.transaction():
             self.book.require(read.id, state)
             leader_answered(self.store, state.run, report, status, last=True)
             if status in REFUSED:
-                words = f"{read.task.servers.leader.organisation} refused a report (its answer was {status})"
+                words = (
+                    f"{read.task.servers.leader.organisation} refused a report (its answer "
+                    f"was {status})"
+                )
                 self.store.ledger.note(self._entry(read, state.run, "refused", words))
                 self.log(f"Task {read.id.hex()[:8]}: {words}.")
             self.book.drop_report(read.id, place)
-            self._keep(read, state, unsent=tuple(other for other in state.unsent if other != place), tries=0)
+            self._keep(
+                read,
+                state,
+                unsent=tuple(other for other in state.unsent if other != place),
+                tries=0,
+            )
 
     def _wait(
-        self, read: ReadTask, state: TaskState, now: float, why: str, answer: tuple[bytes, int] | None = None
+        self,
+        read: ReadTask,
+        state: TaskState,
+        now: float,
+        why: str,
+        answer: tuple[bytes, int] | None = None,
     ) -> None:
         """Try the same bytes again later (``answer``: them, and what the leader said)."""
         wait = min(_FIRST_WAIT * 2 ** min(state.tries, 20), LONGEST_WAIT) * (0.5 + self.uniform())
@@ -214,4 +256,12 @@ class TaskReports:
         self.book.set_standing(standing)
 
     def _entry(self, read: ReadTask, run: bytes, action: Action, words: str) -> Entry:
-        return entry_of(read.terms, "proved", action, words, recommender=self.recommender, run=run, number=read.number)
+        return entry_of(
+            read.terms,
+            "proved",
+            action,
+            words,
+            recommender=self.recommender,
+            run=run,
+            number=read.number,
+        )

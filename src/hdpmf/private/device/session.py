@@ -1,10 +1,11 @@
 """Runs under way on a device: what both kinds have in common, and a device's part in secure sums.
 
-For every plan of a secure sum a device draws who holds shares of its masks. A recommender that does not like what was
-drawn may break off and ask again, and a run that takes nothing costs nothing. So plans count when the draw leaves, and
-no longer count when the masked vector follows. What is counted does not depend on ratings. Days do not overlap, so that
-with a limit of L there are at most 366 L such plans in a year. Where the draws of one are unlucky with a chance of at
-most r (2^-40, see ``sizing.risks``), those of any of them are with at most 366 L r.
+For every plan of a secure sum a device draws who holds shares of its masks. A recommender that does
+not like what was drawn may break off and ask again, and a run that takes nothing costs nothing. So
+plans count when the draw leaves, and no longer count when the masked vector follows. What is
+counted does not depend on ratings. Days do not overlap, so that with a limit of L there are at most
+366 L such plans in a year. Where the draws of one are unlucky with a chance of at most r (2^-40,
+see ``sizing.risks``), those of any of them are with at most 366 L r.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ _Drawn = dict[str, Drawn]
 
 
 class Plans:
-    """The plans that a recommender has had drawn for, in the store; the owner's ``forget`` keeps them.
+    """The plans that a recommender has had drawn for, in the store; the owner's ``forget`` keeps
+    them.
 
     Args:
         store: The device's store.
@@ -65,7 +67,9 @@ class Plans:
         clock: What time it is (Unix).
     """
 
-    def __init__(self, store: DeviceStore, recommender: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: DeviceStore, recommender: str, clock: Callable[[], float] = time.time
+    ) -> None:
         self._store, self._recommender, self._clock = store, recommender, clock
 
     @property
@@ -84,7 +88,8 @@ class Plans:
             today = self._today(kept)
             if today.plans >= most:
                 raise SecureSumError(
-                    f"refused: {today.plans} plans of secure sums came to nothing within a day, and each drew anew who "
+                    f"refused: {today.plans} plans of secure sums came to nothing within a day, "
+                    "and each drew anew who "
                     f"holds shares (max_plans_per_day = {most} in the policy); wait a day"
                 )
             self._write(kept, Drawn(today.begun, today.plans + 1))
@@ -94,7 +99,8 @@ class Plans:
         with self._store.transaction():
             kept = self._read()
             today = self._today(kept)
-            # If its day is over, this takes one off today's: draws less vectors stay below the limit times the days.
+            # If its day is over, this takes one off today's: draws less vectors stay below the
+            # limit times the days.
             self._write(kept, Drawn(today.begun, max(today.plans - 1, 0)))
 
     def _today(self, kept: _Drawn) -> Drawn:
@@ -116,7 +122,8 @@ class Plans:
         self._store.put(_PLANS, msgspec.msgpack.encode(kept | {self._recommender: today}))
 
 
-_MAX_PLANS = 32  # a recommender that does not like what devices drew may break off and ask again, but not for ever
+# a recommender that does not like what devices drew may break off and ask again, but not for ever
+_MAX_PLANS = 32
 
 
 class _Suspended(msgspec.Struct, frozen=True, array_like=True):
@@ -131,14 +138,15 @@ class _Suspended(msgspec.Struct, frozen=True, array_like=True):
 class SumOfJob:
     """The numbers of a job, waiting for a sum or in one.
 
-    A sum that breaks off before the masked vector may be tried again with new masks; after that the numbers are
-    spent, because two sums over different devices would tell them apart.
+    A sum that breaks off before the masked vector may be tried again with new masks; after that the
+    numbers are spent, because two sums over different devices would tell them apart.
 
     Attributes:
         number: The job.
         numbers: What goes into the sum (int64); gone when it is in.
         layout: The words of the job, by the number of participants.
-        terms: What was agreed on: how many users the sum must be over, and for how many a device counts.
+        terms: What was agreed on: how many users the sum must be over, and for how many a device
+            counts.
     """
 
     number: int
@@ -149,10 +157,14 @@ class SumOfJob:
     _plans: int = 0
     _last: tuple[int, bytes] | None = None
 
-    def answer(self, store: DeviceStore, body: bytes, plans: Plans, vector_leaves: Callable[[bytes], None]) -> bytes:
-        """The reply's body to a message of the sum. What was drawn for a plan leaves when ``plans`` has counted it.
+    def answer(
+        self, store: DeviceStore, body: bytes, plans: Plans, vector_leaves: Callable[[bytes], None]
+    ) -> bytes:
+        """The reply's body to a message of the sum. What was drawn for a plan leaves when ``plans``
+        has counted it.
 
-        ``vector_leaves`` gets the masked vector before it is given away; what it writes is on the disk by then.
+        ``vector_leaves`` gets the masked vector before it is given away; what it writes is on the
+        disk by then.
         """
         request = zlib.crc32(body)
         if self._last is not None and self._last[0] == request:
@@ -169,7 +181,8 @@ class SumOfJob:
         if isinstance(reply, Advertisement):
             plans.draw()
             self._client = client
-        # A copy, because the encoder's own bytes keep the half of their length that it had in reserve.
+        # A copy, because the encoder's own bytes keep the half of their length that it had in
+        # reserve.
         leaving = bytes(memoryview(masked(reply)))
         if isinstance(reply, MaskedVector):
             vector_leaves(leaving)
@@ -181,11 +194,17 @@ class SumOfJob:
         """Return all of it as bytes. PRIVATE: the numbers are under no mask."""
         numbers = None if self.numbers is None else self.numbers.tobytes()
         client = None if self._client is None else self._client.suspend()
-        return msgspec.msgpack.encode(_Suspended(self.number, numbers, client, self._plans, self._last))
+        return msgspec.msgpack.encode(
+            _Suspended(self.number, numbers, client, self._plans, self._last)
+        )
 
     @classmethod
     def resume(
-        cls, data: bytes, layout: Callable[[int], Callable[[int], SumLayout]], terms: Terms, store: DeviceStore
+        cls,
+        data: bytes,
+        layout: Callable[[int], Callable[[int], SumLayout]],
+        terms: Terms,
+        store: DeviceStore,
     ) -> SumOfJob:
         """Return what `suspend` gave the bytes of; ``layout`` is by job."""
         state = msgspec.msgpack.decode(data, type=_Suspended)
@@ -194,7 +213,11 @@ class SumOfJob:
         pinned = store.roster
         if state.client is not None and pinned is not None:
             job._client = SecureSumClient.resume(
-                state.client, store.identity, pinned.roster, store.policy.sum_policy(), job._about(store)
+                state.client,
+                store.identity,
+                pinned.roster,
+                store.policy.sum_policy(),
+                job._about(store),
             )
         return job
 
@@ -209,25 +232,38 @@ class SumOfJob:
     def _join(self, store: DeviceStore, plan: SumPlan) -> SecureSumClient:
         if self.numbers is None:
             raise SecureSumError(
-                "refused: the numbers of this job are in a sum already; two sums would tell them apart"
+                "refused: the numbers of this job are in a sum already; two sums would tell "
+                "them apart"
             )
         self._plans += 1
         if self._plans > _MAX_PLANS:
-            raise SecureSumError("refused: too many plans for one job; each would draw anew who holds shares")
+            raise SecureSumError(
+                "refused: too many plans for one job; each would draw anew who holds shares"
+            )
         pinned = store.roster
         if pinned is None:
-            raise SecureSumError("no roster is pinned here, so that nobody could be told from an impostor")
+            raise SecureSumError(
+                "no roster is pinned here, so that nobody could be told from an impostor"
+            )
         places = read_bitmap(plan.participants)
         if self.terms.cohort is not None:
             chosen = pinned.asked(self.terms)
-            if any(pinned.roster.keys[place].hex() not in chosen for place in places if place < len(pinned)):
-                raise SecureSumError("refused: the plan has devices that are not in the cohort that the beacon chooses")
+            if any(
+                pinned.roster.keys[place].hex() not in chosen
+                for place in places
+                if place < len(pinned)
+            ):
+                raise SecureSumError(
+                    "refused: the plan has devices that are not in the cohort that the beacon "
+                    "chooses"
+                )
         if len(places) and int(places[-1]) < len(pinned):
             # Whoever survives, there are so many devices; these could be the smallest.
             credit = np.sort(np.minimum(np.array(pinned.users)[places], self.terms.credit))
             if int(credit[: plan.minimum].sum()) < self.terms.minimum:
                 raise SecureSumError(
-                    f"refused: {plan.minimum} devices may count for fewer than the {self.terms.minimum} users that "
+                    f"refused: {plan.minimum} devices may count for fewer than the "
+                    f"{self.terms.minimum} users that "
                     "were agreed on"
                 )
         about = self._about(store)
@@ -284,7 +320,9 @@ class Session(ABC):
         touched: Something has changed that is not in the store yet.
     """
 
-    def __init__(self, setup: Setup, run: bytes, state: RunState, saved: bytes | None = None) -> None:
+    def __init__(
+        self, setup: Setup, run: bytes, state: RunState, saved: bytes | None = None
+    ) -> None:
         self.run = run
         self.state = state
         self.saved = saved
@@ -303,7 +341,9 @@ class Session(ABC):
 
     @abstractmethod
     def revive(self, number: int) -> None:
-        """After a restart: make a job's numbers ready again, where that can be, for a sum that they were not in."""
+        """After a restart: make a job's numbers ready again, where that can be, for a sum that
+        they were not in.
+        """
 
     @abstractmethod
     def layout(self, number: int) -> Callable[[int], SumLayout]:
@@ -327,13 +367,18 @@ class Session(ABC):
         """Note that the numbers of a job are in a sum, which they are once."""
         self.state.summed = number
         self.touched = True
-        return self.entry("sent", number, f"masked numbers of job {number}, of which only a sum over devices is seen")
+        return self.entry(
+            "sent",
+            number,
+            f"masked numbers of job {number}, of which only a sum over devices is seen",
+        )
 
     def save(self) -> None:
         """Put the state into the store, inside the transaction of what it belongs to.
 
         Raises:
-            DeclinedError: Somebody else has gone on with this run, so that what is known here is out of date.
+            DeclinedError: Somebody else has gone on with this run, so that what is known here is
+                out of date.
         """
         if self._store.runs.load(self.run) != self.saved:
             self.touched = True
@@ -344,7 +389,9 @@ class Session(ABC):
     def agreed(self) -> Terms:
         """The terms; without them nothing is sent."""
         if self._terms is None:
-            raise ProtocolError("no terms were agreed on in this run, so that nothing is sent in it")
+            raise ProtocolError(
+                "no terms were agreed on in this run, so that nothing is sent in it"
+            )
         return self._terms
 
     def entry(self, action: Action, number: int, words: str) -> Entry:

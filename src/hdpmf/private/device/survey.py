@@ -1,7 +1,8 @@
-"""A run of the one-round designs on a device: one answer in a rating's life, then facts to fit its own vectors to.
+"""A run of the one-round designs on a device: one answer in a rating's life, then facts to fit its
+own vectors to.
 
-With taste labels the answer has two parts, each in a secure sum of its own: how much weight items have and, once the
-device has drawn its label, everything else.
+With taste labels the answer has two parts, each in a secure sum of its own: how much weight items
+have and, once the device has drawn its label, everything else.
 """
 
 from __future__ import annotations
@@ -12,12 +13,28 @@ import numpy as np
 
 from hdpmf.common.methods import method_named
 from hdpmf.common.privacy.coding import FEWEST_LABEL_EPSILON
-from hdpmf.common.protocol import Accepted, Grouping, ItemFacts, Message, Ready, SumContribution, Survey, Terms
+from hdpmf.common.protocol import (
+    Accepted,
+    Grouping,
+    ItemFacts,
+    Message,
+    Ready,
+    SumContribution,
+    Survey,
+    Terms,
+)
 from hdpmf.common.protocol.layout import SumLayout, popularity_layout, survey_layout, survey_numbers
 from hdpmf.errors import ProtocolError
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.client.outgoing import compose
-from hdpmf.private.device.budget import TakingPart, agreed_words, check_policy, choose, taking_part, who_paid
+from hdpmf.private.device.budget import (
+    TakingPart,
+    agreed_words,
+    check_policy,
+    choose,
+    taking_part,
+    who_paid,
+)
 from hdpmf.private.device.disclosures.ledger import Action
 from hdpmf.private.device.errors import OutOfTurnError
 from hdpmf.private.device.model_update import model_of_facts
@@ -46,13 +63,20 @@ class SurveySession(Session):
         A label is never drawn again. The one that was drawn is in the store.
         """
         survey, grouping = kept(self.state.plan, Survey), kept(self.state.opening, Grouping)
-        if survey is None or self.agreed().view != "sums" or number != (0 if grouping is None else 1):
+        if (
+            survey is None
+            or self.agreed().view != "sums"
+            or number != (0 if grouping is None else 1)
+        ):
             return
         part = self._paid()
         if grouping is not None and self.state.labels is not None:
             labels = np.frombuffer(self.state.labels, np.bool_)
             if len(labels) != part.ratings.n_users:  # of other users than those who are here now
-                part, labels = taking_part(self._store, np.zeros(0, np.intp)), np.zeros(part.ratings.n_users, np.bool_)
+                part, labels = (
+                    taking_part(self._store, np.zeros(0, np.intp)),
+                    np.zeros(part.ratings.n_users, np.bool_),
+                )
             shard = self._shard(survey, part)
             shard.resume(grouping, labels)
             self._second(shard)
@@ -66,7 +90,12 @@ class SurveySession(Session):
         check_survey(survey, terms)
         pays = choose(self._store, terms, self._setup.recommender)
         part = taking_part(self._store, pays[0])
-        self.state.plan, self.state.charged, self.state.taking_part, self.touched = body, True, part.digest, True
+        self.state.plan, self.state.charged, self.state.taking_part, self.touched = (
+            body,
+            True,
+            part.digest,
+            True,
+        )
         answer = self._first(survey, self._shard(survey, part))
         # Numbers for a secure sum leave later, under masks; bits leave with this answer.
         action: Action = "agreed" if isinstance(answer, Ready) else "sent"
@@ -75,20 +104,33 @@ class SurveySession(Session):
     def _group(self, grouping: Grouping, body: bytes) -> Outcome:
         terms, survey, state = self.agreed(), kept(self.state.plan, Survey), self.state
         if survey is None or not survey.labels or state.summed < 0:
-            raise OutOfTurnError("refused: labels were not agreed on, or come before this device's weights are summed")
+            raise OutOfTurnError(
+                "refused: labels were not agreed on, or come before this device's weights are "
+                "summed"
+            )
         if state.labels is not None:
             raise OutOfTurnError("refused: the labels here are drawn; a label is drawn once")
-        check_policy(self._store.policy, terms)  # its owner may have changed it since the survey came
+        check_policy(
+            self._store.policy, terms
+        )  # its owner may have changed it since the survey came
         shard = self._shard(survey, self._paid())
         shard.resume()
         shard.group(grouping)
         if shard.labels is None:
             raise ProtocolError("no label was drawn")
         # In the store with this answer, before anything made with it can leave.
-        state.opening, state.labels, state.number, self.touched = body, shard.labels.tobytes(), 1, True
+        state.opening, state.labels, state.number, self.touched = (
+            body,
+            shard.labels.tobytes(),
+            1,
+            True,
+        )
         answer = self._second(shard)
         return Outcome(
-            answer, self.entry("agreed", 1, "drew a taste label, which stays here, and sums its ratings by it")
+            answer,
+            self.entry(
+                "agreed", 1, "drew a taste label, which stays here, and sums its ratings by it"
+            ),
         )
 
     def _paid(self) -> TakingPart:
@@ -153,14 +195,19 @@ class SurveySession(Session):
 def check_survey(survey: Survey, terms: Terms) -> None:
     """Raise ProtocolError unless the survey is what the terms say."""
     if survey.design not in method_named(terms.method).designs:
-        raise ProtocolError(f"refused: the survey has the design {survey.design}, the terms say {terms.method}")
+        raise ProtocolError(
+            f"refused: the survey has the design {survey.design}, the terms say {terms.method}"
+        )
     if survey.labels != terms.labels:
-        raise ProtocolError("refused: the survey is by taste labels where the terms are not, or the other way round")
+        raise ProtocolError(
+            "refused: the survey is by taste labels where the terms are not, or the other way round"
+        )
     if survey.labels and survey.epsilon < FEWEST_LABEL_EPSILON:
         raise ProtocolError(f"refused: labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}")
     if survey.epsilon != terms.epsilon:
         raise ProtocolError("refused: the survey's epsilon is not that of the terms")
     if terms.view == "sums" and survey.contributors > terms.sharing:
         raise ProtocolError(
-            f"refused: the survey counts on {survey.contributors} users' noise, the terms on {terms.sharing}"
+            f"refused: the survey counts on {survey.contributors} users' noise, the terms "
+            f"on {terms.sharing}"
         )

@@ -9,7 +9,16 @@ import numpy as np
 
 from hdpmf.common.methods import Status, method_named, method_with
 from hdpmf.common.privacy.mechanisms import MECHANISMS, mechanism_of
-from hdpmf.common.protocol import Accepted, Gradients, ItemCounts, Message, Opening, Plan, Round, Terms
+from hdpmf.common.protocol import (
+    Accepted,
+    Gradients,
+    ItemCounts,
+    Message,
+    Opening,
+    Plan,
+    Round,
+    Terms,
+)
 from hdpmf.common.protocol.layout import SumLayout, counts_layout, gradients_layout
 from hdpmf.errors import ProtocolError
 from hdpmf.private.client.device_gradients import DeviceShard, ShardState
@@ -27,7 +36,9 @@ MAX_NUMBERS = 1 << 23
 class TrainingSession(Session):
     """Agrees to a plan, counts, answers rounds, and keeps the final factors."""
 
-    def __init__(self, setup: Setup, run: bytes, state: RunState, saved: bytes | None = None) -> None:
+    def __init__(
+        self, setup: Setup, run: bytes, state: RunState, saved: bytes | None = None
+    ) -> None:
         super().__init__(setup, run, state, saved)
         self._shard: DeviceShard | None = None
         self._part: TakingPart | None = None
@@ -47,7 +58,9 @@ class TrainingSession(Session):
                 raise ProtocolError(f"a {type(message).__name__} has no place in a training")
 
     def revive(self, number: int) -> None:
-        """Counts need no noise, so they are counted again; a round's gradients would have other noise."""
+        """Counts need no noise, so they are counted again; a round's gradients would have other
+        noise.
+        """
         if number == 0 and self.state.opening is not None and self.agreed().view == "sums":
             self.wait_for_sum(0, self._going_on().counts().counts)
 
@@ -64,9 +77,13 @@ class TrainingSession(Session):
             raise ProtocolError("the item table must come before a plan")
         scale = known.known.scale
         # Where only the model is wanted, it may be about an earlier version of the items.
-        same = plan.n_items == len(known.positions) or (self._terms is None and known.sized(plan.n_items) is not None)
+        same = plan.n_items == len(known.positions) or (
+            self._terms is None and known.sized(plan.n_items) is not None
+        )
         if not same or (plan.scale_low, plan.scale_high) != (scale.low, scale.high):
-            raise ProtocolError("refused: the plan is for other items or another scale than the pinned ones")
+            raise ProtocolError(
+                "refused: the plan is for other items or another scale than the pinned ones"
+            )
         if plan.n_items * plan.n_factors > MAX_NUMBERS:
             raise ProtocolError(f"refused: the plan has more than {MAX_NUMBERS} numbers in a round")
         if self._terms is None:  # only the model is wanted here
@@ -75,11 +92,17 @@ class TrainingSession(Session):
         terms = self._terms
         mechanism = mechanism_of(method_named(terms.method))
         if MECHANISMS[plan.mechanism] is not type(mechanism):
-            raise ProtocolError(f"refused: the plan has the mechanism {plan.mechanism!r}, the terms say {terms.method}")
+            raise ProtocolError(
+                f"refused: the plan has the mechanism {plan.mechanism!r}, the terms say "
+                f"{terms.method}"
+            )
         if plan.epsilon != terms.epsilon or plan.epochs != terms.rounds:
             raise ProtocolError("refused: the plan's epsilon or rounds are not those of the terms")
         if not plan.fresh_noise and not self._store.policy.allow_unprotected:
-            raise DeclinedError("policy", "the same noise in every round hides nothing: two rounds differ without it")
+            raise DeclinedError(
+                "policy",
+                "the same noise in every round hides nothing: two rounds differ without it",
+            )
         self.state.seed = secrets.randbits(63) if self._setup.seed is None else self._setup.seed
         self._agreed_plan, self.state.plan, self.touched = plan, body, True
         if not mechanism.needs_budgets:
@@ -103,7 +126,8 @@ class TrainingSession(Session):
         self._shard, self._opening, self.touched = shard, opening, True
         self.state.opening, self.state.shard = body, shard.state().encode()
         words = self._words(terms) if pays else "how many ratings take part, per item"
-        # Counts for a secure sum leave later, under masks; in the other view they leave with this answer.
+        # Counts for a secure sum leave later, under masks; in the other view they leave with this
+        # answer.
         entry = self.entry("sent", 0, words) if terms.view == "messages" else None
         if pays and entry is None:
             entry = self.entry("agreed", 0, words)
@@ -116,7 +140,10 @@ class TrainingSession(Session):
             return self._take_model(message, body)
         terms = self.agreed()
         if message.number <= self.state.number:
-            raise OutOfTurnError(f"refused: round {self.state.number} has been answered, and this is {message.number}")
+            raise OutOfTurnError(
+                f"refused: round {self.state.number} has been answered, and this is "
+                f"{message.number}"
+            )
         shard = self._going_on()
         shard.receive(message)
         self.touched = True
@@ -143,7 +170,9 @@ class TrainingSession(Session):
     def _finish(self, shard: DeviceShard, body: bytes) -> Outcome:
         terms, ratings = self.agreed(), self._taking_part().ratings
         users = tuple(map(str, ratings.users.ids.tolist()))
-        vectors = np.ascontiguousarray(np.nan_to_num(shard.vectors, nan=0.0, posinf=0.0, neginf=0.0), np.float32)
+        vectors = np.ascontiguousarray(
+            np.nan_to_num(shard.vectors, nan=0.0, posinf=0.0, neginf=0.0), np.float32
+        )
         rated = ratings.user_counts() > 0
         model = LocalModel(
             recommender=self._setup.recommender,
@@ -152,15 +181,21 @@ class TrainingSession(Session):
             view=terms.view,
             plan=self.state.plan,
             numbers=body,
-            users=tuple(user for user, has_rated in zip(users, rated.tolist(), strict=True) if has_rated),
+            users=tuple(
+                user for user, has_rated in zip(users, rated.tolist(), strict=True) if has_rated
+            ),
             vectors=vectors[rated].tobytes(),
         )
         self._end()
         words = "the final item factors; the user vectors stay here"
-        return Outcome(compose(Accepted), self.entry("received", self.state.number, words), model=model)
+        return Outcome(
+            compose(Accepted), self.entry("received", self.state.number, words), model=model
+        )
 
     def _take_model(self, message: Round, body: bytes) -> Outcome:
-        """Final factors for a device that was no part of the training: it fits its own vectors when it needs them."""
+        """Final factors for a device that was no part of the training: it fits its own vectors
+        when it needs them.
+        """
         plan = self._plan()
         if message.item_factors.shape != (plan.n_items, plan.n_factors):
             raise ProtocolError("the item factors do not have the shape of the plan")
@@ -180,7 +215,9 @@ class TrainingSession(Session):
         return Outcome(compose(Accepted), model=model)
 
     def unsent(self) -> float:
-        """Each round of a run with a proof costs its part of epsilon, so that rounds that never came cost nothing."""
+        """Each round of a run with a proof costs its part of epsilon, so that rounds that never
+        came cost nothing.
+        """
         terms = self._terms
         if terms is None or mechanism_of(method_named(terms.method)).needs_budgets:
             return 0.0  # budgets were told in clear, which nothing takes back
@@ -190,7 +227,9 @@ class TrainingSession(Session):
         return (terms.rounds - min(self.state.summed, terms.rounds)) / terms.rounds
 
     def _bare(self) -> bool:
-        """Whether nothing is hidden, whatever the method is: the same noise twice is removed by subtracting."""
+        """Whether nothing is hidden, whatever the method is: the same noise twice is removed by
+        subtracting.
+        """
         return not self._plan().fresh_noise and self._plan().epochs > 1
 
     def factors(self) -> int:
@@ -202,7 +241,9 @@ class TrainingSession(Session):
         return "none" if self._agreed_plan is not None and self._bare() else super().standing()
 
     def _end(self) -> None:
-        """What is not needed any more goes; that the run was there stays, so that it does not begin again."""
+        """What is not needed any more goes; that the run was there stays, so that it does not
+        begin again.
+        """
         self.state.over, self.state.shard = True, None
         self._shard = self._part = None
 
@@ -238,12 +279,18 @@ class TrainingSession(Session):
         return self._part
 
     def _going_on(self) -> DeviceShard:
-        """The shard as it was after the last round; made anew after a restart, or when ratings have changed."""
+        """The shard as it was after the last round; made anew after a restart, or when ratings
+        have changed.
+        """
         state, plan = self.state, self._plan()
         opening = self._opening
         if opening is None or state.shard is None:
             raise ProtocolError("an Opening must come before the rounds")
-        if self._shard is None or self._part is None or self._part.table is not self._store.ratings():
+        if (
+            self._shard is None
+            or self._part is None
+            or self._part.table is not self._store.ratings()
+        ):
             self._part = who_paid(self._store, self.run, self.agreed().epsilon)
             same = self._part.digest == state.taking_part
             if not same:  # nor will it be the same again, should they come back

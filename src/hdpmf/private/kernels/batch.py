@@ -1,4 +1,5 @@
-"""All ratings of a row at once: their layout, summed gradients, one step per user, and each user's least squares.
+"""All ratings of a row at once: their layout, summed gradients, one step per user, and each user's
+least squares.
 
 Every row is summed by one thread in a fixed order, so the number of threads changes nothing.
 """
@@ -23,7 +24,8 @@ class Grouped:
 
     Attributes:
         start: Where each row begins, and the end of the last one.
-        partner: The other side of each rating (the user in an item's row, the item in a user's row).
+        partner: The other side of each rating (the user in an item's row, the item in a user's
+            row).
         target: The number that the model should predict for it.
         coefficient: How much its residual counts, or None where all count 1.
     """
@@ -81,7 +83,9 @@ def group(
     n_rows: int,
     dtype: Any = np.float32,
 ) -> Grouped:
-    """Lay ratings out by ``rows`` (counting sort: linear time, no temporary larger than the result)."""
+    """Lay ratings out by ``rows`` (counting sort: linear time, no temporary larger than the
+    result).
+    """
     start = _starts(rows, n_rows)
     return Grouped(
         start,
@@ -127,7 +131,8 @@ def _exchange(values: Any, first: Any, second: Any) -> Any:
     return swap
 
 
-# Lets LLVM fuse multiply and add, as on every machine with FMA; NaN and infinity keep their meaning.
+# Lets LLVM fuse multiply and add, as on every machine with FMA; NaN and infinity keep their
+# meaning.
 _FAST = {"contract"}
 
 # Rows are asked for this many ratings ahead: about the time that a far cache takes to answer.
@@ -149,7 +154,9 @@ def _residual_sum(row: Any, own: Any, grouped: Any, others: Any, lanes: Any) -> 
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def _item_gradients(first: Any, end: Any, grouped: Any, U: Any, V: Any, out: Any, lanes: Any) -> None:
+def _item_gradients(
+    first: Any, end: Any, grouped: Any, U: Any, V: Any, out: Any, lanes: Any
+) -> None:
     two = U.dtype.type(2.0)
     for item in range(first, end):
         store(out, item, _residual_sum(item, load(V, item, lanes), grouped, U, lanes) * two)
@@ -157,7 +164,15 @@ def _item_gradients(first: Any, end: Any, grouped: Any, U: Any, V: Any, out: Any
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _step_users(
-    first: Any, end: Any, grouped: Any, U: Any, V: Any, steps: Any, reg: Any, unit_ball: Any, lanes: Any
+    first: Any,
+    end: Any,
+    grouped: Any,
+    U: Any,
+    V: Any,
+    steps: Any,
+    reg: Any,
+    unit_ball: Any,
+    lanes: Any,
 ) -> None:
     two = U.dtype.type(2.0)
     for user in range(first, end):
@@ -167,10 +182,16 @@ def _step_users(
         store(U, user, in_unit_ball(u) if unit_ball else u)
 
 
-def item_gradients(by_item: Grouped, U: np.ndarray, V: np.ndarray, out: np.ndarray, workers: Workers) -> None:
-    """Per item, the sum over its ratings of ``2 c (u.v - t) u``, written to ``out`` (padded matrices throughout)."""
+def item_gradients(
+    by_item: Grouped, U: np.ndarray, V: np.ndarray, out: np.ndarray, workers: Workers
+) -> None:
+    """Per item, the sum over its ratings of ``2 c (u.v - t) u``, written to ``out`` (padded
+    matrices throughout).
+    """
     columns, lanes = by_item.columns, lanes_of(V)
-    workers.over_rows(by_item.start, lambda first, end: _item_gradients(first, end, columns, U, V, out, lanes))
+    workers.over_rows(
+        by_item.start, lambda first, end: _item_gradients(first, end, columns, U, V, out, lanes)
+    )
 
 
 def step_users(
@@ -182,21 +203,32 @@ def step_users(
     unit_ball: bool,
     workers: Workers,
 ) -> None:
-    """One gradient step of every user vector, in place, then (if asked) projection onto the unit ball."""
+    """One gradient step of every user vector, in place, then (if asked) projection onto the unit
+    ball.
+    """
     columns, lanes, typed_reg = by_user.columns, lanes_of(V), U.dtype.type(reg)
     workers.over_rows(
         by_user.start,
-        lambda first, end: _step_users(first, end, columns, U, V, steps, typed_reg, unit_ball, lanes),
+        lambda first, end: _step_users(
+            first, end, columns, U, V, steps, typed_reg, unit_ball, lanes
+        ),
     )
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def _accumulate(first: Any, end: Any, partner: Any, target: Any, X: Any, weight: Any, H: Any, g: Any, z: Any) -> None:
+def _accumulate(
+    first: Any, end: Any, partner: Any, target: Any, X: Any, weight: Any, H: Any, g: Any, z: Any
+) -> None:
     """Add the ratings ``first:end`` to the lower triangle of H, to g and to z, four at a time."""
     size = X.shape[1]
     position = first
     while position + 4 <= end:
-        i, j, k, m = partner[position], partner[position + 1], partner[position + 2], partner[position + 3]
+        i, j, k, m = (
+            partner[position],
+            partner[position + 1],
+            partner[position + 2],
+            partner[position + 3],
+        )
         ui, uj, uk, um = weight[i], weight[j], weight[k], weight[m]
         ti, tj = ui * target[position], uj * target[position + 1]
         tk, tm = uk * target[position + 2], um * target[position + 3]
@@ -205,7 +237,9 @@ def _accumulate(first: Any, end: Any, partner: Any, target: Any, X: Any, weight:
             z[b] += (X[i, b] + X[j, b]) + (X[k, b] + X[m, b])
         for a in range(size):
             wi, wj, wk, wm = ui * X[i, a], uj * X[j, a], uk * X[k, a], um * X[m, a]
-            if wi != 0.0 or wj != 0.0 or wk != 0.0 or wm != 0.0:  # many features are zero for most items
+            if (
+                wi != 0.0 or wj != 0.0 or wk != 0.0 or wm != 0.0
+            ):  # many features are zero for most items
                 for b in range(a + 1):
                     H[a, b] += (wi * X[i, b] + wj * X[j, b]) + (wk * X[k, b] + wm * X[m, b])
         position += 4
@@ -222,7 +256,9 @@ def _accumulate(first: Any, end: Any, partner: Any, target: Any, X: Any, weight:
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _solve(H: Any, g: Any) -> None:
-    """Solve H x = g in place of g, H positive definite in its lower triangle, which becomes its Cholesky factor."""
+    """Solve H x = g in place of g, H positive definite in its lower triangle, which becomes its
+    Cholesky factor.
+    """
     size = len(g)
     for a in range(size):
         for b in range(a):
@@ -246,9 +282,17 @@ def _solve(H: Any, g: Any) -> None:
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _fit(
-    first: Any, end: Any, start: Any, partner: Any, target: Any, X: Any, weight: Any, precision: Any, mean_map: Any,
+    first: Any,
+    end: Any,
+    start: Any,
+    partner: Any,
+    target: Any,
+    X: Any,
+    weight: Any,
+    precision: Any,
+    mean_map: Any,
     out: Any,
-) -> None:  # fmt: skip
+) -> None:
     size = X.shape[1]
     H, g, z = np.empty((size, size)), np.empty(size), np.empty(mean_map.shape[1])
     for user in range(first, end):
@@ -268,7 +312,9 @@ def _fit(
 
 @njit(inline="always")
 def describe(z: Any, size: Any, n: Any) -> None:
-    """Turn sums of features into what the prior's mean may depend on: mean features, and how many ratings."""
+    """Turn sums of features into what the prior's mean may depend on: mean features, and how
+    many ratings.
+    """
     for a in range(size):
         z[a] /= max(n, 1)
     amount = np.log(max(n, 1) / 80.0)
@@ -278,7 +324,17 @@ def describe(z: Any, size: Any, n: Any) -> None:
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _statistics(
-    first: Any, end: Any, start: Any, partner: Any, target: Any, X: Any, weight: Any, H: Any, g: Any, z: Any, y2: Any
+    first: Any,
+    end: Any,
+    start: Any,
+    partner: Any,
+    target: Any,
+    X: Any,
+    weight: Any,
+    H: Any,
+    g: Any,
+    z: Any,
+    y2: Any,
 ) -> None:
     size = X.shape[1]
     for user in range(first, end):
@@ -300,7 +356,8 @@ def fit_users(
     out: np.ndarray,
     workers: Workers,
 ) -> None:
-    """Write to each row of ``out`` the vector t that solves ``(precision + sum w x x') t = sum w x y + mean_map z``.
+    """Write to each row of ``out`` the vector t that solves ``(precision + sum w x x') t = sum w x
+    y + mean_map z``.
 
     Args:
         start: Where each user's ratings begin, and the end of the last.
@@ -309,20 +366,39 @@ def fit_users(
         X: Features, one row per item.
         weight: How much a rating of each item counts.
         precision: Of the prior, in the same units.
-        mean_map: The precision times the map from a user's description z (see ``describe``) to the prior's mean.
+        mean_map: The precision times the map from a user's description z (see ``describe``) to the
+            prior's mean.
         out: One row per user.
         workers: Threads.
     """
     workers.over_rows(
-        start, lambda first, end: _fit(first, end, start, partner, target, X, weight, precision, mean_map, out)
+        start,
+        lambda first, end: _fit(
+            first, end, start, partner, target, X, weight, precision, mean_map, out
+        ),
     )
 
 
 def user_statistics(
-    start: np.ndarray, partner: np.ndarray, target: np.ndarray, X: np.ndarray, weight: np.ndarray, workers: Workers
+    start: np.ndarray,
+    partner: np.ndarray,
+    target: np.ndarray,
+    X: np.ndarray,
+    weight: np.ndarray,
+    workers: Workers,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Per user ``sum w x x'`` (lower triangle), ``sum w x y``, its description z, and ``sum w y^2``."""
+    """Per user ``sum w x x'`` (lower triangle), ``sum w x y``, its description z, and ``sum w
+    y^2``.
+    """
     n, size = len(start) - 1, X.shape[1]
-    H, g, z, y2 = np.zeros((n, size, size)), np.zeros((n, size)), np.zeros((n, size + 2)), np.zeros(n)
-    workers.over_rows(start, lambda first, end: _statistics(first, end, start, partner, target, X, weight, H, g, z, y2))
+    H, g, z, y2 = (
+        np.zeros((n, size, size)),
+        np.zeros((n, size)),
+        np.zeros((n, size + 2)),
+        np.zeros(n),
+    )
+    workers.over_rows(
+        start,
+        lambda first, end: _statistics(first, end, start, partner, target, X, weight, H, g, z, y2),
+    )
     return H, g, z, y2

@@ -1,12 +1,14 @@
-"""One SGD step per rating: the procedure behind the published numbers, and biased MF. For simulation only.
+"""One SGD step per rating: the procedure behind the published numbers, and biased MF. For
+simulation only.
 
-In the item pass users are fixed, so every item depends on its own ratings alone, and the pass runs in parallel over
-items (the user pass over users) with exactly the distribution of the serial loop. Each row takes its ratings in a
-fresh random order, drawn on the way (Fisher and Yates, in place).
+In the item pass users are fixed, so every item depends on its own ratings alone, and the pass runs
+in parallel over items (the user pass over users) with exactly the distribution of the serial loop.
+Each row takes its ratings in a fresh random order, drawn on the way (Fisher and Yates, in place).
 
-The procedure draws K fresh normals for every rating in every epoch; a library call each would cost more than the
-training. Here every lane runs its own xoshiro128++ generator and turns two uniform words into two normals (Box and
-Muller). It is a seeded floating-point generator, and must never make noise that is released.
+The procedure draws K fresh normals for every rating in every epoch; a library call each would cost
+more than the training. Here every lane runs its own xoshiro128++ generator and turns two uniform
+words into two normals (Box and Muller). It is a seeded floating-point generator, and must never
+make noise that is released.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def mix64(x: Any) -> Any:
 
 @njit(inline="always")
 def stream_key(seed: Any, epoch: Any, segment: Any) -> Any:
-    """One 64-bit key for the stream of ``segment`` in ``epoch``; streams do not depend on threads or order."""
+    """One 64-bit key for the stream of ``segment`` in ``epoch``; streams do not depend on
+    threads or order.
+    """
     golden = np.uint64(0x9E3779B97F4A7C15)
     key = mix64(np.uint64(seed) + golden)
     key = mix64(key ^ (np.uint64(epoch) + golden))
@@ -71,7 +75,9 @@ def seed_streams(key: Any, lane_numbers: Any, lanes: Any) -> Any:
     a = _mix32(low ^ (lane_numbers * _U32(0x9E3779B9)))
     b = _mix32(high + a)
     c = _mix32(a + b * _U32(3) + _U32(0x632BE5AB))
-    d = _mix32(b ^ (c + _U32(0x85157AF5))) | _U32(1)  # a state of four zeros would stay zero for ever
+    d = _mix32(b ^ (c + _U32(0x85157AF5))) | _U32(
+        1
+    )  # a state of four zeros would stay zero for ever
     return a, b, c, d
 
 
@@ -99,7 +105,8 @@ def _minus_two_log(word: Any) -> Any:
     # u is (k + 1/2) / 2^24: never 0 and never 1.
     u = to_float(word >> _U32(8)) * _F32(2.0**-24) + _F32(2.0**-25)
     bits = float_to_bits(u)
-    # Split u = m * 2^e with m in [sqrt(1/2), sqrt(2)), the interval on which the series below is short.
+    # Split u = m * 2^e with m in [sqrt(1/2), sqrt(2)), the interval on which the series below is
+    # short.
     shifted = bits - _U32(0x3F3504F3)
     exponent = to_float((shifted >> _U32(23)) | ((shifted >> _U32(31)) * _U32(0xFFFFFE00)))
     f = bits_to_float((shifted & _U32(0x007FFFFF)) + _U32(0x3F3504F3)) - _F32(1.0)
@@ -119,7 +126,8 @@ def normal_pair(state: Any) -> Any:
     word, state = _word(state)
     radius = sqrt(_minus_two_log(word))
     word, state = _word(state)
-    # Two bits choose a quadrant, the others an angle within +-45 degrees, where short polynomials are exact enough.
+    # Two bits choose a quadrant, the others an angle within +-45 degrees, where short polynomials
+    # are exact enough.
     angle = to_float((word >> _U32(2)) - _U32(1 << 29)) * _F32(np.pi / 4 / 2**29)
     square = angle * angle
     sine = square * _F32(-1.9515296e-4) + _F32(8.3321609e-3)
@@ -131,7 +139,8 @@ def normal_pair(state: Any) -> Any:
     turned = word & _U32(1)
     first = pick(turned, sine, cosine)
     second = pick(turned, cosine, sine)
-    # The remaining freedom of the quadrant is one sign for each: a quarter turn maps (c, s) to (-s, c).
+    # The remaining freedom of the quadrant is one sign for each: a quarter turn maps (c, s) to (-s,
+    # c).
     first_sign = (word ^ (word >> _U32(1))) << _U32(31)
     second_sign = (word & _U32(2)) << _U32(30)
     first = bits_to_float(float_to_bits(first) ^ first_sign) * radius
@@ -154,7 +163,8 @@ class PassNoise:
     """The noise of one item pass.
 
     Attributes:
-        spread: Standard deviation of one rating's noise, one row per item or one row for all (padded matrix).
+        spread: Standard deviation of one rating's noise, one row per item or one row for all
+            (padded matrix).
         epoch: Selects the streams; the same number draws the same noise again.
     """
 
@@ -166,7 +176,9 @@ class PassNoise:
 def swap_in(position: Any, end: Any, counter: Any, first: Any, second: Any, third: Any) -> Any:
     """Exchange the rating at ``position`` with a random one of those not yet visited."""
     word, counter = next_word(counter)
-    chosen = position + np.int64(((word >> np.uint64(32)) * np.uint64(end - position)) >> np.uint64(32))
+    chosen = position + np.int64(
+        ((word >> np.uint64(32)) * np.uint64(end - position)) >> np.uint64(32)
+    )
     exchange(first, position, chosen)
     exchange(second, position, chosen)
     exchange(third, position, chosen)
@@ -208,7 +220,8 @@ def _pass(
             spare = zeros(own, lanes)
         fresh = True
         for position in range(start[row], start[row + 1]):
-            # Noise that is drawn once belongs to its rating, so the order of the ratings must then stay.
+            # Noise that is drawn once belongs to its rating, so the order of the ratings must then
+            # stay.
             if spread is None or noise_epoch == epoch:
                 counter = swap_in(position, start[row + 1], counter, partner, target, coefficient)
             other = load(others, partner[position], lanes)
@@ -263,7 +276,9 @@ def item_pass(
     noise: PassNoise | None,
     workers: Workers,
 ) -> None:
-    """One noisy SGD step on v_j per rating of item j; users stay fixed. Reorders ``by_item`` within items."""
+    """One noisy SGD step on v_j per rating of item j; users stay fixed. Reorders ``by_item``
+    within items.
+    """
     spread = None if noise is None else noise.spread
     noise_epoch = epoch if noise is None else noise.epoch
     _run(by_item, V, U, rate, reg, False, seed, 2 * epoch, spread, 2 * noise_epoch, workers)
@@ -279,7 +294,9 @@ def user_pass(
     epoch: int,
     workers: Workers,
 ) -> None:
-    """One SGD step on u_i per rating of user i, projected onto the unit ball. Reorders ``by_user`` within users."""
+    """One SGD step on u_i per rating of user i, projected onto the unit ball. Reorders
+    ``by_user`` within users.
+    """
     _run(by_user, U, V, rate, reg, True, seed, 2 * epoch + 1, None, 2 * epoch + 1, workers)
 
 
@@ -318,9 +335,13 @@ def joint_pass(
     seed: int,
     epoch: int,
 ) -> None:
-    """Non-private MF: one step per rating on u_i and v_j together, in random order, on one thread by its nature."""
+    """Non-private MF: one step per rating on u_i and v_j together, in random order, on one
+    thread by its nature.
+    """
     typed = U.dtype.type
-    _joint_pass(users, items, target, U, V, typed(rate), typed(reg), np.uint64(seed), epoch, lanes_of(U))
+    _joint_pass(
+        users, items, target, U, V, typed(rate), typed(reg), np.uint64(seed), epoch, lanes_of(U)
+    )
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
@@ -382,5 +403,17 @@ def biased_pass(
         epoch: Its number, which draws another order.
     """
     typed = U.dtype.type
-    args = users, items, target, user_bias, item_bias, U, V, typed(rate), typed(reg), np.uint64(seed), epoch
+    args = (
+        users,
+        items,
+        target,
+        user_bias,
+        item_bias,
+        U,
+        V,
+        typed(rate),
+        typed(reg),
+        np.uint64(seed),
+        epoch,
+    )
     _biased_pass(*args, lanes_of(U))

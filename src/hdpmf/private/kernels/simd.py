@@ -1,11 +1,13 @@
 """Fixed-width vectors for Numba kernels.
 
-One latent vector fits one or two machine registers, but Numba keeps a small array in memory and stores it back on
-every rating, which costs most of the time. This module teaches Numba a vector type, ``Vec``, that lives in registers:
-``load`` and ``store`` move a row of a padded matrix, ``+ - * ^ | << >>`` work lane by lane, ``dot`` sums a product.
-LLVM splits a vector that is wider than the machine's registers, so the same kernel runs on any CPU.
+One latent vector fits one or two machine registers, but Numba keeps a small array in memory and
+stores it back on every rating, which costs most of the time. This module teaches Numba a vector
+type, ``Vec``, that lives in registers: ``load`` and ``store`` move a row of a padded matrix, ``+ -
+* ^ | << >>`` work lane by lane, ``dot`` sums a product. LLVM splits a vector that is wider than the
+machine's registers, so the same kernel runs on any CPU.
 
-``lanes`` is a tuple whose *length* is the row width: its type tells the compiler the width at compile time.
+``lanes`` is a tuple whose *length* is the row width: its type tells the compiler the width at
+compile time.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from numba.extending import intrinsic, overload, register_model
 LANES = 8
 """Rows are padded to a multiple of this many numbers (32 bytes of float32)."""
 
-# Reassociation lets a sum use a tree of lanes. NaN and infinity keep their meaning: the estimators look for them.
+# Reassociation lets a sum use a tree of lanes. NaN and infinity keep their meaning: the estimators
+# look for them.
 _FAST = ("reassoc", "contract", "nsz", "arcp")
 
 
@@ -69,7 +72,9 @@ def _broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> 
     return builder.shuffle_vector(first, undefined, mask)
 
 
-def _row(context: Any, builder: ir.IRBuilder, array_type: Any, array: ir.Value, row: ir.Value, count: int) -> Any:
+def _row(
+    context: Any, builder: ir.IRBuilder, array_type: Any, array: ir.Value, row: ir.Value, count: int
+) -> Any:
     data = context.make_array(array_type)(context, builder, array).data
     return builder.gep(data, [builder.mul(row, ir.Constant(row.type, count))])
 
@@ -81,8 +86,12 @@ def load(typing: Any, matrix: Any, row: Any, lanes: Any) -> Any:
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = context.get_value_type(vector)
-        address = _row(context, builder, signature.args[0], arguments[0], arguments[1], vector.count)
-        return builder.load(builder.bitcast(address, kind.as_pointer()), align=matrix.dtype.bitwidth // 8)
+        address = _row(
+            context, builder, signature.args[0], arguments[0], arguments[1], vector.count
+        )
+        return builder.load(
+            builder.bitcast(address, kind.as_pointer()), align=matrix.dtype.bitwidth // 8
+        )
 
     return vector(matrix, types.intp, lanes), build
 
@@ -92,7 +101,9 @@ def store(typing: Any, matrix: Any, row: Any, vector: Any) -> Any:
     """Write ``vector`` to the ``row``-th row of a C-contiguous padded matrix."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = _row(context, builder, signature.args[0], arguments[0], arguments[1], vector.count)
+        address = _row(
+            context, builder, signature.args[0], arguments[0], arguments[1], vector.count
+        )
         pointer = builder.bitcast(address, arguments[2].type.as_pointer())
         builder.store(arguments[2], pointer, align=matrix.dtype.bitwidth // 8)
         return context.get_dummy_value()
@@ -108,7 +119,9 @@ def prefetch(typing: Any, matrix: Any, row: Any, lanes: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0"
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [byte, word, word, word]),
+            "llvm.prefetch.p0",
         )
         address = _row(context, builder, signature.args[0], arguments[0], arguments[1], count)
         read, keep_in_all_caches, data = (ir.Constant(word, number) for number in (0, 3, 1))
@@ -208,7 +221,9 @@ def pick(typing: Any, bits: Any, if_set: Any, if_clear: Any) -> Any:
 
 
 def _lanewise(op: Callable[..., Any], on_float: str | None, on_integer: str | None) -> None:
-    """Give ``Vec`` the operator ``op``, between vectors or between a vector and a scalar on the right."""
+    """Give ``Vec`` the operator ``op``, between vectors or between a vector and a scalar on the
+    right.
+    """
 
     @intrinsic
     def apply(typing: Any, left: Any, right: Any) -> Any:

@@ -64,12 +64,15 @@ def disclosures_page(visit: PageRequest) -> dict[str, Any]:
             "epsilon": policy.own_epsilon,
             "epsilon_guess": percent(guess_at(policy.own_epsilon), at_most=True),
             "limit": None if math.isinf(policy.own_total) else policy.own_total,
-            "spent_part": 0.0 if math.isinf(policy.own_total) else min(total / policy.own_total, 1.0),
+            "spent_part": 0.0
+            if math.isinf(policy.own_total)
+            else min(total / policy.own_total, 1.0),
             "spent": total,
             "picture": _picture(store),
             "n_bars": store.n_ratings,
             "refused": kept.refused[: -_REFUSALS_SHOWN - 1 : -1],
-            "refused_more": sum(kept.dropped.values()) + sum(each.count for each in kept.refused[:-_REFUSALS_SHOWN]),
+            "refused_more": sum(kept.dropped.values())
+            + sum(each.count for each in kept.refused[:-_REFUSALS_SHOWN]),
             "log": visit.owner.answering.said(),
         }
 
@@ -86,7 +89,9 @@ def _pending(store: DeviceStore, asked: Asked) -> dict[str, Any]:
         "epsilon": terms.epsilon,
         "minimum": terms.minimum,
         "at": asked.at,
-        "until": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(asked.until)) if asked.until else "",
+        "until": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(asked.until))
+        if asked.until
+        else "",
         "sends": found.sends,
         "sees": found.claim.sees,
         "view": terms.view,
@@ -147,7 +152,8 @@ def receipt(visit: PageRequest) -> bytes:
 def _picture(store: DeviceStore) -> list[dict[str, float]]:
     """Bars of what each rating has left, the emptiest first: where each begins, how wide, how high.
 
-    More than can be told apart are shown by some of them, at even steps from the emptiest to the fullest.
+    More than can be told apart are shown by some of them, at even steps from the emptiest to the
+    fullest.
     """
     found = sorted(budgets(store), key=lambda budget: budget.part)
     if not found:
@@ -169,9 +175,13 @@ def _picture(store: DeviceStore) -> list[dict[str, float]]:
 
 
 def _most_told(found: SendPreview) -> str:
-    """How often a guess about one of the ratings is right, at most; nothing where that is not proved."""
+    """How often a guess about one of the ratings is right, at most; nothing where that is not
+    proved.
+    """
     most = max((number.pays for number in found.numbers), default=0.0)
-    return percent(guess_at(most), at_most=True) if found.cost.status == "proved" and most > 0 else ""
+    return (
+        percent(guess_at(most), at_most=True) if found.cost.status == "proved" and most > 0 else ""
+    )
 
 
 def _round(number: float) -> str:

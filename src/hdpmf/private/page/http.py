@@ -1,7 +1,7 @@
 """Routes and sessions of the owner's page.
 
-Paths and titles say nothing about the owner. Every request that changes something, or asks about something private, is
-a POST with the session's CSRF token.
+Paths and titles say nothing about the owner. Every request that changes something, or asks about
+something private, is a POST with the session's CSRF token.
 """
 
 from __future__ import annotations
@@ -82,9 +82,13 @@ class OwnerPage:
         relink: Called when a browser was locked out that can only come back with a new link.
     """
 
-    def __init__(self, owner: Owner, host: str, door: BrowserSessions, relink: Callable[[], None]) -> None:
+    def __init__(
+        self, owner: Owner, host: str, door: BrowserSessions, relink: Callable[[], None]
+    ) -> None:
         self._owner, self._host, self._door, self._relink = owner, host, door, relink
-        self._look = PageTemplates("hdpmf.private.page", {path: name for path, (name, _) in _PAGES.items()})
+        self._look = PageTemplates(
+            "hdpmf.private.page", {path: name for path, (name, _) in _PAGES.items()}
+        )
         self._t = self._look.t
         self._cookie = f"hdpmf-{host.partition('.')[0]}"
 
@@ -99,7 +103,10 @@ class OwnerPage:
             Route("/welcome", self._welcome, methods=["GET", "POST"]),
             Route("/static/{name}", self._file),
             *(Route(path, self._page) for path in _PAGES),
-            *(Route(path, self._act, methods=["POST"]) for path in (*_ACTIONS, *_QUESTIONS, *_FILES)),
+            *(
+                Route(path, self._act, methods=["POST"])
+                for path in (*_ACTIONS, *_QUESTIONS, *_FILES)
+            ),
         ]
         return PageGuard(Starlette(routes=routes), self._host, ENTRY)
 
@@ -113,7 +120,9 @@ class OwnerPage:
     # Coming in
 
     async def _enter(self, request: Request) -> Response:
-        """A token, which the page takes from behind the # of the command's link: that part is sent to nobody."""
+        """A token, which the page takes from behind the # of the command's link: that part is
+        sent to nobody.
+        """
         if request.method == "GET":
             return self._show("enter", None, {})
         cookie = self._door.enter(json_fields(await read_body(request, 1000)).get("token", ""))
@@ -147,7 +156,9 @@ class OwnerPage:
             return RedirectResponse("/welcome", 303)
         if not session.locked and self._owner.opened:
             return RedirectResponse("/rate", 303)
-        if not self._owner.encrypted:  # there is nothing that only the owner knows but the next link
+        if (
+            not self._owner.encrypted
+        ):  # there is nothing that only the owner knows but the next link
             self._door.leave(session)
             self._relink()
             return self._show("locked", None, {}, 403)
@@ -162,11 +173,16 @@ class OwnerPage:
             except HdpmfError as problem:
                 error = str(problem)
         return self._show(
-            "unlock", session, {"error": error, "wait": round(self._owner.tries.wait)}, 403 if error else 200
+            "unlock",
+            session,
+            {"error": error, "wait": round(self._owner.tries.wait)},
+            403 if error else 200,
         )
 
     def _open(self, session: BrowserSession, passphrase: str) -> None:
-        with self._owner.alone:  # or the watch would find it open with nobody inside, and close it again
+        with (
+            self._owner.alone
+        ):  # or the watch would find it open with nobody inside, and close it again
             self._owner.open(passphrase)
             self._door.unlock(session)
 
@@ -182,7 +198,9 @@ class OwnerPage:
             if fields is None:
                 return self._closed()
             try:
-                return RedirectResponse(await run_in_threadpool(settings.make_store, self._visit(session, fields)), 303)
+                return RedirectResponse(
+                    await run_in_threadpool(settings.make_store, self._visit(session, fields)), 303
+                )
             except HdpmfError as problem:
                 error = str(problem)
         return self._show("welcome", session, {"error": error, "scales": list(settings.SCALES)})
@@ -209,7 +227,10 @@ class OwnerPage:
         fields = await self._fields(request, session)
         if fields is None:
             return self._closed()
-        path, visit = request.url.path, self._visit(session, fields, getattr(request.state, "file", b""))
+        path, visit = (
+            request.url.path,
+            self._visit(session, fields, getattr(request.state, "file", b"")),
+        )
         try:
             if path in _QUESTIONS:
                 return JSONResponse(await run_in_threadpool(_QUESTIONS[path], visit))
@@ -223,7 +244,9 @@ class OwnerPage:
                 return JSONResponse({"error": str(problem)}, 400)
             session.note(str(problem), "error")
             place = "/" + path.split("/")[1]
-        if getattr(request.state, "script", False):  # a file that a script has sent: it goes there itself
+        if getattr(
+            request.state, "script", False
+        ):  # a file that a script has sent: it goes there itself
             return JSONResponse({"next": place})
         return RedirectResponse(place, 303)
 
@@ -262,20 +285,27 @@ class OwnerPage:
         elif kind == "application/json":
             fields, request.state.script = json_fields(body), True
         elif kind == "application/octet-stream":
-            fields, request.state.script = json_fields(request.headers.get("x-fields", "{}").encode()), True
+            fields, request.state.script = (
+                json_fields(request.headers.get("x-fields", "{}").encode()),
+                True,
+            )
             request.state.file = body
         given = request.headers.get("x-csrf", fields.get("csrf", ""))
         return fields if equal_secrets(given, session.csrf) else None
 
     # Answers
 
-    def _visit(self, session: BrowserSession, fields: Mapping[str, str], body: bytes = b"") -> PageRequest:
+    def _visit(
+        self, session: BrowserSession, fields: Mapping[str, str], body: bytes = b""
+    ) -> PageRequest:
         return PageRequest(self._owner, session, self._t, fields, body)
 
     def _closed(self) -> Response:
         return self._show("closed", None, {}, 403)
 
-    def _show(self, name: str, session: BrowserSession | None, facts: Mapping[str, Any], status: int = 200) -> Response:
+    def _show(
+        self, name: str, session: BrowserSession | None, facts: Mapping[str, Any], status: int = 200
+    ) -> Response:
         inside = session is not None and not session.locked and name not in ("welcome", "unlock")
         about = {
             "csrf": "" if session is None else session.csrf,

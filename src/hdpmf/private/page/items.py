@@ -1,4 +1,6 @@
-"""The pages "Rate" and "For you": search, stars, undo, files of ratings, recommendations computed on the device."""
+"""The pages "Rate" and "For you": search, stars, undo, files of ratings, recommendations
+computed on the device.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def rate_page(visit: PageRequest) -> dict[str, Any]:
     with visit.store() as store:
         visit.owner.search(store.place, fresh=True)
         shown = shown_items(store)
-        values = {record.item: record.value for record in store.rated.records() if record.user == ME}
+        values = {
+            record.item: record.value for record in store.rated.records() if record.user == ME
+        }
         facts: dict[str, Any] = {
             "shown": shown is not None,
             "rated": len(values) if shown is None else _rated_here(shown, values),
@@ -53,10 +57,16 @@ def rate_page(visit: PageRequest) -> dict[str, Any]:
             return facts
         table, scale = shown.table, shown.known.scale
         places = [shown.positions[item] for item in values if item in shown.positions]
-        places.sort(key=lambda place: (table.titles[place] if table.titles else "") or id_of(table.ids[place]))
+        places.sort(
+            key=lambda place: (
+                (table.titles[place] if table.titles else "") or id_of(table.ids[place])
+            )
+        )
         first = places[:MOST_SHOWN]
         return facts | {
-            "items": item_fields(table, first, values, item_weights(store, [table.ids[place] for place in first])),
+            "items": item_fields(
+                table, first, values, item_weights(store, [table.ids[place] for place in first])
+            ),
             "more": len(places) - len(first),
             "n_items": len(shown.positions),
             "levels": levels(shown),
@@ -75,7 +85,9 @@ def _rated_here(shown: PinnedCatalogue, items: Iterable[str]) -> int:
 def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
     """Of how many of these items no recommender has heard."""
     shown = [shown_items(store.at(place)) for place in store.places]
-    return sum(all(known is None or item not in known.positions for known in shown) for item in items)
+    return sum(
+        all(known is None or item not in known.positions for known in shown) for item in items
+    )
 
 
 def find(visit: PageRequest) -> dict[str, Any]:
@@ -101,8 +113,15 @@ def set_rating(visit: PageRequest) -> dict[str, Any]:
         else:
             before = rate_known(store, item, visit.number("value"))
         told = "" if not sent else released_words(sent[-1].entry, removed=removed)
-        shown, mine = shown_items(store), (record.item for record in store.rated.records() if record.user == ME)
-        return {"before": before, "rated": 0 if shown is None else _rated_here(shown, mine), "told": told}
+        shown, mine = (
+            shown_items(store),
+            (record.item for record in store.rated.records() if record.user == ME),
+        )
+        return {
+            "before": before,
+            "rated": 0 if shown is None else _rated_here(shown, mine),
+            "told": told,
+        }
 
 
 def set_private(visit: PageRequest) -> dict[str, Any]:
@@ -158,21 +177,30 @@ def recommendations_page(visit: PageRequest) -> dict[str, Any]:
         facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
         facts |= {"places": choices(store), "place": store.place}
         if shown is not None:
-            places = [shown.positions[item] for item in hidden_items(store) if item in shown.positions]
+            places = [
+                shown.positions[item] for item in hidden_items(store) if item in shown.positions
+            ]
             facts["hidden"] = item_fields(shown.table, places, {}, {})
         if model is None or shown is None:
             return facts
         return facts | {
-            "model": {"run": model.run[:8], "method": model.method, "recommender": model.recommender},
+            "model": {
+                "run": model.run[:8],
+                "method": model.method,
+                "recommender": model.recommender,
+            },
             "high": shown.known.scale.high,
             "items": [
                 {
                     "item": name_in(store.shelf, str(entry.item)),
                     "title": entry.title or str(entry.item),
-                    "year": "" if entry.year is None or str(entry.year) in (entry.title or "") else str(entry.year),
+                    "year": ""
+                    if entry.year is None or str(entry.year) in (entry.title or "")
+                    else str(entry.year),
                     "genres": ", ".join(entry.genres),
                     "score": f"{entry.score:.1f}",
-                    "part": (entry.score or 0.0) / shown.known.scale.high,  # a device always expects a rating
+                    "part": (entry.score or 0.0)
+                    / shown.known.scale.high,  # a device always expects a rating
                     "reason": entry.reason or "",
                 }
                 for entry in for_you(store, _MOST_RECOMMENDED)

@@ -1,4 +1,6 @@
-"""The store behind the page, one request at a time, and the threads that answer recommenders while it is locked."""
+"""The store behind the page, one request at a time, and the threads that answer recommenders
+while it is locked.
+"""
 
 from __future__ import annotations
 
@@ -53,11 +55,15 @@ class BackgroundReports:
         return f"Answering({len(self._threads)} recommenders)"
 
     def said(self) -> list[tuple[str, str]]:
-        """The last lines for the owner with their times, the newest first; refusals have their reasons."""
+        """The last lines for the owner with their times, the newest first; refusals have their
+        reasons.
+        """
         return list(reversed(self._said))
 
     def state(self, address: str) -> tuple[str, str] | None:
-        """How the connection to a recommender is, in words, and since when; None where there is nothing to say."""
+        """How the connection to a recommender is, in words, and since when; None where there is
+        nothing to say.
+        """
         return self._states.get(address)
 
     def _log_of(self, known: Joined) -> Callable[[str], None]:
@@ -70,7 +76,9 @@ class BackgroundReports:
             self._tell(line)
 
     def begin(self, passphrase: str | None) -> None:
-        """Begin, unless it has begun; another process that answers from this store goes on doing so."""
+        """Begin, unless it has begun; another process that answers from this store goes on doing
+        so.
+        """
         if self._store is None:
             try:
                 self._store = DeviceStore.open(self._path, passphrase=passphrase, serving=True)
@@ -136,7 +144,9 @@ class BackgroundReports:
             if not stop.is_set():  # otherwise the store was closed under it
                 raise
 
-    def _report(self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event) -> None:
+    def _report(
+        self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event
+    ) -> None:
         from hdpmf.common.net.web import WebDoor
 
         door = WebDoor(known.address, store.get("authority") or b"")
@@ -156,8 +166,12 @@ class BackgroundReports:
         finally:
             reporter.settle()
 
-    def _answer(self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event) -> None:
-        """By masks, as soon as a roster is pinned: without one, nobody knows among whom this device would be hidden."""
+    def _answer(
+        self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event
+    ) -> None:
+        """By masks, as soon as a roster is pinned: without one, nobody knows among whom this
+        device would be hidden.
+        """
         from hdpmf.common.net.flower.device import FlowerDevice
         from hdpmf.common.net.keys import NodeKey
 
@@ -189,7 +203,8 @@ class BackgroundReports:
 class Owner:
     """What the page knows of its owner's store.
 
-    The page and what answers recommenders have a connection each, so that neither sees the other's half-done work.
+    The page and what answers recommenders have a connection each, so that neither sees the other's
+    half-done work.
 
     Args:
         path: The store's file; it may not be there yet.
@@ -244,7 +259,13 @@ class Owner:
         """Make a new store, and open it."""
         if name and not (len(name) <= 200 and name.isprintable()):
             raise ConfigError("a name has 1 to 200 printable characters")
-        new_device(self.path, name=name or None, policy=Policy(ask=True), passphrase=passphrase, scale=scale).close()
+        new_device(
+            self.path,
+            name=name or None,
+            policy=Policy(ask=True),
+            passphrase=passphrase,
+            scale=scale,
+        ).close()
         self.open(passphrase)
 
     def open(self, passphrase: str | None) -> None:
@@ -255,7 +276,9 @@ class Owner:
         """
         with self._lock:
             if self.tries.wait > 0:
-                raise PrivacyError(f"too many wrong passphrases: wait {self.tries.wait:.0f} seconds")
+                raise PrivacyError(
+                    f"too many wrong passphrases: wait {self.tries.wait:.0f} seconds"
+                )
             try:
                 store = DeviceStore.open(self.path, passphrase=passphrase)
             except PrivacyError:
@@ -267,7 +290,9 @@ class Owner:
             self.answering.begin(passphrase)
 
     def close(self) -> None:
-        """Let the store go, and with it its key and everything that was read from it. Answering goes on."""
+        """Let the store go, and with it its key and everything that was read from it. Answering
+        goes on.
+        """
         with self._lock:
             if self._store is not None:
                 self._store.close()
@@ -282,7 +307,9 @@ class Owner:
         """Seal the store anew; it stays open."""
         with self._lock:
             if self.tries.wait > 0:
-                raise PrivacyError(f"too many wrong passphrases: wait {self.tries.wait:.0f} seconds")
+                raise PrivacyError(
+                    f"too many wrong passphrases: wait {self.tries.wait:.0f} seconds"
+                )
             try:
                 DeviceStore.open(self.path, passphrase=old).close()
             except PrivacyError:
@@ -306,7 +333,9 @@ class Owner:
             self._store, self._searches = None, {}
 
     def search(self, place: int, *, fresh: bool = False) -> TitleSearch | None:
-        """Search in the items of a place of the open store; ``fresh``: see first whether they are others by now."""
+        """Search in the items of a place of the open store; ``fresh``: see first whether they
+        are others by now.
+        """
         with self.store() as store:
             found = self._searches.get(place)
             if fresh or found is None:

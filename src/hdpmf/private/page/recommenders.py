@@ -11,8 +11,23 @@ from hdpmf.common.net.certificates import check_authority
 from hdpmf.common.protocol.invitation import Invitation
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.device_identity import card_of
-from hdpmf.private.device.joined import Joined, ever_joined, forget, join, joined, leave, pause, with_catalogue
-from hdpmf.private.device.pinned_servers import look_at_roster, pin_roster, pinned_digest, pinned_servers, roster_fields
+from hdpmf.private.device.joined import (
+    Joined,
+    ever_joined,
+    forget,
+    join,
+    joined,
+    leave,
+    pause,
+    with_catalogue,
+)
+from hdpmf.private.device.pinned_servers import (
+    look_at_roster,
+    pin_roster,
+    pinned_digest,
+    pinned_servers,
+    roster_fields,
+)
 from hdpmf.private.device.recommendations import kept_model
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.page.request import PageRequest, short
@@ -41,8 +56,15 @@ def recommenders_page(visit: PageRequest) -> dict[str, Any]:
     with visit.owner.store() as store:
         invited = visit.session.held.get("invitation")
         return {
-            "joined": [_known(store.at(known.place), known) | _at_the_moment(visit, known) for known in joined(store)],
-            "left": [known.address for known in ever_joined(store) if known.left and _anything(store.at(known.place))],
+            "joined": [
+                _known(store.at(known.place), known) | _at_the_moment(visit, known)
+                for known in joined(store)
+            ],
+            "left": [
+                known.address
+                for known in ever_joined(store)
+                if known.left and _anything(store.at(known.place))
+            ],
             "invited": invited,
             "why_not": visit.owner.answering.why_not,
             "log": visit.owner.answering.said(),
@@ -50,10 +72,16 @@ def recommenders_page(visit: PageRequest) -> dict[str, Any]:
 
 
 def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
-    """A recommender, and what is here of it. Items that others have, too, are rated once and paid for once."""
+    """A recommender, and what is here of it. Items that others have, too, are rated once and
+    paid for once.
+    """
     pair = pinned_servers(store) if known.two_servers else None
     items, model = store.pinned_catalogue, kept_model(store)
-    others = (each for each, place in with_catalogue(store) if each != known and place.shelf == store.shelf)
+    others = (
+        each
+        for each, place in with_catalogue(store)
+        if each != known and place.shelf == store.shelf
+    )
     return {
         "address": known.address,
         "since": known.since,
@@ -62,7 +90,9 @@ def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
         "roster": roster_fields(store),
         "names": "" if pair is None else pair.names,
         "digest": "" if pair is None else pair.digest,
-        "runs": len({entry.run for entry in store.ledger.entries() if entry.recommender == known.address}),
+        "runs": len(
+            {entry.run for entry in store.ledger.entries() if entry.recommender == known.address}
+        ),
         "n_items": None if items is None else len(items.positions),
         "model": "" if model is None else model.run[:8],
         "shared_with": [] if items is None else [short(each.address) for each in others],
@@ -70,7 +100,9 @@ def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
 
 
 def _at_the_moment(visit: PageRequest, known: Joined) -> dict[str, Any]:
-    """How the connection is, and the roster that the owner looks at, if it is for this recommender."""
+    """How the connection is, and the roster that the owner looks at, if it is for this
+    recommender.
+    """
     looked = visit.session.held.get(_ROSTER)
     given = looked if isinstance(looked, _Looked) and looked.address == known.address else None
     return {"now": visit.owner.answering.state(known.address), "roster_given": given}
@@ -102,14 +134,20 @@ def look_at_invitation(visit: PageRequest) -> str:
 def answer_invitation(visit: PageRequest) -> str:
     """Join the recommender whose digest was compared, or not."""
     found = visit.session.held.get("invitation")
-    if not isinstance(found, Invitation) or found.digest != visit.text("digest"):  # another tab may look at another one
+    if not isinstance(found, Invitation) or found.digest != visit.text(
+        "digest"
+    ):  # another tab may look at another one
         raise ConfigError(visit.t("recommenders.no_invitation"))
     del visit.session.held["invitation"]
     if visit.text("answer") == "yes":
         with visit.owner.store() as store:
             join(store, found)
         visit.owner.answering.refresh()
-        visit.session.note(visit.t("recommenders.joined_masks" if found.servers is None else "recommenders.joined_now"))
+        visit.session.note(
+            visit.t(
+                "recommenders.joined_masks" if found.servers is None else "recommenders.joined_now"
+            )
+        )
     return "/recommenders"
 
 
@@ -125,7 +163,9 @@ def look_into_roster(visit: PageRequest) -> str:
 
 
 def answer_roster(visit: PageRequest) -> str:
-    """Pin the roster whose digest was compared, or not; another one than before only with one more yes."""
+    """Pin the roster whose digest was compared, or not; another one than before only with one
+    more yes.
+    """
     looked = visit.session.held.get(_ROSTER)
     if not isinstance(looked, _Looked) or looked.digest != visit.text("digest"):
         raise ConfigError(visit.t("recommenders.no_roster"))
@@ -143,14 +183,18 @@ def answer_roster(visit: PageRequest) -> str:
 
 def _by_masks(visit: PageRequest, store: DeviceStore, address: str) -> DeviceStore:
     """The store at the place of a recommender that sums by masks."""
-    known = next((each for each in joined(store) if each.address == address and not each.two_servers), None)
+    known = next(
+        (each for each in joined(store) if each.address == address and not each.two_servers), None
+    )
     if known is None:
         raise ConfigError(visit.t("recommenders.no_such"))
     return store.at(known.place)
 
 
 def card(visit: PageRequest) -> bytes:
-    """The device's card, for recommenders that want to know who takes part. There is no secret in it."""
+    """The device's card, for recommenders that want to know who takes part. There is no secret
+    in it.
+    """
     with visit.owner.store() as store:
         return msgspec.json.format(msgspec.json.encode(card_of(store)), indent=1)
 

@@ -46,7 +46,8 @@ class PageRequest:
         """The store at the place of the recommender whose items the page shows.
 
         Raises:
-            ConfigError: It is about a recommender whose items are not here any more: never about another one instead.
+            ConfigError: It is about a recommender whose items are not here any more: never about
+                another one instead.
         """
         with self.owner.store() as store:
             places = [place.place for _, place in with_catalogue(store)]
@@ -80,7 +81,10 @@ class PageRequest:
 
 
 def item_fields(
-    table: CatalogueTable, positions: Sequence[int], values: Mapping[str, float], weights: Mapping[str, float]
+    table: CatalogueTable,
+    positions: Sequence[int],
+    values: Mapping[str, float],
+    weights: Mapping[str, float],
 ) -> list[dict[str, Any]]:
     """Items with the owner's ratings, as pages show them."""
     found = []
@@ -102,10 +106,17 @@ def item_fields(
 
 
 def choices(store: DeviceStore) -> list[dict[str, Any]]:
-    """The recommenders to choose from, with the one that is chosen; none where there is one at most."""
+    """The recommenders to choose from, with the one that is chosen; none where there is one at
+    most.
+    """
     known = with_catalogue(store)
     return [
-        {"place": place.place, "name": short(each.address), "left": each.left, "chosen": place.place == store.place}
+        {
+            "place": place.place,
+            "name": short(each.address),
+            "left": each.left,
+            "chosen": place.place == store.place,
+        }
         for each, place in (known if len(known) > 1 else ())
     ]
 

@@ -1,4 +1,6 @@
-"""The pages "My privacy" and "Settings": privacy level, sensitive items, passphrase, data export, forgetting."""
+"""The pages "My privacy" and "Settings": privacy level, sensitive items, passphrase, data
+export, forgetting.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,18 @@ _MARKED_SHOWN = 100
 def privacy_page(visit: PageRequest) -> dict[str, Any]:
     """Where the dial is, and what is marked."""
     with visit.store() as store:
-        position, shown, marked, policy = privacy_level(store), shown_items(store), item_weights(store), store.policy
+        position, shown, marked, policy = (
+            privacy_level(store),
+            shown_items(store),
+            item_weights(store),
+            store.policy,
+        )
         by_genre = genres(store)
-        places = [] if shown is None else [shown.positions[item] for item in marked if item in shown.positions]
+        places = (
+            []
+            if shown is None
+            else [shown.positions[item] for item in marked if item in shown.positions]
+        )
         return {
             "places": choices(store),
             "place": store.place,
@@ -45,12 +56,16 @@ def privacy_page(visit: PageRequest) -> dict[str, Any]:
             "group": position.group,
             "epsilon": policy.own_epsilon,
             "ask": policy.ask,
-            "sensitive_guess": percent(guess_at(policy.own_epsilon * position.weight * SENSITIVE), at_most=True),
+            "sensitive_guess": percent(
+                guess_at(policy.own_epsilon * position.weight * SENSITIVE), at_most=True
+            ),
             "genres": [
                 {"name": name, "items": len(items), "marked": all(item in marked for item in items)}
                 for name, items in by_genre.items()
             ],
-            "marked": [] if shown is None else item_fields(shown.table, places[:_MARKED_SHOWN], {}, marked),
+            "marked": []
+            if shown is None
+            else item_fields(shown.table, places[:_MARKED_SHOWN], {}, marked),
             "n_marked": len(places),
             "misses": MISSES,
             "miss_alone": MISS_ALONE,
@@ -61,7 +76,10 @@ def preview_privacy_level(visit: PageRequest) -> dict[str, Any]:
     """What the dial would mean elsewhere."""
     with visit.store() as store:
         position = privacy_level(store, visit.number("weight"))
-        return {"sentences": _sentences(visit.t, position), "group": visit.t(f"privacy.group.{position.group}")}
+        return {
+            "sentences": _sentences(visit.t, position),
+            "group": visit.t(f"privacy.group.{position.group}"),
+        }
 
 
 def change_privacy_level(visit: PageRequest) -> str:
@@ -148,7 +166,9 @@ def new_passphrase(visit: PageRequest) -> str:
 def export_everything(visit: PageRequest) -> bytes:
     """Everything that the store knows about its owner, as JSON."""
     with visit.owner.store() as store:
-        return json.dumps(data_export(store), indent=1, allow_nan=False, ensure_ascii=False).encode()
+        return json.dumps(
+            data_export(store), indent=1, allow_nan=False, ensure_ascii=False
+        ).encode()
 
 
 def forget(visit: PageRequest) -> str:

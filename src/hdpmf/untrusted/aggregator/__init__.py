@@ -1,1 +1,3 @@
-"""One of the two servers that sum devices' reports: leader or helper, each run by its own organisation."""
+"""One of the two servers that sum devices' reports: leader or helper, each run by its own
+organisation.
+"""

@@ -43,7 +43,11 @@ with needs("sqlalchemy"):
 
 
 def prepare_share(
-    keys: ServerKeys, opened: OpenTask, metadata: ReportMetadata, public_share: bytes, encrypted: HpkeCiphertext
+    keys: ServerKeys,
+    opened: OpenTask,
+    metadata: ReportMetadata,
+    public_share: bytes,
+    encrypted: HpkeCiphertext,
 ) -> tuple[Preparation, bytes] | PrepareError:
     """A server's part of the check of one report, and what it keeps meanwhile."""
     aad = InputShareAad(opened.id, metadata, public_share).encode()
@@ -59,7 +63,9 @@ def prepare_share(
     if share.extensions:  # none is known
         return PrepareError.INVALID_MESSAGE
     try:
-        return opened.prio.prepare(opened.key, keys.index, metadata.report_id, public_share, share.payload)
+        return opened.prio.prepare(
+            opened.key, keys.index, metadata.report_id, public_share, share.payload
+        )
     except PrioError:
         return PrepareError.VDAF_PREP_ERROR
 
@@ -72,7 +78,9 @@ class _Bucket:
 
 
 class Accumulator:
-    """What one job adds: for each time its reports' sum, and for each reason how many were rejected."""
+    """What one job adds: for each time its reports' sum, and for each reason how many were
+    rejected.
+    """
 
     def __init__(self, opened: OpenTask) -> None:
         self._opened = opened
@@ -102,7 +110,9 @@ class Accumulator:
     def write(self, connection: sa.Connection, database: ServerDatabase) -> None:
         """Add it to what is in the database, within the caller's transaction."""
         shard = secrets.randbelow(database.shards)
-        for time in sorted(self._buckets):  # in one order, so that no two workers wait for each other
+        for time in sorted(
+            self._buckets
+        ):  # in one order, so that no two workers wait for each other
             self._write_bucket(connection, database, time, shard)
         for reason, amount in sorted(self._rejected.items()):
             made = database.insert(rejections)
@@ -110,9 +120,13 @@ class Accumulator:
                 index_elements=[rejections.c.task, rejections.c.reason],
                 set_={"amount": rejections.c.amount + made.excluded.amount},
             )
-            connection.execute(more, {"task": self._opened.number, "reason": int(reason), "amount": amount})
+            connection.execute(
+                more, {"task": self._opened.number, "reason": int(reason), "amount": amount}
+            )
 
-    def _write_bucket(self, connection: sa.Connection, database: ServerDatabase, time: int, shard: int) -> None:
+    def _write_bucket(
+        self, connection: sa.Connection, database: ServerDatabase, time: int, shard: int
+    ) -> None:
         prio, bucket = self._opened.prio, self._buckets[time]
         place = {"task": self._opened.number, "bucket": time, "shard": shard}
         empty = {"amount": 0, "checksum": bytes(CHECKSUM_SIZE), "total": b""}
@@ -122,10 +136,16 @@ class Accumulator:
         total = bucket.total
         if row.total:
             total = prio.field.add(total, prio.field.decode(row.total, prio.circuit.output_length))
-        checksum = (bucket.checksum ^ int.from_bytes(row.checksum, "big")).to_bytes(CHECKSUM_SIZE, "big")
+        checksum = (bucket.checksum ^ int.from_bytes(row.checksum, "big")).to_bytes(
+            CHECKSUM_SIZE, "big"
+        )
         connection.execute(
             sa.update(accumulators).where(here),
-            {"amount": row.amount + bucket.count, "checksum": checksum, "total": prio.field.encode(total)},
+            {
+                "amount": row.amount + bucket.count,
+                "checksum": checksum,
+                "total": prio.field.encode(total),
+            },
         )
 
 
@@ -153,7 +173,9 @@ class AggregationJob:
 class AggregationJobs:
     """Claims and finishes jobs. A job whose worker died is claimed again, after its lease."""
 
-    def __init__(self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]
+    ) -> None:
         self._database, self._book, self._rules, self._clock = database, book, rules, clock
 
     def claim(self, limit: int) -> AggregationJob | None:
@@ -166,7 +188,12 @@ class AggregationJobs:
         opened = self._book.by_number(number)
         joined = sa.and_(payloads.c.task == reports.c.task, payloads.c.report == reports.c.id)
         members = sa.and_(reports.c.state == ReportState.CLAIMED, reports.c.job == job)
-        bodies = sa.select(payloads.c.body).join_from(reports, payloads, joined).where(members).order_by(reports.c.id)
+        bodies = (
+            sa.select(payloads.c.body)
+            .join_from(reports, payloads, joined)
+            .where(members)
+            .order_by(reports.c.id)
+        )
         with self._database.read() as connection:
             return AggregationJob(job, opened, list(connection.execute(bodies).scalars()), request)
 
@@ -174,7 +201,9 @@ class AggregationJobs:
         """Write down what the helper is asked, before it is; what was written first stays."""
         here = jobs.c.id == job.id
         with self._database.write() as connection:
-            connection.execute(sa.update(jobs).where(sa.and_(here, jobs.c.request.is_(None))), {"request": request})
+            connection.execute(
+                sa.update(jobs).where(sa.and_(here, jobs.c.request.is_(None))), {"request": request}
+            )
             found: bytes | None = connection.execute(sa.select(jobs.c.request).where(here)).scalar()
         return request if found is None else found  # None: another worker has finished it
 
@@ -189,7 +218,11 @@ class AggregationJobs:
             connection.execute(sa.update(jobs), {"lease": 0.0})
 
     def finish(
-        self, job: AggregationJob, sums: Accumulator, counted: Iterable[bytes], rejected: Iterable[bytes]
+        self,
+        job: AggregationJob,
+        sums: Accumulator,
+        counted: Iterable[bytes],
+        rejected: Iterable[bytes],
     ) -> bool:
         """Add the sums, mark the reports and drop what they said: all at once, and only once.
 
@@ -221,7 +254,9 @@ class AggregationJobs:
         row = connection.execute(over.with_for_update(skip_locked=True)).one_or_none()
         if row is None:
             return None
-        connection.execute(sa.update(jobs).where(jobs.c.id == row.id), {"lease": now + self._rules.lease})
+        connection.execute(
+            sa.update(jobs).where(jobs.c.id == row.id), {"lease": now + self._rules.lease}
+        )
         return row.id, row.task, row.request
 
     def _new(self, connection: sa.Connection, limit: int) -> tuple[bytes, int, None] | None:
@@ -229,14 +264,21 @@ class AggregationJobs:
         for number in self._book.row_numbers(connection):
             size = self._book.by_number(number, connection).report_size
             most = max(1, min(limit, _MOST_BYTES // size))
-            free = sa.select(reports.c.id).where(sa.and_(reports.c.task == number, stored)).limit(most)
+            free = (
+                sa.select(reports.c.id).where(sa.and_(reports.c.task == number, stored)).limit(most)
+            )
             ids = list(connection.execute(free.with_for_update(skip_locked=True)).scalars())
             if ids:
                 break
         else:
             return None
         job = secrets.token_bytes(JOB_ID_SIZE)
-        row = {"id": job, "task": number, "lease": self._clock() + self._rules.lease, "request": None}
+        row = {
+            "id": job,
+            "task": number,
+            "lease": self._clock() + self._rules.lease,
+            "request": None,
+        }
         connection.execute(jobs.insert(), row)
         claimed = sa.update(reports).where(sa.and_(reports.c.task == number, reports.c.id.in_(ids)))
         connection.execute(claimed, {"state": ReportState.CLAIMED, "job": job})

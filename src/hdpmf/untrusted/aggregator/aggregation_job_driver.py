@@ -1,4 +1,6 @@
-"""The leader's background thread: aggregates reports with the helper as they come in, and deletes expired data."""
+"""The leader's background thread: aggregates reports with the helper as they come in, and
+deletes expired data.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,12 @@ class AggregationJobDriver:
                 continue
             except Exception as error:
                 expected = isinstance(error, HdpmfError)
-                event("aggregation-failed", logging.WARNING if expected else logging.ERROR, error, pause=self._pause)
+                event(
+                    "aggregation-failed",
+                    logging.WARNING if expected else logging.ERROR,
+                    error,
+                    pause=self._pause,
+                )
                 self._metrics.troubles.labels(type(error).__name__).inc()
                 self._stopping.wait(self._pause * random.uniform(0.5, 1.0))
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)

@@ -1,4 +1,6 @@
-"""Closing a batch: its sum gets noise once, is encrypted to the collector, and stays the same bytes."""
+"""Closing a batch: its sum gets noise once, is encrypted to the collector, and stays the same
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info, 
 from hdpmf.common.net.extras import needs
 from hdpmf.common.privacy.sampling import Noise, require_released
 from hdpmf.errors import ConfigError, DapError
-from hdpmf.untrusted.aggregator.datastore import ReportState, ServerDatabase, accumulators, batches, lock_task, reports
+from hdpmf.untrusted.aggregator.datastore import (
+    ReportState,
+    ServerDatabase,
+    accumulators,
+    batches,
+    lock_task,
+    reports,
+)
 from hdpmf.untrusted.aggregator.released_batches import ReleasedBatches
 from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys
 
@@ -60,28 +69,41 @@ class Batches:
     """
 
     def __init__(
-        self, database: ServerDatabase, keys: ServerKeys, rules: Rules, noise: Noise, marks: Path | None = None
+        self,
+        database: ServerDatabase,
+        keys: ServerKeys,
+        rules: Rules,
+        noise: Noise,
+        marks: Path | None = None,
     ) -> None:
         if not rules.simulation:
             require_released(noise)
         if marks is None and not database.in_memory:
-            raise ConfigError("a server with a database needs a file for its closed batches, outside the database")
+            raise ConfigError(
+                "a server with a database needs a file for its closed batches, outside the database"
+            )
         self._database, self._keys, self._rules, self._noise = database, keys, rules, noise
         self._marks = ReleasedBatches(marks)
 
     def check(self, opened: OpenTask, interval: Interval) -> None:
-        """DapError unless the interval is of whole steps of the task's time, and within the task."""
+        """DapError unless the interval is of whole steps of the task's time, and within the
+        task.
+        """
         task = opened.task
         whole = interval.start % task.precision == 0 == interval.duration % task.precision
         if not (whole and task.begin <= interval.start < interval.end <= task.end):
-            raise DapError("a batch is whole steps of the task's time, within it", Problem.BATCH_INVALID)
+            raise DapError(
+                "a batch is whole steps of the task's time, within it", Problem.BATCH_INVALID
+            )
 
     def find(self, opened: OpenTask, interval: Interval) -> Batch | None:
         """The batch, if it is closed."""
         with self._database.read() as connection:
             return _find(connection, opened, interval)
 
-    def close(self, opened: OpenTask, interval: Interval, expected: tuple[int, bytes] | None = None) -> Batch | None:
+    def close(
+        self, opened: OpenTask, interval: Interval, expected: tuple[int, bytes] | None = None
+    ) -> Batch | None:
         """Close a batch, or find it closed. When this returns its share may leave.
 
         Args:
@@ -93,7 +115,8 @@ class Batches:
             The batch; None if reports of it still wait to be checked.
 
         Raises:
-            DapError: It is too small, it overlaps with a closed one, or the servers do not have the same reports.
+            DapError: It is too small, it overlaps with a closed one, or the servers do not have the
+                same reports.
             PrivacyError: It was closed before, and the database does not know.
         """
         self.check(opened, interval)
@@ -122,7 +145,11 @@ class Batches:
         return found
 
     def _draw(
-        self, connection: sa.Connection, opened: OpenTask, interval: Interval, expected: tuple[int, bytes] | None
+        self,
+        connection: sa.Connection,
+        opened: OpenTask,
+        interval: Interval,
+        expected: tuple[int, bytes] | None,
     ) -> Batch:
         """Sum, noise, encryption; all in the transaction that closes the batch."""
         overlapping = sa.and_(
@@ -150,15 +177,23 @@ class Batches:
         info = aggregate_share_info(self._keys.dap_role)
         share = seal(opened.collector, info, aad, prio.field.encode(noised))
         row_ = {
-            "task": opened.number, "start": interval.start, "duration": interval.duration, "amount": count,
-            "checksum": checksum, "first": min(times), "last": max(times), "share": share.encode(),
-        }  # fmt: skip
+            "task": opened.number,
+            "start": interval.start,
+            "duration": interval.duration,
+            "amount": count,
+            "checksum": checksum,
+            "first": min(times),
+            "last": max(times),
+            "share": share.encode(),
+        }
         connection.execute(batches.insert(), row_)
         connection.execute(sa.delete(accumulators).where(within))
         _LOG.info("closed a batch of task %s with %d reports", opened.id.hex()[:16], count)
         found = _find(connection, opened, interval)
         if found is None:
-            raise ConfigError("a batch that was written is not there")  # pragma: no cover - a broken database
+            raise ConfigError(
+                "a batch that was written is not there"
+            )  # pragma: no cover - a broken database
         return found
 
     def _noises(self, opened: OpenTask) -> np.ndarray:
@@ -181,12 +216,16 @@ def closed_intervals(connection: sa.Connection, opened: OpenTask) -> list[Interv
 
 def _compare(expected: tuple[int, bytes] | None, count: int, checksum: bytes) -> None:
     if expected is not None and expected != (count, checksum):
-        raise DapError("the two servers do not have the same reports in this batch", Problem.BATCH_MISMATCH)
+        raise DapError(
+            "the two servers do not have the same reports in this batch", Problem.BATCH_MISMATCH
+        )
 
 
 def _here(opened: OpenTask, interval: Interval) -> sa.ColumnElement[bool]:
     return sa.and_(
-        batches.c.task == opened.number, batches.c.start == interval.start, batches.c.duration == interval.duration
+        batches.c.task == opened.number,
+        batches.c.start == interval.start,
+        batches.c.duration == interval.duration,
     )
 
 
@@ -197,7 +236,12 @@ def _within(table: sa.Table, opened: OpenTask, interval: Interval) -> sa.ColumnE
 
 def _waits(connection: sa.Connection, opened: OpenTask, interval: Interval) -> bool:
     waiting = sa.and_(_within(reports, opened, interval), reports.c.state < ReportState.COUNTED)
-    return connection.execute(sa.select(sa.literal(1)).select_from(reports).where(waiting).limit(1)).first() is not None
+    return (
+        connection.execute(
+            sa.select(sa.literal(1)).select_from(reports).where(waiting).limit(1)
+        ).first()
+        is not None
+    )
 
 
 def _find(connection: sa.Connection, opened: OpenTask, interval: Interval) -> Batch | None:

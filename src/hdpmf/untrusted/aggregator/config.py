@@ -19,7 +19,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         per_address: Of these, from one address.
         header_seconds: For a request's headers.
         body_seconds: For the rest of it.
-        waiting_uploads: Reports that wait to be written down, in each worker; more are asked to come back.
+        waiting_uploads: Reports that wait to be written down, in each worker; more are asked to
+            come back.
         waiting_reports: Reports that wait to be aggregated; more are asked to come back.
         retry_after: Seconds after which they should.
         task_bytes: Of a task with its list of devices.
@@ -48,7 +49,8 @@ class TaskRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         minimum: Reports that any sum is over, at least, whatever a task says.
         most_items: Entries of a task's vectors, at most (items, for tasks of ratings).
-        allow_noiseless: Take tasks of others (SumVec) without noise: for tests of clients, never for people's data.
+        allow_noiseless: Take tasks of others (SumVec) without noise: for tests of clients, never
+            for people's data.
         skew: Seconds that a device's clock may be ahead.
         keep: Seconds after the end of a task during which its sums can be collected.
         lease: Seconds after which another worker takes over what one has begun.
@@ -97,7 +99,9 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         if not 0 < self.port < 1 << 16:
             raise ConfigError(f"port must be from 1 to 65535, not {self.port}")
         if self.database and not self.database.startswith(("sqlite:///", "postgresql+psycopg://")):
-            raise ConfigError("database must be sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME")
+            raise ConfigError(
+                "database must be sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME"
+            )
 
     @property
     def url(self) -> str:
@@ -111,7 +115,9 @@ def read_config(path: Path) -> AggregatorConfig:
     try:
         plain = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{path.parent} is no server's folder; set one up with: hdpmf aggregator init") from None
+        raise ConfigError(
+            f"{path.parent} is no server's folder; set one up with: hdpmf aggregator init"
+        ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     try:
@@ -123,11 +129,13 @@ def read_config(path: Path) -> AggregatorConfig:
 _REMARKS = {
     "connections": "Connections at a time, in each worker, and how many of them from one address.",
     "header_seconds": "Seconds for a request's headers, and for the rest of it.",
-    "waiting_uploads": "Reports that wait to be written down, and to be aggregated; more are asked to come back.",
+    "waiting_uploads": "Reports that wait to be written down, and to be aggregated; more are "
+    "asked to come back.",
     "retry_after": "Seconds after which they should.",
     "minimum": "Reports that any sum is over, at least, whatever a task says.",
     "most_items": "Largest vectors.",
-    "allow_noiseless": "Take tasks of others without noise: for tests of clients, never for people's data.",
+    "allow_noiseless": "Take tasks of others without noise: for tests of clients, never for "
+    "people's data.",
     "skew": "Seconds that a device's clock may be ahead.",
     "keep": "Seconds after its end during which a task can be collected.",
     "lease": "Seconds after which another worker takes over what one has begun.",
@@ -139,11 +147,16 @@ def config_file(config: AggregatorConfig) -> bytes:
     """The file with its remarks."""
     lines = [
         "# One of two servers that sum reports. Read anew whenever it starts.",
-        "# role, organisation, name and port are on the card that others have pinned: they stay as they are.",
-        *(f"{name} = {_toml(getattr(config, name))}" for name in ("role", "organisation", "name", "port")),
+        "# role, organisation, name and port are on the card that others have pinned: "
+        "they stay as they are.",
+        *(
+            f"{name} = {_toml(getattr(config, name))}"
+            for name in ("role", "organisation", "name", "port")
+        ),
         "# Address to listen on.",
         f"host = {_toml(config.host)}",
-        "# A database elsewhere: postgresql+psycopg://USER@HOST/NAME, which several workers can share.",
+        "# A database elsewhere: postgresql+psycopg://USER@HOST/NAME, which several "
+        "workers can share.",
         f"database = {_toml(config.database)}",
     ]
     for section, part in (("tasks", config.tasks), ("limits", config.limits)):

@@ -1,8 +1,8 @@
 """The database of a server: tables, migrations, and transactions on SQLite or PostgreSQL.
 
-Both servers have the same tables; some stay empty at one of them. Whoever changes a table adds a migration. All
-migrations that a database lacks run in one transaction with its new schema number. What is committed is on the disk
-when ``write`` ends. Errors never contain what was written.
+Both servers have the same tables; some stay empty at one of them. Whoever changes a table adds a
+migration. All migrations that a database lacks run in one transaction with its new schema number.
+What is committed is on the disk when ``write`` ends. Errors never contain what was written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ metadata = sa.MetaData()
 
 
 class ReportState(IntEnum):
-    """What became of a report. Its id stays for as long as the task does, so that nothing counts twice."""
+    """What became of a report. Its id stays for as long as the task does, so that nothing counts
+    twice.
+    """
 
     STORED = 0
     CLAIMED = 1
@@ -105,7 +107,8 @@ _claimed = reports.c.state == ReportState.CLAIMED
 
 sa.Index("reports_claimed", reports.c.job, sqlite_where=_claimed, postgresql_where=_claimed)
 
-payloads = sa.Table(  # leader: reports until they are counted; a table of its own, because rows above change
+# leader: reports until they are counted; a table of its own, because rows above change
+payloads = sa.Table(
     "payloads",
     metadata,
     _task(),
@@ -160,7 +163,9 @@ batches = sa.Table(  # closed ones
     sa.Column("checksum", sa.LargeBinary(32), nullable=False),
     sa.Column("first", sa.BigInteger, nullable=False),  # the buckets that reports are in
     sa.Column("last", sa.BigInteger, nullable=False),
-    sa.Column("share", sa.LargeBinary, nullable=False),  # noised and encrypted: what leaves, again and again
+    sa.Column(
+        "share", sa.LargeBinary, nullable=False
+    ),  # noised and encrypted: what leaves, again and again
     sa.Column("other", sa.LargeBinary),  # leader: the helper's
 )
 
@@ -175,8 +180,9 @@ collections = sa.Table(  # leader: what the collector asked for
 )
 
 MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = ()
-"""The first brings a database from schema 1 to 2, the second from 2 to 3, and so on, in SQLite and in PostgreSQL. None
-may forget a report's id, a closed batch or a share that has left: what was counted or released stays so."""
+"""The first brings a database from schema 1 to 2, the second from 2 to 3, and so on, in SQLite and
+in PostgreSQL. None may forget a report's id, a closed batch or a share that has left: what was
+counted or released stays so."""
 
 _IN_MEMORY = "sqlite://"
 
@@ -193,8 +199,8 @@ class ServerDatabase:
     """Where a server keeps what must survive. Several processes may open the same one.
 
     Args:
-        url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/name``; ``sqlite://`` is in memory, for
-            simulation, and gone with this object.
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/name``; ``sqlite://``
+            is in memory, for simulation, and gone with this object.
 
     Attributes:
         in_memory: Nothing of it survives.
@@ -209,7 +215,8 @@ class ServerDatabase:
                 raise ArgumentError
         except ArgumentError:
             raise ConfigError(
-                "the database must be sqlite:///path or postgresql+psycopg://user:password@host/name"
+                "the database must be sqlite:///path or "
+                "postgresql+psycopg://user:password@host/name"
             ) from None
         self._sqlite = kind == "sqlite"
         self.in_memory = self._sqlite and parsed.database in (None, "", ":memory:")
@@ -257,10 +264,16 @@ class ServerDatabase:
     def claim_role(self, role: str) -> None:
         """Write down whose database it is; another role's is refused."""
         with self.write() as connection:
-            connection.execute(self.insert(facts).on_conflict_do_nothing(), {"name": "role", "value": role})
-            found = connection.execute(sa.select(facts.c.value).where(facts.c.name == "role")).scalar_one()
+            connection.execute(
+                self.insert(facts).on_conflict_do_nothing(), {"name": "role", "value": role}
+            )
+            found = connection.execute(
+                sa.select(facts.c.value).where(facts.c.name == "role")
+            ).scalar_one()
         if found != role:
-            raise ConfigError(f"this database is of a {found}, not of a {role}; name another database")
+            raise ConfigError(
+                f"this database is of a {found}, not of a {role}; name another database"
+            )
 
     @contextmanager
     def _connection(self, *, writes: bool) -> Iterator[sa.Connection]:
@@ -271,7 +284,8 @@ class ServerDatabase:
                 yield connection.execution_options(hdpmf_writes=writes)
         except SQLAlchemyError as error:
             raise StorageError(
-                f"the database refused: {_reason(error)}. What was not confirmed is not written; free space or bring "
+                f"the database refused: {_reason(error)}. What was not confirmed is not "
+                "written; free space or bring "
                 "the database back, then try again"
             ) from None
         finally:
@@ -289,7 +303,9 @@ class ServerDatabase:
         cursor.close()
 
     def _prepare(self) -> None:
-        """Make the tables if there are none, bring older ones forward, refuse newer ones; in one transaction."""
+        """Make the tables if there are none, bring older ones forward, refuse newer ones; in one
+        transaction.
+        """
         newest = 1 + len(MIGRATIONS)
         with self.write() as connection:
             if not self._sqlite:
@@ -304,7 +320,10 @@ class ServerDatabase:
             schema = facts.c.name == "schema"
             found = connection.execute(sa.select(facts.c.value).where(schema)).scalar() or ""
             if not (found.isdigit() and int(found)):
-                raise ConfigError(f"this database has schema {found!r}, which no version of hdpmf makes; name another")
+                raise ConfigError(
+                    f"this database has schema {found!r}, which no version of hdpmf makes; name "
+                    "another"
+                )
             if int(found) > newest:
                 raise ConfigError(made_by_newer("this database"))
             if int(found) < newest:
@@ -314,11 +333,14 @@ class ServerDatabase:
 
 
 def lock_task(connection: sa.Connection, number: int, *, alone: bool = False) -> None:
-    """Keep a task as it is until the transaction ends: no batch of it closes meanwhile, or only here.
+    """Keep a task as it is until the transaction ends: no batch of it closes meanwhile, or only
+    here.
 
     SQLite needs no such lock: it has one writer.
     """
-    connection.execute(sa.select(tasks.c.number).where(tasks.c.number == number).with_for_update(read=not alone))
+    connection.execute(
+        sa.select(tasks.c.number).where(tasks.c.number == number).with_for_update(read=not alone)
+    )
 
 
 def _begin(connection: sa.Connection) -> None:

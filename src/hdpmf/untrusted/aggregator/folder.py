@@ -33,14 +33,21 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.base.files import FolderLayout, atomic_write
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.net.parties import PartyKey
-from hdpmf.common.protocol.servers import Collector, Server, Servers, card_to_json, read_collector, read_server
+from hdpmf.common.protocol.servers import (
+    Collector,
+    Server,
+    Servers,
+    card_to_json,
+    read_collector,
+    read_server,
+)
 from hdpmf.errors import ConfigError, DapError, StorageError
 from hdpmf.untrusted.aggregator.config import AggregatorConfig, config_file, read_config
 from hdpmf.untrusted.aggregator.tasks import ServerKeys
 
 LAYOUT = FolderLayout("a server's folder")
-"""Whoever changes what is in the folder so that this version could not read what the last one wrote adds a step. The
-database has steps of its own (``migrations``)."""
+"""Whoever changes what is in the folder so that this version could not read what the last one wrote
+adds a step. The database has steps of its own (``migrations``)."""
 
 _PARTY, _HPKE, _METRICS = "party.key", "hpke.key", "metrics.token"
 
@@ -67,11 +74,15 @@ class AggregatorFolder:
             StorageError: The disk refused.
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise ConfigError(f"{path} is not empty; give a new folder, or use the server that is there")
+            raise ConfigError(
+                f"{path} is not empty; give a new folder, or use the server that is there"
+            )
         staging: Path | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))  # for its owner alone
+            staging = Path(
+                tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
+            )  # for its owner alone
             _fill(staging, config)
             os.rename(staging, path)
         except OSError as error:
@@ -123,7 +134,11 @@ class AggregatorFolder:
     @property
     def servers(self) -> Servers | None:
         """The pair; None until it is paired."""
-        return Servers.from_json(self._read("servers.json")) if (self.path / "servers.json").exists() else None
+        return (
+            Servers.from_json(self._read("servers.json"))
+            if (self.path / "servers.json").exists()
+            else None
+        )
 
     @property
     def partner(self) -> Server:
@@ -135,7 +150,8 @@ class AggregatorFolder:
         pair = self.servers
         if pair is None:
             raise ConfigError(
-                f"{self.path} has no partner yet; exchange cards with the other organisation, then: "
+                f"{self.path} has no partner yet; exchange cards with the other organisation, "
+                "then: "
                 f"hdpmf aggregator pair {self.path} PARTNER-CARD.json"
             )
         return pair.helper if self.config.role == "leader" else pair.leader
@@ -152,7 +168,8 @@ class AggregatorFolder:
         held = self.servers
         if held is not None and held != pair:
             raise ConfigError(
-                f"{self.path} is paired with {self.partner.organisation!r}; its tasks depend on that. "
+                f"{self.path} is paired with {self.partner.organisation!r}; its tasks depend on "
+                "that. "
                 "For another partner, or another card of it, set up a new folder"
             )
         if held is None:
@@ -162,7 +179,10 @@ class AggregatorFolder:
     @property
     def collectors(self) -> dict[str, Collector]:
         """The recommenders that may have tasks, by identity."""
-        cards = [read_collector(_read(path)) for path in sorted((self.path / "collectors").glob("*.json"))]
+        cards = [
+            read_collector(_read(path))
+            for path in sorted((self.path / "collectors").glob("*.json"))
+        ]
         return {card.identity: card for card in cards}
 
     def admit(self, card: Collector) -> None:
@@ -176,10 +196,14 @@ class AggregatorFolder:
         Raises:
             ConfigError: There is none of this name, or several.
         """
-        found = [card for card in self.collectors.values() if name in (card.organisation, card.identity)]
+        found = [
+            card for card in self.collectors.values() if name in (card.organisation, card.identity)
+        ]
         if len(found) != 1:
             many = "several recommenders are" if found else "no recommender is"
-            raise ConfigError(f"{many} called {name!r}; hdpmf aggregator status {self.path} lists them")
+            raise ConfigError(
+                f"{many} called {name!r}; hdpmf aggregator status {self.path} lists them"
+            )
         try:
             self._collector(found[0].identity).unlink()
         except OSError as error:
@@ -210,7 +234,9 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
         authority=made.authority.read_text("ascii"),
     )
     atomic_write(folder / "card.json", card_to_json(card))
-    atomic_write(folder / "config.toml", config_file(config), mode=0o600)  # the database's password may be in it
+    atomic_write(
+        folder / "config.toml", config_file(config), mode=0o600
+    )  # the database's password may be in it
 
 
 def _names(name: str) -> tuple[str, ...]:
@@ -245,7 +271,10 @@ class BearerTokens:
     def check_metrics(self, headers: Mapping[str, str]) -> None:
         """DapError unless the operator's Prometheus asks."""
         if not compare_digest(_bearer(headers), self._metrics):
-            raise _refused("this is for the operator; the token is in keys/metrics.token of the server's folder")
+            raise _refused(
+                "this is for the operator; the token is in keys/metrics.token of the server's "
+                "folder"
+            )
 
     def collector(self, headers: Mapping[str, str]) -> str:
         """The identity of the recommender that asks; DapError unless it is admitted."""
@@ -261,7 +290,9 @@ class BearerTokens:
     def _refresh(self) -> None:
         changed = (self._folder.path / "collectors").stat().st_mtime_ns
         if changed != self._as_of:
-            self._collectors = {identity: self._token(identity) for identity in self._folder.collectors}
+            self._collectors = {
+                identity: self._token(identity) for identity in self._folder.collectors
+            }
             self._as_of = changed
 
     def _token(self, other: str) -> bytes:

@@ -46,9 +46,15 @@ def count(database: ServerDatabase, opened: OpenTask) -> TaskCounts:
     """A task in numbers."""
     number = opened.number
     with database.read() as connection:
-        by_state = sa.select(reports.c.state, sa.func.count()).where(reports.c.task == number).group_by(reports.c.state)
+        by_state = (
+            sa.select(reports.c.state, sa.func.count())
+            .where(reports.c.task == number)
+            .group_by(reports.c.state)
+        )
         states = {ReportState(state): found for state, found in connection.execute(by_state)}
-        reasons = sa.select(rejections.c.reason, rejections.c.amount).where(rejections.c.task == number)
+        reasons = sa.select(rejections.c.reason, rejections.c.amount).where(
+            rejections.c.task == number
+        )
         rejected = {PrepareError(reason): found for reason, found in connection.execute(reasons)}
         closed = sa.select(sa.func.count()).select_from(batches).where(batches.c.task == number)
         return TaskCounts(
@@ -61,7 +67,9 @@ def count(database: ServerDatabase, opened: OpenTask) -> TaskCounts:
 
 def waiting(database: ServerDatabase) -> int:
     """Reports of all tasks that are not checked yet. An index has just these."""
-    here = sa.select(sa.func.count()).select_from(reports).where(reports.c.state < ReportState.COUNTED)
+    here = (
+        sa.select(sa.func.count()).select_from(reports).where(reports.c.state < ReportState.COUNTED)
+    )
     with database.read() as connection:
         return int(connection.execute(here).scalar_one())
 
@@ -76,7 +84,9 @@ def purge(database: ServerDatabase, before: float) -> int:
             lock_task(connection, number, alone=True)
             for table in (payloads, jobs, accumulators):
                 connection.execute(sa.delete(table).where(table.c.task == number))
-            connection.execute(sa.update(answers).where(answers.c.task == number), {"response": None})
+            connection.execute(
+                sa.update(answers).where(answers.c.task == number), {"response": None}
+            )
             waiting = sa.and_(reports.c.task == number, reports.c.state < ReportState.COUNTED)
             lost = connection.execute(
                 sa.update(reports).where(waiting), {"state": ReportState.REJECTED, "job": None}

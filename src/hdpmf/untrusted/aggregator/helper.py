@@ -71,12 +71,18 @@ class Helper(Aggregator):
             return found
         asked = AggregationJobInitReq.decode(body)
         if asked.agg_param or asked.part_batch_selector.batch_id is not None:
-            raise DapError("batches are intervals of time here, and Prio3 has no aggregation parameter")
-        for _ in range(_TRIES):  # another worker may take one of these reports, or close their batch, meanwhile
+            raise DapError(
+                "batches are intervals of time here, and Prio3 has no aggregation parameter"
+            )
+        for _ in range(
+            _TRIES
+        ):  # another worker may take one of these reports, or close their batch, meanwhile
             response = self._run(opened, job_id, digest, asked.prepare_inits)
             if response is not None:
                 return response
-        raise StorageError("other workers took these reports again and again; send the job once more")
+        raise StorageError(
+            "other workers took these reports again and again; send the job once more"
+        )
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
         """Close a batch, if the leader has the same reports in it.
@@ -89,18 +95,23 @@ class Helper(Aggregator):
             An ``AggregateShare``; the same for the same batch.
 
         Raises:
-            DapError: It is no batch, too small, overlaps with another, or the servers have other reports in it.
+            DapError: It is no batch, too small, overlaps with another, or the servers have other
+                reports in it.
         """
         opened, asked = self._book.get(task_id), AggregateShareReq.decode(body)
         interval = asked.batch_selector.batch_interval
         if interval is None or asked.agg_param:
-            raise DapError("batches are intervals of time here, and Prio3 has no aggregation parameter")
+            raise DapError(
+                "batches are intervals of time here, and Prio3 has no aggregation parameter"
+            )
         batch = self._batches.close(opened, interval, (asked.report_count, asked.checksum))
         if batch is None:
             raise DapError("reports of this batch wait to be checked", Problem.BATCH_MISMATCH)
         return AggregateShare(batch.share).encode()
 
-    def _run(self, opened: OpenTask, job_id: bytes, digest: bytes, inits: tuple[PrepareInit, ...]) -> bytes | None:
+    def _run(
+        self, opened: OpenTask, job_id: bytes, digest: bytes, inits: tuple[PrepareInit, ...]
+    ) -> bytes | None:
         """Check the reports and write the result down; None if it was overtaken."""
         ids = {init.report_share.report_metadata.report_id for init in inits}
         with self._database.read() as connection:
@@ -122,12 +133,20 @@ class Helper(Aggregator):
             elif metadata.report_id in seen:
                 reason = PrepareError.REPORT_REPLAYED
             else:
-                # Whatever comes of it: a report is looked at once, so that a leader cannot try it in many ways.
+                # Whatever comes of it: a report is looked at once, so that a leader cannot try it
+                # in many ways.
                 seen.add(metadata.report_id)
                 result = self._check(opened, sums, init)
                 reason = result if isinstance(result, PrepareError) else None
                 state = ReportState.COUNTED if reason is None else ReportState.REJECTED
-                rows.append({"task": opened.number, "id": metadata.report_id, "bucket": metadata.time, "state": state})
+                rows.append(
+                    {
+                        "task": opened.number,
+                        "id": metadata.report_id,
+                        "bucket": metadata.time,
+                        "state": state,
+                    }
+                )
                 if not isinstance(result, PrepareError):
                     resps.append(PrepareResp(metadata.report_id, payload=result))
             if reason is not None:
@@ -136,7 +155,9 @@ class Helper(Aggregator):
         response = AggregationJobResp(tuple(resps)).encode()
         return self._write(opened, job_id, digest, response, rows, sums, len(closed))
 
-    def _check(self, opened: OpenTask, sums: Accumulator, init: PrepareInit) -> bytes | PrepareError:
+    def _check(
+        self, opened: OpenTask, sums: Accumulator, init: PrepareInit
+    ) -> bytes | PrepareError:
         """One report: what to tell the leader, or why it does not count."""
         share = init.report_share
         try:
@@ -146,7 +167,9 @@ class Helper(Aggregator):
         if leaders.prep_share is None or leaders.prep_msg is not None:
             return PrepareError.INVALID_MESSAGE
         metadata = share.report_metadata
-        prepared = prepare_share(self._keys, opened, metadata, share.public_share, share.encrypted_input_share)
+        prepared = prepare_share(
+            self._keys, opened, metadata, share.public_share, share.encrypted_input_share
+        )
         if isinstance(prepared, PrepareError):
             return prepared
         try:
@@ -176,20 +199,28 @@ class Helper(Aggregator):
             overtaken = len(closed_intervals(connection, opened)) != closed
             if rows and not overtaken:
                 rows = sorted(rows, key=lambda row: bytes(row["id"]))  # type: ignore[call-overload]
-                fresh = self._database.insert(reports).on_conflict_do_nothing().returning(reports.c.id)
+                fresh = (
+                    self._database.insert(reports).on_conflict_do_nothing().returning(reports.c.id)
+                )
                 overtaken = len(connection.execute(fresh, rows).all()) != len(rows)
             if overtaken:
                 connection.rollback()
                 return None
             sums.write(connection, self._database)
-        _LOG.info("task %s: %d of %d reports counted", opened.id.hex()[:16], sums.counted, len(rows))
+        _LOG.info(
+            "task %s: %d of %d reports counted", opened.id.hex()[:16], sums.counted, len(rows)
+        )
         return response
 
 
-def _answered(connection: sa.Connection, opened: OpenTask, job_id: bytes, digest: bytes) -> bytes | None:
+def _answered(
+    connection: sa.Connection, opened: OpenTask, job_id: bytes, digest: bytes
+) -> bytes | None:
     """What was answered to this job before."""
     here = sa.and_(answers.c.task == opened.number, answers.c.job == job_id)
-    row = connection.execute(sa.select(answers.c.digest, answers.c.response).where(here)).one_or_none()
+    row = connection.execute(
+        sa.select(answers.c.digest, answers.c.response).where(here)
+    ).one_or_none()
     if row is None:
         return None
     if row.digest != digest:

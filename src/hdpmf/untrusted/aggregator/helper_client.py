@@ -34,7 +34,9 @@ class HelperClient(ServerClient):
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
         """As in ``HelperDoor``; errors as in ``ask``."""
-        path = AGGREGATION_JOB_PATH.format(task_id=id_to_text(task_id), aggregation_job_id=id_to_text(job_id))
+        path = AGGREGATION_JOB_PATH.format(
+            task_id=id_to_text(task_id), aggregation_job_id=id_to_text(job_id)
+        )
         return self._message("PUT", path, AggregationJobInitReq, body, AggregationJobResp)
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
@@ -42,8 +44,12 @@ class HelperClient(ServerClient):
         path = AGGREGATE_SHARES_PATH.format(task_id=id_to_text(task_id))
         return self._message("POST", path, AggregateShareReq, body, AggregateShare)
 
-    def _message(self, method: str, path: str, sent: type[Message], body: bytes, wanted: type[Message]) -> bytes:
+    def _message(
+        self, method: str, path: str, sent: type[Message], body: bytes, wanted: type[Message]
+    ) -> bytes:
         _, media_type, answer = self.ask(method, path, body, MEDIA_TYPES[sent])
         if media_type != MEDIA_TYPES[wanted]:
-            raise TransportError("the helper's address answers something that is no answer of a helper")
+            raise TransportError(
+                "the helper's address answers something that is no answer of a helper"
+            )
         return answer

@@ -1,4 +1,5 @@
-"""A server's HTTP: DAP's resources (draft-ietf-ppm-dap-09) of leader and helper, and a few of our own.
+"""A server's HTTP: DAP's resources (draft-ietf-ppm-dap-09) of leader and helper, and a few of our
+own.
 
 ::
 
@@ -11,8 +12,8 @@
     GET  /healthz                                       ours: everybody
     GET  /metrics                                       ours: the operator
 
-The caller is authenticated first, then the announced length is checked, and only then is the body read. Computation
-and disk access run in threads.
+The caller is authenticated first, then the announced length is checked, and only then is the body
+read. Computation and disk access run in threads.
 """
 
 from __future__ import annotations
@@ -60,7 +61,12 @@ from hdpmf.untrusted.aggregator.folder import BearerTokens
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
-from hdpmf.untrusted.aggregator.problem_details import busy_error, check_body, problem_response, read_body
+from hdpmf.untrusted.aggregator.problem_details import (
+    busy_error,
+    check_body,
+    problem_response,
+    read_body,
+)
 from hdpmf.untrusted.aggregator.report_writer import ReportWriter, Upload
 from hdpmf.untrusted.aggregator.tasks import OpenTask, ServerKeys
 
@@ -133,13 +139,17 @@ class Resources:
         async def refuse(request: Request, error: Exception) -> Response:
             return problem_response(error, self._limits.retry_after)
 
-        return Starlette(routes=self.routes(), lifespan=lifespan, exception_handlers={HTTPException: refuse})
+        return Starlette(
+            routes=self.routes(), lifespan=lifespan, exception_handlers={HTTPException: refuse}
+        )
 
     def _route(self, path: str, resource: str, **handlers: Handler) -> Route:
         async def answer(request: Request) -> Response:
             try:
                 response = await handlers[request.method](request)
-            except Exception as error:  # whatever it is, the other side gets an answer, and the log the kind of it
+            except (
+                Exception
+            ) as error:  # whatever it is, the other side gets an answer, and the log the kind of it
                 response = problem_response(error, self._limits.retry_after)
             self._metrics.answers.labels(resource, response.status_code).inc()
             return response
@@ -176,7 +186,9 @@ class Resources:
         if task_id(given.document) != stated:
             raise DapError("the id in the path is not that of the document")
         if not isinstance(task, Task) or task.collector.identity != asking:
-            raise DapError("a recommender gives tasks of its own only", Problem.UNAUTHORIZED_REQUEST)
+            raise DapError(
+                "a recommender gives tasks of its own only", Problem.UNAUTHORIZED_REQUEST
+            )
         if isinstance(self._engine, Leader):
             self._engine.add_task(given.document, given.devices)
         else:
@@ -188,7 +200,9 @@ class Resources:
 
     async def _get_metrics(self, request: Request) -> Response:
         self._tokens.check_metrics(request.headers)
-        return Response(await self._in_thread(self._metrics.text), media_type="text/plain; version=0.0.4")
+        return Response(
+            await self._in_thread(self._metrics.text), media_type="text/plain; version=0.0.4"
+        )
 
 
 class LeaderResources(Resources):
@@ -200,7 +214,8 @@ class LeaderResources(Resources):
         tokens: Who may ask for what.
         limits: What others may take.
         metrics: What is counted.
-        make_room: Cuts whoever has been sending for too long, where others wait; whether somebody was cut.
+        make_room: Cuts whoever has been sending for too long, where others wait; whether somebody
+            was cut.
     """
 
     def __init__(
@@ -216,13 +231,20 @@ class LeaderResources(Resources):
         self._make_room = make_room
         self._leader = engine
         self._worker = AggregationJobDriver(engine, metrics, limits)
-        self._intake = ReportWriter(engine.upload_many, metrics, limits.waiting_uploads, self._worker.wake)
+        self._intake = ReportWriter(
+            engine.upload_many, metrics, limits.waiting_uploads, self._worker.wake
+        )
 
     def routes(self) -> list[Route]:
         """For Starlette."""
         return [
             self._route(REPORTS_PATH, "reports", PUT=self._put_report),
-            self._route(COLLECTION_JOB_PATH, "collection", PUT=self._begin_collection, POST=self._poll_collection),
+            self._route(
+                COLLECTION_JOB_PATH,
+                "collection",
+                PUT=self._begin_collection,
+                POST=self._poll_collection,
+            ),
             *super().routes(),
         ]
 
@@ -264,7 +286,9 @@ class LeaderResources(Resources):
             self._intake.release()
 
     async def _has_room(self) -> bool:
-        """Room for a report is kept; where there is none, whoever has been sending one for too long gives way."""
+        """Room for a report is kept; where there is none, whoever has been sending one for too
+        long gives way.
+        """
         if self._intake.reserve():
             return True
         if not self._make_room():
@@ -298,7 +322,12 @@ class HelperResources(Resources):
     """What the helper answers."""
 
     def __init__(
-        self, keys: ServerKeys, engine: Helper, tokens: BearerTokens, limits: Limits, metrics: AggregatorMetrics
+        self,
+        keys: ServerKeys,
+        engine: Helper,
+        tokens: BearerTokens,
+        limits: Limits,
+        metrics: AggregatorMetrics,
     ) -> None:
         super().__init__(keys, engine, tokens, limits, metrics)
         self._helper = engine
@@ -330,11 +359,16 @@ class HelperResources(Resources):
 
 def _device(request: Request) -> tuple[str, bytes]:
     """Who says that the report is its own; looked at before the report is read."""
-    device, signature = request.headers.get(DEVICE_HEADER, ""), request.headers.get(SIGNATURE_HEADER, "")
+    device, signature = (
+        request.headers.get(DEVICE_HEADER, ""),
+        request.headers.get(SIGNATURE_HEADER, ""),
+    )
     try:
         if len(device) == 64 and len(signature) == 128:
             bytes.fromhex(device)
             return device, bytes.fromhex(signature)
     except ValueError:
         pass
-    raise DapError("this task is for enrolled devices, which sign their reports", Problem.UNAUTHORIZED_REQUEST)
+    raise DapError(
+        "this task is for enrolled devices, which sign their reports", Problem.UNAUTHORIZED_REQUEST
+    )

@@ -1,4 +1,6 @@
-"""The leader: stores reports, checks them together with the helper, and gives sums to the collector."""
+"""The leader: stores reports, checks them together with the helper, and gives sums to the
+collector.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ from hdpmf.common.aggregation.two_servers.prio import Preparation
 from hdpmf.common.net.extras import needs
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.errors import DapError, PrioError
-from hdpmf.untrusted.aggregator.aggregation_job import Accumulator, AggregationJob, AggregationJobs, prepare_share
+from hdpmf.untrusted.aggregator.aggregation_job import (
+    Accumulator,
+    AggregationJob,
+    AggregationJobs,
+    prepare_share,
+)
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, collections
 from hdpmf.untrusted.aggregator.garbage_collector import waiting
 from hdpmf.untrusted.aggregator.report_writer import Upload, Uploads
@@ -100,7 +107,9 @@ class Leader(Aggregator):
         """
         return self._book.add(document, devices)
 
-    def upload(self, task_id: bytes, report: bytes, device: str = "", signature: bytes = b"") -> None:
+    def upload(
+        self, task_id: bytes, report: bytes, device: str = "", signature: bytes = b""
+    ) -> None:
         """Store a report. When this returns it is on the disk.
 
         Raises:
@@ -128,7 +137,8 @@ class Leader(Aggregator):
 
         Raises:
             TransportError: The helper could not be reached. The reports wait.
-            DapError: The helper refuses, as it does if it was not given the task. These reports wait; others need not.
+            DapError: The helper refuses, as it does if it was not given the task. These reports
+                wait; others need not.
         """
         job = self._jobs.claim(limit)
         if job is None:
@@ -136,7 +146,9 @@ class Leader(Aggregator):
         try:
             self._run(job)
         except DapError:
-            raise  # the helper refuses this job: until its lease is over, other tasks' reports have their turn
+            # the helper refuses this job: until its lease is over, other tasks' reports have their
+            # turn
+            raise
         except Exception:
             self._jobs.release(job)
             raise
@@ -156,7 +168,9 @@ class Leader(Aggregator):
         opened, wanted = self._book.get(task_id), CollectionReq.decode(request)
         interval = wanted.query.batch_interval
         if interval is None or wanted.agg_param or len(job_id) != JOB_ID_SIZE:
-            raise DapError("batches are intervals of time here, and Prio3 has no aggregation parameter")
+            raise DapError(
+                "batches are intervals of time here, and Prio3 has no aggregation parameter"
+            )
         self._batches.check(opened, interval)
         row = {
             "task": opened.number, "job": job_id, "request": request,
@@ -176,7 +190,8 @@ class Leader(Aggregator):
             None while the time of the batch is not over, or reports of it wait to be checked.
 
         Raises:
-            DapError: It is not known, too small, overlaps, or the servers do not have the same reports.
+            DapError: It is not known, too small, overlaps, or the servers do not have the same
+                reports.
         """
         opened = self._book.get(task_id)
         here = sa.and_(collections.c.task == opened.number, collections.c.job == job_id)
@@ -201,7 +216,9 @@ class Leader(Aggregator):
             batch = self._batches.keep_other(opened, interval, share.encrypted_aggregate_share)
         if batch.other is None:
             return None
-        return Collection(PartialBatchSelector(), batch.count, batch.times, batch.share, batch.other).encode()
+        return Collection(
+            PartialBatchSelector(), batch.count, batch.times, batch.share, batch.other
+        ).encode()
 
     def waiting(self) -> int:
         """Reports of all tasks that are not checked yet."""
@@ -216,7 +233,11 @@ class Leader(Aggregator):
             report = Report.decode(body)
             metadata = report.report_metadata
             result = prepare_share(
-                self._keys, opened, metadata, report.public_share, report.leader_encrypted_input_share
+                self._keys,
+                opened,
+                metadata,
+                report.public_share,
+                report.leader_encrypted_input_share,
             )
             if isinstance(result, PrepareError):
                 sums.reject(result)
@@ -231,7 +252,9 @@ class Leader(Aggregator):
             if request is None:
                 made = AggregationJobInitReq(b"", PartialBatchSelector(), tuple(inits)).encode()
                 request = self._jobs.write_request(job, made)
-            answer = AggregationJobResp.decode(self._helper.aggregation_job(opened.id, job.id, request))
+            answer = AggregationJobResp.decode(
+                self._helper.aggregation_job(opened.id, job.id, request)
+            )
             if [resp.report_id for resp in answer.prepare_resps] != list(prepared):
                 raise DapError("the helper answered for other reports than it was asked about")
             for resp in answer.prepare_resps:
@@ -241,10 +264,20 @@ class Leader(Aggregator):
                 if reason is not None:
                     sums.reject(reason)
         if self._jobs.finish(job, sums, counted, rejected):
-            _LOG.info("task %s: %d reports counted, %d rejected", opened.id.hex()[:16], len(counted), len(rejected))
+            _LOG.info(
+                "task %s: %d reports counted, %d rejected",
+                opened.id.hex()[:16],
+                len(counted),
+                len(rejected),
+            )
 
     def _count(
-        self, opened: OpenTask, sums: Accumulator, resp: PrepareResp, when: int, preparation: Preparation
+        self,
+        opened: OpenTask,
+        sums: Accumulator,
+        resp: PrepareResp,
+        when: int,
+        preparation: Preparation,
     ) -> PrepareError | None:
         """Add a report that the helper accepts; else the reason why not."""
         if resp.prepare_error is not None:

@@ -1,4 +1,6 @@
-"""A server as one process, or as several that share its port and a PostgreSQL database; one that died is replaced."""
+"""A server as one process, or as several that share its port and a PostgreSQL database; one that
+died is replaced.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def check_servable(folder: AggregatorFolder, workers: int) -> None:
         raise ConfigError("at least one worker is needed")
     if workers > 1 and folder.database_url.startswith("sqlite"):
         raise ConfigError(
-            'several workers need a database that they can share: database = "postgresql+psycopg://..." in '
+            "several workers need a database that they can share: database = "
+            '"postgresql+psycopg://..." in '
             f"{folder.path / 'config.toml'}; with SQLite there is one"
         )
     _ = folder.keys
@@ -60,7 +63,10 @@ def open_server(folder: AggregatorFolder) -> Iterator[Leader | Helper]:
 
 
 def _resources(
-    folder: AggregatorFolder, engine: Leader | Helper, metrics: AggregatorMetrics, make_room: Callable[[], bool]
+    folder: AggregatorFolder,
+    engine: Leader | Helper,
+    metrics: AggregatorMetrics,
+    make_room: Callable[[], bool],
 ) -> Resources:
     keys, tokens, limits = folder.keys, BearerTokens(folder), folder.config.limits
     if isinstance(engine, Leader):
@@ -69,7 +75,11 @@ def _resources(
 
 
 def run_worker(
-    path: Path, listener: socket.socket, ready: Callable[[], None] = lambda: None, *, tls: bool = True
+    path: Path,
+    listener: socket.socket,
+    ready: Callable[[], None] = lambda: None,
+    *,
+    tls: bool = True,
 ) -> None:
     """Serve a folder in this process, until SIGTERM or SIGINT.
 
@@ -96,7 +106,9 @@ def run_worker(
         if isinstance(engine, Leader) and folder.database_url.startswith("sqlite"):
             engine.take_over()  # with SQLite there is one process, and it has the port
         config = settings(
-            _resources(folder, engine, metrics, lambda: connections.make_room(of_senders=True)).app(),
+            _resources(
+                folder, engine, metrics, lambda: connections.make_room(of_senders=True)
+            ).app(),
             connections.protocol,
             idle=_IDLE_SECONDS,
             grace=_REQUEST_GRACE_SECONDS,
@@ -114,7 +126,9 @@ _WORKER_GRACE_SECONDS = 20.0
 _READY = b"ready"
 
 
-def serve(folder: AggregatorFolder, workers: int = 1, ready: Callable[[], None] = lambda: None) -> None:
+def serve(
+    folder: AggregatorFolder, workers: int = 1, ready: Callable[[], None] = lambda: None
+) -> None:
     """Run a server until SIGTERM or SIGINT.
 
     Args:
@@ -123,7 +137,8 @@ def serve(folder: AggregatorFolder, workers: int = 1, ready: Callable[[], None] 
         ready: Called when it listens.
 
     Raises:
-        ConfigError: It is not paired, the address is taken, or the database is not for several processes.
+        ConfigError: It is not paired, the address is taken, or the database is not for several
+            processes.
     """
     check_servable(folder, workers)
     folder.certificates()
@@ -151,7 +166,9 @@ class _Workers:
 
     def run(self, ready: Callable[[], None]) -> None:
         """Until a signal."""
-        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {
+            number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)
+        }
         try:
             for place in range(self._number):
                 self._start(place)
@@ -173,7 +190,9 @@ class _Workers:
     def _start(self, place: int) -> None:
         ours, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
-        process = context.Process(target=_worker, args=(self._path, self._listener, theirs), name=f"worker-{place}")
+        process = context.Process(
+            target=_worker, args=(self._path, self._listener, theirs), name=f"worker-{place}"
+        )
         process.start()
         theirs.close()
         self._processes[place] = process, ours

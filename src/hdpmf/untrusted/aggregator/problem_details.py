@@ -29,7 +29,11 @@ def problem_response(error: Exception, retry_after: int) -> Response:
         return _json(details, error.status_code, dict(error.headers or {}))
     if isinstance(error, (StorageError, TransportError)):
         event("unavailable", logging.ERROR, error)
-        details = {"type": "about:blank", "status": 503, "detail": "not possible at the moment; try again later"}
+        details = {
+            "type": "about:blank",
+            "status": 503,
+            "detail": "not possible at the moment; try again later",
+        }
         return _json(details, 503, {"retry-after": str(retry_after)})
     if isinstance(error, (PrioError, ProtocolError)):
         dap = error if isinstance(error, DapError) else DapError(str(error))
@@ -41,10 +45,14 @@ def problem_response(error: Exception, retry_after: int) -> Response:
 
 def busy_error(retry_after: int) -> HTTPException:
     """Come back later."""
-    return HTTPException(503, "too many reports are waiting; come back later", {"retry-after": str(retry_after)})
+    return HTTPException(
+        503, "too many reports are waiting; come back later", {"retry-after": str(retry_after)}
+    )
 
 
-async def read_body(request: Request, media_type: str, most: int, *, exactly: bool = False) -> bytes:
+async def read_body(
+    request: Request, media_type: str, most: int, *, exactly: bool = False
+) -> bytes:
     """The body of a request whose headers say how long it is; nothing of a wrong size is read.
 
     Args:
@@ -81,9 +89,13 @@ def check_body(request: Request, media_type: str, most: int, *, exactly: bool = 
     size = int(stated)
     if size > most or (exactly and size != most):
         limit = f"exactly {most}" if exactly else f"at most {most}"
-        raise HTTPException(413 if size > most else 400, f"expected {limit} bytes, not {size}", _CLOSE)
+        raise HTTPException(
+            413 if size > most else 400, f"expected {limit} bytes, not {size}", _CLOSE
+        )
     return size
 
 
-def _json(details: dict[str, object], status: int, headers: dict[str, str] | None = None) -> Response:
+def _json(
+    details: dict[str, object], status: int, headers: dict[str, str] | None = None
+) -> Response:
     return JSONResponse(details, status, headers, PROBLEM_MEDIA_TYPE)

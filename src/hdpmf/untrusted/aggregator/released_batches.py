@@ -1,7 +1,9 @@
-"""A log of released batches outside the database, so that a database that was rolled back cannot draw noise again.
+"""A log of released batches outside the database, so that a database that was rolled back cannot
+draw noise again.
 
-One line per batch: task, interval, digest of the share. A share leaves only after its line is on the disk. So a batch
-with a line and without its share in the database was closed before, and the database is older than that.
+One line per batch: task, interval, digest of the share. A share leaves only after its line is on
+the disk. So a batch with a line and without its share in the database was closed before, and the
+database is older than that.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ class _ReleasedBatch:
     digest: str
 
     def overlaps(self, task: str, interval: Interval) -> bool:
-        return self.task == task and self.start < interval.end and interval.start < self.start + self.duration
+        return (
+            self.task == task
+            and self.start < interval.end
+            and interval.start < self.start + self.duration
+        )
 
 
 class ReleasedBatches:
@@ -40,14 +46,18 @@ class ReleasedBatches:
         self._path = path
 
     def check(self, task_id: bytes, interval: Interval) -> None:
-        """Before noise is drawn: PrivacyError if a batch with any of this time was closed before."""
+        """Before noise is drawn: PrivacyError if a batch with any of this time was closed
+        before.
+        """
         with self._locked() as file:
             if any(mark.overlaps(task_id.hex(), interval) for mark in self._read(file)):
                 raise self._refusal(task_id, interval)
 
     def write(self, task_id: bytes, interval: Interval, share: bytes) -> None:
         """Before a share leaves: it is the one of its batch, now and always."""
-        new = _ReleasedBatch(task_id.hex(), interval.start, interval.duration, sha256(share).hexdigest())
+        new = _ReleasedBatch(
+            task_id.hex(), interval.start, interval.duration, sha256(share).hexdigest()
+        )
         with self._locked() as file:
             marks = self._read(file)
             if new in marks:
@@ -59,9 +69,12 @@ class ReleasedBatches:
 
     def _refusal(self, task_id: bytes, interval: Interval) -> PrivacyError:
         return PrivacyError(
-            f"the batch of task {task_id.hex()[:16]} from {interval.start} to {interval.end} was closed before, and "
-            f"the database does not have its share: it is older than {self._path}. Noise that is drawn again can be "
-            "averaged away, so this batch stays closed. Bring back the newest copy of the database; if there is none, "
+            f"the batch of task {task_id.hex()[:16]} from {interval.start} to "
+            f"{interval.end} was closed before, and "
+            f"the database does not have its share: it is older than {self._path}. Noise "
+            "that is drawn again can be "
+            "averaged away, so this batch stays closed. Bring back the newest copy of the "
+            "database; if there is none, "
             "give this task up and make a new one"
         )
 
@@ -87,13 +100,16 @@ class ReleasedBatches:
         with os.fdopen(os.dup(file), "rb") as stream:
             whole = stream.read()
         marks = []
-        for line in whole[: whole.rfind(b"\n") + 1].splitlines():  # an unfinished line was never relied on
+        for line in whole[
+            : whole.rfind(b"\n") + 1
+        ].splitlines():  # an unfinished line was never relied on
             try:
                 task, start, duration, digest = line.decode("ascii").split(" ")
                 marks.append(_ReleasedBatch(task, int(start), int(duration), digest))
             except ValueError:
                 raise StorageError(
-                    f"{self._path} is damaged; bring back its copy. Without it nobody knows which batches are closed"
+                    f"{self._path} is damaged; bring back its copy. Without it nobody knows which "
+                    "batches are closed"
                 ) from None
         return marks
 
@@ -119,5 +135,6 @@ class ReleasedBatches:
 
     def _failed(self, error: OSError) -> StorageError:
         return StorageError(
-            f"could not write {self._path}: {error.strerror or error}. No share left; free space, then try again"
+            f"could not write {self._path}: {error.strerror or error}. No share left; free "
+            "space, then try again"
         )

@@ -1,4 +1,6 @@
-"""Uploaded reports: cheap checks first, then group commits, so that one wait for the disk serves many uploads."""
+"""Uploaded reports: cheap checks first, then group commits, so that one wait for the disk serves
+many uploads.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from hdpmf.common.net.extras import needs
 from hdpmf.common.protocol.submission import signed_bytes
 from hdpmf.errors import DapError, HdpmfError, StorageError
 from hdpmf.untrusted.aggregator.collection import closed_intervals
-from hdpmf.untrusted.aggregator.datastore import ReportState, ServerDatabase, devices, lock_task, payloads, reports
+from hdpmf.untrusted.aggregator.datastore import (
+    ReportState,
+    ServerDatabase,
+    devices,
+    lock_task,
+    payloads,
+    reports,
+)
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, TaskBook
 
@@ -63,7 +72,9 @@ class _Checked:
 class Uploads:
     """The leader's front door."""
 
-    def __init__(self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]
+    ) -> None:
         self._database, self._book, self._rules, self._clock = database, book, rules, clock
 
     def take(self, uploads: Sequence[Upload]) -> list[DapError | None]:
@@ -87,7 +98,9 @@ class Uploads:
         """What can be said without the database; the length first."""
         opened = self._book.get(upload.task_id)
         if len(upload.report) != opened.report_size:
-            raise DapError(f"a report of this task has {opened.report_size} bytes, not {len(upload.report)}")
+            raise DapError(
+                f"a report of this task has {opened.report_size} bytes, not {len(upload.report)}"
+            )
         report = Report.decode(upload.report)
         if len(report.public_share) != opened.public_share_size:
             raise DapError("the parts of the report do not have the sizes of this task")
@@ -106,7 +119,10 @@ class Uploads:
         return _Checked(opened, upload, report.report_metadata.report_id, time, digest)
 
     def _store(
-        self, connection: sa.Connection, given: list[tuple[int, _Checked]], results: list[DapError | None]
+        self,
+        connection: sa.Connection,
+        given: list[tuple[int, _Checked]],
+        results: list[DapError | None],
     ) -> None:
         opened = given[0][1].opened
         lock_task(connection, opened.number)
@@ -137,30 +153,45 @@ class Uploads:
     ) -> None:
         first = [places[0][1] for _, places in sorted(fresh.items())]
         rows = [
-            {"task": opened.number, "id": checked.report_id, "bucket": checked.time, "state": ReportState.STORED,
-             "digest": checked.digest, "job": None}
+            {
+                "task": opened.number,
+                "id": checked.report_id,
+                "bucket": checked.time,
+                "state": ReportState.STORED,
+                "digest": checked.digest,
+                "job": None,
+            }
             for checked in first
-        ]  # fmt: skip
+        ]
         made = self._database.insert(reports).on_conflict_do_nothing().returning(reports.c.id)
         written = set(connection.execute(made, rows).scalars())
         stored = [checked for checked in first if checked.report_id in written]
-        faster = _digests(connection, opened, fresh.keys() - written)  # what another worker stored meanwhile
+        faster = _digests(
+            connection, opened, fresh.keys() - written
+        )  # what another worker stored meanwhile
         for report_id, digest in faster.items():
             for place, checked in fresh[report_id]:
                 results[place] = None if checked.digest == digest else _rejected(_SAME_ID)
         if not stored:
             return
         bodies = [
-            {"task": opened.number, "report": checked.report_id, "body": checked.upload.report} for checked in stored
+            {"task": opened.number, "report": checked.report_id, "body": checked.upload.report}
+            for checked in stored
         ]
         connection.execute(payloads.insert(), bodies)
         if opened.task.enrolled:
             taken: dict[str, int] = {}
             for checked in stored:
                 taken[checked.upload.device] = taken.get(checked.upload.device, 0) + 1
-            here = sa.and_(devices.c.task == opened.number, devices.c.identity == sa.bindparam("who"))
-            more = sa.update(devices).where(here).values(taken=devices.c.taken + sa.bindparam("more"))
-            connection.execute(more, [{"who": who, "more": count} for who, count in sorted(taken.items())])
+            here = sa.and_(
+                devices.c.task == opened.number, devices.c.identity == sa.bindparam("who")
+            )
+            more = (
+                sa.update(devices).where(here).values(taken=devices.c.taken + sa.bindparam("more"))
+            )
+            connection.execute(
+                more, [{"who": who, "more": count} for who, count in sorted(taken.items())]
+            )
 
     def _left(self, connection: sa.Connection, given: list[tuple[int, _Checked]]) -> dict[str, int]:
         """How many more different reports each device may send."""
@@ -176,7 +207,10 @@ def _digests(connection: sa.Connection, opened: OpenTask, ids: Set[bytes]) -> di
     if not ids:
         return {}
     here = sa.and_(reports.c.task == opened.number, reports.c.id.in_(ids))
-    return {row.id: row.digest for row in connection.execute(sa.select(reports.c.id, reports.c.digest).where(here))}
+    return {
+        row.id: row.digest
+        for row in connection.execute(sa.select(reports.c.id, reports.c.digest).where(here))
+    }
 
 
 def _refusal(checked: _Checked, closed: list[Interval], left: dict[str, int]) -> DapError | None:
@@ -198,7 +232,9 @@ def _check_signature(upload: Upload, digest: bytes) -> None:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(upload.device))
         key.verify(upload.signature, signed_bytes(upload.task_id, digest))
     except (InvalidSignature, ValueError):
-        raise DapError("the device's signature does not hold", Problem.UNAUTHORIZED_REQUEST) from None
+        raise DapError(
+            "the device's signature does not hold", Problem.UNAUTHORIZED_REQUEST
+        ) from None
 
 
 def _rejected(why: str) -> DapError:
@@ -225,7 +261,11 @@ class ReportWriter:
     """
 
     def __init__(
-        self, write: Writer, metrics: AggregatorMetrics, room: int, written: Callable[[], None] = lambda: None
+        self,
+        write: Writer,
+        metrics: AggregatorMetrics,
+        room: int,
+        written: Callable[[], None] = lambda: None,
     ) -> None:
         self._write, self._metrics, self._room, self._written = write, metrics, room, written
         self._waiting: deque[tuple[Upload, asyncio.Future[HdpmfError | None]]] = deque()
@@ -241,7 +281,9 @@ class ReportWriter:
         self._thread.start()
 
     def reserve(self) -> bool:
-        """Whether there is room for one more; it is kept until ``release``. Asked before a report is read."""
+        """Whether there is room for one more; it is kept until ``release``. Asked before a
+        report is read.
+        """
         if not self._open or self._expected >= self._room:
             return False
         self._expected += 1
@@ -284,7 +326,9 @@ class ReportWriter:
             self._metrics.commits.observe(time.perf_counter() - begin)
             self._metrics.grouped.observe(len(group))
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(_set_results, [future for _, future in group], results)
+                self._loop.call_soon_threadsafe(
+                    _set_results, [future for _, future in group], results
+                )
             self._written()
 
     def _next(self) -> list[tuple[Upload, asyncio.Future[HdpmfError | None]]]:
@@ -307,10 +351,14 @@ class ReportWriter:
             return [error] * len(uploads)
         except Exception as error:  # the thread must live on; the reports are not confirmed
             event("write-failed", logging.ERROR, error, reports=len(uploads))
-            return [StorageError("the report could not be written down; send it again later")] * len(uploads)
+            return [
+                StorageError("the report could not be written down; send it again later")
+            ] * len(uploads)
 
 
-def _set_results(futures: list[asyncio.Future[HdpmfError | None]], results: Sequence[HdpmfError | None]) -> None:
+def _set_results(
+    futures: list[asyncio.Future[HdpmfError | None]], results: Sequence[HdpmfError | None]
+) -> None:
     for future, result in zip(futures, results, strict=True):
         if not future.done():  # who sent it may be gone
             future.set_result(result)

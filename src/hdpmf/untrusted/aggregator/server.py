@@ -45,7 +45,9 @@ class Aggregator:
         database.claim_role(keys.role)
         self._keys, self._database, self._clock, self._rules = keys, database, clock, rules
         self._book = TaskBook(database, keys, rules, clock)
-        self._batches = Batches(database, keys, rules, ReleasedNoise() if noise is None else noise, marks)
+        self._batches = Batches(
+            database, keys, rules, ReleasedNoise() if noise is None else noise, marks
+        )
 
     def task(self, task_id: bytes) -> OpenTask:
         """A task that this server takes part in."""

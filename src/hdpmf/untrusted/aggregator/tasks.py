@@ -1,4 +1,6 @@
-"""The tasks that a server takes part in, the keys it does so with, and the rules by which it accepts them."""
+"""The tasks that a server takes part in, the keys it does so with, and the rules by which it
+accepts them.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,19 @@ class ServerKeys:
     def __post_init__(self) -> None:
         if self.role not in ("leader", "helper"):
             raise ConfigError(f"a server is a leader or a helper, not {self.role!r}")
-        if self.own.identity != self.party.public or self.own.hpke != self.hpke.config.encode().hex():
+        if (
+            self.own.identity != self.party.public
+            or self.own.hpke != self.hpke.config.encode().hex()
+        ):
             raise ConfigError("the card of this server does not show its keys; write it again")
         _ = self.servers  # that they are two
 
     @cached_property
     def servers(self) -> Servers:
         """The pair, as devices pin it."""
-        leader, helper = (self.own, self.partner) if self.role == "leader" else (self.partner, self.own)
+        leader, helper = (
+            (self.own, self.partner) if self.role == "leader" else (self.partner, self.own)
+        )
         return Servers(leader=leader, helper=helper)
 
     @property
@@ -95,10 +102,12 @@ class Rules:
     Attributes:
         minimum: Reports that any sum is over, at least, whatever a task says.
         most_items: Entries of a task's vectors, at most (items, for tasks of ratings).
-        allow_noiseless: Take tasks of others (SumVec) without noise: for tests of clients, never for people's data.
+        allow_noiseless: Take tasks of others (SumVec) without noise: for tests of clients, never
+            for people's data.
         simulation: Noise may be seeded. Nothing of a simulation may leave the machine.
         skew: Seconds that a device's clock may be ahead.
-        keep: Seconds after the end of a task during which its reports and sums wait to be collected.
+        keep: Seconds after the end of a task during which its reports and sums wait to be
+            collected.
         lease: Seconds after which another worker takes over what one has begun.
     """
 
@@ -138,13 +147,23 @@ class OpenTask:
     @cached_property
     def report_size(self) -> int:
         """Bytes of any report: what a device says does not change them."""
-        shares = sum(_CIPHERTEXT + _PLAINTEXT + self.prio.input_share_size(server) for server in (0, 1))
+        shares = sum(
+            _CIPHERTEXT + _PLAINTEXT + self.prio.input_share_size(server) for server in (0, 1)
+        )
         return 16 + 8 + 4 + self.public_share_size + shares
 
     @cached_property
     def prepare_init_size(self) -> int:
         """Bytes of any report in an aggregation job."""
-        share = 16 + 8 + 4 + self.public_share_size + _CIPHERTEXT + _PLAINTEXT + self.prio.input_share_size(1)
+        share = (
+            16
+            + 8
+            + 4
+            + self.public_share_size
+            + _CIPHERTEXT
+            + _PLAINTEXT
+            + self.prio.input_share_size(1)
+        )
         return share + 4 + 1 + 4 + self.prio.prepare_share_size
 
     @property
@@ -160,7 +179,9 @@ class OpenTask:
 class TaskBook:
     """The tasks in a server's database."""
 
-    def __init__(self, database: ServerDatabase, keys: ServerKeys, rules: Rules, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, database: ServerDatabase, keys: ServerKeys, rules: Rules, clock: Callable[[], float]
+    ) -> None:
         self._database, self._keys, self._rules, self._clock = database, keys, rules, clock
         self._open: dict[bytes, OpenTask] = {}
 
@@ -169,25 +190,42 @@ class TaskBook:
 
         Args:
             document: The task as it was published.
-            devices: At the leader of a task with enrolled devices: who may report, and how many users each has.
+            devices: At the leader of a task with enrolled devices: who may report, and how many
+                users each has.
         """
         found_id, listed = task_id(document), sorted((who, users) for who, users in devices)
         digest = hashlib.sha256(msgspec.msgpack.encode(listed)).digest()
         with self._database.read() as connection:
-            found = connection.execute(sa.select(tasks.c.devices).where(tasks.c.id == found_id)).scalar()
+            found = connection.execute(
+                sa.select(tasks.c.devices).where(tasks.c.id == found_id)
+            ).scalar()
         if found is None:
             task = self._accept(document, listed)
             with self._database.write() as connection:
-                row = {"id": found_id, "document": document, "devices": digest, "end": task.end, "purged": False}
+                row = {
+                    "id": found_id,
+                    "document": document,
+                    "devices": digest,
+                    "end": task.end,
+                    "purged": False,
+                }
                 made = connection.execute(
-                    self._database.insert(tasks).on_conflict_do_nothing().returning(tasks.c.number), row
+                    self._database.insert(tasks).on_conflict_do_nothing().returning(tasks.c.number),
+                    row,
                 ).scalar()
                 if made is not None and listed:
-                    rows = [{"task": made, "identity": who, "users": users, "taken": 0} for who, users in listed]
+                    rows = [
+                        {"task": made, "identity": who, "users": users, "taken": 0}
+                        for who, users in listed
+                    ]
                     connection.execute(devices_table.insert(), rows)
-                found = connection.execute(sa.select(tasks.c.devices).where(tasks.c.id == found_id)).scalar()
+                found = connection.execute(
+                    sa.select(tasks.c.devices).where(tasks.c.id == found_id)
+                ).scalar()
         if found != digest:
-            raise ProtocolError("this task is here already, with other devices; make another task for these")
+            raise ProtocolError(
+                "this task is here already, with other devices; make another task for these"
+            )
         return found_id
 
     def get(self, found_id: bytes) -> OpenTask:
@@ -195,9 +233,13 @@ class TaskBook:
         found = self._open.get(found_id)
         if found is None:
             with self._database.read() as connection:
-                row = connection.execute(sa.select(tasks).where(tasks.c.id == found_id)).one_or_none()
+                row = connection.execute(
+                    sa.select(tasks).where(tasks.c.id == found_id)
+                ).one_or_none()
             if row is None:
-                raise DapError("this server does not take part in the task", Problem.UNRECOGNIZED_TASK)
+                raise DapError(
+                    "this server does not take part in the task", Problem.UNRECOGNIZED_TASK
+                )
             found = self._open[found_id] = self._opened(row)
         return found
 
@@ -214,7 +256,9 @@ class TaskBook:
     def ids(self) -> list[bytes]:
         """The ids of all tasks, in the order in which they came."""
         with self._database.read() as connection:
-            return list(connection.execute(sa.select(tasks.c.id).order_by(tasks.c.number)).scalars())
+            return list(
+                connection.execute(sa.select(tasks.c.id).order_by(tasks.c.number)).scalars()
+            )
 
     def row_numbers(self, connection: sa.Connection) -> list[int]:
         """The numbers of tasks that are not purged."""
@@ -229,19 +273,36 @@ class TaskBook:
         task = _read_task(row.document)
         prio = prio_of(task, row.id)
         key = self._keys.verify_key(row.id, prio.seed_size)
-        return OpenTask(row.number, row.id, task, prio, key, HpkeConfig.decode(bytes.fromhex(task.collector.hpke)))
+        return OpenTask(
+            row.number,
+            row.id,
+            task,
+            prio,
+            key,
+            HpkeConfig.decode(bytes.fromhex(task.collector.hpke)),
+        )
 
     def _accept(self, document: bytes, devices: list[tuple[str, int]]) -> Task:
         task, rules, now = _read_task(document), self._rules, self._clock()
         if task.servers != self._keys.servers:
-            raise ProtocolError("refused: the task is for another pair of servers; compare their digests")
+            raise ProtocolError(
+                "refused: the task is for another pair of servers; compare their digests"
+            )
         if task.minimum < rules.minimum:
-            raise ProtocolError(f"refused: this server sums {rules.minimum} reports or more; ask for as many")
+            raise ProtocolError(
+                f"refused: this server sums {rules.minimum} reports or more; ask for as many"
+            )
         if now >= task.end or now >= task.begin + _LATE:
-            raise ProtocolError("refused: the task is over, or has begun more than a day ago; make a new one")
+            raise ProtocolError(
+                "refused: the task is over, or has begun more than a day ago; make a new one"
+            )
         circuit = task.circuit
-        if (circuit.items if isinstance(circuit, OneRating) else circuit.entries) > rules.most_items:
-            raise ProtocolError(f"refused: this server takes vectors of {rules.most_items:,} items at most")
+        if (
+            circuit.items if isinstance(circuit, OneRating) else circuit.entries
+        ) > rules.most_items:
+            raise ProtocolError(
+                f"refused: this server takes vectors of {rules.most_items:,} items at most"
+            )
         _check_noise(task, rules)
         try:
             prio_of(task, task_id(document))
@@ -249,7 +310,9 @@ class TaskBook:
         except HdpmfError as error:
             raise ProtocolError(f"refused: {error}") from None
         if not supported:
-            raise ProtocolError("refused: nothing can be encrypted to the collector's key; it is of another kind")
+            raise ProtocolError(
+                "refused: nothing can be encrypted to the collector's key; it is of another kind"
+            )
         if self._keys.role == "leader":
             _check_devices(task, devices)
         return task
@@ -284,15 +347,26 @@ def _check_noise(task: Task, rules: Rules) -> None:
         for entries, must in needed:
             overlap = entry < entries.stop and entries.start < entry + part.entries
             if must and overlap and part.fraction == 0:
-                raise ProtocolError("refused: the task has no noise for numbers that tell something; state its scale")
+                raise ProtocolError(
+                    "refused: the task has no noise for numbers that tell something; state its "
+                    "scale"
+                )
         entry += part.entries
 
 
 def _check_devices(task: Task, devices: list[tuple[str, int]]) -> None:
     if task.enrolled != bool(devices):
-        raise ProtocolError("refused: a task for enrolled devices comes with their list, and no other task does")
+        raise ProtocolError(
+            "refused: a task for enrolled devices comes with their list, and no other task does"
+        )
     for identity, users in devices:
-        if len(identity) != 64 or not set(identity) <= set("0123456789abcdef") or not 1 <= users <= _MOST_USERS:
-            raise ProtocolError("refused: a device is 64 hexadecimal digits and a number of users, 1 or more")
+        if (
+            len(identity) != 64
+            or not set(identity) <= set("0123456789abcdef")
+            or not 1 <= users <= _MOST_USERS
+        ):
+            raise ProtocolError(
+                "refused: a device is 64 hexadecimal digits and a number of users, 1 or more"
+            )
     if len({identity for identity, _ in devices}) < len(devices):
         raise ProtocolError("refused: a device is listed twice")

@@ -1,4 +1,6 @@
-"""The UNTRUSTED side: item factors, and whatever shards chose to send. It cannot import the private side."""
+"""The UNTRUSTED side: item factors, and whatever shards chose to send. It cannot import the
+private side.
+"""
 
 from hdpmf.untrusted.recommender.one_round import OneRoundRecommender
 from hdpmf.untrusted.recommender.rounds import Catalogue, Recommender

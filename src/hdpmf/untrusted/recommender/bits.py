@@ -1,7 +1,8 @@
 """From released bits to item facts. Post-processing only: it can be changed without asking anyone.
 
-Who rated what is in plain sight in this design, so it is used: how often items were rated, how similar they are by who
-rated them, and factors of who rates what with whom. Everything is in stars: a rating scale is mapped to one to five.
+Who rated what is in plain sight in this design, so it is used: how often items were rated, how
+similar they are by who rated them, and factors of who rates what with whom. Everything is in stars:
+a rating scale is mapped to one to five.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ _DAMPING = 5.0  # raters added to every item, so that one with few cannot domina
 _LIMIT = 3.0
 
 
-def rating_patterns(users: np.ndarray, items: np.ndarray, n_items: int, n_patterns: int) -> np.ndarray:
+def rating_patterns(
+    users: np.ndarray, items: np.ndarray, n_items: int, n_patterns: int
+) -> np.ndarray:
     """Item factors of the 0/1 matrix of ratings, scaled to variance 1 over ratings.
 
-    The matrix is divided by the root of its row and column sums; the first singular vector, which is only
-    popularity, is left out.
+    The matrix is divided by the root of its row and column sums; the first singular vector, which
+    is only popularity, is left out.
     """
     n_users = int(users.max()) + 1 if len(users) else 0
     wanted = min(n_patterns, min(n_users, n_items) - 3)
@@ -42,11 +45,14 @@ def rating_patterns(users: np.ndarray, items: np.ndarray, n_items: int, n_patter
     raters = np.bincount(items, minlength=n_items)
     by_user = 1.0 / np.sqrt(np.maximum(np.bincount(users, minlength=n_users), 1))
     by_item = 1.0 / np.sqrt(raters + _DAMPING)
-    matrix = coo_matrix((by_user[users] * by_item[items], (users, items)), shape=(n_users, n_items)).tocsr()
+    matrix = coo_matrix(
+        (by_user[users] * by_item[items], (users, items)), shape=(n_users, n_items)
+    ).tocsr()
     start = np.sqrt(raters + 1.0) if n_items <= n_users else np.ones(n_users)
     _, sizes, vectors = svds(matrix, k=wanted + 1, v0=start)
     factors = vectors[np.argsort(-sizes)[1:]].T * by_item[:, None]
-    # The sign of a singular vector is arbitrary: take the one that the most-rated item has positive.
+    # The sign of a singular vector is arbitrary: take the one that the most-rated item has
+    # positive.
     factors *= np.where(factors[int(np.argmax(raters))] < 0, -1.0, 1.0)
     factors -= np.average(factors, axis=0, weights=raters)
     factors /= np.maximum(np.sqrt(np.average(factors**2, axis=0, weights=raters)), 1e-9)
@@ -54,13 +60,18 @@ def rating_patterns(users: np.ndarray, items: np.ndarray, n_items: int, n_patter
 
 
 COLUMNS = 128
-"""With 256, held-out errors are 0.0003 to 0.0014 less on ML-1M and 0.0014 to 0.0024 more on ML-100K (two seeds)."""
+"""With 256, held-out errors are 0.0003 to 0.0014 less on ML-1M and 0.0014 to 0.0024 more on
+ML-100K (two seeds).
+"""
 
 CLOSE, SHARED, DAMPING = 1.5, 0.02, 5.0
-"""Chosen on ratings held out within the training parts of ML-100K and ML-1M (docs/designs.md), out of CLOSE .45 to 3.6,
-shares of C .3 to 1, SHARED 0 to .04, DAMPING 5 to 60."""
+"""Chosen on ratings held out within the training parts of ML-100K and ML-1M (docs/designs.md), out
+of CLOSE .45 to 3.6, shares of C .3 to 1, SHARED 0 to .04, DAMPING 5 to 60."""
 
-_PASSES, _SPARE = 8, 32  # 4 passes cost 0.0015 to 0.0025 on ratings held out, exact eigenvectors gain nothing
+_PASSES, _SPARE = (
+    8,
+    32,
+)  # 4 passes cost 0.0015 to 0.0025 on ratings held out, exact eigenvectors gain nothing
 
 
 class Similar(NamedTuple):
@@ -78,7 +89,9 @@ class Similar(NamedTuple):
 
 
 def similar_items(presence: Presence, patterns: np.ndarray) -> Similar:
-    """Similarity from who rated what. Items beyond the most-rated ones have none: memory is bounded by their number."""
+    """Similarity from who rated what. Items beyond the most-rated ones have none: memory is
+    bounded by their number.
+    """
     most = np.argsort(-presence.raters, kind="stable")[:MAX_SIMILAR_ITEMS]
     items = np.sort(most[presence.raters[most] > 0])
     known = presence.only(items)
@@ -98,7 +111,9 @@ def similar_items(presence: Presence, patterns: np.ndarray) -> Similar:
 
 
 def _leading(kernel: np.ndarray, rank: int) -> np.ndarray:
-    """F of so many columns with F F^T next to the kernel: subspace iteration from fixed random vectors."""
+    """F of so many columns with F F^T next to the kernel: subspace iteration from fixed random
+    vectors.
+    """
     n = len(kernel)
     basis = np.random.default_rng(0).standard_normal((n, min(rank + _SPARE, n)), np.float32)
     for _ in range(_PASSES):
@@ -109,9 +124,10 @@ def _leading(kernel: np.ndarray, rank: int) -> np.ndarray:
 
 
 MOST_ROUNDS = 32
-"""Of expectation maximisation: as many as the variance of a bit in stars squared (36 at epsilon 1, 5 at 16).
-The more noise, the smaller a step is. On ratings held out within the training parts, at epsilon 1, twice as many cost
-0.007 and 0.004 on ML-100K and gain 0.001 on ML-1M; at 2 to 16 (ML-100K, one seed) the best of 2, 4, 8, 16 is near."""
+"""Of expectation maximisation: as many as the variance of a bit in stars squared (36 at epsilon 1,
+5 at 16). The more noise, the smaller a step is. On ratings held out within the training parts, at
+epsilon 1, twice as many cost 0.007 and 0.004 on ML-100K and gain 0.001 on ML-1M; at 2 to 16
+(ML-100K, one seed) the best of 2, 4, 8, 16 is near."""
 
 MOST_USERS = 20_000
 """So many users are enough to learn from."""
@@ -145,11 +161,14 @@ class StarBits(NamedTuple):
         return StarBits(place[self.users][kept], *(column[kept] for column in self[1:]))
 
 
-def learn_columns(bits: StarBits, fixed: np.ndarray, ridges: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The columns times the root of their covariance, so that vectors have variance 1 along each of them.
+def learn_columns(
+    bits: StarBits, fixed: np.ndarray, ridges: np.ndarray, columns: np.ndarray
+) -> np.ndarray:
+    """The columns times the root of their covariance, so that vectors have variance 1 along each of
+    them.
 
-    A user's information is taken as what all users rate together, times how much the user's bits tell; then a round
-    takes a product of matrices instead of an inverse for every user.
+    A user's information is taken as what all users rate together, times how much the user's bits
+    tell; then a round takes a product of matrices instead of an inverse for every user.
 
     Args:
         bits: What users said, without what item biases explain.
@@ -178,7 +197,8 @@ def learn_columns(bits: StarBits, fixed: np.ndarray, ridges: np.ndarray, columns
 
 
 def learn_pull(bits: StarBits, columns: np.ndarray, centre: np.ndarray) -> float:
-    """How far a user's vector is drawn to the mean columns of what the user rated, by least squares on bits.
+    """How far a user's vector is drawn to the mean columns of what the user rated, by least squares
+    on bits.
 
     Args:
         bits: What users said, without what item biases explain.
@@ -200,16 +220,26 @@ def learn_pull(bits: StarBits, columns: np.ndarray, centre: np.ndarray) -> float
     return max(fits / total, 0.0)
 
 
-def _sums_by_user(bits: StarBits, weights: np.ndarray, columns: np.ndarray, n_users: int) -> np.ndarray:
+def _sums_by_user(
+    bits: StarBits, weights: np.ndarray, columns: np.ndarray, n_users: int
+) -> np.ndarray:
     from scipy.sparse import csr_matrix
 
-    return np.asarray(csr_matrix((weights, (bits.users, bits.items)), shape=(n_users, len(columns))) @ columns)
+    return np.asarray(
+        csr_matrix((weights, (bits.users, bits.items)), shape=(n_users, len(columns))) @ columns
+    )
 
 
-_LEVELS = {"linear": (0.0, 3.0, 0.25), "threshold": (0.06, 3.55, 0.399), "soft": (0.11, 3.55, 0.326)}
+_LEVELS = {
+    "linear": (0.0, 3.0, 0.25),
+    "threshold": (0.06, 3.55, 0.399),
+    "soft": (0.11, 3.55, 0.326),
+}
 
 _SPREAD, _STEADY_ITEMS = 0.05, 30.0
-"""Variance of item biases around what columns say, to begin with (stars squared); it counts like so many items."""
+"""Variance of item biases around what columns say, to begin with (stars squared); it counts like
+so many items.
+"""
 
 _EXPLAINED = 0.3  # what each group of columns explains of it, to begin with
 
@@ -219,7 +249,10 @@ _TEACHING_ITEMS = 4096  # those with most bits; others have little to say
 
 
 def facts_from_bits(
-    survey: Survey, contributions: Sequence[BitContribution], features: ItemFeatures | None, n_patterns: int = 0
+    survey: Survey,
+    contributions: Sequence[BitContribution],
+    features: ItemFeatures | None,
+    n_patterns: int = 0,
 ) -> ItemFacts:
     """Item facts from bits: a bias per item and, with patterns, how similar items are.
 
@@ -227,12 +260,15 @@ def facts_from_bits(
         survey: What was asked.
         contributions: The answers.
         features: Public features of the items, or None.
-        n_patterns: How many factors of who rates what with whom to look for; 0 does not use who rated what.
+        n_patterns: How many factors of who rates what with whom to look for; 0 does not use who
+            rated what.
     """
     n = survey.n_items
     units = np.concatenate([part.units for part in contributions])
     level, bits = _in_stars(survey, contributions, units)
-    popularity = np.bincount(bits.items, minlength=n) * (float(units.mean()) / WEIGHT_UNITS if len(units) else 1.0)
+    popularity = np.bincount(bits.items, minlength=n) * (
+        float(units.mean()) / WEIGHT_UNITS if len(units) else 1.0
+    )
     amount = log_popularity(popularity)
     amount -= np.average(amount, weights=np.maximum(popularity, 1e-6))
     groups = [np.column_stack([amount, amount**2 / 3.0])]
@@ -240,7 +276,9 @@ def facts_from_bits(
     patterns = rating_patterns(bits.users, bits.items, n, n_patterns)
     similar: Similar | None = None
     if patterns.shape[1]:
-        similar = similar_items(Presence(bits.users, bits.items, int(bits.users.max()) + 1, n), patterns)
+        similar = similar_items(
+            Presence(bits.users, bits.items, int(bits.users.max()) + 1, n), patterns
+        )
         groups += [patterns, _for_all(similar, similar.columns, n)]
     bias, variance = item_biases(bits, groups)
     facts = item_facts(survey, _mean_from_level(level, survey.coding), bias, variance, popularity)
@@ -249,23 +287,31 @@ def facts_from_bits(
     return msgspec.structs.replace(facts, similarity=_similarity(bits, facts, features, similar))
 
 
-def _in_stars(survey: Survey, contributions: Sequence[BitContribution], units: np.ndarray) -> tuple[float, StarBits]:
+def _in_stars(
+    survey: Survey, contributions: Sequence[BitContribution], units: np.ndarray
+) -> tuple[float, StarBits]:
     """The mean of all bits on the coding's curve, and what each of them says beyond that."""
     items = np.concatenate([part.items for part in contributions])
     if len(items) and int(items.max()) >= survey.n_items:
-        raise ProtocolError(f"a bit is about an item that the survey's {survey.n_items} do not have")
+        raise ProtocolError(
+            f"a bit is about an item that the survey's {survey.n_items} do not have"
+        )
     signs = 2.0 * np.concatenate([part.plus for part in contributions]) - 1.0
     heights, slope = bit_height(units, survey.epsilon), coding_of(survey).curve.slope
     level = float((signs / heights).sum() / max(float((heights**-2).sum()), 1e-9))
     return level, StarBits(
-        count_senders(contributions), items, (signs * heights - level) / slope, (heights / slope) ** 2
+        count_senders(contributions),
+        items,
+        (signs * heights - level) / slope,
+        (heights / slope) ** 2,
     )
 
 
 def count_senders(contributions: Sequence[BitContribution]) -> np.ndarray:
     """One number per sender over all shards, in their order.
 
-    They are counted anew: a card may claim any number of users, and what follows takes memory for every number.
+    They are counted anew: a card may claim any number of users, and what follows takes memory for
+    every number.
     """
     found = [np.unique(part.senders, return_inverse=True) for part in contributions]
     starts = np.concatenate(([0], np.cumsum([len(distinct) for distinct, _ in found])))
@@ -284,8 +330,8 @@ def _mean_from_level(level: float, coding: str) -> float:
 def item_biases(bits: StarBits, groups: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Biases and their variances: a regression on groups of columns, and a part of each item's own.
 
-    How much each group explains, and how much is left for items, is learned from the same bits by expectation
-    maximisation.
+    How much each group explains, and how much is left for items, is learned from the same bits by
+    expectation maximisation.
 
     Args:
         bits: What users said.
@@ -294,8 +340,12 @@ def item_biases(bits: StarBits, groups: Sequence[np.ndarray]) -> tuple[np.ndarra
     columns = np.column_stack([np.ones(len(groups[0])), *groups])
     group = np.repeat(np.arange(len(groups) + 1), [1, *(part.shape[1] for part in groups)])
     told = np.bincount(bits.items, 1.0 / bits.variance, len(columns))
-    seen = np.bincount(bits.items, bits.values / bits.variance, len(columns)) / np.maximum(told, 1e-12)
-    prior = np.array([10.0, *(_EXPLAINED / max(float((part**2).sum(1).mean()), 1e-9) for part in groups)])
+    seen = np.bincount(bits.items, bits.values / bits.variance, len(columns)) / np.maximum(
+        told, 1e-12
+    )
+    prior = np.array(
+        [10.0, *(_EXPLAINED / max(float((part**2).sum(1).mean()), 1e-9) for part in groups)]
+    )
     spread = _SPREAD
     most = np.argsort(-told, kind="stable")[: min(_TEACHING_ITEMS, int((told > 0).sum()))]
     teaching = columns[most], told[most], seen[most]
@@ -310,7 +360,9 @@ def item_biases(bits: StarBits, groups: Sequence[np.ndarray]) -> tuple[np.ndarra
 
 
 class _Posterior(NamedTuple):
-    """Of a regression: squares of its coefficients; per item what it expects, how unsure that is, and its own part."""
+    """Of a regression: squares of its coefficients; per item what it expects, how unsure that
+    is, and its own part.
+    """
 
     squares: np.ndarray
     expected: np.ndarray
@@ -320,22 +372,31 @@ class _Posterior(NamedTuple):
     own_variance: np.ndarray
 
 
-def _posterior(columns: np.ndarray, told: np.ndarray, seen: np.ndarray, prior: np.ndarray, spread: float) -> _Posterior:
+def _posterior(
+    columns: np.ndarray, told: np.ndarray, seen: np.ndarray, prior: np.ndarray, spread: float
+) -> _Posterior:
     weight = told / (1.0 + told * spread)
     uncertainty = np.linalg.inv(columns.T @ (columns * weight[:, None]) + np.diag(1.0 / prior))
     coefficients = uncertainty @ (columns.T @ (weight * seen))
     expected, share = columns @ coefficients, spread * weight
     unsure = np.einsum("nk,nk->n", columns @ uncertainty, columns)
     own = share * (seen - expected)
-    return _Posterior(coefficients**2 + np.diag(uncertainty), expected, unsure, share, own, spread * (1.0 - share))
+    return _Posterior(
+        coefficients**2 + np.diag(uncertainty), expected, unsure, share, own, spread * (1.0 - share)
+    )
 
 
-def _similarity(bits: StarBits, facts: ItemFacts, features: ItemFeatures | None, similar: Similar) -> Similarity:
-    """The similarity as devices get it: its columns scaled by what bits say of how vectors are spread."""
+def _similarity(
+    bits: StarBits, facts: ItemFacts, features: ItemFeatures | None, similar: Similar
+) -> Similarity:
+    """The similarity as devices get it: its columns scaled by what bits say of how vectors are
+    spread.
+    """
     n = len(facts.bias)
     _, fixed, ridges = device_columns(facts, features)
     left = bits._replace(
-        values=bits.values - facts.bias[bits.items], variance=bits.variance + facts.variance[bits.items]
+        values=bits.values - facts.bias[bits.items],
+        variance=bits.variance + facts.variance[bits.items],
     )
     columns = learn_columns(left, fixed, ridges / NOISE, _for_all(similar, similar.columns, n))
     centre = facts.popularity @ columns / max(float(facts.popularity.sum()), 1e-9)

@@ -22,8 +22,8 @@ class Weights:
     Attributes:
         mean: Posterior mean.
         deviation: Posterior standard deviation.
-        size_biased: Posterior mean where every possible sum counts in proportion to itself: what the sum is, seen
-            from one of the ratings behind it.
+        size_biased: Posterior mean where every possible sum counts in proportion to itself: what
+            the sum is, seen from one of the ratings behind it.
     """
 
     mean: np.ndarray
@@ -36,9 +36,10 @@ def deconvolve(released: np.ndarray, noise_scale: float | np.ndarray) -> Weights
 
     The noise may have one scale, or one for each item.
 
-    Nonparametric maximum likelihood: a distribution on zero and a geometric grid, by expectation maximisation under
-    the Laplace likelihood. It needs no assumption about popularity, which differs between catalogues. A sum that is
-    large against its noise is taken as it is: between its points the grid would only move it.
+    Nonparametric maximum likelihood: a distribution on zero and a geometric grid, by expectation
+    maximisation under the Laplace likelihood. It needs no assumption about popularity, which
+    differs between catalogues. A sum that is large against its noise is taken as it is: between its
+    points the grid would only move it.
     """
     unclear = released < _CLEAR * noise_scale
     found = _as_released(released, np.full(len(released), np.sqrt(2.0) * noise_scale))
@@ -52,10 +53,13 @@ def deconvolve(released: np.ndarray, noise_scale: float | np.ndarray) -> Weights
 
 def _deconvolve(released: np.ndarray, noise_scale: float) -> Weights:
     grid = _grid(_CLEAR * noise_scale)
-    # Items whose released sum is alike tell the same; a histogram of them makes the iterations cheap.
+    # Items whose released sum is alike tell the same; a histogram of them makes the iterations
+    # cheap.
     centres, counts = _histogram(released, noise_scale)
     shares = _spread(np.abs(centres[:, None] - grid) / noise_scale, counts)
-    return _in_chunks(len(released), grid, shares, lambda part: np.abs(released[part, None] - grid) / noise_scale)
+    return _in_chunks(
+        len(released), grid, shares, lambda part: np.abs(released[part, None] - grid) / noise_scale
+    )
 
 
 def _deconvolve_each(released: np.ndarray, scales: np.ndarray, unclear: np.ndarray) -> Weights:
@@ -66,25 +70,34 @@ def _deconvolve_each(released: np.ndarray, scales: np.ndarray, unclear: np.ndarr
         sums, own = released[rows], scales[rows]
         return lambda part: np.asarray(np.abs(sums[part, None] - grid) / own[part, None])
 
-    # Clear sums of little noise stay in the sample: without them large sums would look rarer than they are.
+    # Clear sums of little noise stay in the sample: without them large sums would look rarer than
+    # they are.
     within = np.flatnonzero(released < largest)
     shares = _spread_of_sample(len(within), distances(within))
     rows = np.flatnonzero(unclear)
     return _in_chunks(len(rows), grid, shares, distances(rows))
 
 
-def deconvolve_twice(first: np.ndarray, first_scale: float, second: np.ndarray, second_scale: np.ndarray) -> Weights:
+def deconvolve_twice(
+    first: np.ndarray, first_scale: float, second: np.ndarray, second_scale: np.ndarray
+) -> Weights:
     """The same where each sum was released twice; the second noise may differ between items."""
     parts = first_scale**-2 + second_scale**-2
     together = (first * first_scale**-2 + second * second_scale**-2) / parts
     found = _as_released(together, np.sqrt(2.0 / parts))
     unclear = together < _CLEAR * first_scale
     return _filled_in(
-        found, unclear, lambda: _deconvolve_twice(first[unclear], first_scale, second[unclear], second_scale[unclear])
+        found,
+        unclear,
+        lambda: _deconvolve_twice(
+            first[unclear], first_scale, second[unclear], second_scale[unclear]
+        ),
     )
 
 
-def _deconvolve_twice(first: np.ndarray, first_scale: float, second: np.ndarray, second_scale: np.ndarray) -> Weights:
+def _deconvolve_twice(
+    first: np.ndarray, first_scale: float, second: np.ndarray, second_scale: np.ndarray
+) -> Weights:
     grid = _grid(_CLEAR * first_scale)
 
     def distance(part: slice) -> np.ndarray:
@@ -110,7 +123,9 @@ def _filled_in(found: Weights, rows: np.ndarray, make: Callable[[], Weights]) ->
     """With what ``make`` says of some rows."""
     if rows.any():
         made = make()
-        for into, values in zip((found.mean, found.deviation, found.size_biased), astuple(made), strict=True):
+        for into, values in zip(
+            (found.mean, found.deviation, found.size_biased), astuple(made), strict=True
+        ):
             into[rows] = values
     return found
 
@@ -138,12 +153,19 @@ def _histogram(released: np.ndarray, noise_scale: float) -> tuple[np.ndarray, np
     return values * step, counts
 
 
-def _in_chunks(n: int, grid: np.ndarray, shares: np.ndarray, distance: Callable[[slice], np.ndarray]) -> Weights:
-    parts = [_posterior(distance(slice(begin, begin + _CHUNK)), grid, shares) for begin in range(0, n, _CHUNK)]
+def _in_chunks(
+    n: int, grid: np.ndarray, shares: np.ndarray, distance: Callable[[slice], np.ndarray]
+) -> Weights:
+    parts = [
+        _posterior(distance(slice(begin, begin + _CHUNK)), grid, shares)
+        for begin in range(0, n, _CHUNK)
+    ]
     return Weights(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _posterior(distance: np.ndarray, grid: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _posterior(
+    distance: np.ndarray, grid: np.ndarray, shares: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     joint = np.exp(distance.min(1, keepdims=True) - distance) * shares
     joint /= np.maximum(joint.sum(1, keepdims=True), 1e-300)
     mean = joint @ grid

@@ -1,9 +1,10 @@
-"""Sums that so many users cannot have are brought to the nearest that they can. A secure sum hides who spoilt it.
+"""Sums that so many users cannot have are brought to the nearest that they can. A secure sum hides
+who spoilt it.
 
-A user adds at most 64 weight units to an item, and to its score at most a rating's largest entry for each of them; in a
-round of ``hdpmf-paid`` at most 2 (|v| + the largest rating) to a number of an item with factors v. To this comes the
-noise: beyond the margin allowed here honest noise goes with a chance of e^-40 per number, so that sums of honest
-devices stay as they are.
+A user adds at most 64 weight units to an item, and to its score at most a rating's largest entry
+for each of them; in a round of ``hdpmf-paid`` at most 2 (|v| + the largest rating) to a number of
+an item with factors v. To this comes the noise: beyond the margin allowed here honest noise goes
+with a chance of e^-40 per number, so that sums of honest devices stay as they are.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ A = TypeVar("A", SumContribution, Popularity)
 
 
 def clamp_to_feasible(survey: Survey, answer: A, users: int, noises: float = 1.0) -> tuple[A, int]:
-    """The answer as so many users can have given it, and how many of its numbers were changed for that.
+    """The answer as so many users can have given it, and how many of its numbers were changed for
+    that.
 
     Args:
         survey: What was asked.
@@ -47,23 +49,34 @@ def clamp_to_feasible(survey: Survey, answer: A, users: int, noises: float = 1.0
         return replace(answer, weights=weights), _changed(answer.weights, weights)
     margin = _margin(channels.weight.scale, noises)
     weights = _clamped(answer.weights, -margin, most + margin)
-    behind = np.clip(weights + margin, 0.0, most)  # no more weight than this is behind an item, but for the noise
+    behind = np.clip(
+        weights + margin, 0.0, most
+    )  # no more weight than this is behind an item, but for the noise
     reach = coding.presence_step * behind + _margin(channels.score.scale, noises)
     scores = _clamped(answer.scores, -reach, reach)
     total = answer.total
     if channels.total is not None:
-        far = int(make_ruler(coding.scale).presence_step * behind.sum() + _margin(channels.total.scale, noises))
+        far = int(
+            make_ruler(coding.scale).presence_step * behind.sum()
+            + _margin(channels.total.scale, noises)
+        )
         total = min(max(total, -far), far)
-    changed = _changed(answer.scores, scores) + _changed(answer.weights, weights) + (total != answer.total)
+    changed = (
+        _changed(answer.scores, scores)
+        + _changed(answer.weights, weights)
+        + (total != answer.total)
+    )
     return replace(answer, scores=scores, weights=weights, total=total), changed
 
 
 def clamp_gradients(
     plan: Plan, message: Round, gradients: Gradients, users: int, noises: float
 ) -> tuple[Gradients, int]:
-    """Gradients of ``hdpmf-paid`` as so many users can have given them, and how many numbers were changed for that.
+    """Gradients of ``hdpmf-paid`` as so many users can have given them, and how many numbers were
+    changed for that.
 
-    A user sends 2 W (s.v - low) s - 2 W (R - low) s for an item that it rated, where W and the length of s are at most
+    A user sends 2 W (s.v - low) s - 2 W (R - low) s for an item that it rated, where W and the
+    length of s are at most
     1. Rounding adds less than a step to the first part and nothing to the second.
     """
     width = plan.scale_high - plan.scale_low
@@ -76,12 +89,16 @@ def clamp_gradients(
 
 
 def _margin(scale: Fraction, noises: float) -> float:
-    """How far so many Laplace noises together go: they are sub-gamma, with variance 2 and scale 1 times their scale."""
+    """How far so many Laplace noises together go: they are sub-gamma, with variance 2 and scale
+    1 times their scale.
+    """
     return 1.0 + float(scale) * (2.0 * math.sqrt(max(noises, 1.0) * TAIL) + TAIL)
 
 
 def _clamped(numbers: np.ndarray, low: float | np.ndarray, high: float | np.ndarray) -> np.ndarray:
-    bounds = (np.asarray(np.clip(bound, -_LARGEST, _LARGEST)).astype(np.int64) for bound in (low, high))
+    bounds = (
+        np.asarray(np.clip(bound, -_LARGEST, _LARGEST)).astype(np.int64) for bound in (low, high)
+    )
     return np.clip(numbers, *bounds)
 
 

@@ -1,9 +1,12 @@
-"""The recommender's part of the one-round designs: it asks, groups items for taste labels, and makes item facts.
+"""The recommender's part of the one-round designs: it asks, groups items for taste labels, and
+makes item facts.
 
-The library, the running service and the audit all use this. It sees surveys, sums and bits, never a rating.
+The library, the running service and the audit all use this. It sees surveys, sums and bits, never a
+rating.
 
-Taste labels: each device has drawn a label by which items it rated. The recommender never sees a label; it sees, for
-items with much weight, one noisy sum per label, and estimates how much better the devices of one label rate an item.
+Taste labels: each device has drawn a label by which items it rated. The recommender never sees a
+label; it sees, for items with much weight, one noisy sum per label, and estimates how much better
+the devices of one label rate an item.
 """
 
 from __future__ import annotations
@@ -27,7 +30,14 @@ from hdpmf.common.privacy.coding import (
     WEIGHT_UNITS,
     make_coding,
 )
-from hdpmf.common.protocol import BitContribution, Grouping, ItemFacts, Popularity, SumContribution, Survey
+from hdpmf.common.protocol import (
+    BitContribution,
+    Grouping,
+    ItemFacts,
+    Popularity,
+    SumContribution,
+    Survey,
+)
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.deconvolution import deconvolve, deconvolve_twice
@@ -64,10 +74,11 @@ def make_grouping(
     popularity_weight: float,
     n_sums: float = 1,
 ) -> Grouping:
-    """What devices draw their labels by: a public score per item, and the items with enough weight for two sums.
+    """What devices draw their labels by: a public score per item, and the items with enough weight
+    for two sums.
 
-    The score adds up features by ``weights`` and the centred logarithm of an item's weight. ``n_sums`` is how many
-    times the whole noise is in the answers together.
+    The score adds up features by ``weights`` and the centred logarithm of an item's weight.
+    ``n_sums`` is how many times the whole noise is in the answers together.
     """
     released, known = _released(survey, answers), estimated_popularity(survey, answers, n_sums)
     score = features @ np.asarray(weights) + popularity_weight * log_popularity(known)
@@ -77,13 +88,19 @@ def make_grouping(
     score /= max(float(np.sqrt(np.average(score**2, weights=counts))), 1e-9)
     return Grouping(
         scores=np.rint(SCORE_UNITS * np.clip(score, -1.0, 1.0)).astype(np.int64),
-        heads=np.flatnonzero(released >= np.sqrt(n_sums) * HEAD_WEIGHT / survey.epsilon).astype(np.int64),
+        heads=np.flatnonzero(released >= np.sqrt(n_sums) * HEAD_WEIGHT / survey.epsilon).astype(
+            np.int64
+        ),
     )
 
 
-def estimated_popularity(survey: Survey, answers: Sequence[Popularity], n_sums: float = 1) -> np.ndarray:
+def estimated_popularity(
+    survey: Survey, answers: Sequence[Popularity], n_sums: float = 1
+) -> np.ndarray:
     """How much weight each item has, from what devices counted first."""
-    return deconvolve(_released(survey, answers), np.sqrt(n_sums) * POPULARITY_SCALE / survey.epsilon).size_biased
+    return deconvolve(
+        _released(survey, answers), np.sqrt(n_sums) * POPULARITY_SCALE / survey.epsilon
+    ).size_biased
 
 
 def facts_from_labels(
@@ -94,9 +111,11 @@ def facts_from_labels(
     features: np.ndarray,
     n_sums: float = 1,
 ) -> ItemFacts:
-    """Item facts from sums of which the heads' are per label; the labels' contrast is their one pattern.
+    """Item facts from sums of which the heads' are per label; the labels' contrast is their one
+    pattern.
 
-    ``n_sums`` is how many times the whole noise is in each of the two sums: twice where each of two servers added it.
+    ``n_sums`` is how many times the whole noise is in each of the two sums: twice where each of two
+    servers added it.
     """
     n, heads = survey.n_items, grouping.heads
     both = add_up(survey, contributions, len(heads))
@@ -111,7 +130,10 @@ def facts_from_labels(
     noise[heads] *= np.sqrt(2.0)
     first = _released(survey, counted)
     known = deconvolve_twice(
-        first, more * POPULARITY_SCALE / survey.epsilon, weights, noise * LABELLED_WEIGHT_SCALE / survey.epsilon
+        first,
+        more * POPULARITY_SCALE / survey.epsilon,
+        weights,
+        noise * LABELLED_WEIGHT_SCALE / survey.epsilon,
     )
     observed = Observed(scores, weights, both.mean)
     bias, variance = sharp_biases(survey, observed, known, noise, features)
@@ -131,7 +153,9 @@ def _contrast(
     features: np.ndarray,
     n_sums: float,
 ) -> np.ndarray:
-    """How much better label 1 rates each item than label 0, shrunken, with mean 0 and variance 1 over ratings."""
+    """How much better label 1 rates each item than label 0, shrunken, with mean 0 and variance 1
+    over ratings.
+    """
     n = survey.n_items
     if len(heads) < _FEWEST_HEADS:
         return np.zeros(n)
@@ -148,13 +172,21 @@ def _contrast(
     found = with_constant(features, n) @ coefficients
     found[heads] += left / (left + spread) * (contrast - found[heads])
     found -= np.average(found[heads], weights=total)
-    return np.asarray(found / max(float(np.sqrt(np.average(found[heads] ** 2, weights=total))), 1e-9))
+    return np.asarray(
+        found / max(float(np.sqrt(np.average(found[heads] ** 2, weights=total))), 1e-9)
+    )
 
 
 def _shares(
-    survey: Survey, weights: tuple[np.ndarray, np.ndarray], total: np.ndarray, features: np.ndarray, n_sums: float
+    survey: Survey,
+    weights: tuple[np.ndarray, np.ndarray],
+    total: np.ndarray,
+    features: np.ndarray,
+    n_sums: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The part of each head's weight that has label 1, shrunk towards what its features say, and its variance."""
+    """The part of each head's weight that has label 1, shrunk towards what its features say, and
+    its variance.
+    """
     noise = 2.0 * n_sums * (LABELLED_WEIGHT_SCALE / survey.epsilon) ** 2
     seen = np.clip(weights[1] / np.maximum(weights[0] + weights[1], 1.0), *_SHARE_RANGE)
     doubt = noise * ((1.0 - seen) ** 2 + seen**2) / total**2
@@ -197,8 +229,8 @@ class Respondent(Protocol):
 def chosen_coding(design: str, coding: str, scale: RatingScale, epsilon: float) -> str:
     """The curve that a coding stands for; where it is ``auto``, epsilon and design decide.
 
-    A bit is about a threshold at every epsilon: on ratings held out within ML-100K and ML-1M the rating itself is worse
-    at 1 to 16 (``python benchmarks/constants.py --only coding``).
+    A bit is about a threshold at every epsilon: on ratings held out within ML-100K and ML-1M the
+    rating itself is worse at 1 to 16 (``python benchmarks/constants.py --only coding``).
     """
     if design == "L" and coding == "auto":
         return "threshold"
@@ -236,9 +268,10 @@ class OneRoundRecommender:
 
     Args:
         features: Public features of the items, or None.
-        score: With taste labels: what each feature, and ``popularity``, counts in the public score of an item.
-        n_patterns: With bits: how many factors of who rates what with whom to look for; without any, who rated what is
-            not used at all.
+        score: With taste labels: what each feature, and ``popularity``, counts in the public score
+            of an item.
+        n_patterns: With bits: how many factors of who rates what with whom to look for; without
+            any, who rated what is not used at all.
         retired: Positions of items that are asked about no more.
     """
 
@@ -253,7 +286,8 @@ class OneRoundRecommender:
     ) -> None:
         if survey.labels and (features is None or score is None):
             raise ConfigError(
-                "taste labels are drawn by a public score of item features; give features, and a prior that knows a "
+                "taste labels are drawn by a public score of item features; give features, and "
+                "a prior that knows a "
                 "score (films, films-100k, or one of: hdpmf prior learn)"
             )
         self.survey = survey
@@ -283,7 +317,9 @@ class OneRoundRecommender:
             raise ConfigError("taste labels need item features")
         weights = [self._score.get(name, 0.0) for name in self._features.names]
         popularity = self._score.get(POPULARITY, 0.0)
-        grouping = make_grouping(self.survey, counted, self._features.matrix, weights, popularity, n_sums)
+        grouping = make_grouping(
+            self.survey, counted, self._features.matrix, weights, popularity, n_sums
+        )
         self.resume(counted, grouping)
         return grouping
 
@@ -291,15 +327,19 @@ class OneRoundRecommender:
         """Go on with a grouping that was made before."""
         self._counted, self._grouping = counted, grouping
 
-    def facts(self, answers: Sequence[Answer], n_sums: float = 1, earlier: Sequence[Answered] = ()) -> ItemFacts:
+    def facts(
+        self, answers: Sequence[Answer], n_sums: float = 1, earlier: Sequence[Answered] = ()
+    ) -> ItemFacts:
         """Item facts from the answers.
 
         Args:
-            answers: Of shards that share the noise of one sum, or of cohorts of one run with a secure sum each.
-            n_sums: How many times the whole noise is in sums together: the more cohorts, the more noise, and twice in
-                a sum by two servers; with taste labels in each of the two sums. Bits carry their noise each by itself.
-            earlier: What earlier runs released of other ratings, each with its own noise. Runs of sums are weighed by
-                what they hold; bits are put together as they are.
+            answers: Of shards that share the noise of one sum, or of cohorts of one run with a
+                secure sum each.
+            n_sums: How many times the whole noise is in sums together: the more cohorts, the more
+                noise, and twice in a sum by two servers; with taste labels in each of the two sums.
+                Bits carry their noise each by itself.
+            earlier: What earlier runs released of other ratings, each with its own noise. Runs of
+                sums are weighed by what they hold; bits are put together as they are.
         """
         matrix = None if self._features is None else self._features.matrix
         bits = [answer for answer in answers if isinstance(answer, BitContribution)]
@@ -315,5 +355,7 @@ class OneRoundRecommender:
         if not self.survey.labels:
             return facts_from_sums(self.survey, sums, matrix, n_sums, earlier, self._retired)
         if self._grouping is None or matrix is None or earlier:
-            raise ProtocolError("answers by taste labels are those of one cohort, after it was grouped")
+            raise ProtocolError(
+                "answers by taste labels are those of one cohort, after it was grouped"
+            )
         return facts_from_labels(self.survey, self._counted, self._grouping, sums, matrix, n_sums)

@@ -1,9 +1,10 @@
-"""From who rates what with whom, seen through noise, to a model for lists. Post-processing of what was released.
+"""From who rates what with whom, seen through noise, to a model for lists. Post-processing of what
+was released.
 
-Whether it pays is known before anything is asked, from the released popularity: where tastes do not matter, the sums of
-pairs have one large eigenvalue, about the sum of squared popularities over the number of users; the noise has
-eigenvalues up to an edge of 2 sigma sqrt(heads). What tastes add is a tenth of the former, so it drowns where the edge
-is that large.
+Whether it pays is known before anything is asked, from the released popularity: where tastes do not
+matter, the sums of pairs have one large eigenvalue, about the sum of squared popularities over the
+number of users; the noise has eigenvalues up to an edge of 2 sigma sqrt(heads). What tastes add is
+a tenth of the former, so it drowns where the edge is that large.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from hdpmf.common.protocol.pairs import PairContribution, PairSurvey
 HEADS = 300
 
 PAYS_FROM = 8.0
-"""Pairs are asked for from this height of the popularity's eigenvalue over the noise's edge. On ratings held out within
-training parts (seed 0), NDCG@10 with pairs (and without), by height: ML-1M with all weights 1 59: .152 (.137), half of
-its users 29: .146 (.141), a quarter 15: .142 (.141), a tenth 6.2: .156 (.155), at epsilon 0.3 19: .141 (.137), at the
-paper's weights 15: .136 (.135); ML-100K with all weights 1 9.8: .150 (.144), at the paper's 2.2: .140 (.140). Below 8
-there was nothing that would be worth what presence costs."""
+"""Pairs are asked for from this height of the popularity's eigenvalue over the noise's edge. On
+ratings held out within training parts (seed 0), NDCG@10 with pairs (and without), by height: ML-1M
+with all weights 1 59: .152 (.137), half of its users 29: .146 (.141), a quarter 15: .142 (.141), a
+tenth 6.2: .156 (.155), at epsilon 0.3 19: .141 (.137), at the paper's weights 15: .136 (.135);
+ML-100K with all weights 1 9.8: .150 (.144), at the paper's 2.2: .140 (.140). Below 8 there was
+nothing that would be worth what presence costs."""
 
-_STRENGTH = 3.0  # regularisation, in edges: of 1, 2, 3 and 5 the best or as good as that within ML-1M's training part
+# regularisation, in edges: of 1, 2, 3 and 5 the best or as good as that within ML-1M's training
+# part
+_STRENGTH = 3.0
 _MOST_BLEND, _BLEND_PER_HEIGHT = 0.6, 0.01  # .01 per edge: near the best of .1 to .8 there
 
 
@@ -63,9 +67,13 @@ class PairPlan:
 
     def __str__(self) -> str:
         if self.pays:
-            return f"Pairs of {len(self.heads)} items were asked for: {self.height:.1f} edges of noise."
+            return (
+                f"Pairs of {len(self.heads)} items were asked for: {self.height:.1f} edges of "
+                "noise."
+            )
         return (
-            f"Pairs were not asked for, because noise would cover them ({self.height:.1f} edges; they pay from "
+            f"Pairs were not asked for, because noise would cover them ({self.height:.1f} "
+            "edges; they pay from "
             f"{PAYS_FROM:g}): lists are those of hdp-sum, and nothing more was spent."
         )
 
@@ -83,10 +91,11 @@ def plan_pairs(facts: ItemFacts, epsilon: float, n_users: int) -> PairPlan:
 
 
 def pair_model(plan: PairPlan, facts: ItemFacts, sent: PairContribution) -> ListModel:
-    """EASE (Steck 2019) on the noisy sums, in 8 bits; ``about["blend"]`` says how much it counts beside taste.
+    """EASE (Steck 2019) on the noisy sums, in 8 bits; ``about["blend"]`` says how much it counts
+    beside taste.
 
-    Popularity stands on the diagonal, which is not released. It is no smaller than the true one, so that with three
-    edges on top the system is positive definite.
+    Popularity stands on the diagonal, which is not released. It is no smaller than the true one, so
+    that with three edges on top the system is positive definite.
     """
     n = len(plan.heads)
     system = np.zeros((n, n))

@@ -1,8 +1,8 @@
 """A released data set: what ``hdp-bit`` leaves with the recommender, as one file.
 
-Who rated what, with which privacy weight, and one randomised bit per rating. Anything may be trained on it: that is
-post-processing, and costs no privacy beyond what was paid when the bits were sent. The claim travels with the file, and
-so does where it comes from.
+Who rated what, with which privacy weight, and one randomised bit per rating. Anything may be
+trained on it: that is post-processing, and costs no privacy beyond what was paid when the bits were
+sent. The claim travels with the file, and so does where it comes from.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Release:
         claim: What the epsilon is worth, and whether its noise was simulated.
         origin: Where it comes from, in words.
         terms: Under which terms the ratings were given, in words; they hold for this, too.
-        max_ratings: How many bits of a person there are at most; None: as many as there are ratings.
+        max_ratings: How many bits of a person there are at most; None: as many as there are
+            ratings.
         item_table: Titles, genres and years, where there are any.
         features: Public features of the items, where there are any.
         made_by: The software.
@@ -96,7 +97,11 @@ class Release:
         from safetensors.numpy import save
 
         text, arrays = self._text(), self._arrays()
-        atomic_write(Path(path), save(arrays, {"release": text, "sha256": _checksum(text, arrays)}), mode=mode)
+        atomic_write(
+            Path(path),
+            save(arrays, {"release": text, "sha256": _checksum(text, arrays)}),
+            mode=mode,
+        )
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Release:
@@ -117,13 +122,24 @@ class Release:
             if about["format"] > FORMAT:
                 raise ModelFileError(made_by_newer(path))
             if about["format"] < FORMAT:
-                raise ModelFileError(f"{path} is in a format that no release of hdpmf had; release it again")
+                raise ModelFileError(
+                    f"{path} is in a format that no release of hdpmf had; release it again"
+                )
             return _read(about, arrays)
         except ModelFileError:
             raise
-        except (OSError, SafetensorError, HdpmfError, msgspec.MsgspecError, RecursionError, *_WRONG) as error:
+        except (
+            OSError,
+            SafetensorError,
+            HdpmfError,
+            msgspec.MsgspecError,
+            RecursionError,
+            *_WRONG,
+        ) as error:
             what = f"{type(error).__name__}: {error}"
-            raise ModelFileError(f"{path} is not a released data set that this version can read ({what})") from error
+            raise ModelFileError(
+                f"{path} is not a released data set that this version can read ({what})"
+            ) from error
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = {name: getattr(self.bits, name).astype(kind) for name, kind in _BITS.items()}
@@ -136,8 +152,12 @@ class Release:
         about = {
             "format": FORMAT,
             "survey": msgspec.to_builtins(self.survey),
-            "catalogue": msgspec.to_builtins(catalogue_table(self.items, self.scale, self.item_table)),
-            "features": None if features is None else {"names": features.names, "source": features.source},
+            "catalogue": msgspec.to_builtins(
+                catalogue_table(self.items, self.scale, self.item_table)
+            ),
+            "features": None
+            if features is None
+            else {"names": features.names, "source": features.source},
             "claim": asdict(self.claim),
             **{name: getattr(self, name) for name in _WORDS},
         }
@@ -149,9 +169,12 @@ _WRONG = (KeyError, ValueError, TypeError, AttributeError)
 
 
 def joined(parts: Sequence[BitContribution]) -> BitContribution:
-    """The answers of several cohorts as one; people are counted over all of them, in their order."""
+    """The answers of several cohorts as one; people are counted over all of them, in their
+    order.
+    """
     rest: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts]) for name in ("items", "units", "plus")
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("items", "units", "plus")
     }
     return BitContribution(senders=count_senders(parts), **rest)
 
@@ -166,7 +189,9 @@ def _read(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Release:
     if named is not None:
         matrix, ridges = arrays["features"], arrays["ridges"]
         features = ItemFeatures(tuple(named["names"]), matrix, ridges, named["source"])
-        if matrix.shape != (len(known.items), len(features.names)) or ridges.shape != (len(features.names),):
+        if matrix.shape != (len(known.items), len(features.names)) or ridges.shape != (
+            len(features.names),
+        ):
             raise ValueError("its features are of other items")
     if survey.design != "L" or survey.catalogue != fingerprint(known.items, features):
         raise ValueError("its parts do not belong together")
@@ -174,7 +199,9 @@ def _read(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Release:
         raise ValueError("a bit is about an item that is not there")
     words = {name: about[name] for name in _WORDS}
     claim = msgspec.convert(about["claim"], PrivacyClaim)
-    return Release(survey, bits, known.items, claim, item_table=known.item_table, features=features, **words)
+    return Release(
+        survey, bits, known.items, claim, item_table=known.item_table, features=features, **words
+    )
 
 
 def _checksum(text: str, arrays: dict[str, np.ndarray]) -> str:

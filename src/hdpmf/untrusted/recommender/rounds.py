@@ -10,7 +10,15 @@ import numpy as np
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.privacy.mechanisms import H_FLOOR, Budgets, Mechanism
-from hdpmf.common.protocol import BudgetReport, Gradients, ItemCounts, Opening, Plan, Round, learning_rate_at
+from hdpmf.common.protocol import (
+    BudgetReport,
+    Gradients,
+    ItemCounts,
+    Opening,
+    Plan,
+    Round,
+    learning_rate_at,
+)
 from hdpmf.errors import ProtocolError
 
 
@@ -20,7 +28,8 @@ class Catalogue:
 
     Attributes:
         factors: V, one row per item.
-        raters: How many ratings took part in training, per item; an item with none has no useful factors.
+        raters: How many ratings took part in training, per item; an item with none has no useful
+            factors.
     """
 
     items: IdIndex
@@ -42,7 +51,9 @@ _SPREAD = 0.1  # standard deviation of the first item factors
 
 
 class Draws(Protocol):
-    """Where the recommender's random numbers come from: a seed in simulations, the operating system elsewhere."""
+    """Where the recommender's random numbers come from: a seed in simulations, the operating
+    system elsewhere.
+    """
 
     def normals(self, shape: tuple[int, ...]) -> np.ndarray:
         """N(0, 1) draws, float32."""
@@ -60,7 +71,8 @@ class Recommender:
         plan: What is trained; sent to every shard.
         mechanism: Sets the noise budget from the plan and what shards report.
         noise: Where h and the first factors come from.
-        h_per_item: Draw h for every item (the paper's text) or one for all items (its published numbers).
+        h_per_item: Draw h for every item (the paper's text) or one for all items (its published
+            numbers).
     """
 
     def __init__(self, plan: Plan, mechanism: Mechanism, noise: Draws, h_per_item: bool) -> None:
@@ -98,7 +110,9 @@ class Recommender:
             if report is not None:
                 part = Budgets(report.count, report.total, report.smallest, report.largest)
                 total = part if total is None else total + part
-        return self.reopen(Opening(noise_budget=self._mechanism.noise_budget(self.plan.epsilon, total)))
+        return self.reopen(
+            Opening(noise_budget=self._mechanism.noise_budget(self.plan.epsilon, total))
+        )
 
     def reopen(self, opening: Opening) -> Opening:
         """Go on with an opening that was made before."""
@@ -114,12 +128,18 @@ class Recommender:
         """Add up who takes part."""
         for reply in counts:
             if reply.counts.shape != (self.plan.n_items,):
-                raise ProtocolError(f"a shard counted {len(reply.counts)} items, the plan has {self.plan.n_items}")
+                raise ProtocolError(
+                    f"a shard counted {len(reply.counts)} items, the plan has {self.plan.n_items}"
+                )
         self._set_raters(np.sum([reply.counts for reply in counts], axis=0))
 
     def _set_raters(self, raters: np.ndarray) -> None:
         self._raters = raters
-        scaling = np.sqrt(np.maximum(self._raters, 1)) if self.plan.scale_steps else np.ones(self.plan.n_items)
+        scaling = (
+            np.sqrt(np.maximum(self._raters, 1))
+            if self.plan.scale_steps
+            else np.ones(self.plan.n_items)
+        )
         self._step = np.where(self._raters > 0, 1.0 / scaling, 0.0).astype(np.float32)[:, None]
 
     def next_round(self) -> Round:
@@ -137,12 +157,20 @@ class Recommender:
         plan = self.plan
         for reply in replies:
             if reply.number != self._round:
-                raise ProtocolError(f"gradients of round {reply.number} arrived in round {self._round}")
+                raise ProtocolError(
+                    f"gradients of round {reply.number} arrived in round {self._round}"
+                )
             if reply.sums.shape != self._V.shape:
                 raise ProtocolError("a shard's gradients do not have the shape of the item factors")
-        total = replies[0].sums if len(replies) == 1 else np.sum([reply.sums for reply in replies], axis=0)
+        total = (
+            replies[0].sums
+            if len(replies) == 1
+            else np.sum([reply.sums for reply in replies], axis=0)
+        )
         rate = np.float32(learning_rate_at(plan.learning_rate, self._round, plan.epochs))
-        with np.errstate(over="ignore", invalid="ignore"):  # the trainer reports divergence in its own words
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # the trainer reports divergence in its own words
             self._V = self._V - (self._step * rate) * (total + np.float32(2 * plan.reg) * self._V)
 
     def _draw_h(self) -> np.ndarray:

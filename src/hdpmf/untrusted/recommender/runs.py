@@ -1,12 +1,14 @@
-"""What several runs released, put together: every rating is in one of them, and each brings noise of its own.
+"""What several runs released, put together: every rating is in one of them, and each brings noise
+of its own.
 
 Post-processing only: it costs nobody anything, however many runs there are.
 
-Plain addition counts a run in which little was rated like any other, and its noise too. Here each run is weighed by how
-much it holds against its noise. That is the least noise if items keep their share of what is rated; where an item
-clearly did not, its plain sum is taken instead, as far as that is clear. On ratings held out within ML-1M's training
-part (MSE at epsilon 1, one seed) 52 runs of equal time give .888 by plain addition, .862 weighed and .842 released at
-once; where all runs hold the same, both give the same.
+Plain addition counts a run in which little was rated like any other, and its noise too. Here each
+run is weighed by how much it holds against its noise. That is the least noise if items keep their
+share of what is rated; where an item clearly did not, its plain sum is taken instead, as far as
+that is clear. On ratings held out within ML-1M's training part (MSE at epsilon 1, one seed) 52 runs
+of equal time give .888 by plain addition, .862 weighed and .842 released at once; where all runs
+hold the same, both give the same.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
 
 CLEAR = 9.0
-"""An item's plain sum counts as far as it is off the weighed one by more than the root of this, in deviations.
+"""An item's plain sum counts as far as it is off the weighed one by more than the root of this, in
+deviations.
 
-Of 4, 9 and 16 the best within ML-1M's training part: 52 runs at epsilon 2, MSE .8486, .8481, .8482; popularity off by
-8.9, 8.9, 9.0 weights per item (9.1 without, 13.6 by plain addition)."""
+Of 4, 9 and 16 the best within ML-1M's training part: 52 runs at epsilon 2, MSE .8486, .8481, .8482;
+popularity off by 8.9, 8.9, 9.0 weights per item (9.1 without, 13.6 by plain addition)."""
 
 _ROUNDS = 3
 
@@ -36,10 +39,12 @@ class Answered:
 
     Attributes:
         survey: What was asked.
-        answer: What was answered, by ratings that no other run has: each is released once in its life.
-        noises: How many times the whole noise is in it: once by masks (more where more users added a share than make
-            it), twice where each of two servers added it.
-        retired: Positions of items that it did not ask about any more: of these there is only noise.
+        answer: What was answered, by ratings that no other run has: each is released once in its
+            life.
+        noises: How many times the whole noise is in it: once by masks (more where more users added
+            a share than make it), twice where each of two servers added it.
+        retired: Positions of items that it did not ask about any more: of these there is only
+            noise.
     """
 
     survey: Survey
@@ -49,16 +54,25 @@ class Answered:
 
     def __post_init__(self) -> None:
         if not 1.0 <= self.noises < np.inf:
-            raise ConfigError(f"an answer has the whole noise in it at least once, not {self.noises:g} times")
+            raise ConfigError(
+                f"an answer has the whole noise in it at least once, not {self.noises:g} times"
+            )
 
 
 def check_alike(survey: Survey, earlier: Sequence[Answered]) -> None:
-    """Refuse runs whose numbers do not mean the same. The item table may have grown at its end, and epsilon changed."""
+    """Refuse runs whose numbers do not mean the same. The item table may have grown at its end,
+    and epsilon changed.
+    """
     for past in earlier:
         asked = past.survey
-        if (asked.design, asked.coding, asked.labels) != (survey.design, survey.coding, survey.labels):
+        if (asked.design, asked.coding, asked.labels) != (
+            survey.design,
+            survey.coding,
+            survey.labels,
+        ):
             raise ProtocolError(
-                "answers of different designs or codings cannot be put together; keep the design, and set the coding "
+                "answers of different designs or codings cannot be put together; keep the "
+                "design, and set the coding "
                 "where epsilon changes"
             )
         if (asked.scale_low, asked.scale_high, asked.scale_step) != (
@@ -69,11 +83,14 @@ def check_alike(survey: Survey, earlier: Sequence[Answered]) -> None:
             raise ProtocolError("answers on different rating scales cannot be put together")
         if asked.n_items > survey.n_items:
             raise ProtocolError(
-                f"an earlier survey was about {asked.n_items} items, this one is about {survey.n_items}; "
+                f"an earlier survey was about {asked.n_items} items, this one is about "
+                f"{survey.n_items}; "
                 "items are added at the end of the table and never taken away"
             )
         if survey.design == "L" and asked.epsilon != survey.epsilon:
-            raise ProtocolError("bits of different epsilon cannot be put together; ask with the same epsilon")
+            raise ProtocolError(
+                "bits of different epsilon cannot be put together; ask with the same epsilon"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +98,11 @@ class Weighed:
     """How much each run counts.
 
     Attributes:
-        runs: One number per run, for what is not about single items; runs that hold the same have 1.
+        runs: One number per run, for what is not about single items; runs that hold the same have
+            1.
         items: One row per run: for each item.
-        noise: Per item, the scale of the noise in what that adds up to, as a multiple of 1/epsilon at epsilon 1.
+        noise: Per item, the scale of the noise in what that adds up to, as a multiple of 1/epsilon
+            at epsilon 1.
     """
 
     runs: np.ndarray
@@ -95,14 +114,16 @@ def weigh(weights: np.ndarray, noise: np.ndarray, known: np.ndarray) -> Weighed:
     """Weigh runs by what they hold.
 
     Args:
-        weights: One row per run: each item's released sum of weights, 0 where the run did not know the item.
+        weights: One row per run: each item's released sum of weights, 0 where the run did not know
+            the item.
         noise: Per run, the scale of its noise as a multiple of 1/epsilon at epsilon 1.
         known: One row per run: which items it knew.
     """
     scales = noise[:, None] * known
     runs, items = _by_weight(np.maximum(weights.sum(1), 0.0), noise, known)
     for _ in range(_ROUNDS):
-        # What a run holds is seen best in the items that are rated most: elsewhere there is mostly noise.
+        # What a run holds is seen best in the items that are rated most: elsewhere there is mostly
+        # noise.
         typical = deconvolve((items * weights).sum(0), WEIGHT_SCALE * _together(items, scales)).mean
         held = np.maximum(weights @ typical, 0.0) / np.maximum(known @ typical**2, 1e-12)
         runs, items = _by_weight(held, noise, known)
@@ -113,8 +134,12 @@ def weigh(weights: np.ndarray, noise: np.ndarray, known: np.ndarray) -> Weighed:
     return Weighed(runs, items, _together(items, scales))
 
 
-def _by_weight(held: np.ndarray, noise: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Runs weighed by what they hold over the variance of their noise; what they hold together stays the same."""
+def _by_weight(
+    held: np.ndarray, noise: np.ndarray, known: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Runs weighed by what they hold over the variance of their noise; what they hold together
+    stays the same.
+    """
     if not held.any():  # nothing but noise anywhere
         return np.ones(len(held)), np.ones(known.shape)
     share = held / noise**2
@@ -126,5 +151,7 @@ def _by_weight(held: np.ndarray, noise: np.ndarray, known: np.ndarray) -> tuple[
 
 
 def _together(factors: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """Scale of the noise in a sum of runs with these factors: several Laplace noises count as one of their variance."""
+    """Scale of the noise in a sum of runs with these factors: several Laplace noises count as
+    one of their variance.
+    """
     return np.asarray(np.sqrt(((factors * scales) ** 2).sum(0)))

@@ -1,6 +1,7 @@
 """From released sums to item biases. Post-processing only: it can be changed without asking anyone.
 
-Everything is in stars: a rating scale is mapped to one to five, so that one set of constants serves all scales.
+Everything is in stars: a rating scale is mapped to one to five, so that one set of constants serves
+all scales.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.privacy.coding import MEAN_SHARE, WEIGHT_SCALE, WEIGHT_UNITS, Coding, Curve, make_coding, make_ruler
+from hdpmf.common.privacy.coding import (
+    MEAN_SHARE,
+    WEIGHT_SCALE,
+    WEIGHT_UNITS,
+    Coding,
+    Curve,
+    make_coding,
+    make_ruler,
+)
 from hdpmf.common.protocol import ItemFacts, SumContribution, Survey
 from hdpmf.errors import ProtocolError
 from hdpmf.untrusted.recommender.deconvolution import Weights, deconvolve
@@ -24,9 +33,13 @@ STARS = 4.0
 MIDDLE = 3.0
 
 SPREAD = 0.2
-"""Variance of item biases around what their features say, before anything is seen (stars squared)."""
+"""Variance of item biases around what their features say, before anything is seen (stars
+squared).
+"""
 
-WEIGHT_RATIO = 0.66  # sum of squared weights over sum of weights, for the spread of a sum given its weight
+WEIGHT_RATIO = (
+    0.66  # sum of squared weights over sum of weights, for the spread of a sum given its weight
+)
 _ROUNDS = 8
 _GRID = np.linspace(-3.5, 3.5, 25)
 _CLEAR = 0.25
@@ -39,7 +52,8 @@ class Spread(NamedTuple):
         start: Variance.
         low: The least that it may turn out to be.
         high: The most.
-        strength: It counts like so many items about which nothing is uncertain, so that a few odd ones do not decide.
+        strength: It counts like so many items about which nothing is uncertain, so that a few odd
+            ones do not decide.
         ridge: How strongly a feature's coefficient is held to zero.
     """
 
@@ -74,11 +88,14 @@ def add_up(survey: Survey, contributions: Sequence[SumContribution], n_heads: in
     return Observed(scores, weights, _mean(total, float(weights.sum())))
 
 
-def add_up_runs(survey: Survey, own: Answered, earlier: Sequence[Answered]) -> tuple[Observed, np.ndarray]:
-    """What several runs give together, each weighed by what it holds, and per item the scale of the noise in it.
+def add_up_runs(
+    survey: Survey, own: Answered, earlier: Sequence[Answered]
+) -> tuple[Observed, np.ndarray]:
+    """What several runs give together, each weighed by what it holds, and per item the scale of the
+    noise in it.
 
-    Scales are in those of one sum's noise at the survey's epsilon. An item that an earlier run did not know has nothing
-    of it, and none of its noise; so has one that was retired before.
+    Scales are in those of one sum's noise at the survey's epsilon. An item that an earlier run did
+    not know has nothing of it, and none of its noise; so has one that was retired before.
     """
     check_alike(survey, earlier)
     runs = [own, *earlier]
@@ -124,7 +141,11 @@ def _mean(total: float, weight: float) -> float:
 def coding_of(survey: Survey) -> Coding:
     """The coding that a survey asks for; design S sends ratings as they are."""
     scale = RatingScale(survey.scale_low, survey.scale_high, survey.scale_step)
-    return make_ruler(scale) if survey.design == "S" else make_coding(survey.coding, scale, survey.epsilon)
+    return (
+        make_ruler(scale)
+        if survey.design == "S"
+        else make_coding(survey.coding, scale, survey.epsilon)
+    )
 
 
 def facts_from_sums(
@@ -141,15 +162,18 @@ def facts_from_sums(
         survey: What was asked.
         contributions: The answers.
         features: Public features of the items, one row each, or None.
-        n_sums: How many times the whole noise is in the answers together: 1 where they are shares of one sum, their
-            number where each is a sum over a cohort of its own, and more where more users added a share than make it.
+        n_sums: How many times the whole noise is in the answers together: 1 where they are shares
+            of one sum, their number where each is a sum over a cohort of its own, and more where
+            more users added a share than make it.
         earlier: What earlier runs released of other ratings.
         retired: Positions of items that this run did not ask about.
     """
     # The sum of several Laplace noises counts as one of the same variance.
     more: float | np.ndarray = np.sqrt(n_sums)
     if earlier:
-        observed, more = add_up_runs(survey, Answered(survey, _joined(contributions), n_sums, retired), earlier)
+        observed, more = add_up_runs(
+            survey, Answered(survey, _joined(contributions), n_sums, retired), earlier
+        )
     else:
         observed = add_up(survey, contributions)
     if survey.design == "S":
@@ -168,7 +192,11 @@ def _joined(contributions: Sequence[SumContribution]) -> SumContribution:
 
 
 def sharp_biases(
-    survey: Survey, observed: Observed, known: Weights, noise: np.ndarray, features: np.ndarray | None
+    survey: Survey,
+    observed: Observed,
+    known: Weights,
+    noise: np.ndarray,
+    features: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Design A: biases and how uncertain they are.
 
@@ -178,10 +206,18 @@ def sharp_biases(
     curve = coding_of(survey).curve
     level = observed.scores.sum() / max(float(observed.weights.sum()), 1.0)
     slopes = curve.slope * known.mean
-    noise_variance = curve.within * WEIGHT_RATIO * known.mean + (level * known.deviation) ** 2 + 2.0 * noise_scale**2
-    coefficients, spread = regress(observed.scores - level * known.mean, slopes, noise_variance, features)
+    noise_variance = (
+        curve.within * WEIGHT_RATIO * known.mean
+        + (level * known.deviation) ** 2
+        + 2.0 * noise_scale**2
+    )
+    coefficients, spread = regress(
+        observed.scores - level * known.mean, slopes, noise_variance, features
+    )
     prior = with_constant(features, survey.n_items) @ coefficients
-    return _posterior(observed.scores, level, known.size_biased, curve, noise_scale[:, None], prior, spread)
+    return _posterior(
+        observed.scores, level, known.size_biased, curve, noise_scale[:, None], prior, spread
+    )
 
 
 def item_facts(
@@ -199,11 +235,15 @@ def item_facts(
         bias=bias.astype(np.float32),
         variance=np.maximum(variance, 0.0).astype(np.float32),
         popularity=np.maximum(popularity, 0.0).astype(np.float32),
-        patterns=np.zeros((len(bias), 0), np.float32) if patterns is None else patterns.astype(np.float32),
+        patterns=np.zeros((len(bias), 0), np.float32)
+        if patterns is None
+        else patterns.astype(np.float32),
     )
 
 
-def _simple(observed: Observed, epsilon: float | np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _simple(
+    observed: Observed, epsilon: float | np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Design S: each item's shrunken mean, noise and uncertain weight taken into account."""
     offset = observed.mean - MIDDLE
     weights = np.maximum(observed.weights, 0.0)
@@ -231,7 +271,8 @@ def regress(
         prior: What is known of the spread of biases.
 
     Returns:
-        The coefficients of a constant and the features, and the variance of biases around what they say.
+        The coefficients of a constant and the features, and the variance of biases around what they
+        say.
     """
     columns = with_constant(features, len(scores))
     design = slopes[:, None] * columns
@@ -248,13 +289,19 @@ def regress(
         residual = scores - design @ coefficients
         information = np.where(telling, (slopes**2 / variance) ** 2, 0.0)
         moments = ((residual**2 - noise) / np.maximum(slopes**2, 1e-12) * information).sum()
-        spread = float(np.clip((moments + held * prior.start) / (information.sum() + held), prior.low, prior.high))
+        spread = float(
+            np.clip(
+                (moments + held * prior.start) / (information.sum() + held), prior.low, prior.high
+            )
+        )
     return coefficients, spread
 
 
 def with_constant(features: np.ndarray | None, n_items: int) -> np.ndarray:
     """Features with a column of ones before them."""
-    return np.ones((n_items, 1)) if features is None else np.column_stack([np.ones(n_items), features])
+    return (
+        np.ones((n_items, 1)) if features is None else np.column_stack([np.ones(n_items), features])
+    )
 
 
 def _posterior(
@@ -266,7 +313,9 @@ def _posterior(
     prior: np.ndarray,
     spread: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Posterior mean and variance of each bias on a grid: normal prior, Laplace noise on a normal sum."""
+    """Posterior mean and variance of each bias on a grid: normal prior, Laplace noise on a
+    normal sum.
+    """
     from scipy.special import log_ndtr
 
     biases = prior[:, None] + np.sqrt(spread) * _GRID

@@ -1,6 +1,8 @@
-"""What an operator should do something about, from what is public: the roster, how runs ended, certificates, the disk.
+"""What an operator should do something about, from what is public: the roster, how runs ended,
+certificates, the disk.
 
-Nothing is looked up here: ``watching`` does that. Every alert says what is the matter and what to do.
+Nothing is looked up here: ``watching`` does that. Every alert says what is the matter and what to
+do.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ ROSE_BY = 0.05
 """Refusals per device asked by which a run is worse than the one before."""
 
 LITTLE, FEW_PERCENT, PLENTY = 10**9, 0.05, 10**10
-"""A disk is nearly full below the first (bytes), or below the second part of it unless it still has the third."""
+"""A disk is nearly full below the first (bytes), or below the second part of it unless it still
+has the third.
+"""
 
 COHORT, REFUSALS, CERTIFICATE, RUN, DISK = "cohort", "refusals", "certificate", "run", "disk"
 NAMES = (COHORT, REFUSALS, CERTIFICATE, RUN, DISK)
@@ -42,7 +46,8 @@ class RunSeen:
 
     Attributes:
         run: Its id.
-        ending: ``done``, ``given up``, ``under way``, or ``stopped`` where it has not ended and no process serves.
+        ending: ``done``, ``given up``, ``under way``, or ``stopped`` where it has not ended and no
+            process serves.
         asked: Devices that were asked.
         refusals: Answers that were refusals or could not be taken.
         minimum: Users that it needed.
@@ -112,14 +117,17 @@ def ending_in(ends: float, now: float) -> str:
 def _certificate(end: CertificateEnd, now: float) -> Alert | None:
     if end.ends is None:
         return Alert(
-            CERTIFICATE, f"the {end.name}'s certificate cannot be read", "restore a backup: hdpmf recommender restore"
+            CERTIFICATE,
+            f"the {end.name}'s certificate cannot be read",
+            "restore a backup: hdpmf recommender restore",
         )
     if end.ends - now > WARN_DAYS * DAY:
         return None
     todo = (
         "hdpmf recommender certificates FOLDER --renew, then restart serve"
         if end.name == "server"
-        else "hdpmf recommender certificates FOLDER --new-authority: devices learn it while the old one is valid"
+        else "hdpmf recommender certificates FOLDER --new-authority: devices learn it while "
+        "the old one is valid"
     )
     return Alert(CERTIFICATE, f"the {end.name}'s certificate {ending_in(end.ends, now)}", todo)
 
@@ -129,7 +137,8 @@ def _cohort(last: RunSeen) -> Alert | None:
         return None
     return Alert(
         COHORT,
-        f"the roster counts for {last.enrolled_now} users, and a run like the last one needs {last.minimum}",
+        f"the roster counts for {last.enrolled_now} users, and a run like the last one "
+        f"needs {last.minimum}",
         "enrol more devices, or begin the next run with a lower --minimum",
     )
 
@@ -143,7 +152,9 @@ def _ended_badly(last: RunSeen) -> Alert | None:
             "start serve again: it goes on where it was; or give it up (run --give-up)",
         )
     if last.ending == "given up":
-        return Alert(RUN, f"the last run, {name}, was given up", "begin a new one when its reason is gone")
+        return Alert(
+            RUN, f"the last run, {name}, was given up", "begin a new one when its reason is gone"
+        )
     return None
 
 
@@ -153,9 +164,11 @@ def _refusals(before: RunSeen, last: RunSeen) -> Alert | None:
         return None
     return Alert(
         REFUSALS,
-        f"refusals rose: {last.refusals} with {last.asked} devices asked in run {last.run[:12]}, {before.refusals} "
+        f"refusals rose: {last.refusals} with {last.asked} devices asked in run "
+        f"{last.run[:12]}, {before.refusals} "
         f"with {before.asked} in the one before",
-        "see their reasons below, or in the run's summary.json, and what has changed between the two",
+        "see their reasons below, or in the run's summary.json, and what has changed "
+        "between the two",
     )
 
 

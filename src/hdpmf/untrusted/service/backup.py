@@ -1,11 +1,13 @@
 """A recommender's folder in one file, as it was at one instant, and back.
 
-Everything is in it that a new machine needs, secret keys too: whoever has the file can speak as this recommender. Left
-out is what is made anew: the engine's own files, logs, locks, and what the service was doing last.
+Everything is in it that a new machine needs, secret keys too: whoever has the file can speak as
+this recommender. Left out is what is made anew: the engine's own files, logs, locks, and what the
+service was doing last.
 
-What was released stays released, whatever is restored: devices keep their own ledgers. A run that went on after the
-backup cannot be rewound. Devices repeat what they answered to exactly the same question, draw nothing anew, and refuse
-everything else; nobody pays twice. So such a run ends as it would have, or it is given up.
+What was released stays released, whatever is restored: devices keep their own ledgers. A run that
+went on after the backup cannot be rewound. Devices repeat what they answered to exactly the same
+question, draw nothing anew, and refuse everything else; nobody pays twice. So such a run ends as it
+would have, or it is given up.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class _Numbered(msgspec.Struct):
 
 
 def back_up(folder: Path, file: Path, *, sleep: Callable[[float], None] = time.sleep) -> Backup:
-    """Write a recommender's folder to a file that only its owner can read; the service may be running.
+    """Write a recommender's folder to a file that only its owner can read; the service may be
+    running.
 
     Files are copied until none has changed meanwhile, so that all of them are of one instant.
 
@@ -80,7 +83,9 @@ def back_up(folder: Path, file: Path, *, sleep: Callable[[float], None] = time.s
         raise StorageError(f"could not write {file}: {error.strerror}; nothing is there") from error
     finally:
         part.unlink(missing_ok=True)
-    raise StorageError(f"{folder} changed all the time while it was copied; try again between two rounds")
+    raise StorageError(
+        f"{folder} changed all the time while it was copied; try again between two rounds"
+    )
 
 
 def restore(file: Path, folder: Path) -> Backup:
@@ -103,7 +108,9 @@ def restore(file: Path, folder: Path) -> Backup:
     except FileNotFoundError:
         raise ConfigError(f"there is no backup at {file}") from None
     except (tarfile.TarError, EOFError) as error:
-        raise StorageError(f"{file} is no backup of a recommender, or damaged ({type(error).__name__})") from None
+        raise StorageError(
+            f"{file} is no backup of a recommender, or damaged ({type(error).__name__})"
+        ) from None
     return made
 
 
@@ -115,7 +122,9 @@ def _seen(folder: Path) -> _Seen:
         try:
             found = path.lstat()
             link = stat.S_ISLNK(found.st_mode)
-            seen[name] = os.readlink(path) if link else (found.st_ino, found.st_mtime_ns, found.st_size)
+            seen[name] = (
+                os.readlink(path) if link else (found.st_ino, found.st_mtime_ns, found.st_size)
+            )
         except FileNotFoundError:
             continue
     return seen
@@ -153,7 +162,11 @@ def _write(service: ServiceFolder, part: Path, seen: _Seen) -> Backup | None:
                     info.size = len(data)
                 archive.addfile(info, io.BytesIO(data) if info.isfile() else None)
                 digests[name] = was if isinstance(was, str) else sha256(data).hexdigest()
-            made = Backup(name=service.config.name, made=datetime.now(UTC).isoformat(timespec="seconds"), files=digests)
+            made = Backup(
+                name=service.config.name,
+                made=datetime.now(UTC).isoformat(timespec="seconds"),
+                files=digests,
+            )
             about = tarfile.TarInfo(_MANIFEST)
             text = msgspec.json.encode(made)
             about.size, about.mode = len(text), 0o600
@@ -178,7 +191,9 @@ def _checked(staging: Path, file: Path) -> Backup:
     for path in _files(staging):
         name = path.relative_to(staging).as_posix()
         if name != _MANIFEST:
-            found[name] = os.readlink(path) if path.is_symlink() else sha256(path.read_bytes()).hexdigest()
+            found[name] = (
+                os.readlink(path) if path.is_symlink() else sha256(path.read_bytes()).hexdigest()
+            )
     if found != made.files:
         raise StorageError(f"{file} is damaged: its files are not those that were backed up")
     return made

@@ -1,11 +1,12 @@
-"""The key that signs versions of the catalogue. Devices pin it with the first version that they take.
+"""The key that signs versions of the catalogue. Devices pin it with the first version that they
+take.
 
 ::
 
     folder/catalogue.key    32 secret bytes
 
-It is lost for good if the folder is: devices take no version that another key signed, unless their owners forget the
-catalogue. It is in every backup of the folder.
+It is lost for good if the folder is: devices take no version that another key signed, unless their
+owners forget the catalogue. It is in every backup of the folder.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class CatalogueKey:
             secret = path.read_bytes()
         except OSError as error:
             raise StorageError(
-                f"cannot read {path}: {error.strerror}. Devices take no version of the catalogue that another key "
+                f"cannot read {path}: {error.strerror}. Devices take no version of the "
+                "catalogue that another key "
                 "signed; restore a backup"
             ) from error
         if len(secret) != KEY_BYTES:

@@ -1,4 +1,6 @@
-"""The collector's part of sums by two servers: the task it publishes, the request for its sum, and opening the sum."""
+"""The collector's part of sums by two servers: the task it publishes, the request for its sum,
+and opening the sum.
+"""
 
 from __future__ import annotations
 
@@ -63,11 +65,15 @@ def read_task(document: bytes) -> Task:
 
 
 def collection_request(task: Task) -> bytes:
-    """The request for the sum of a task: all of it, whenever it is asked, so that there is one request only."""
+    """The request for the sum of a task: all of it, whenever it is asked, so that there is one
+    request only.
+    """
     return CollectionReq(Query(batch_interval=_whole(task)), b"").encode()
 
 
-def open_collection(document: bytes, data: bytes, keys: CollectorKeys) -> tuple[SumContribution | Popularity, int]:
+def open_collection(
+    document: bytes, data: bytes, keys: CollectorKeys
+) -> tuple[SumContribution | Popularity, int]:
     """The answer in what the leader gave, and how many reports it is over.
 
     Args:
@@ -91,13 +97,16 @@ def open_collection(document: bytes, data: bytes, keys: CollectorKeys) -> tuple[
         raise ProtocolError(f"the sum of task {name.hex()[:12]} cannot be used: {error}") from error
     if collection.report_count < task.minimum:
         raise ProtocolError(
-            f"the sum of task {name.hex()[:12]} is over {collection.report_count} reports; {task.minimum} were to be "
+            f"the sum of task {name.hex()[:12]} is over {collection.report_count} reports; "
+            f"{task.minimum} were to be "
             "the fewest. A server does not keep to the task"
         )
     return answer_of(task, numbers), collection.report_count
 
 
-def _opened(keys: CollectorKeys, task: Task, name: bytes, share: HpkeCiphertext, server: Role) -> bytes:
+def _opened(
+    keys: CollectorKeys, task: Task, name: bytes, share: HpkeCiphertext, server: Role
+) -> bytes:
     aad = AggregateShareAad(name, b"", BatchSelector(batch_interval=_whole(task))).encode()
     try:
         return keys.hpke.open(share, aggregate_share_info(server), aad)

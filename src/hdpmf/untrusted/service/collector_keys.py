@@ -1,4 +1,5 @@
-"""The recommender's keys as the collector of sums by two servers, and the pair of servers that it has pinned.
+"""The recommender's keys as the collector of sums by two servers, and the pair of servers that it
+has pinned.
 
 ::
 
@@ -46,7 +47,9 @@ class CollectorKeys:
     @property
     def card(self) -> Collector:
         """What the servers' operators admit."""
-        return Collector(organisation=self.name, hpke=self.hpke.config.encode().hex(), identity=self.party.public)
+        return Collector(
+            organisation=self.name, hpke=self.hpke.config.encode().hex(), identity=self.party.public
+        )
 
 
 def pinned_servers(folder: Path) -> Servers | None:
@@ -59,11 +62,15 @@ def load_keys(folder: Path, name: str) -> CollectorKeys:
     """The keys of a recommender that has pinned its servers."""
     keys = folder / "collector"
     return CollectorKeys(
-        name, PartyKey.from_bytes(_read(keys / "party.key")), KeyPair.from_bytes(_read(keys / "hpke.key"))
+        name,
+        PartyKey.from_bytes(_read(keys / "party.key")),
+        KeyPair.from_bytes(_read(keys / "hpke.key")),
     )
 
 
-def pin_servers(folder: Path, name: str, servers: Servers, *, replace: bool = False) -> CollectorKeys:
+def pin_servers(
+    folder: Path, name: str, servers: Servers, *, replace: bool = False
+) -> CollectorKeys:
     """Pin the pair of servers; keys and card are made the first time, and stay.
 
     Args:
@@ -78,7 +85,8 @@ def pin_servers(folder: Path, name: str, servers: Servers, *, replace: bool = Fa
     pinned = pinned_servers(folder)
     if pinned not in (None, servers) and not replace:
         raise ConfigError(
-            "another pair of servers is pinned; if this one is meant, and people have compared its digest, say so: "
+            "another pair of servers is pinned; if this one is meant, and people have "
+            "compared its digest, say so: "
             "--new-servers"
         )
     secret = folder / "collector"

@@ -8,7 +8,8 @@ import numpy as np
 
 
 class SystemDraws:
-    """From the operating system's entropy: nobody can draw them again, not even the recommender after a restart.
+    """From the operating system's entropy: nobody can draw them again, not even the recommender
+    after a restart.
 
     That is why a round is kept on disk before it is sent.
     """

@@ -15,7 +15,9 @@ from hdpmf.errors import ConfigError
 
 
 def read_card(data: bytes) -> DeviceCard:
-    """A card as a device writes it, checked: with a key that is none, or anybody's, the service could not start."""
+    """A card as a device writes it, checked: with a key that is none, or anybody's, the service
+    could not start.
+    """
     try:
         card = msgspec.json.decode(data, type=DeviceCard)
     except msgspec.MsgspecError as error:
@@ -24,19 +26,27 @@ def read_card(data: bytes) -> DeviceCard:
 
 
 def check_card(card: DeviceCard) -> DeviceCard:
-    """The card with its node key in the one form that keys are compared in; ConfigError if no device made it."""
+    """The card with its node key in the one form that keys are compared in; ConfigError if no
+    device made it.
+    """
     check_fields(card)
     if not is_identity_key(bytes.fromhex(card.identity)):
-        raise ConfigError(f"the identity key on the card of {card.name[:32]!r} is none that a device makes")
+        raise ConfigError(
+            f"the identity key on the card of {card.name[:32]!r} is none that a device makes"
+        )
     try:
-        node = check_public_key(card.node)  # in one form: two cards of one key are to be seen as such
+        node = check_public_key(
+            card.node
+        )  # in one form: two cards of one key are to be seen as such
     except ConfigError as error:
         raise ConfigError(f"the card of {card.name[:32]!r} cannot be used: {error}") from None
     return msgspec.structs.replace(card, node=node)
 
 
 def replaced(enrolled: Enrolled, name: str, signed: Succession) -> Enrolled:
-    """The same devices, one of them with the new card that its old key has signed, in the same place."""
+    """The same devices, one of them with the new card that its old key has signed, in the same
+    place.
+    """
     for place, card in enumerate(enrolled.cards):
         if name in (card.name, card.identity):
             new = check_card(signed.card_after(card))
@@ -45,7 +55,9 @@ def replaced(enrolled: Enrolled, name: str, signed: Succession) -> Enrolled:
 
 
 def devices_needed(users: Sequence[int], minimum: int) -> int | None:
-    """How many devices it takes so that any so many of them hold ``minimum`` users; None where all are too few."""
+    """How many devices it takes so that any so many of them hold ``minimum`` users; None where
+    all are too few.
+    """
     total = 0
     for count, held in enumerate(sorted(users), start=1):
         total += held

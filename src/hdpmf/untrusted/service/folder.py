@@ -23,7 +23,7 @@
       public/               what devices read with two servers (``publish``)
       requested.json        what the operator asks of the process that serves (``requests``)
       state.json            what the service is doing, for ``hdpmf recommender status``
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if not 0 <= self.port < 1 << 16:
             raise ConfigError(f"port must be from 0 to 65535, not {self.port}")
         if not self.names:
-            raise ConfigError("names must have at least one host name or address for devices to reach")
+            raise ConfigError(
+                "names must have at least one host name or address for devices to reach"
+            )
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,7 +127,9 @@ class ServiceFolder:
             prepare: Makes what else belongs to it, such as certificates.
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"{folder} is not empty; give a new folder, or use the service that is there")
+            raise ConfigError(
+                f"{folder} is not empty; give a new folder, or use the service that is there"
+            )
         done = False
         try:
             (folder / "runs").mkdir(parents=True)
@@ -158,7 +162,9 @@ class ServiceFolder:
 
     @property
     def shown(self) -> AnyCatalogue:
-        """The items that devices are shown: those of the run under way, so that all of it is about the same ones."""
+        """The items that devices are shown: those of the run under way, so that all of it is
+        about the same ones.
+        """
         run = self.unfinished()
         return self.items if run is None else self.items_of(run)
 
@@ -197,21 +203,30 @@ class ServiceFolder:
     def replace(self, name: str, signed: Succession) -> Enrolled:
         """Put a device's new card in place of its old one, in one step: it is never there twice."""
         before, after = self.enrolled, replaced(self.enrolled, name, signed)
-        # This first: killed before the roster is written, it says nothing about anybody who is enrolled.
+        # This first: killed before the roster is written, it says nothing about anybody who is
+        # enrolled.
         changed = zip(before.cards, after.cards, strict=True)
-        known = self.successors() | {old.identity: new.identity for old, new in changed if old != new}
-        atomic_write(self.path / "replaced.json", msgspec.json.format(msgspec.json.encode(known), indent=1))
+        known = self.successors() | {
+            old.identity: new.identity for old, new in changed if old != new
+        }
+        atomic_write(
+            self.path / "replaced.json", msgspec.json.format(msgspec.json.encode(known), indent=1)
+        )
         atomic_write(self.path / "roster.json", after.to_json())
         return after
 
     def successors(self) -> dict[str, str]:
-        """The identity that took the place of another one, for every device that has changed its keys."""
+        """The identity that took the place of another one, for every device that has changed its
+        keys.
+        """
         if not (self.path / "replaced.json").exists():
             return {}
         try:
             return msgspec.json.decode(self._read("replaced.json"), type=dict[str, str])
         except msgspec.MsgspecError as error:
-            raise StorageError(f"{self.path / 'replaced.json'} is damaged ({error}); restore a backup") from None
+            raise StorageError(
+                f"{self.path / 'replaced.json'} is damaged ({error}); restore a backup"
+            ) from None
 
     def identity_now(self, identity: str) -> str:
         """The identity that a device has now, by one that it had."""
@@ -231,7 +246,9 @@ class ServiceFolder:
         except OSError as error:
             raise StorageError(f"could not make {folder}: {error.strerror}") from error
         write_number(folder, 1 + max(map(number_of, begun_runs(self.path)), default=0))
-        atomic_write(folder / "settings.json", msgspec.json.format(msgspec.json.encode(record), indent=1))
+        atomic_write(
+            folder / "settings.json", msgspec.json.format(msgspec.json.encode(record), indent=1)
+        )
         return RunFolder(folder)
 
     def run_files(self, run: bytes) -> RunFolder:
@@ -293,12 +310,15 @@ class ServiceFolder:
         if not path.exists():
             return None
         try:
-            state: dict[str, Any] = msgspec.json.decode(self._read("state.json"), type=dict[str, Any])
+            state: dict[str, Any] = msgspec.json.decode(
+                self._read("state.json"), type=dict[str, Any]
+            )
         except msgspec.MsgspecError:
             state = {}
         if not state.keys() >= _SHOWN or not isinstance(state["refusals"], dict):
             raise StorageError(
-                f"{path} is damaged. It only says what the service was doing last: delete it, and the service writes "
+                f"{path} is damaged. It only says what the service was doing last: delete it, "
+                "and the service writes "
                 "it anew with its next round"
             )
         return state
@@ -320,7 +340,8 @@ class ServiceFolder:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """While inside, no other process serves this folder: two would tell devices different things.
+        """While inside, no other process serves this folder: two would tell devices different
+        things.
 
         Raises:
             ConfigError: Another one does.
@@ -329,7 +350,9 @@ class ServiceFolder:
             try:
                 lock_file(stream.fileno())
             except OSError as error:
-                raise ConfigError(f"another process serves {self.path}; let it end first") from error
+                raise ConfigError(
+                    f"another process serves {self.path}; let it end first"
+                ) from error
             yield
 
     def _read(self, name: str) -> bytes:
@@ -343,7 +366,9 @@ class ServiceFolder:
         try:
             plain = tomllib.loads(path.read_text())
         except FileNotFoundError:
-            raise ConfigError(f"{self.path} is no recommender; set one up with: hdpmf recommender init") from None
+            raise ConfigError(
+                f"{self.path} is no recommender; set one up with: hdpmf recommender init"
+            ) from None
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} cannot be read: {error}") from None
         try:
@@ -357,17 +382,20 @@ def _toml(config: Config) -> bytes:
     lines = [
         "# A recommender that nobody has to trust. Read anew whenever it starts.",
         f"name = {_quoted(config.name)}",
-        "# Where it listens, and the names under which devices reach it (the certificate is for these).",
+        "# Where it listens, and the names under which devices reach it (the "
+        "certificate is for these).",
         f"host = {_quoted(config.host)}",
         f"port = {config.port}",
         f"names = [{', '.join(map(_quoted, config.names))}]",
         "",
         "[pace]",
-        "# Seconds to wait for more devices once there are enough; ends early when all enrolled ones have answered.",
+        "# Seconds to wait for more devices once there are enough; ends early when all "
+        "enrolled ones have answered.",
         f"gather = {pace.gather}",
         "# Seconds that a device has for one answer.",
         f"deadline = {pace.deadline}",
-        "# How often a round with too few participants is tried before the run stops (it can be resumed).",
+        "# How often a round with too few participants is tried before the run stops "
+        "(it can be resumed).",
         f"attempts = {pace.attempts}",
         "# Seconds between attempts.",
         f"pause = {pace.pause}",
@@ -375,7 +403,8 @@ def _toml(config: Config) -> bytes:
         f"neighbours = {pace.neighbours}",
         "",
         "[schedule]",
-        "# Runs begin by hand (hdpmf recommender run), and the last one is repeated by one of these lines, if any:",
+        "# Runs begin by hand (hdpmf recommender run), and the last one is repeated by "
+        "one of these lines, if any:",
         f'every = "{schedule.every}"' if schedule.every is not None else '# every = "7d"',
         f"{'' if schedule.rule else '# '}rule = true",
         "",

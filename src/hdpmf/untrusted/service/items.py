@@ -1,6 +1,8 @@
-"""New versions of a recommender's catalogue: items come at its end, and some are retired. Nothing else changes.
+"""New versions of a recommender's catalogue: items come at its end, and some are retired. Nothing
+else changes.
 
-A version is out when it is written. Devices see it once no run is under way, and the next run is about it.
+A version is out when it is written. Devices see it once no run is under way, and the next run is
+about it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from hdpmf.untrusted.service.catalogue_key import CATALOGUE, CatalogueKey
 from hdpmf.untrusted.service.folder import ServiceFolder
 
 
-def change_items(folder: ServiceFolder, added: ItemTable | None, retired: Sequence[str] = ()) -> CatalogueVersion:
+def change_items(
+    folder: ServiceFolder, added: ItemTable | None, retired: Sequence[str] = ()
+) -> CatalogueVersion:
     """Write down the next version of the catalogue.
 
     Args:
@@ -38,12 +42,18 @@ def change_items(folder: ServiceFolder, added: ItemTable | None, retired: Sequen
         places = {item: place for place, item in enumerate(table.ids)}
         unknown = [item for item in retired if item not in places]
         if unknown:
-            raise ConfigError(f"there is no item {unknown[0]!r} in the catalogue; nothing was changed")
+            raise ConfigError(
+                f"there is no item {unknown[0]!r} in the catalogue; nothing was changed"
+            )
         if len(set(retired)) < len(retired):
             raise ConfigError("an item is to be retired twice; name it once")
-        more = None if added is None else catalogue_table(added.index, known_items(now).scale, added)
+        more = (
+            None if added is None else catalogue_table(added.index, known_items(now).scale, added)
+        )
         if more is not None and not table.integer_ids:
-            more = msgspec.structs.replace(more, integer_ids=False)  # numbers are texts where ids are texts
+            more = msgspec.structs.replace(
+                more, integer_ids=False
+            )  # numbers are texts where ids are texts
         new = next_version(now, key.sign, added=more, retired=[places[item] for item in retired])
         try:
             known_items(new)
@@ -59,7 +69,10 @@ def _signed(folder: ServiceFolder) -> tuple[CatalogueVersion, CatalogueKey]:
     if isinstance(items, CatalogueVersion):
         key = CatalogueKey.load(folder.path)
         if key.public != items.key:
-            raise ConfigError(f"{folder.path} has another key than the one that signed its catalogue; restore a backup")
+            raise ConfigError(
+                f"{folder.path} has another key than the one that signed its catalogue; restore "
+                "a backup"
+            )
         return items, key
     key = CatalogueKey.ensure(folder.path)
     return signed_first(items, key.sign, key.public), key
@@ -67,7 +80,9 @@ def _signed(folder: ServiceFolder) -> tuple[CatalogueVersion, CatalogueKey]:
 
 @contextmanager
 def _alone(folder: ServiceFolder) -> Iterator[None]:
-    """One change at a time: of two versions with one number devices would take only the one that they saw first."""
+    """One change at a time: of two versions with one number devices would take only the one that
+    they saw first.
+    """
     with (folder.path / ".items").open("w") as stream:
         lock_file(stream.fileno(), wait=True)
         yield

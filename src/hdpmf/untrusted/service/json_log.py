@@ -1,4 +1,6 @@
-"""How a run goes, for machines: JSON in lines, with the run's id; counts and words, nothing about a device."""
+"""How a run goes, for machines: JSON in lines, with the run's id; counts and words, nothing
+about a device.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,15 @@ def json_log(metrics: Metrics, stream: TextIO | None = None) -> Iterator[Callabl
         now = (metrics.rounds_done, metrics.rounds_lost)
         if now != seen:
             event(
-                "round", run=metrics.run, number=metrics.number, rounds=metrics.rounds, lost=now[1] > seen[1],
-                users=metrics.participants, members=metrics.members, refusals=metrics.refusals_of_run,
-            )  # fmt: skip
+                "round",
+                run=metrics.run,
+                number=metrics.number,
+                rounds=metrics.rounds,
+                lost=now[1] > seen[1],
+                users=metrics.participants,
+                members=metrics.members,
+                refusals=metrics.refusals_of_run,
+            )
             seen = now
 
     with logging_json(sys.stderr if stream is None else stream, role="recommender"):

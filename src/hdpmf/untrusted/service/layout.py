@@ -1,8 +1,10 @@
-"""The layouts that a recommender's folder has had, and the steps from each to the next (``hdpmf.common.base.files``).
+"""The layouts that a recommender's folder has had, and the steps from each to the next
+(``hdpmf.common.base.files``).
 
-Layout 1 is that of version 0.1.0. In layout 2 every run has its number: the order of runs is that of these, and no
-longer that of the files' times, which a plain copy of the folder forgets. A run by masks that 0.1.0 has left unfinished
-is given up: devices of this version do not go on with what 0.1.0 has agreed to.
+Layout 1 is that of version 0.1.0. In layout 2 every run has its number: the order of runs is that
+of these, and no longer that of the files' times, which a plain copy of the folder forgets. A run by
+masks that 0.1.0 has left unfinished is given up: devices of this version do not go on with what
+0.1.0 has agreed to.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def number_of(run: Path) -> int:
     try:
         return int((run / NUMBER).read_text("ascii"))
     except (OSError, ValueError) as error:
-        raise StorageError(f"{run / NUMBER} cannot be read ({type(error).__name__}); restore a backup") from None
+        raise StorageError(
+            f"{run / NUMBER} cannot be read ({type(error).__name__}); restore a backup"
+        ) from None
 
 
 def write_number(run: Path, number: int) -> None:
@@ -41,15 +45,22 @@ def _from_0_1_0(folder: Path) -> None:
     for number, run in enumerate(runs, start=1):
         write_number(run, number)
         if not (run / "summary.json").exists() and not _by_servers(run):
-            atomic_write(run / "summary.json", msgspec.json.encode({"run": run.name, "given_up": True}))
+            atomic_write(
+                run / "summary.json", msgspec.json.encode({"run": run.name, "given_up": True})
+            )
 
 
 def _by_servers(run: Path) -> bool:
     """Whether two servers sum, which 0.1.0 did not know."""
     try:
-        return msgspec.json.decode((run / "settings.json").read_bytes(), type=_Record).settings.view == "two-servers"
+        return (
+            msgspec.json.decode((run / "settings.json").read_bytes(), type=_Record).settings.view
+            == "two-servers"
+        )
     except (OSError, msgspec.MsgspecError) as error:
-        raise StorageError(f"the settings of run {run.name} are damaged ({error}); restore a backup") from error
+        raise StorageError(
+            f"the settings of run {run.name} are damaged ({error}); restore a backup"
+        ) from error
 
 
 class _Settings(msgspec.Struct):
@@ -57,10 +68,14 @@ class _Settings(msgspec.Struct):
 
 
 class _Record(msgspec.Struct):
-    """As much of a run's settings as is needed here; what else is in them is for who reads them today."""
+    """As much of a run's settings as is needed here; what else is in them is for who reads them
+    today.
+    """
 
     settings: _Settings
 
 
 LAYOUT = FolderLayout("a recommender's folder", steps=(_from_0_1_0,))
-"""Whoever changes what is in the folder so that this version could not read what the last one wrote adds a step."""
+"""Whoever changes what is in the folder so that this version could not read what the last one
+wrote adds a step.
+"""

@@ -1,6 +1,8 @@
-"""A service that lives: it hands out the newest model, goes on with a killed run, and begins one only if asked.
+"""A service that lives: it hands out the newest model, goes on with a killed run, and begins one
+only if asked.
 
-What asks is the operator (``hdpmf recommender run``) or the schedule in ``config.toml``. A restart begins nothing.
+What asks is the operator (``hdpmf recommender run``) or the schedule in ``config.toml``. A restart
+begins nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ Written = TypeVar("Written")
 
 @dataclass(frozen=True)
 class Ways:
-    """How the recommender reaches others: devices, or two servers and whoever reads its public files.
+    """How the recommender reaches others: devices, or two servers and whoever reads its public
+    files.
 
     Attributes:
         admit: Lets a device connect; people enrol meanwhile.
@@ -96,19 +99,29 @@ class Lifecycle:
                 self._live_by(ways, settings)
 
     def _standing(self) -> RunSettings:
-        """What the way to devices has to be fit for: the run under way, or the last one, or the first one to come."""
+        """What the way to devices has to be fit for: the run under way, or the last one, or the
+        first one to come.
+        """
         runs = self._folder.runs()
         if runs:
             return self._folder.record(runs[-1]).settings
         two_servers = pinned_servers(self._folder.path) is not None
-        return RunSettings(method="hdp-sum", view="two-servers" if two_servers else "sums", minimum=2, rounds=1)
+        return RunSettings(
+            method="hdp-sum", view="two-servers" if two_servers else "sums", minimum=2, rounds=1
+        )
 
     def _live_by(self, ways: Ways, opened_for: RunSettings) -> None:
         """As long as these ways are the ones that are needed."""
         service = Service(
-            self._folder, ways.devices, servers=ways.servers, metrics=self._metrics, admit=ways.admit, log=self._log,
-            sleep=self._nap, clock=self._clock,
-        )  # fmt: skip
+            self._folder,
+            ways.devices,
+            servers=ways.servers,
+            metrics=self._metrics,
+            admit=ways.admit,
+            log=self._log,
+            sleep=self._nap,
+            clock=self._clock,
+        )
         room = self._longest(opened_for)
         if ways.servers is not None and self._folder.unfinished() is None:
             self._written(service.publish)
@@ -119,12 +132,16 @@ class Lifecycle:
                 continue
             settings = self._folder.record(run).settings
             by_servers = settings.view == "two-servers"
-            if by_servers != (ways.servers is not None) or (not by_servers and self._longest(settings) > room):
+            if by_servers != (ways.servers is not None) or (
+                not by_servers and self._longest(settings) > room
+            ):
                 return
             self._conduct(service, ways, run)
 
     def _longest(self, settings: RunSettings) -> int:
-        return settings.longest_reply(len(self._folder.catalogue.ids), self._folder.enrolled.users.values())
+        return settings.longest_reply(
+            len(self._folder.catalogue.ids), self._folder.enrolled.users.values()
+        )
 
     def _begin(self, service: Service) -> bytes | None:
         """Write down the run that the operator or the schedule asks for."""
@@ -145,7 +162,9 @@ class Lifecycle:
         self._say(reason)
         return None
 
-    def _begun(self, service: Service, settings: RunSettings, why: str, run: bytes | None = None) -> bytes | None:
+    def _begun(
+        self, service: Service, settings: RunSettings, why: str, run: bytes | None = None
+    ) -> bytes | None:
         try:
             run = service.begin(settings, run)
         except StorageError:
@@ -172,7 +191,9 @@ class Lifecycle:
         self._log(f"run {run.hex()[:12]} is given up; what devices have paid for it stays paid")
 
     def _attempt(self, service: Service, ways: Ways, run: bytes) -> None:
-        """To the end of the run; where it cannot go on, wait, and hand out the newest model meanwhile."""
+        """To the end of the run; where it cannot go on, wait, and hand out the newest model
+        meanwhile.
+        """
         self._heed()
         try:
             outcome = service.conduct(run)
@@ -189,8 +210,12 @@ class Lifecycle:
 
     def _idle(self, service: Service, ways: Ways) -> None:
         model = self._folder.model() is not None
-        words = "handing out the model" if model else "waiting for a first run (hdpmf recommender run)"
-        self._metrics.stage = words if self._conducted is None else "waiting before the run is tried again"
+        words = (
+            "handing out the model" if model else "waiting for a first run (hdpmf recommender run)"
+        )
+        self._metrics.stage = (
+            words if self._conducted is None else "waiting before the run is tried again"
+        )
         if ways.devices is not None:
             service.let_in()
             service.hand_out_items()
@@ -210,11 +235,17 @@ class Lifecycle:
 
     def _heed(self) -> None:
         request = None if self._conducted is None else request_in(self._folder)
-        if request is not None and self._conducted is not None and request == Request(run=self._conducted.hex()):
+        if (
+            request is not None
+            and self._conducted is not None
+            and request == Request(run=self._conducted.hex())
+        ):
             raise _GivenUpError
 
     def _written(self, act: Callable[[], Written]) -> Written | None:
-        """Do what needs the disk. Where that is full, say so and live on: it is done when there is room."""
+        """Do what needs the disk. Where that is full, say so and live on: it is done when there
+        is room.
+        """
         try:
             return act()
         except StorageError as error:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def watch(metrics: Metrics, stream: TextIO | None = None, *, lines: bool = True) -> Iterator[Callable[[str], None]]:
+def watch(
+    metrics: Metrics, stream: TextIO | None = None, *, lines: bool = True
+) -> Iterator[Callable[[str], None]]:
     """The view that suits the stream; gives the function that is told lines.
 
     Args:
@@ -40,7 +42,8 @@ def progress_line(metrics: Metrics) -> str:
     pace = "" if each is None else f", {each:.2f} s each"
     return (
         f"round {metrics.number} of {metrics.rounds}{pace}, {clock(metrics.seconds_left)} left; "
-        f"{metrics.participants} users; sent {size(metrics.bytes_out)}, received {size(metrics.bytes_in)}; "
+        f"{metrics.participants} users; sent {size(metrics.bytes_out)}, received "
+        f"{size(metrics.bytes_in)}; "
         f"{sum(metrics.refusals.values())} refusals"
     )
 
@@ -61,7 +64,15 @@ def picture(metrics: Metrics) -> Group:
         Text(f"{clock(metrics.seconds_left)} left", style="green"),
     )
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("devices here", "members", "users in round", "s per round", "sent", "received", "refused"):
+    for name in (
+        "devices here",
+        "members",
+        "users in round",
+        "s per round",
+        "sent",
+        "received",
+        "refused",
+    ):
         table.add_column(name, justify="right")
     each = metrics.recent_round
     table.add_row(
@@ -71,6 +82,7 @@ def picture(metrics: Metrics) -> Group:
         "" if each is None else f"{each:.2f}",
         size(metrics.bytes_out),
         size(metrics.bytes_in),
-        ", ".join(f"{reason} {count}" for reason, count in sorted(metrics.refusals.items())) or "none",
+        ", ".join(f"{reason} {count}" for reason, count in sorted(metrics.refusals.items()))
+        or "none",
     )
     return Group(head, table)

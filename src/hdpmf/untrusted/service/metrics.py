@@ -62,7 +62,9 @@ class Metrics:
     _refused_of_run: Counter[str] = field(default_factory=Counter)
 
     def run_begins(self, run: bytes, refusals: Mapping[str, int] | None = None) -> None:
-        """From now on counts are about this run, which had these refusals before; those of the process go on."""
+        """From now on counts are about this run, which had these refusals before; those of the
+        process go on.
+        """
         self.run, self._refused_before = run.hex(), Counter(self.refusals)
         self._refused_of_run = Counter(refusals or {})
 
@@ -98,7 +100,9 @@ class Metrics:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the wait under way ends, or the run's last round is done, at the speed of the last rounds."""
+        """Until the wait under way ends, or the run's last round is done, at the speed of the
+        last rounds.
+        """
         if self.until is not None:
             return max(self.until - time.time(), 0.0)
         each = self.recent_round
@@ -107,7 +111,9 @@ class Metrics:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         names = [
-            each.name for each in fields(self) if each.name[0] != "_" and each.name not in ("listeners", "refusals")
+            each.name
+            for each in fields(self)
+            if each.name[0] != "_" and each.name not in ("listeners", "refusals")
         ]
         return {name: getattr(self, name) for name in names} | {
             "refusals": dict(self.refusals),

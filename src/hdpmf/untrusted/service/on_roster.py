@@ -11,7 +11,9 @@ from hdpmf.untrusted.service.folder import ServiceFolder
 
 
 class OnRoster:
-    """A way to devices that leaves out those which are not on the roster (any more), from the next exchange on."""
+    """A way to devices that leaves out those which are not on the roster (any more), from the
+    next exchange on.
+    """
 
     def __init__(self, transport: RecommenderTransport, folder: ServiceFolder) -> None:
         self._transport = transport
@@ -26,7 +28,9 @@ class OnRoster:
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         """As in ``RecommenderTransport``; a device that was taken off is silent."""
         enrolled = self._now()
-        return self._transport.exchange({name: data for name, data in messages.items() if name in enrolled}, deadline)
+        return self._transport.exchange(
+            {name: data for name, data in messages.items() if name in enrolled}, deadline
+        )
 
     def close(self) -> None:
         """As in ``RecommenderTransport``."""

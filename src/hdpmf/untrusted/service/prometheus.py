@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 LOCAL = "127.0.0.1"
-"""Who takes part and when is nobody else's business, so the endpoint is for this machine unless told otherwise."""
+"""Who takes part and when is nobody else's business, so the endpoint is for this machine unless
+told otherwise.
+"""
 
 
 UNREADABLE = "unreadable"
@@ -41,7 +43,10 @@ class Exporter:
         now = self._metrics
         counters = {
             "rounds": (now.rounds_done, "Rounds that were completed."),
-            "rounds_lost": (now.rounds_lost, "Rounds that were given up because a secure sum broke off."),
+            "rounds_lost": (
+                now.rounds_lost,
+                "Rounds that were given up because a secure sum broke off.",
+            ),
             "impossible_numbers": (
                 now.impossible,
                 "Numbers of sums that so many users cannot have; they were clamped.",
@@ -64,7 +69,9 @@ class Exporter:
         for name, (value, words) in gauges.items():
             yield GaugeMetricFamily(f"hdpmf_recommender_{name}", words, value=value)
         refusals = CounterMetricFamily(
-            "hdpmf_recommender_refusals", "Answers that were refusals or could not be taken.", labels=["reason"]
+            "hdpmf_recommender_refusals",
+            "Answers that were refusals or could not be taken.",
+            labels=["reason"],
         )
         for reason, count in sorted(now.refusals.items()):
             refusals.add_metric([reason], count)
@@ -76,7 +83,9 @@ class Exporter:
 def _looked(look: Callable[[], FolderLook]) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily
 
-    alert = GaugeMetricFamily("hdpmf_alert", "1 where the operator should do something.", labels=["name"])
+    alert = GaugeMetricFamily(
+        "hdpmf_alert", "1 where the operator should do something.", labels=["name"]
+    )
     try:
         seen = look()
     except HdpmfError:  # the other counts are still worth having
@@ -89,7 +98,9 @@ def _looked(look: Callable[[], FolderLook]) -> Iterator[Metric]:
     alert.add_metric([UNREADABLE], 0)
     yield alert
     left = GaugeMetricFamily(
-        "hdpmf_recommender_certificate_seconds", "Seconds until a certificate ends.", labels=["certificate"]
+        "hdpmf_recommender_certificate_seconds",
+        "Seconds until a certificate ends.",
+        labels=["certificate"],
     )
     for certificate in seen.certificates:
         if certificate.ends is not None:
@@ -104,7 +115,8 @@ def _looked(look: Callable[[], FolderLook]) -> Iterator[Metric]:
 def endpoint(
     metrics: Metrics, port: int, address: str = LOCAL, look: Callable[[], FolderLook] | None = None
 ) -> Iterator[int]:
-    """Serve the counts on ``http://address:port/metrics`` while inside; the port (0 takes any free one).
+    """Serve the counts on ``http://address:port/metrics`` while inside; the port (0 takes any free
+    one).
 
     Raises:
         MissingExtraError: prometheus-client is not installed.
@@ -113,13 +125,17 @@ def endpoint(
     try:
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError as error:
-        raise MissingExtraError("the metrics endpoint needs: pip install 'hdpmf[federation]'") from error
+        raise MissingExtraError(
+            "the metrics endpoint needs: pip install 'hdpmf[federation]'"
+        ) from error
     registry = CollectorRegistry()
     registry.register(Exporter(metrics, look))
     try:
         server, thread = start_http_server(port, address, registry)
     except (OSError, OverflowError) as error:
-        raise ConfigError(f"metrics cannot be served on {address}:{port}: {error}; choose another port") from error
+        raise ConfigError(
+            f"metrics cannot be served on {address}:{port}: {error}; choose another port"
+        ) from error
     try:
         yield int(server.server_port)
     finally:

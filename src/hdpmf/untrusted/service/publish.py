@@ -9,8 +9,8 @@
     public/lists-SHA256.msgpack      the model for lists, where there is one
     public/authority-SHA256.msgpack  the recommender's authority, and the one that follows
 
-All but the index never change: their names say what is in them. Files that the index does not name any more stay until
-the one after it, for devices that have just read it.
+All but the index never change: their names say what is in them. Files that the index does not name
+any more stay until the one after it, for devices that have just read it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Why devices refused, in words, with what the operator can do: counts by class, and nothing about a device."""
+"""Why devices refused, in words, with what the operator can do: counts by class, and nothing
+about a device.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from dataclasses import dataclass
 _WORDS = {
     "policy": (
         "their owners' policies forbid it",
-        "compare method, epsilon, rounds and --minimum with what owners agree to; by default hdp-sum, epsilon 1 and "
+        "compare method, epsilon, rounds and --minimum with what owners agree to; by "
+        "default hdp-sum, epsilon 1 and "
         "sums over 16 devices and a tenth of the roster",
     ),
     "protocol": (
@@ -17,7 +20,8 @@ _WORDS = {
     ),
     "catalogue": (
         "the catalogue does not follow from the one that they have seen last",
-        "after a restore, add what was added since once more (hdpmf recommender items): the same items give the same "
+        "after a restore, add what was added since once more (hdpmf recommender "
+        "items): the same items give the same "
         "version",
     ),
     "secure-sum": (
@@ -25,8 +29,10 @@ _WORDS = {
         "have owners pin the newest roster; more devices, or more neighbours in config.toml",
     ),
     "busy": (
-        "they were answering somebody else in that moment, or their owners have not said yet whether they want to",
-        "nothing, unless it stays so; owners who are asked find the question on their page or by hdpmf device consent",
+        "they were answering somebody else in that moment, or their owners have not "
+        "said yet whether they want to",
+        "nothing, unless it stays so; owners who are asked find the question on their "
+        "page or by hdpmf device consent",
     ),
     "storage": ("their disks refused", "tell the owners: nothing is sent or lost meanwhile"),
     "unavailable": (
@@ -34,7 +40,10 @@ _WORDS = {
         "have owners pin the roster (hdpmf device join --roster)",
     ),
 }
-_OURS = ("their answers could not be taken", "see that devices have this version; take off who keeps sending such")
+_OURS = (
+    "their answers could not be taken",
+    "see that devices have this version; take off who keeps sending such",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,8 @@ def refusal_classes(counts: Mapping[str, int]) -> list[RefusalClass]:
 def refusals_in_words(counts: Mapping[str, int]) -> list[str]:
     """A line for each class, the most frequent first."""
     return [
-        f"{each.count} refusals ({each.reason}): {each.why}; to do: {each.todo}" for each in refusal_classes(counts)
+        f"{each.count} refusals ({each.reason}): {each.why}; to do: {each.todo}"
+        for each in refusal_classes(counts)
     ]
 
 

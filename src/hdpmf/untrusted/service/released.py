@@ -25,13 +25,23 @@ def answered(folder: ServiceFolder, run: bytes) -> Answered:
     if settings.view == "two-servers":
         noises = NOISES
     elif settings.view == "sums":
-        noises = max(settings.counted(users[device] for device in checkpoint.members) / sharing, 1.0)
-    known = known_items(folder.items_of(run))  # those that were asked about, not those that there are now
-    return Answered(settings.survey(known, sharing), kept_answer(checkpoint), noises, tuple(known.retired.tolist()))
+        noises = max(
+            settings.counted(users[device] for device in checkpoint.members) / sharing, 1.0
+        )
+    known = known_items(
+        folder.items_of(run)
+    )  # those that were asked about, not those that there are now
+    return Answered(
+        settings.survey(known, sharing),
+        kept_answer(checkpoint),
+        noises,
+        tuple(known.retired.tolist()),
+    )
 
 
 def weight_deviations(folder: ServiceFolder, run: bytes) -> np.ndarray | None:
-    """Standard deviation of the noise in each item's released weight, with earlier runs that it is put together with.
+    """Standard deviation of the noise in each item's released weight, with earlier runs that it is
+    put together with.
 
     None with taste labels, whose weights come from two sums with noise of different scales.
     """
@@ -41,6 +51,13 @@ def weight_deviations(folder: ServiceFolder, run: bytes) -> np.ndarray | None:
     n_items = len(known_items(folder.items_of(run)).items)
     if record.settings.kind.family != "sums":  # who rated what is in plain sight
         return np.zeros(n_items)
-    own, earlier = answered(folder, run), [answered(folder, bytes.fromhex(name)) for name in record.earlier]
-    scales = add_up_runs(own.survey, own, earlier)[1] if earlier else np.full(n_items, math.sqrt(own.noises))
+    own, earlier = (
+        answered(folder, run),
+        [answered(folder, bytes.fromhex(name)) for name in record.earlier],
+    )
+    scales = (
+        add_up_runs(own.survey, own, earlier)[1]
+        if earlier
+        else np.full(n_items, math.sqrt(own.noises))
+    )
     return np.asarray(math.sqrt(2.0) * WEIGHT_SCALE / own.survey.epsilon * scales)

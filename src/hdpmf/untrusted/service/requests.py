@@ -1,4 +1,6 @@
-"""What an operator asks of the process that serves a folder: begin a run, or give one up. A file, put there whole."""
+"""What an operator asks of the process that serves a folder: begin a run, or give one up. A
+file, put there whole.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A request.
 
     Attributes:
-        run: Id (hex) of the run: of a new one that is to begin under it, so that a request is met once, whatever is
-            killed; or of the one that is to be given up.
+        run: Id (hex) of the run: of a new one that is to begin under it, so that a request is met
+            once, whatever is killed; or of the one that is to be given up.
         settings: What the new run is about; None to give up.
     """
 
@@ -31,7 +33,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def ask_for_run(folder: ServiceFolder, settings: RunSettings) -> str:
     """Leave the request for a run; its id."""
     if request_in(folder) is not None:
-        raise ConfigError(f"a request waits in {folder.path / _FILE} already; let it be met, or delete the file")
+        raise ConfigError(
+            f"a request waits in {folder.path / _FILE} already; let it be met, or delete the file"
+        )
     run = secrets.token_hex(RUN_BYTES)
     _write(folder, Request(run=run, settings=settings))
     return run

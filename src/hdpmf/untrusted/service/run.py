@@ -1,4 +1,6 @@
-"""One run of the recommender: jobs whose contributions an aggregation collects, from the first offer to the model."""
+"""One run of the recommender: jobs whose contributions an aggregation collects, from the first
+offer to the model.
+"""
 
 from __future__ import annotations
 
@@ -92,22 +94,29 @@ class Run:
         return counted >= self.settings.minimum
 
     def impossible(self, changed: int, users: int) -> None:
-        """Say that numbers of a sum had to be brought to what is possible; a sum hides who spoilt it."""
+        """Say that numbers of a sum had to be brought to what is possible; a sum hides who
+        spoilt it.
+        """
         if changed:
             self.metrics.impossible += changed
             self.checkpoint.impossible += changed
             self.log(
-                f"{changed} numbers of the sum cannot come from {users} users and were brought to what can: a device "
+                f"{changed} numbers of the sum cannot come from {users} users and were brought "
+                "to what can: a device "
                 "has sent wrong numbers, and a secure sum hides which"
             )
 
-    def deliver(self, devices: Collection[str], number: int, result: ItemFacts | bytes, lists: bytes = b"") -> None:
+    def deliver(
+        self, devices: Collection[str], number: int, result: ItemFacts | bytes, lists: bytes = b""
+    ) -> None:
         """Give the result to the devices that are here; the run is done then, whoever took it."""
         self.aggregation.deliver(devices, number, result, lists)
         self.checkpoint.stage = "done"
         self.save()
 
-    def conduct(self, *, earlier: Sequence[Answered] = (), draws: Draws | None = None) -> RunOutcome:
+    def conduct(
+        self, *, earlier: Sequence[Answered] = (), draws: Draws | None = None
+    ) -> RunOutcome:
         """Bring the run to its end, from where its files say that it was.
 
         Args:

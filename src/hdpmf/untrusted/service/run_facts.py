@@ -22,7 +22,9 @@ def run_facts(service: ServiceFolder, run: bytes) -> dict[str, Any]:
         "method": record.settings.method,
         "view": record.settings.view,
         "catalogue_version": record.catalogue,
-        "stage": ("done" if checkpoint.stage == "done" else "given up") if ended else checkpoint.stage,
+        "stage": ("done" if checkpoint.stage == "done" else "given up")
+        if ended
+        else checkpoint.stage,
         "rounds": record.settings.rounds,
         "rounds_done": len(checkpoint.users),
         "rounds_lost": len(checkpoint.lost),

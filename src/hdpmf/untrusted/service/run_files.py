@@ -1,4 +1,6 @@
-"""What a run keeps: its checkpoint and the log of the secure sum under way, to go on after a kill; released bits."""
+"""What a run keeps: its checkpoint and the log of the secure sum under way, to go on after a
+kill; released bits.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class Period(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         document: The Task, encoded: written down before anybody gets it.
-        job: Under which its sum is asked for: written down with it, so that there is one request only.
+        job: Under which its sum is asked for: written down with it, so that there is one request
+            only.
         placed: Both servers have the task.
         collection: What it gave: both servers' shares of the sum, encrypted to the recommender.
     """
@@ -34,11 +37,13 @@ class Period(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How far a run is. It is saved before what it says is sent, so that a restart says the same again.
+    """How far a run is. It is saved before what it says is sent, so that a restart says the same
+    again.
 
     Attributes:
-        stage: ``gather`` (who takes part), ``open`` (the plan), ``count`` (the opening or, with taste labels, the
-            survey), ``work`` (rounds, the survey, or the grouping), ``deliver`` (the result goes out), ``done``.
+        stage: ``gather`` (who takes part), ``open`` (the plan), ``count`` (the opening or, with
+            taste labels, the survey), ``work`` (rounds, the survey, or the grouping), ``deliver``
+            (the result goes out), ``done``.
         agreed: Devices that agreed to the terms.
         members: Devices whose ratings are counted: only these can take part in rounds.
         opening: The Opening, encoded.
@@ -51,7 +56,8 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         seconds: Of each completed round.
         delivered: Devices that have the result.
         impossible: Numbers of sums that were brought to what so many users can have.
-        barred: Devices that gave or dealt wrong shares in a secure sum; they are asked for no more sums.
+        barred: Devices that gave or dealt wrong shares in a secure sum; they are asked for no more
+            sums.
         refusals: By reason, so far.
         periods: With two servers: the tasks of this run, one or, with taste labels, two.
     """
@@ -79,7 +85,8 @@ def kept(data: bytes, kind: type[M]) -> M:
     message = decode(data)
     if not isinstance(message, kind):
         raise FederationError(
-            f"the checkpoint holds a {type(message).__name__} where a {kind.__name__} should be; start a new run"
+            f"the checkpoint holds a {type(message).__name__} where a {kind.__name__} "
+            "should be; start a new run"
         )
     return message
 
@@ -117,7 +124,9 @@ class RunFolder(RunFiles):
 
     def save(self, checkpoint: Checkpoint) -> None:
         """As in ``RunFiles``."""
-        atomic_write(self.folder / "checkpoint.msgpack", msgspec.msgpack.encode(checkpoint), mode=0o600)
+        atomic_write(
+            self.folder / "checkpoint.msgpack", msgspec.msgpack.encode(checkpoint), mode=0o600
+        )
 
     def load(self) -> Checkpoint:
         """As in ``RunFiles``."""
@@ -127,7 +136,9 @@ class RunFolder(RunFiles):
         except FileNotFoundError:
             return Checkpoint()
         except (OSError, msgspec.MsgspecError) as error:
-            raise StorageError(f"{path} cannot be read ({type(error).__name__}); start a new run") from error
+            raise StorageError(
+                f"{path} cannot be read ({type(error).__name__}); start a new run"
+            ) from error
 
     def sum_log(self, number: int) -> SumLog:
         """As in ``RunFiles``."""
@@ -138,7 +149,9 @@ class RunFolder(RunFiles):
         self._log_path(number).unlink(missing_ok=True)
 
     def keep_release(self, release: Release) -> None:
-        """As in ``RunFiles``. For the recommender's eyes: the order of people in it is that of the roster."""
+        """As in ``RunFiles``. For the recommender's eyes: the order of people in it is that of
+        the roster.
+        """
         release.save(self.folder / "ratings.release", mode=0o600)
 
     def _log_path(self, number: int) -> Path:

@@ -1,16 +1,18 @@
 """When the next run is worth its noise: a rule on public facts. It reads no file and asks nobody.
 
-Every run brings noise of its own, whatever it holds, and ratings that wait lose nothing. So a run should bring much
-against what was released before. Where weight grows by a part g or more from run to run and runs are weighed by what
-they hold (``untrusted/recommender/runs.py``), the noise has at most (g + 2) / g times the variance of that of one
-release of everything, however many runs there are: 5 times for growth by half, 3 times for doubling. But growth slows
-down in every service, and nobody should wait for ever: after ``patience`` less and less growth is enough.
+Every run brings noise of its own, whatever it holds, and ratings that wait lose nothing. So a run
+should bring much against what was released before. Where weight grows by a part g or more from run
+to run and runs are weighed by what they hold (``untrusted/recommender/runs.py``), the noise has at
+most (g + 2) / g times the variance of that of one release of everything, however many runs there
+are: 5 times for growth by half, 3 times for doubling. But growth slows down in every service, and
+nobody should wait for ever: after ``patience`` less and less growth is enough.
 
-How much is new nobody knows before devices report it. The rule expects as much of a new device as there is of a device
-so far, and of the devices of before what they added per time between the last two runs. Both are made of released sums,
-the roster and the clock. What it cannot see: that people rate more, or less, than they did; new devices that rate
-little; devices that somebody enrols to have a run sooner. A run at a bad moment costs accuracy and nobody's privacy:
-each rating is released once, whenever that is.
+How much is new nobody knows before devices report it. The rule expects as much of a new device as
+there is of a device so far, and of the devices of before what they added per time between the last
+two runs. Both are made of released sums, the roster and the clock. What it cannot see: that people
+rate more, or less, than they did; new devices that rate little; devices that somebody enrols to
+have a run sooner. A run at a bad moment costs accuracy and nobody's privacy: each rating is
+released once, whenever that is.
 """
 
 from __future__ import annotations
@@ -87,7 +89,9 @@ class PastRun:
     def of(cls, answered: Answered, *, at: float, devices: int) -> PastRun:
         """A run by what it released."""
         if not isinstance(answered.answer, SumContribution):
-            raise ProtocolError("bits have no noise on weights; a run of them is worth what it brings")
+            raise ProtocolError(
+                "bits have no noise on weights; a run of them is worth what it brings"
+            )
         survey = answered.survey
         scale = WEIGHT_SCALE / survey.epsilon
         weight = float(answered.answer.weights[: survey.n_items].sum()) / WEIGHT_UNITS
@@ -136,7 +140,8 @@ def worth_a_run(
     """
     if growth <= 0 or pause < 0 or patience <= 0:
         raise ConfigError(
-            "growth and patience must be above 0 and pause not below; give a part such as 0.5, and seconds"
+            "growth and patience must be above 0 and pause not below; give a part such as "
+            "0.5, and seconds"
         )
     if devices < minimum:
         return Verdict(False, f"{devices} devices are enrolled and a sum needs {minimum}")
@@ -150,13 +155,18 @@ def worth_a_run(
     enough = growth * min(1.0, patience / max(since, 1.0))
     if held <= _CLEAR * math.hypot(*(run.deviation for run in past)):
         grown = devices >= (1 + enough) * last.devices
-        return Verdict(grown, f"released weights are mostly noise; {last.devices} devices then, {devices} now")
+        return Verdict(
+            grown, f"released weights are mostly noise; {last.devices} devices then, {devices} now"
+        )
     expected = _newcomers(past, devices) + _pace(past, opened, growth) * since
     # Less weight than the noise on it is not worth a run, however little there is so far.
     needed = max(enough * held, _CLEAR * last.deviation)
     worth = expected >= needed
     compared = "at least" if worth else "less than"
-    reason = f"about {expected:.0f} of new weight is expected, {compared} the {needed:.0f} that make a run worth it"
+    reason = (
+        f"about {expected:.0f} of new weight is expected, {compared} the {needed:.0f} "
+        "that make a run worth it"
+    )
     return Verdict(worth, reason, expected, needed)
 
 
@@ -170,8 +180,9 @@ def _pace(past: Sequence[PastRun], opened: float, growth: float) -> float:
     """New weight per second from devices that were there before."""
     last = past[-1]
     if len(past) == 1:
-        # A first run holds what people had rated before there was a service, so that it tells nothing of their pace.
-        # As long again as it took to come is what a second run waits for, if nobody joins.
+        # A first run holds what people had rated before there was a service, so that it tells
+        # nothing of their pace. As long again as it took to come is what a second run waits for, if
+        # nobody joins.
         return growth * last.weight / max(last.at - opened, 1.0)
     before = past[:-1]
     own = last.weight - _newcomers(before, last.devices)

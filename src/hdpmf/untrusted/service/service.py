@@ -35,9 +35,13 @@ from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import RunSettings
 
 CARRIES = 200
-"""Devices with which a run over Flower was measured to its end on two busy cores (docs/scale.md)."""
+"""Devices with which a run over Flower was measured to its end on two busy cores
+(docs/scale.md).
+"""
 BRIEF = 5.0
-"""Seconds that a device which takes no part in a run has for an answer, while others wait for it."""
+"""Seconds that a device which takes no part in a run has for an answer, while others wait for
+it.
+"""
 _BESIDE = 64  # so many of them at most between two exchanges
 
 
@@ -94,8 +98,9 @@ class Service:
     def begin(self, settings: RunSettings, run: bytes | None = None) -> bytes:
         """Write down a new run (``run``: under this id).
 
-        Everybody who is enrolled is asked, or a cohort that a public beacon chooses. A device's own ledger decides
-        which of its ratings are new to a survey; where none are, it takes part with its noise alone.
+        Everybody who is enrolled is asked, or a cohort that a public beacon chooses. A device's own
+        ledger decides which of its ratings are new to a survey; where none are, it takes part with
+        its noise alone.
         """
         earlier, enrolled = self.check(settings), self.folder.enrolled
         run = secrets.token_bytes(RUN_BYTES) if run is None else run
@@ -112,30 +117,42 @@ class Service:
         return run
 
     def check(self, settings: RunSettings) -> list[bytes]:
-        """Refuse a run that cannot end well, before anybody is asked; runs whose answers it is put together with."""
+        """Refuse a run that cannot end well, before anybody is asked; runs whose answers it is
+        put together with.
+        """
         if self.folder.unfinished() is not None:
-            raise ConfigError("a run is under way; let it end, or give it up: hdpmf recommender run FOLDER --give-up")
+            raise ConfigError(
+                "a run is under way; let it end, or give it up: hdpmf recommender run FOLDER "
+                "--give-up"
+            )
         enrolled = self.folder.enrolled
         if settings.one_round:
             settings.survey(self.folder.known)  # refuses what this catalogue has no features for
         earlier = self.earlier(settings)
         if earlier and settings.labels is not None:
             raise FederationError(
-                f"run {earlier[-1].hex()[:12]} was by taste labels, and answers by labels are not put together with "
-                "later ones: there is one such run. Begin one without --labels, in which ratings that are new since "
+                f"run {earlier[-1].hex()[:12]} was by taste labels, and answers by labels are "
+                "not put together with "
+                "later ones: there is one such run. Begin one without --labels, in which "
+                "ratings that are new since "
                 "take part; devices that are new get the model from serve"
             )
         if settings.view == "two-servers" and pinned_servers(self.folder.path) is None:
-            raise ConfigError("no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json")
+            raise ConfigError(
+                "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json"
+            )
         if not enrolled.cards:
-            raise ConfigError("no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ...")
+            raise ConfigError(
+                "no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ..."
+            )
         users = enrolled.users
         asked = settings.chosen(users)
         # Refuses a minimum that can never be reached.
         settings.terms("-", users.values(), [users[device] for device in asked])
         if settings.view != "two-servers" and len(asked) > CARRIES:
             self._log(
-                f"{len(asked)} devices are asked, and Flower was measured to carry {CARRIES} on two cores; sum by two "
+                f"{len(asked)} devices are asked, and Flower was measured to carry {CARRIES} on "
+                "two cores; sum by two "
                 "servers (hdpmf recommender servers), or ask a part of them: --cohort"
             )
         return earlier
@@ -149,7 +166,9 @@ class Service:
         except FederationError:
             self.write_state()  # with the reasons why devices refused
             raise
-        self.folder.finish(run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1))
+        self.folder.finish(
+            run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1)
+        )
         if record.settings.view == "two-servers":
             self.publish()
         self.write_state()
@@ -177,7 +196,9 @@ class Service:
             return kind(self._transport, meanwhile=partial(self._serve_others, set()))
         pinned = pinned_servers(self.folder.path)
         if pinned is None or self._servers is None:
-            raise ConfigError("no pair of servers is pinned: hdpmf recommender servers FOLDER servers.json")
+            raise ConfigError(
+                "no pair of servers is pinned: hdpmf recommender servers FOLDER servers.json"
+            )
         keys = load_keys(self.folder.path, self.folder.config.name)
         return TwoServers(pinned, keys, self._servers, publish=self.publish, clock=self._clock)
 
@@ -210,7 +231,9 @@ class Service:
         run = bytes.fromhex(model.about["run"])
         files = self.folder.run_files(run)
         checkpoint = files.load()
-        have = set(map(self.folder.identity_now, checkpoint.delivered))  # also where a device has new keys since
+        have = set(
+            map(self.folder.identity_now, checkpoint.delivered)
+        )  # also where a device has new keys since
         here = self._transport.present() if only is None else frozenset(only)
         wanting = (here & set(self.folder.enrolled.users)) - have
         items = self.folder.shown
@@ -233,7 +256,8 @@ class Service:
     def _serve_others(self, asked: set[str], at_work: Collection[str]) -> None:
         """In a run: who takes no part in it gets the last result, as at any other time.
 
-        Where exchanges wait for it, a device has a short turn, and that once in the run (``asked``).
+        Where exchanges wait for it, a device has a short turn, and that once in the run
+        (``asked``).
         """
         self.let_in()
         self.write_state()
@@ -247,9 +271,11 @@ class Service:
             self.hand_out(others, BRIEF)
 
     def hand_out_items(self) -> None:
-        """Show a new version of the catalogue to devices that are there: people can rate what is new before a run.
+        """Show a new version of the catalogue to devices that are there: people can rate what is
+        new before a run.
 
-        Each device is asked once while this process runs; whoever says nothing gets it with the next run.
+        Each device is asked once while this process runs; whoever says nothing gets it with the
+        next run.
         """
         items = self.folder.shown
         number = number_of(items)
@@ -261,7 +287,9 @@ class Service:
         self._told[1].update(asked)
         if asked:
             channel = RunChannel(self._transport, bytes(RUN_BYTES), self.metrics)
-            channel.send_items(asked, items, known_items(items).fingerprint, self.folder.config.pace.deadline)
+            channel.send_items(
+                asked, items, known_items(items).fingerprint, self.folder.config.pace.deadline
+            )
 
     def write_state(self) -> None:
         """Write down what the service is doing. On a full disk it does it all the same."""
@@ -281,7 +309,9 @@ class Service:
             self.publish()  # nobody should report any more
 
     def earlier(self, settings: RunSettings) -> list[bytes]:
-        """Finished surveys that ask the same of a rating, so that their answers can be put together."""
+        """Finished surveys that ask the same of a rating, so that their answers can be put
+        together.
+        """
         if not settings.one_round:
             return []
         alike = []
@@ -293,8 +323,10 @@ class Service:
                 continue  # a fresh start, with ratings that are new since
             if not self._asks_the_same(before, settings):
                 raise ConfigError(
-                    f"run {run.hex()[:12]} asked the same ratings in another way (design, coding, labels; of bits "
-                    "also epsilon), they answer once, and the answers cannot be put together; ask as it did"
+                    f"run {run.hex()[:12]} asked the same ratings in another way (design, coding, "
+                    "labels; of bits "
+                    "also epsilon), they answer once, and the answers cannot be put together; ask "
+                    "as it did"
                 )
             alike.append(run)
         return alike
@@ -304,7 +336,9 @@ class Service:
         return answered(self.folder, run)
 
     def _asks_the_same(self, before: RunSettings, now: RunSettings) -> bool:
-        """Whether answers to the two mean the same. Sums may differ in epsilon, which bits may not."""
+        """Whether answers to the two mean the same. Sums may differ in epsilon, which bits may
+        not.
+        """
         if (before.labels is None) != (now.labels is None):
             return False
         known = self.folder.known

@@ -1,4 +1,6 @@
-"""What a run is about: the method and its public settings, and from them the messages that state it to devices."""
+"""What a run is about: the method and its public settings, and from them the messages that state
+it to devices.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from hdpmf.untrusted.recommender.one_round import make_survey
 _NUMBERS_PER_BIT = 4
 _NUMBERS_PER_ITEM = 4  # in sums of the one-round designs: score and weight, of each label
 _SHORT_REPLY = 1 << 20
-"""Bytes: what is in a reply beside the numbers of items, and the longest one without any (shares for 1,024 holders)."""
+"""Bytes: what is in a reply beside the numbers of items, and the longest one without any (shares
+for 1,024 holders).
+"""
 
 COLLUDING = 0.05
 """Part of a roster that may collude in masked sums, unless said otherwise."""
@@ -36,11 +40,13 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         method: As on the command line.
-        view: ``messages``: the recommender sees what each device sends; ``sums``: only secure sums over devices;
-            ``two-servers``: only sums that two servers made.
-        minimum: Users, at least, whose numbers are in every round; with two servers, reports in a sum.
+        view: ``messages``: the recommender sees what each device sends; ``sums``: only secure sums
+            over devices; ``two-servers``: only sums that two servers made.
+        minimum: Users, at least, whose numbers are in every round; with two servers, reports in a
+            sum.
         credit: Users, at most, that one device counts for.
-        max_colluding: Part of the roster that may know each other's noise; the rest of ``minimum`` makes the noise.
+        max_colluding: Part of the roster that may know each other's noise; the rest of ``minimum``
+            makes the noise.
         epsilon: The largest budget of a rating.
         rounds: T; the one-round designs have 1, or 2 with taste labels.
         learning_rate: Initial.
@@ -51,14 +57,16 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         coding: Of the one-round designs.
         patterns: Of ``hdp-bit``: factors of who rates what with whom.
         list_model: Of ``hdp-bit``: the model that devices order items by.
-        labels: Of ``hdp-sum``: what each item feature, and ``popularity``, counts in the public score by which devices
-            draw taste labels; None for no labels. The numbers come with a prior, which this side cannot read itself.
-        prior: Of the one-round designs: the shipped prior that devices fit their vectors with, by name.
+        labels: Of ``hdp-sum``: what each item feature, and ``popularity``, counts in the public
+            score by which devices draw taste labels; None for no labels. The numbers come with a
+            prior, which this side cannot read itself.
+        prior: Of the one-round designs: the shipped prior that devices fit their vectors with, by
+            name.
         period: With two servers: seconds in which reports are taken; a day where not given.
         cohort: Devices of the roster that are asked; everybody where not given.
         beacon: What they are chosen by: a public text that came after the roster.
-        precision: With two servers: seconds to which the times of reports are rounded; the whole period where not
-            given, so that they tell nothing.
+        precision: With two servers: seconds to which the times of reports are rounded; the whole
+            period where not given, so that they tell nothing.
     """
 
     method: str
@@ -87,22 +95,30 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def __post_init__(self) -> None:
         if self.method not in federated():
-            raise ConfigError(f"a federation cannot run {self.method!r}; choose from {', '.join(federated())}")
+            raise ConfigError(
+                f"a federation cannot run {self.method!r}; choose from {', '.join(federated())}"
+            )
         method = self.kind
         if self.view not in method.views:
             views = " or ".join(map(repr, method.views))
             raise ConfigError(f"{self.method} is made for the view {views}, not {self.view!r}")
         if not (0 <= self.max_colluding < 1 and self.credit >= 1):
-            raise ConfigError("max_colluding is a part of the roster, and a device counts for at least one user")
+            raise ConfigError(
+                "max_colluding is a part of the roster, and a device counts for at least one user"
+            )
         if self.minimum < 1:
-            raise ConfigError(f"the smallest number of users must be at least 1, not {self.minimum}")
+            raise ConfigError(
+                f"the smallest number of users must be at least 1, not {self.minimum}"
+            )
         self._check_view()
         if self.labels is not None:
             self._check_labels(self.labels)
         rounds = method.form(self.labels is not None).rounds
         if rounds not in (None, self.rounds):
             how = f"{self.method} with labels" if self.labels is not None else self.method
-            raise ConfigError(f"{how} has {rounds} round{'s' if rounds != 1 else ''}, not {self.rounds}")
+            raise ConfigError(
+                f"{how} has {rounds} round{'s' if rounds != 1 else ''}, not {self.rounds}"
+            )
         if self.prior is not None:
             method.require("prior")
         for name in ("rounds", "factors"):
@@ -122,29 +138,46 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ConfigError("a beacon chooses a cohort; give --cohort, or drop it")
         if self.cohort is not None and not (self.cohort >= 3 and is_beacon(self.beacon)):
             raise ConfigError(
-                f"a cohort has 3 devices or more and a beacon, a line of up to {MAX_BEACON} plain characters"
+                f"a cohort has 3 devices or more and a beacon, a line of up to {MAX_BEACON} "
+                "plain characters"
             )
         if self.view != "two-servers":
             if self.period is not None or self.precision is not None:
-                raise ConfigError("only sums by two servers have a period; drop it, or sum by two servers")
+                raise ConfigError(
+                    "only sums by two servers have a period; drop it, or sum by two servers"
+                )
             return
         if self.cohort is not None:
-            raise ConfigError("with two servers everybody reports once, when they like; drop --cohort")
+            raise ConfigError(
+                "with two servers everybody reports once, when they like; drop --cohort"
+            )
         if self.credit != 1 or self.max_colluding != COLLUDING:
-            raise ConfigError("with two servers each adds the whole noise, whoever colludes; drop credit and colluding")
+            raise ConfigError(
+                "with two servers each adds the whole noise, whoever colludes; drop credit and "
+                "colluding"
+            )
         if self.minimum < 2:
-            raise ConfigError(f"a sum by two servers is over 2 reports at least, not {self.minimum}")
+            raise ConfigError(
+                f"a sum by two servers is over 2 reports at least, not {self.minimum}"
+            )
         if not 1 <= self.seconds <= MAX_PERIOD:
-            raise ConfigError(f"a period must have 1 to {MAX_PERIOD:,} seconds, not {self.seconds:,}")
+            raise ConfigError(
+                f"a period must have 1 to {MAX_PERIOD:,} seconds, not {self.seconds:,}"
+            )
         if self.rounded < 1 or self.seconds % self.rounded:
-            raise ConfigError(f"a period of {self.seconds:,} s is no multiple of a precision of {self.rounded:,} s")
+            raise ConfigError(
+                f"a period of {self.seconds:,} s is no multiple of a precision of "
+                f"{self.rounded:,} s"
+            )
 
     def _check_labels(self, score: dict[str, float]) -> None:
         self.kind.require("labels")
         if self.design != "A":
             raise ConfigError("taste labels belong to design A; drop one of them")
         if self.epsilon < FEWEST_LABEL_EPSILON:
-            raise ConfigError(f"labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}, not {self.epsilon:g}")
+            raise ConfigError(
+                f"labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}, not {self.epsilon:g}"
+            )
         if not score or not all(map(math.isfinite, score.values())):
             raise ConfigError("the score for labels must have finite weights")
 
@@ -190,11 +223,16 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return mechanism_of(self.kind, self.threshold)
 
     def counted(self, users: Iterable[int]) -> int:
-        """Users that devices count for: in masked sums, where each adds noise, no machine for more than ``credit``."""
-        return sum(min(count, self.credit) for count in users) if self.view == "sums" else sum(users)
+        """Users that devices count for: in masked sums, where each adds noise, no machine for
+        more than ``credit``.
+        """
+        return (
+            sum(min(count, self.credit) for count in users) if self.view == "sums" else sum(users)
+        )
 
     def sharing(self, users: Collection[int]) -> int:
-        """Users whose shares make the whole noise: the smallest sum less the largest devices that may collude.
+        """Users whose shares make the whole noise: the smallest sum less the largest devices that
+        may collude.
 
         Args:
             users: Users behind each device of the roster.
@@ -207,7 +245,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         left = self.minimum - sum(credits[: math.ceil(self.max_colluding * len(credits) - 1e-9)])
         if left < 1:
             raise ConfigError(
-                f"a sum over {self.minimum} users leaves nobody to make the noise where {self.max_colluding:g} of "
+                f"a sum over {self.minimum} users leaves nobody to make the noise where "
+                f"{self.max_colluding:g} of "
                 f"{len(credits)} devices may collude; raise the minimum"
             )
         return left
@@ -225,7 +264,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             numbers = _NUMBERS_PER_ITEM if self.one_round else self.factors
         return _SHORT_REPLY + 8 * n_items * numbers
 
-    def terms(self, catalogue: str, users: Collection[int], asked: Collection[int] | None = None) -> Terms:
+    def terms(
+        self, catalogue: str, users: Collection[int], asked: Collection[int] | None = None
+    ) -> Terms:
         """What devices agree to.
 
         Args:
@@ -236,7 +277,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         reached = self.counted(users if asked is None else asked)
         if self.minimum > reached:
             raise ConfigError(
-                f"the run needs {self.minimum} users and {reached} are asked; enrol more devices or lower the minimum"
+                f"the run needs {self.minimum} users and {reached} are asked; enrol more "
+                "devices or lower the minimum"
             )
         return Terms(
             method=self.method,
@@ -255,7 +297,11 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def again(self) -> RunSettings:
         """The same for another run: a cohort is drawn anew, by this machine."""
-        return self if self.cohort is None else msgspec.structs.replace(self, beacon=secrets.token_hex(16))
+        return (
+            self
+            if self.cohort is None
+            else msgspec.structs.replace(self, beacon=secrets.token_hex(16))
+        )
 
     def chosen(self, devices: Collection[str]) -> tuple[str, ...]:
         """Who of the roster is asked, in its order.
@@ -266,7 +312,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.cohort is None:
             return tuple(devices)
         if self.cohort > len(devices):
-            raise ConfigError(f"a cohort of {self.cohort} is asked for, and {len(devices)} devices are enrolled")
+            raise ConfigError(
+                f"a cohort of {self.cohort} is asked for, and {len(devices)} devices are enrolled"
+            )
         among = cohort_of(self.beacon, devices, self.cohort)
         return tuple(device for device in devices if device in among)
 
@@ -289,7 +337,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def survey(self, known: KnownItems, sharing: int | None = None) -> Survey:
         """What is asked, for the one-round designs. Noise is divided among ``sharing`` users."""
         if self.labels is not None and known.features is None:
-            raise ConfigError("labels are drawn by a public score of item features; this catalogue's items have none")
+            raise ConfigError(
+                "labels are drawn by a public score of item features; this catalogue's items "
+                "have none"
+            )
         return make_survey(
             "L" if self.kind.family == "bits" else self.design,
             self.epsilon,
@@ -306,8 +357,10 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How long the recommender waits, and how often it tries. No device has to agree to it.
 
     Attributes:
-        gather: Seconds to wait for more devices to agree, once there are enough; ends early when all have.
-        deadline: Seconds that a device has for one answer; who is later has dropped out of that step.
+        gather: Seconds to wait for more devices to agree, once there are enough; ends early when
+            all have.
+        deadline: Seconds that a device has for one answer; who is later has dropped out of that
+            step.
         attempts: How often a round with too few participants is tried before the run stops.
         pause: Seconds between attempts, and between looks at who is there.
         neighbours: Of each device in a secure sum.
@@ -324,7 +377,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise ConfigError(f"{name} must be 0 or more seconds, not {getattr(self, name)}")
         if self.deadline == 0 or self.attempts < 1 or self.neighbours < 2 or self.neighbours % 2:
-            raise ConfigError("deadline must be above 0, attempts at least 1 and neighbours even and at least 2")
+            raise ConfigError(
+                "deadline must be above 0, attempts at least 1 and neighbours even and at least 2"
+            )
 
     @property
     def look(self) -> float:

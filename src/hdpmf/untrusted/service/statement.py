@@ -1,4 +1,6 @@
-"""What the recommender of a run could see, and what that is worth to the people behind the ratings."""
+"""What the recommender of a run could see, and what that is worth to the people behind the
+ratings.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,8 @@ def state(
         settings: Of the run.
         scale: The public rating scale.
         noise_budget: The budget that set the noise, where devices' reports set it.
-        earlier: Epsilon of each run whose answer is put together with this one's; a rating is in one of them only.
+        earlier: Epsilon of each run whose answer is put together with this one's; a rating is in
+            one of them only.
     """
     setting = _setting(settings, scale, noise_budget)
     found = cost(setting, settings.view, n_raters=TYPICAL_RATERS)
@@ -87,23 +90,29 @@ def state(
 def _worth(settings: RunSettings, found: Cost, scale: RatingScale) -> tuple[float | None, str, str]:
     if found.status == "proved" and math.isfinite(found.pure):
         words = (
-            f"PROVED. A change of one rating's value costs at most its weight times epsilon {found.pure:.4g}, pure "
+            "PROVED. A change of one rating's value costs at most its weight times epsilon "
+            f"{found.pure:.4g}, pure "
             f"differential privacy. {found.reason}"
         )
         return found.pure, "proved", words + _presence(settings, scale)
     if found.status == "nominal":
         words = (
-            f"NOMINAL, epsilon {settings.epsilon:g} as the paper counts it; no guarantee. {found.reason} {found.caveat}"
+            f"NOMINAL, epsilon {settings.epsilon:g} as the paper counts it; no guarantee. "
+            f"{found.reason} {found.caveat}"
         )
         return settings.epsilon, "nominal", words
     return None, "none", f"NONE. {found.reason}"
 
 
 def _once(runs: int, epsilon: float) -> str:
-    """Every rating is in one of the runs only, so that their costs do not add up: the largest counts."""
+    """Every rating is in one of the runs only, so that their costs do not add up: the largest
+    counts.
+    """
     return (
-        f" What {runs} runs released is put together. Each rating is in one of them and pays once, whatever their "
-        f"number: its weight times the epsilon of that run, at most {epsilon:.4g}. All ratings of a person cost the "
+        f" What {runs} runs released is put together. Each rating is in one of them and "
+        "pays once, whatever their "
+        f"number: its weight times the epsilon of that run, at most {epsilon:.4g}. All "
+        "ratings of a person cost the "
         "sum of theirs, whichever runs they are in."
     )
 

@@ -1,8 +1,9 @@
-"""The messages of a secure sum as they came, on disk, so that a recommender that was killed goes on in the middle.
+"""The messages of a secure sum as they came, on disk, so that a recommender that was killed goes on
+in the middle.
 
-What the recommender does in a sum follows from the plan, the messages that it has taken and the moments at which it
-closed a step (``SecureSumServer`` draws nothing at random). The log holds just these, so reading it again leads to the
-same state and to the same bytes for devices.
+What the recommender does in a sum follows from the plan, the messages that it has taken and the
+moments at which it closed a step (``SecureSumServer`` draws nothing at random). The log holds just
+these, so reading it again leads to the same state and to the same bytes for devices.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ CLOSED = (1 << 32) - 1
 
 
 class SumLog:
-    """Where the messages of one sum are kept. This one keeps nothing, for a simulation that is not resumed."""
+    """Where the messages of one sum are kept. This one keeps nothing, for a simulation that is
+    not resumed.
+    """
 
     def begin(self, plan: bytes) -> None:
         """Keep the plan: the first record."""
@@ -44,8 +47,8 @@ class SumLogFile(SumLog):
     """The log of one sum in a file.
 
     Args:
-        path: The file; made if it is not there. A last record that was cut short is dropped: its message was not acted
-            upon, and its device will be asked again.
+        path: The file; made if it is not there. A last record that was cut short is dropped: its
+            message was not acted upon, and its device will be asked again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,7 +72,9 @@ class SumLogFile(SumLog):
         return (records[0][1], records[1:]) if records else (None, [])
 
     def take(self, device: int, data: bytes) -> None:
-        """Keep a message; it survives the death of this process at once, and that of the machine with the step."""
+        """Keep a message; it survives the death of this process at once, and that of the machine
+        with the step.
+        """
         self._write(device, data)
 
     def close_step(self) -> None:
@@ -108,6 +113,7 @@ class SumLogFile(SumLog):
 
 def _refused(error: OSError) -> StorageError:
     return StorageError(
-        f"could not write the log of a secure sum: {error.strerror or type(error).__name__}; the sum is broken off and "
+        "could not write the log of a secure sum: "
+        f"{error.strerror or type(error).__name__}; the sum is broken off and "
         "stays masked"
     )

@@ -1,8 +1,9 @@
-"""A run of the one-round designs: a survey, answered once in a rating's life, and what is made of all the answers.
+"""A run of the one-round designs: a survey, answered once in a rating's life, and what is made of
+all the answers.
 
-With taste labels there are two jobs: the survey and, once devices know by what to draw labels, the grouping. The facts
-come in the message after the last job's. Bits are a data set that the recommender keeps; a model for lists is trained
-on it and follows the facts.
+With taste labels there are two jobs: the survey and, once devices know by what to draw labels, the
+grouping. The facts come in the message after the last job's. Bits are a data set that the
+recommender keeps; a model for lists is trained on it and follows the facts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ from hdpmf.common.protocol import (
     decode,
     encode,
 )
-from hdpmf.common.protocol.layout import contribution_from_sum, popularity_from_sum, popularity_layout, survey_layout
+from hdpmf.common.protocol.layout import (
+    contribution_from_sum,
+    popularity_from_sum,
+    popularity_layout,
+    survey_layout,
+)
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.errors import FederationError
 from hdpmf.untrusted.recommender.feasibility import clamp_to_feasible
@@ -59,7 +65,9 @@ class SurveyRun:
         settings = run.settings
         if settings.kind.family == "bits":
             check_trainable(settings.list_model)
-        self.survey: Survey = settings.survey(run.known, settings.sharing(run.enrolled.users.values()))
+        self.survey: Survey = settings.survey(
+            run.known, settings.sharing(run.enrolled.users.values())
+        )
         self._recommender = OneRoundRecommender(
             self.survey,
             run.known.features,
@@ -79,25 +87,34 @@ class SurveyRun:
             self._ask()
         answer = kept_answer(checkpoint)
         if self.survey.labels:
-            self._recommender.resume([kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping))
+            self._recommender.resume(
+                [kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping)
+            )
         facts = self._recommender.facts([answer], n_sums=self._noises(), earlier=self._earlier)
         self._train_lists([*(past.answer for past in self._earlier), answer])
         lists = checkpoint.lists
-        facts = msgspec.structs.replace(facts, prior=run.settings.prior, lists=digest_of(lists) if lists else None)
+        facts = msgspec.structs.replace(
+            facts, prior=run.settings.prior, lists=digest_of(lists) if lists else None
+        )
         if checkpoint.stage == "deliver":
             run.stage("handing out the item facts")
             run.deliver(checkpoint.agreed, facts_number(facts), facts, lists)
         return answer, facts
 
     def _train_lists(self, answers: Sequence[Answer]) -> None:
-        """Keep bits as a data set, and train a model for lists on it. Neither asks anything of anybody."""
+        """Keep bits as a data set, and train a model for lists on it. Neither asks anything of
+        anybody.
+        """
         run, checkpoint, settings = self._run, self._run.checkpoint, self._run.settings
         if settings.kind.family != "bits" or checkpoint.lists or checkpoint.stage != "deliver":
             return
         known = run.known
         release = Release(
-            # A data set stands by itself: whichever version of a catalogue it is from, it is about these items.
-            msgspec.structs.replace(self.survey, catalogue=fingerprint(known.items, known.features)),
+            # A data set stands by itself: whichever version of a catalogue it is from, it is about
+            # these items.
+            msgspec.structs.replace(
+                self.survey, catalogue=fingerprint(known.items, known.features)
+            ),
             joined([answer for answer in answers if isinstance(answer, BitContribution)]),
             known.items,
             claim_of(settings.kind, settings.epsilon),
@@ -107,19 +124,24 @@ class SurveyRun:
         )
         run.files.keep_release(release)
         run.stage("training a model for lists")
-        # Kept before it is sent: whoever goes on after a kill sends the same bytes, which the facts name.
+        # Kept before it is sent: whoever goes on after a kill sends the same bytes, which the facts
+        # name.
         checkpoint.lists = encode(train_list_model(settings.list_model, release.presence).table())
         run.save()
 
     def _noises(self) -> float:
-        """Return how many times the whole noise is in the answer: every secure sum comes with noise of its own."""
+        """Return how many times the whole noise is in the answer: every secure sum comes with
+        noise of its own.
+        """
         aggregation = self._run.aggregation
         if self.survey.labels or self.survey.design == "L":
             return aggregation.noises
         return max(aggregation.surplus(self._run.checkpoint.members), 1.0)
 
     def _count(self) -> None:
-        """With taste labels, first: how much weight items have, and by that how devices draw their labels."""
+        """With taste labels, first: how much weight items have, and by that how devices draw
+        their labels.
+        """
         run, checkpoint, survey = self._run, self._run.checkpoint, self.survey
         job = Job(
             number=0,
@@ -181,7 +203,8 @@ class SurveyRun:
             number=0 if grouping is None else 1,
             words="asking the survey" if grouping is None else "asking by labels",
             offer=grouping or survey,
-            # By labels only those whose weights are counted: the two sums are to be about the same ratings.
+            # By labels only those whose weights are counted: the two sums are to be about the same
+            # ratings.
             asked=checkpoint.agreed if grouping is None else checkpoint.members,
             kind=SumContribution,
             summation=Summation(
@@ -236,9 +259,13 @@ class _BitTally(Tally[BitContribution]):
         """Return the bits of these devices as if one had sent them, in the order of their names."""
         order = sorted(devices)
         parts = [self._parts[device] for device in order]
-        starts = np.concatenate(([0], np.cumsum([self._users[device] for device in order]))).astype(np.int64)
+        starts = np.concatenate(([0], np.cumsum([self._users[device] for device in order]))).astype(
+            np.int64
+        )
         return BitContribution(
-            senders=np.concatenate([part.senders + start for part, start in zip(parts, starts, strict=False)]),
+            senders=np.concatenate(
+                [part.senders + start for part, start in zip(parts, starts, strict=False)]
+            ),
             items=np.concatenate([part.items for part in parts]),
             units=np.concatenate([part.units for part in parts]),
             plus=np.concatenate([part.plus for part in parts]),

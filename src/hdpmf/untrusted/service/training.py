@@ -7,8 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hdpmf.common.protocol import Accepted, BudgetReport, Gradients, ItemCounts, Message, Opening, Plan, Round, encode
-from hdpmf.common.protocol.layout import counts_from_sum, counts_layout, gradients_from_sum, gradients_layout
+from hdpmf.common.protocol import (
+    Accepted,
+    BudgetReport,
+    Gradients,
+    ItemCounts,
+    Message,
+    Opening,
+    Plan,
+    Round,
+    encode,
+)
+from hdpmf.common.protocol.layout import (
+    counts_from_sum,
+    counts_layout,
+    gradients_from_sum,
+    gradients_layout,
+)
 from hdpmf.errors import ConfigError, DivergedError, FederationError, ProtocolError
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.feasibility import clamp_gradients
@@ -26,7 +41,8 @@ _LARGEST = 1e12
 
 
 class TrainingRun:
-    """Trains item factors with devices; it can be stopped at any moment and made anew from the same files.
+    """Trains item factors with devices; it can be stopped at any moment and made anew from the same
+    files.
 
     Args:
         run: The run; devices have agreed to its terms.
@@ -61,7 +77,9 @@ class TrainingRun:
         run, checkpoint = self._run, self._run.checkpoint
         aggregation = run.aggregation
         if not isinstance(aggregation, Direct):
-            raise ConfigError("two servers sum surveys, not rounds of training; choose messages or masks")
+            raise ConfigError(
+                "two servers sum surveys, not rounds of training; choose messages or masks"
+            )
         run.stage("agreeing on the plan")
         budgets = _BudgetTally(self.plan.epsilon, needed=self._mechanism.needs_budgets)
         collected = aggregation.ask(checkpoint.agreed, 0, self.plan, budgets)
@@ -72,7 +90,9 @@ class TrainingRun:
         run.save()
 
     def _count(self) -> None:
-        """Send the opening out, take counts in. Whoever is counted is a member; nobody else can take part any more."""
+        """Send the opening out, take counts in. Whoever is counted is a member; nobody else can
+        take part any more.
+        """
         run, checkpoint, plan = self._run, self._run.checkpoint, self.plan
         run.stage("counting ratings per item")
         users = run.enrolled.users
@@ -152,12 +172,19 @@ class TrainingRun:
         )
 
     def _possible(self, collected: Collected[Gradients]) -> Gradients:
-        """Return what so many users can have sent, where the noise is on a grid; other noise has no known bound."""
+        """Return what so many users can have sent, where the noise is on a grid; other noise has
+        no known bound.
+        """
         if self._mechanism.needs_h:
             return collected.value
         run = self._run
-        current, surplus = kept(run.checkpoint.round, Round), run.aggregation.surplus(collected.devices or ())
-        gradients, changed = clamp_gradients(self.plan, current, collected.value, collected.users, surplus)
+        current, surplus = (
+            kept(run.checkpoint.round, Round),
+            run.aggregation.surplus(collected.devices or ()),
+        )
+        gradients, changed = clamp_gradients(
+            self.plan, current, collected.value, collected.users, surplus
+        )
         run.impossible(changed, collected.users)
         return gradients
 
@@ -165,12 +192,15 @@ class TrainingRun:
         lost = self._run.checkpoint.lost
         many = self._run.pace.attempts
         if len(lost) >= many and lost[-1] - lost[-many] == many - 1:
-            raise FederationError(f"{many} rounds in a row were given up; see why before starting it again")
+            raise FederationError(
+                f"{many} rounds in a row were given up; see why before starting it again"
+            )
 
     def _check_finite(self) -> None:
         if not np.isfinite(self._recommender.factors.sum(dtype=np.float64)):
             raise DivergedError(
-                f"training ran away to infinity with learning rate {self.plan.learning_rate:g}; start a new run with a "
+                f"training ran away to infinity with learning rate {self.plan.learning_rate:g}; "
+                "start a new run with a "
                 "smaller one"
             )
 
@@ -247,7 +277,8 @@ class _GradientTally(Tally[Gradients]):
 
 def _wrong_counts() -> FederationError:
     return FederationError(
-        "the sum of the counts cannot be right, so a device has sent wrong numbers; a secure sum hides which. Start a "
+        "the sum of the counts cannot be right, so a device has sent wrong numbers; a "
+        "secure sum hides which. Start a "
         "new run, with fewer devices to find it"
     )
 

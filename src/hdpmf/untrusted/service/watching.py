@@ -1,4 +1,6 @@
-"""Looks at a recommender's folder for what its operator should know: certificates, the disk, alerts."""
+"""Looks at a recommender's folder for what its operator should know: certificates, the disk,
+alerts.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
 
     tls = folder.transport_folder / "tls"
     paths = {name: tls / f"{name}.pem" for name in ("authority", "successor", "server")}
-    return tuple(CertificateEnd(name, certificate_end(path)) for name, path in paths.items() if path.exists())
+    return tuple(
+        CertificateEnd(name, certificate_end(path)) for name, path in paths.items() if path.exists()
+    )
 
 
 def _seen(folder: ServiceFolder, run: bytes) -> RunSeen:

@@ -1,4 +1,6 @@
-"""The public files over HTTPS. Devices ask for the index now and then; what they have, they do not load again."""
+"""The public files over HTTPS. Devices ask for the index now and then; what they have, they do
+not load again.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ class _Held:
 
 
 class Website:
-    """Answers for a folder of public files; those that never change are kept in memory while the index is the same.
+    """Answers for a folder of public files; those that never change are kept in memory while the
+    index is the same.
 
     Args:
         folder: Of ``PublicFiles``.
@@ -117,10 +120,15 @@ def served(service: ServiceFolder) -> Iterator[str]:
     allow_connections(LIMITS.connections)
     listener = listen(config.host, config.port)
     told = settings(
-        Website(service.path / "public").app, Connections(LIMITS).protocol, idle=IDLE_SECONDS, grace=_GRACE_SECONDS
+        Website(service.path / "public").app,
+        Connections(LIMITS).protocol,
+        idle=IDLE_SECONDS,
+        grace=_GRACE_SECONDS,
     )
     server = LimitedServer(told, server_context(str(paths.server), str(paths.key)), lambda: None)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
+    thread = threading.Thread(
+        target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True
+    )
     thread.start()
     try:
         _await_start(server, thread)

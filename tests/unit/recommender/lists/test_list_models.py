@@ -1,4 +1,6 @@
-"""Models for lists: each against its definition, what compression costs, and files that anything may be in."""
+"""Models for lists: each against its definition, what compression costs, and files that anything
+may be in.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from hdpmf.common.data import synthetic_world
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.common.protocol import decode, encode
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.recommender.lists import LIST_MODELS, Presence, ease, train_list_model, training
+from hdpmf.untrusted.recommender.lists import (
+    LIST_MODELS,
+    Presence,
+    ease,
+    train_list_model,
+    training,
+)
 from hdpmf.untrusted.recommender.lists.ease import compress, item_item
 from hdpmf.untrusted.recommender.lists.ials import AlternatingTraining, train_ials
 from hdpmf.untrusted.recommender.lists.presence import best_epoch, ndcg
@@ -34,7 +42,9 @@ def test_ease_is_the_ridge_regression_of_each_item_on_the_others():
     item = 11
     others = np.delete(np.arange(WORLD.n_items), item)
     ridge = np.diag(5.0 * np.sqrt(PRESENCE.raters[others]))
-    expected = np.linalg.solve(rated[:, others].T @ rated[:, others] + ridge, rated[:, others].T @ rated[:, item])
+    expected = np.linalg.solve(
+        rated[:, others].T @ rated[:, others] + ridge, rated[:, others].T @ rated[:, item]
+    )
     assert whole.matrix[others, item] == pytest.approx(expected, abs=1e-9)
     assert (np.diag(whole.matrix) == 0).all()
     system = rated.T @ rated + np.diag(5.0 * np.sqrt(PRESENCE.raters))
@@ -45,11 +55,15 @@ def test_compression_costs_less_the_more_it_keeps():
     whole = item_item(PRESENCE)
     exact = HEIGHTS @ whole.matrix[OWN]
     errors = [
-        np.abs(compress(whole, rank, per).scores(OWN, HEIGHTS) - exact).max() for rank, per in ((4, 0), (4, 8), (59, 8))
+        np.abs(compress(whole, rank, per).scores(OWN, HEIGHTS) - exact).max()
+        for rank, per in ((4, 0), (4, 8), (59, 8))
     ]
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 0.02 * np.abs(exact).max()
-    costs = [train_list_model("ease", PRESENCE, rank=rank, per_item=8).about["compression"] for rank in (4, 59)]
+    costs = [
+        train_list_model("ease", PRESENCE, rank=rank, per_item=8).about["compression"]
+        for rank in (4, 59)
+    ]
     assert costs[0]["score_error"] > costs[1]["score_error"] > 0.0
     assert costs[0]["kept_of_ten"] < costs[1]["kept_of_ten"] <= 10.0
     small = compress(whole, 59, 8)
@@ -64,7 +78,9 @@ def test_every_kind_scores_one_user_and_many_alike_and_the_same_every_time(kind)
     alone = model.scores(OWN, HEIGHTS)
     assert alone.shape == (WORLD.n_items,)
     assert model.many(_inputs())[0] == pytest.approx(alone, rel=1e-4, abs=1e-5)
-    assert train_list_model(kind, PRESENCE, seed=3).scores(OWN, HEIGHTS).tobytes() == alone.tobytes()
+    assert (
+        train_list_model(kind, PRESENCE, seed=3).scores(OWN, HEIGHTS).tobytes() == alone.tobytes()
+    )
     again = ListModel.of(decode(encode(model.table())))
     assert again.scores(OWN, HEIGHTS).tobytes() == alone.tobytes()
     assert again.about["kind"] == kind
@@ -75,7 +91,9 @@ def _two_kinds():
     """Two kinds of people and of items: whoever rated some of one kind rates the rest of it."""
     rng = np.random.default_rng(0)
     users = np.repeat(np.arange(80), 10)
-    items = np.concatenate([rng.choice(20, 10, replace=False) + 20 * (user % 2) for user in range(80)])
+    items = np.concatenate(
+        [rng.choice(20, 10, replace=False) + 20 * (user % 2) for user in range(80)]
+    )
     return Presence(users, items, 80, 40)
 
 
@@ -90,7 +108,11 @@ def test_ials_solves_its_own_equations():
     factors = model.decode.rows(np.arange(WORLD.n_items)).astype(np.float64)
     reg, unrated = model.strength
     weights = HEIGHTS / HEIGHTS.mean()
-    system = unrated * factors.T @ factors + factors[OWN].T @ (weights[:, None] * factors[OWN]) + reg * np.eye(8)
+    system = (
+        unrated * factors.T @ factors
+        + factors[OWN].T @ (weights[:, None] * factors[OWN])
+        + reg * np.eye(8)
+    )
     assert model.scores(OWN, HEIGHTS) == pytest.approx(
         factors @ np.linalg.solve(system, weights @ factors[OWN]), rel=1e-4
     )
@@ -101,7 +123,9 @@ def test_ials_begins_with_singular_vectors_and_ends_where_its_equations_hold():
         training = AlternatingTraining(PRESENCE, 8, 0.5, 0.01, 0, workers)
         rated = PRESENCE.matrix.toarray().astype(np.float64)
         _, values, right = np.linalg.svd(rated)
-        assert np.linalg.norm(training.items, axis=0).max() == pytest.approx(np.sqrt(values[0]), rel=1e-3)
+        assert np.linalg.norm(training.items, axis=0).max() == pytest.approx(
+            np.sqrt(values[0]), rel=1e-3
+        )
         leading = training.items / np.linalg.norm(training.items, axis=0)
         assert np.linalg.norm(leading.T @ right[0]) == pytest.approx(1.0, abs=1e-3)
         for _ in range(60):
@@ -111,11 +135,15 @@ def test_ials_begins_with_singular_vectors_and_ends_where_its_equations_hold():
     for item in (0, 17):
         own = users[rated[:, item] > 0]
         system = gram + own.T @ own + (ridge + 0.01 * len(own)) * np.eye(8)
-        assert items[item] == pytest.approx(np.linalg.solve(system, own.sum(axis=0)), rel=1e-3, abs=1e-4)
+        assert items[item] == pytest.approx(
+            np.linalg.solve(system, own.sum(axis=0)), rel=1e-3, abs=1e-4
+        )
 
 
 def test_threads_do_not_change_ials():
-    alone, together = (train_ials(PRESENCE, rank=9, seed=2, n_threads=n_threads) for n_threads in (1, 3))
+    alone, together = (
+        train_ials(PRESENCE, rank=9, seed=2, n_threads=n_threads) for n_threads in (1, 3)
+    )
     assert alone.decode.whole.tobytes() == together.decode.whole.tobytes()
     assert alone.decode.unit.tobytes() == together.decode.unit.tobytes()
 
@@ -142,7 +170,9 @@ def test_training_stops_where_lists_of_what_was_held_out_are_best():
     assert found[-1] == 7  # four more that were no better
     train, held = pairs.hold_out(3, 0)
     assert len(train.users) + len(held.users) == len(pairs.users)
-    good, bad = (ndcg(train_list_model(kind, train), train, held, 0) for kind in ("ease", "popular"))
+    good, bad = (
+        ndcg(train_list_model(kind, train), train, held, 0) for kind in ("ease", "popular")
+    )
     assert good > bad
 
 
@@ -190,9 +220,13 @@ def test_with_all_neighbours_the_sparse_matrix_is_the_whole_one():
     assert (PRESENCE.gram() > 0).all()  # else those that nobody rated together are left out
     assert sparse.matrix.toarray() == pytest.approx(whole.matrix, abs=1e-6)
     vector = np.linspace(-1, 1, WORLD.n_items)
-    assert sparse.importance @ vector == pytest.approx(whole.importance @ vector, rel=1e-4, abs=1e-4)
+    assert sparse.importance @ vector == pytest.approx(
+        whole.importance @ vector, rel=1e-4, abs=1e-4
+    )
     for rank, per_item in ((6, 0), (6, 4)):
-        expected, found = (compress(matrix, rank, per_item).scores(OWN, HEIGHTS) for matrix in (whole, sparse))
+        expected, found = (
+            compress(matrix, rank, per_item).scores(OWN, HEIGHTS) for matrix in (whole, sparse)
+        )
         assert found == pytest.approx(expected, abs=0.02 * np.abs(expected).max())
 
 
@@ -234,6 +268,13 @@ def test_an_entry_takes_three_bytes_in_a_catalogue_of_up_to_65536_items():
     assert Entries.none((1 << 16) + 1).items.dtype == np.uint32
     # What is promised for ML-1M: 3,706 items, rank 128, ten entries each, 1.1 MB.
     n, rank = 3706, 128
-    entries = Entries(np.zeros(n + 1, np.int32), np.zeros(10 * n, np.uint16), np.zeros(10 * n, np.int8), 1.0)
+    entries = Entries(
+        np.zeros(n + 1, np.int32), np.zeros(10 * n, np.uint16), np.zeros(10 * n, np.int8), 1.0
+    )
     matrix = Bytes(np.zeros((n, rank), np.int8), np.zeros(rank, np.float32))
-    assert ListModel("linear", matrix, matrix, entries, *map(np.float32, ([0] * rank, [0] * n))).n_bytes < 1_100_000
+    assert (
+        ListModel(
+            "linear", matrix, matrix, entries, *map(np.float32, ([0] * rank, [0] * n))
+        ).n_bytes
+        < 1_100_000
+    )

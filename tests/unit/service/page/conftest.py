@@ -1,4 +1,6 @@
-"""The operator's page of a real, small recommender: eight devices, a run by sums and one that was given up."""
+"""The operator's page of a real, small recommender: eight devices, a run by sums and one that
+was given up.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,16 @@ class Operator:
     def browser(self, login: Login, address: str = "127.0.0.1", origin: str = ORIGIN) -> Client:
         """A browser, or a proxy, at an address."""
         scheme, _, host = origin.partition("://")
-        self._open.append(Client(OperatorPage(self._folder, login, host, scheme).app(), address, origin))
+        self._open.append(
+            Client(OperatorPage(self._folder, login, host, scheme).app(), address, origin)
+        )
         return self._open[-1]
 
     def enter(self, token: str | None = None) -> httpx.Response:
         """Come in with a link."""
-        return self.client.post("/enter", json={"token": token or self.door.token()}, headers={"origin": ORIGIN})
+        return self.client.post(
+            "/enter", json={"token": token or self.door.token()}, headers={"origin": ORIGIN}
+        )
 
     def get(self, path: str, **headers: str) -> httpx.Response:
         """Look at a page."""

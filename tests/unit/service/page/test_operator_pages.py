@@ -25,7 +25,9 @@ from hdpmf.untrusted.service.released import weight_deviations
 def told(operator, path: str) -> str:
     answer = operator.get(path)
     assert answer.status_code == 200, answer.text
-    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", answer.text.partition("<main")[2])))
+    return html.unescape(
+        re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", answer.text.partition("<main")[2]))
+    )
 
 
 def test_the_overview_says_how_it_is_and_what_to_do(operator, town: Town):
@@ -42,7 +44,10 @@ def test_the_overview_says_how_it_is_and_what_to_do(operator, town: Town):
 
 
 def test_without_trouble_nothing_is_to_do(operator, monkeypatch):
-    monkeypatch.setattr("hdpmf.untrusted.service.page.views.look", lambda _: watching.FolderLook((), 10**12, (), 0.0))
+    monkeypatch.setattr(
+        "hdpmf.untrusted.service.page.views.look",
+        lambda _: watching.FolderLook((), 10**12, (), 0.0),
+    )
     text = told(operator, "/overview")
     assert "Nothing needs your attention." in text
     assert "1000.0 GB" in text
@@ -56,7 +61,9 @@ def test_runs_with_their_budgets(operator, town: Town):
     assert f"{given_up} hdp-sum sums given up 0/1" in text
 
 
-def test_devices_are_counted_and_refusals_classed_and_nobody_is_named(operator, town: Town, monkeypatch):
+def test_devices_are_counted_and_refusals_classed_and_nobody_is_named(
+    operator, town: Town, monkeypatch
+):
     monkeypatch.setattr(ServiceFolder, "summary", lambda *_: {"refusals": {"policy": 3, "odd": 1}})
     text = told(operator, "/devices")
     assert "Devices 8 Users behind them 8" in text
@@ -79,13 +86,23 @@ def test_the_model_has_titles_and_what_noise_makes_uncertain(operator, town: Tow
     best = int(np.argmax(model.numbers.popularity))
     text = told(operator, "/model")
     item = str(model.items.ids[best])
-    noise = math.sqrt(2 * 8 / 5) * WEIGHT_SCALE / 5000.0  # 8 users added noise where 5 make the whole of it
-    assert weight_deviations(town.folder, town.folder.runs()[0]) == pytest.approx(np.full(WORLD.n_items, noise))
+    noise = (
+        math.sqrt(2 * 8 / 5) * WEIGHT_SCALE / 5000.0
+    )  # 8 users added noise where 5 make the whole of it
+    assert weight_deviations(town.folder, town.folder.runs()[0]) == pytest.approx(
+        np.full(WORLD.n_items, noise)
+    )
     assert f"{model.numbers.popularity[best]:.1f} ± {noise:.1f}" in text
     found = told(operator, f"/model?words={item}")
-    rating = model.scale.low + (model.numbers.mean + model.numbers.bias[best] - 1) * model.scale.width / 4
+    rating = (
+        model.scale.low
+        + (model.numbers.mean + model.numbers.bias[best] - 1) * model.scale.width / 4
+    )
     rating = np.clip(rating, model.scale.low, model.scale.high)
-    assert f"{rating:.2f} ± {math.sqrt(model.numbers.variance[best]) * model.scale.width / 4:.2f}" in found
+    assert (
+        f"{rating:.2f} ± {math.sqrt(model.numbers.variance[best]) * model.scale.width / 4:.2f}"
+        in found
+    )
     assert "Found: 0" in told(operator, "/model?words=nothing+like+this")
     assert "&lt;script" in operator.get("/model?words=<script>alert(1)</script>").text
 
@@ -103,7 +120,13 @@ def test_what_it_knows_comes_from_the_methods_claims(operator):
     text = told(operator, "/knowledge")
     method = method_named("hdp-sum")
     claim = method.claim("sums")
-    for words in (method.plain.sent, method.plain.stays_open, claim.reason, claim.needs, claim.sees):
+    for words in (
+        method.plain.sent,
+        method.plain.stays_open,
+        claim.reason,
+        claim.needs,
+        claim.sees,
+    ):
         assert re.sub(r"\s+", " ", words)[1:60] in text
     assert "at most 100 % of the time instead of 50 %" in text  # epsilon 5,000
     assert "Budgets promised" in text
@@ -117,7 +140,10 @@ def test_bits_are_counted_without_noise_and_runs_that_are_put_together_have_more
         first = town.run(SUMS).run
         town.add_later_ones()
         second = town.run(SUMS).run
-        alone, together = weight_deviations(town.folder, first), weight_deviations(town.folder, second)
+        alone, together = (
+            weight_deviations(town.folder, first),
+            weight_deviations(town.folder, second),
+        )
         assert (together > alone).all()
         bits = town.service.begin(BITS)
         assert (weight_deviations(town.folder, bits) == 0).all()
@@ -150,7 +176,9 @@ def test_nothing_is_ever_written(operator, town: Town):
         assert operator.get(path).status_code == 200
         for method in ("post", "put", "delete", "patch"):
             answer = operator.client._loop.run_until_complete(
-                operator.client._client.request(method.upper(), path, headers={"origin": "http://pabc.localhost:4711"})
+                operator.client._client.request(
+                    method.upper(), path, headers={"origin": "http://pabc.localhost:4711"}
+                )
             )
             assert answer.status_code == 405
     assert everything(town.folder.path) == before
@@ -167,6 +195,9 @@ def test_an_old_folder_is_not_brought_forward_by_looking(tmp_path: Path, town: T
 
 def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {
-        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        str(path.relative_to(folder)): (
+            path.stat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else b"",
+        )
         for path in sorted(folder.rglob("*"))
     }

@@ -1,4 +1,6 @@
-"""The page is for the operator: a link that works once, or the word of one proxy. Everybody else gets nothing."""
+"""The page is for the operator: a link that works once, or the word of one proxy. Everybody else
+gets nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ def shows_nothing(text: str) -> bool:
 
 @pytest.mark.parametrize("path", ["/", *PAGES, "/enter", "/nothing", "/static/page.css"])
 def test_without_a_link_nothing_is_shown(outside: Operator, path: str):
-    for headers in ({}, {"x-remote-user": "root"}, {"cookie": "hdpmf-pabc=x"}, {"authorization": "Basic cm9vdDo="}):
+    for headers in (
+        {},
+        {"x-remote-user": "root"},
+        {"cookie": "hdpmf-pabc=x"},
+        {"authorization": "Basic cm9vdDo="},
+    ):
         answer = outside.get(path, **headers)
         assert answer.status_code == (403 if path in PAGES else 404 if path == "/nothing" else 200)
         assert shows_nothing(answer.text)
@@ -49,7 +56,9 @@ def test_a_link_is_too_old_after_a_while(outside: Operator):
     assert outside.enter(token).status_code == 403
 
 
-def test_another_site_and_another_name_get_nothing_although_the_browser_is_let_in(operator: Operator):
+def test_another_site_and_another_name_get_nothing_although_the_browser_is_let_in(
+    operator: Operator,
+):
     for path in PAGES:
         assert operator.get(path).status_code == 200
         for headers in (
@@ -62,8 +71,12 @@ def test_another_site_and_another_name_get_nothing_although_the_browser_is_let_i
             answer = operator.get(path, **headers)
             assert answer.status_code == 403
             assert shows_nothing(answer.text)
-    assert operator.get("/", **{"sec-fetch-site": "cross-site"}).status_code == 200  # it shows nothing
-    answer = operator.client.post("/enter", json={"token": operator.door.token()}, headers={"origin": "http://evil.e"})
+    assert (
+        operator.get("/", **{"sec-fetch-site": "cross-site"}).status_code == 200
+    )  # it shows nothing
+    answer = operator.client.post(
+        "/enter", json={"token": operator.door.token()}, headers={"origin": "http://evil.e"}
+    )
     assert answer.status_code == 403
 
 
@@ -107,7 +120,14 @@ def test_the_proxys_word_is_enough(outside: Operator):
 def test_without_the_proxys_word_nobody_is_the_operator(outside: Operator):
     client = proxied(outside)
     cookies = {"cookie": f"hdpmf-pabc={outside.door.enter(outside.door.token())}"}
-    for headers in ({}, {HEADER: ""}, {HEADER: "  "}, {HEADER: "a" * 201}, {"x-forwarded-user": "ada"}, cookies):
+    for headers in (
+        {},
+        {HEADER: ""},
+        {HEADER: "  "},
+        {HEADER: "a" * 201},
+        {"x-forwarded-user": "ada"},
+        cookies,
+    ):
         answer = client.get("/overview", headers=OWN | headers)
         assert answer.status_code == 403
         assert shows_nothing(answer.text)
@@ -116,10 +136,17 @@ def test_without_the_proxys_word_nobody_is_the_operator(outside: Operator):
     assert client.get("/enter", headers=OWN).status_code == 404  # there is no other way in
 
 
-@pytest.mark.parametrize("address", ["192.0.2.8", "127.0.0.1", "::1", "::ffff:192.0.2.8", "", "unix"])
+@pytest.mark.parametrize(
+    "address", ["192.0.2.8", "127.0.0.1", "::1", "::ffff:192.0.2.8", "", "unix"]
+)
 def test_another_machine_cannot_speak_for_the_proxy(outside: Operator, address: str):
     client = proxied(outside, address)
-    for more in ({}, {"x-forwarded-for": PROXY}, {"x-real-ip": PROXY}, {"forwarded": f"for={PROXY}"}):
+    for more in (
+        {},
+        {"x-forwarded-for": PROXY},
+        {"x-real-ip": PROXY},
+        {"forwarded": f"for={PROXY}"},
+    ):
         answer = client.get("/overview", headers=OWN | {HEADER: "ada"} | more)
         assert answer.status_code == 403
         assert shows_nothing(answer.text)
@@ -133,13 +160,27 @@ def test_the_proxy_is_the_same_in_both_spellings(outside: Operator):
 def test_behind_a_proxy_the_name_is_the_proxys_own(outside: Operator):
     client = proxied(outside)
     for host in (HOST, "evil.example", "ops.example.evil.example", "ops.example:8080"):
-        assert client.get("/overview", headers=OWN | {HEADER: "ada", "host": host}).status_code == 403
-    assert client.get("/overview", headers=OWN | {HEADER: "ada", "origin": "http://ops.example"}).status_code == 403
-    assert client.get("/overview", headers={HEADER: "ada", "sec-fetch-site": "cross-site"}).status_code == 403
-    assert "/overview" in client.get("/", headers={"sec-fetch-site": "cross-site"}).text  # from a login elsewhere
+        assert (
+            client.get("/overview", headers=OWN | {HEADER: "ada", "host": host}).status_code == 403
+        )
+    assert (
+        client.get(
+            "/overview", headers=OWN | {HEADER: "ada", "origin": "http://ops.example"}
+        ).status_code
+        == 403
+    )
+    assert (
+        client.get("/overview", headers={HEADER: "ada", "sec-fetch-site": "cross-site"}).status_code
+        == 403
+    )
+    assert (
+        "/overview" in client.get("/", headers={"sec-fetch-site": "cross-site"}).text
+    )  # from a login elsewhere
 
 
-@pytest.mark.parametrize("header", ["", "Host", "cookie", "user-agent", "x remote", "x:y", "é", "x\r\ny"])
+@pytest.mark.parametrize(
+    "header", ["", "Host", "cookie", "user-agent", "x remote", "x:y", "é", "x\r\ny"]
+)
 def test_a_header_that_every_browser_sends_says_nothing(header: str):
     with pytest.raises(ConfigError, match="only the proxy sets"):
         ProxyLogin(header, PROXY)

@@ -1,6 +1,7 @@
 """Sums over devices of which the recommender sees nothing but the sum.
 
-The protocol is that of Bonawitz et al. (2017) with the sparse graph of Bell et al. (2020), drawn by the devices
+The protocol is that of Bonawitz et al. (2017) with the sparse graph of Bell et al. (2020), drawn by
+the devices
 themselves, and with signed keys and survivor lists against a recommender that lies. Sums are exact, modulo 2^32::
 
     recommender                                  device
@@ -15,8 +16,9 @@ themselves, and with signed keys and survivor lists against a recommender that l
         Confirmations     ─────────────────────▶   checks that its holders were told the same
                           ◀─────────────────────   Unmasking       of each device one share, of one kind
 
-Anything that carries messages can carry these. What holds against whom is in ``docs/secure-sums.md``.
-"""
+Anything that carries messages can carry these. What holds against whom is in
+``docs/secure-sums.md``.
+"""  # noqa: E501
 
 from hdpmf.common.aggregation.masks.client import SecureSumClient
 from hdpmf.common.aggregation.masks.messages import (

@@ -43,7 +43,13 @@ from hdpmf.common.aggregation.masks.primitives import (
     seal,
     unseal,
 )
-from hdpmf.common.aggregation.masks.roster import DeviceIdentity, Roster, bitmap_size, draw_holders, read_bitmap
+from hdpmf.common.aggregation.masks.roster import (
+    DeviceIdentity,
+    Roster,
+    bitmap_size,
+    draw_holders,
+    read_bitmap,
+)
 from hdpmf.common.aggregation.masks.shamir import SHARE_BYTES, split
 from hdpmf.errors import SecureSumError
 
@@ -69,9 +75,9 @@ class _Suspended(msgspec.Struct, frozen=True):
 class SecureSumClient:
     """One device in one secure sum. Made for one session, and of no use after it.
 
-    ``answer`` takes the recommender's messages in their order and gives the replies. Whatever is out of order, not
-    signed as it should be, or less than the policy insists on, ends the session: the object forgets its secrets and
-    its vector and refuses everything after that.
+    ``answer`` takes the recommender's messages in their order and gives the replies. Whatever is
+    out of order, not signed as it should be, or less than the policy insists on, ends the session:
+    the object forgets its secrets and its vector and refuses everything after that.
 
     Args:
         identity: The device's long-lived key; it must be on the roster.
@@ -90,7 +96,9 @@ class SecureSumClient:
         about: bytes = b"",
     ) -> None:
         if vector.ndim != 1 or vector.dtype not in (WORD, WIDE_WORD):
-            raise SecureSumError("the vector must be one of words (unsigned); IntegerCoding makes them of integers")
+            raise SecureSumError(
+                "the vector must be one of words (unsigned); IntegerCoding makes them of integers"
+            )
         self._identity = identity
         self._roster = roster
         self._policy = SumPolicy() if policy is None else policy
@@ -115,9 +123,11 @@ class SecureSumClient:
         self._survivors = b""
 
     def suspend(self) -> bytes | None:
-        """Return the session as bytes, for a device whose process ends between two messages; None when it is over.
+        """Return the session as bytes, for a device whose process ends between two messages; None
+        when it is over.
 
-        Whoever resumes it must be the only one: two answers to one step would give away what one must not.
+        Whoever resumes it must be the only one: two answers to one step would give away what one
+        must not.
         """
         if self.over or self._channel is None:
             return None
@@ -140,7 +150,12 @@ class SecureSumClient:
 
     @classmethod
     def resume(
-        cls, data: bytes, identity: DeviceIdentity, roster: Roster, policy: SumPolicy | None = None, about: bytes = b""
+        cls,
+        data: bytes,
+        identity: DeviceIdentity,
+        roster: Roster,
+        policy: SumPolicy | None = None,
+        about: bytes = b"",
     ) -> SecureSumClient:
         """Return the session that `suspend` gave the bytes of."""
         state = msgspec.msgpack.decode(data, type=_Suspended)
@@ -153,12 +168,18 @@ class SecureSumClient:
         client._holders = state.holders
         client._own = state.own
         client._seed, client._mask_secret = state.seed, state.mask_secret
-        client._channel, client._mask_key = Agreement(state.channel_secret), Agreement(state.mask_secret)
+        client._channel, client._mask_key = (
+            Agreement(state.channel_secret),
+            Agreement(state.mask_secret),
+        )
         client._mask_keys = state.mask_keys
         client._channels = state.channels
         client._held = state.held
         client._partners = set(state.partners)
-        client._survivors, client._listed = state.survivors, int.from_bytes(state.survivors, "little")
+        client._survivors, client._listed = (
+            state.survivors,
+            int.from_bytes(state.survivors, "little"),
+        )
         return client
 
     def __repr__(self) -> str:
@@ -172,12 +193,16 @@ class SecureSumClient:
     def answer(self, message: ToDevice) -> ToRecommender:
         """The reply to the recommender's next message; a SecureSumError ends the session."""
         if not self._handlers:
-            raise SecureSumError("this session is over; a new sum needs a new SecureSumClient with new keys")
+            raise SecureSumError(
+                "this session is over; a new sum needs a new SecureSumClient with new keys"
+            )
         expected, handler = self._handlers.pop()
         answered = False
         try:
             if not isinstance(message, expected):
-                raise SecureSumError(f"a {type(message).__name__} is out of turn here; {expected.__name__} was due")
+                raise SecureSumError(
+                    f"a {type(message).__name__} is out of turn here; {expected.__name__} was due"
+                )
             if not isinstance(message, SumPlan) and message.session != self._plan.session:
                 raise SecureSumError(f"{type(message).__name__} belongs to another session")
             reply = handler(message)
@@ -201,19 +226,29 @@ class SecureSumClient:
         if not int.from_bytes(plan.participants, "little") >> self.device & 1:
             raise SecureSumError("the plan does not ask this device")
         if self._vector is None or len(self._vector) != plan.length:
-            raise SecureSumError(f"the plan is for vectors of {plan.length} words; this device has another length")
+            raise SecureSumError(
+                f"the plan is for vectors of {plan.length} words; this device has another length"
+            )
         if self._vector.dtype != plan.word:
             raise SecureSumError("the plan is for words of another width than this device's")
         self._set_plan(plan)
         # Drawn now, when the cohort cannot be changed any more, and by nobody but this device.
         draw = new_secret()
-        self._holders = draw_holders(read_bitmap(plan.participants), self.device, plan.neighbours, draw)
+        self._holders = draw_holders(
+            read_bitmap(plan.participants), self.device, plan.neighbours, draw
+        )
         self._seed, self._mask_secret = new_secret(), new_secret()
         self._channel = Agreement(new_secret())
         self._mask_key = Agreement(self._mask_secret)
-        fields = (self._channel.public, self._mask_key.public, commitment_of(self._digest, self._seed))
+        fields = (
+            self._channel.public,
+            self._mask_key.public,
+            commitment_of(self._digest, self._seed),
+        )
         signature = self._identity.sign(keys_text(self._digest, self.device, *fields))
-        self._own = DeviceKeys(channel=fields[0], mask=fields[1], commitment=fields[2], signature=signature)
+        self._own = DeviceKeys(
+            channel=fields[0], mask=fields[1], commitment=fields[2], signature=signature
+        )
         return Advertisement(session=plan.session, keys=self._own, draw=draw)
 
     def _set_plan(self, plan: SumPlan) -> None:
@@ -232,7 +267,9 @@ class SecureSumClient:
         for peer, keys in peers.items():
             text = keys_text(self._digest, peer, keys.channel, keys.mask, keys.commitment)
             if not self._roster.verifies(peer, keys.signature, text):
-                raise SecureSumError(f"the keys of device {peer} are not signed by its identity on the roster")
+                raise SecureSumError(
+                    f"the keys of device {peer} are not signed by its identity on the roster"
+                )
         self._mask_keys = {peer: keys.mask for peer, keys in peers.items()}
         degree, threshold = len(self._holders), self._plan.threshold
         seeds = split(self._seed, threshold, degree)
@@ -253,10 +290,13 @@ class SecureSumClient:
             raise SecureSumError("the partners named are not those whose keys came")
         self._check_holders("shares", partners)
         for peer, sealed in message.sealed.items():
-            # Shares that do not open, or are not those that the recommender was told of, are not kept: whoever is to
-            # blame, this device goes on, and whoever dealt them has so many fewer.
+            # Shares that do not open, or are not those that the recommender was told of, are not
+            # kept: whoever is to blame, this device goes on, and whoever dealt them has so many
+            # fewer.
             shares = unseal(self._channels[peer], sealed)
-            if shares is not None and message.checks[peer] == pair_check(self._digest, peer, self.device, shares):
+            if shares is not None and message.checks[peer] == pair_check(
+                self._digest, peer, self.device, shares
+            ):
                 self._held[peer] = shares
         self._channels.clear()
         if self._vector is None or self._mask_key is None:
@@ -277,14 +317,19 @@ class SecureSumClient:
         if len(listed) != bitmap_size(len(self._roster)) or bits & ~self._participants:
             raise SecureSumError("the survivor list names devices that were not asked")
         if not bits >> self.device & 1:
-            raise SecureSumError("this device is not on the survivor list; it gives no shares for a sum without it")
+            raise SecureSumError(
+                "this device is not on the survivor list; it gives no shares for a sum without it"
+            )
         if bits.bit_count() < self._plan.minimum:
             raise SecureSumError(
-                f"{bits.bit_count()} devices survived; the sum must be over at least {self._plan.minimum}"
+                f"{bits.bit_count()} devices survived; the sum must be over at least "
+                f"{self._plan.minimum}"
             )
         alive = {peer for peer in (*self._mask_keys, *self._holders) if bits >> peer & 1}
         if not alive <= self._partners:
-            raise SecureSumError("the survivor list names a device that this one was told had dealt no shares")
+            raise SecureSumError(
+                "the survivor list names a device that this one was told had dealt no shares"
+            )
         self._mask_keys.clear()
         self._check_holders("survivors", alive)
         self._survivors, self._listed = listed, bits
@@ -294,34 +339,48 @@ class SecureSumClient:
     def _unmask(self, message: Confirmations) -> Unmasking:
         signatures = message.signatures
         if not set(signatures) <= set(self._holders):
-            raise SecureSumError("a signature of the survivor list came from a device that holds no share of this one")
+            raise SecureSumError(
+                "a signature of the survivor list came from a device that holds no share of "
+                "this one"
+            )
         if not all(self._listed >> holder & 1 for holder in signatures):
             raise SecureSumError("a device confirmed the survivor list that is not on it")
         if len(signatures) < self._plan.threshold:
             raise SecureSumError(
-                f"{len(signatures)} holders confirmed the survivor list; the threshold is {self._plan.threshold}, so "
+                f"{len(signatures)} holders confirmed the survivor list; the threshold is "
+                f"{self._plan.threshold}, so "
                 "no share is given"
             )
-        # The threshold is enough: which signatures are passed on is the recommender's choice anyway.
+        # The threshold is enough: which signatures are passed on is the recommender's choice
+        # anyway.
         for holder in sorted(signatures)[: self._plan.threshold]:
             text = survivors_text(self._digest, holder, self._survivors)
             if not self._roster.verifies(holder, signatures[holder], text):
                 raise SecureSumError(
-                    f"device {holder} did not sign the survivor list that this device was told; no share is given"
+                    f"device {holder} did not sign the survivor list that this device was told; "
+                    "no share is given"
                 )
-        # One kind of share per device, decided here by the confirmed list: nobody can ask for the other one.
+        # One kind of share per device, decided here by the confirmed list: nobody can ask for the
+        # other one.
         listed = self._listed
         return Unmasking(
             session=self._plan.session,
-            seeds={peer: held[:SHARE_BYTES] for peer, held in self._held.items() if listed >> peer & 1},
-            keys={peer: held[SHARE_BYTES:] for peer, held in self._held.items() if not listed >> peer & 1},
+            seeds={
+                peer: held[:SHARE_BYTES] for peer, held in self._held.items() if listed >> peer & 1
+            },
+            keys={
+                peer: held[SHARE_BYTES:]
+                for peer, held in self._held.items()
+                if not listed >> peer & 1
+            },
         )
 
     def _check_holders(self, what: str, devices: Collection[int]) -> None:
         there = len(set(self._holders).intersection(devices))
         if there < self._plan.threshold:
             raise SecureSumError(
-                f"{what} of {there} holders of this device's shares; the threshold is {self._plan.threshold}, so this "
+                f"{what} of {there} holders of this device's shares; the threshold is "
+                f"{self._plan.threshold}, so this "
                 "sum is off"
             )
 

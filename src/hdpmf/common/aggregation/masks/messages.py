@@ -1,7 +1,7 @@
 """The messages of a secure sum: frozen, versioned, checked when they are made, whoever made them.
 
-None of them says which device it comes from: the transport has authenticated the sender, and what has to convince
-another device is signed or sealed.
+None of them says which device it comes from: the transport has authenticated the sender, and what
+has to convince another device is signed or sealed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hdpmf.common.aggregation.masks.primitives import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, WIDE_WORD, WORD, digest
+from hdpmf.common.aggregation.masks.primitives import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    TAG_BYTES,
+    WIDE_WORD,
+    WORD,
+    digest,
+)
 from hdpmf.common.aggregation.masks.roster import MAX_DEVICES, bitmap_size, read_bitmap
 from hdpmf.common.aggregation.masks.shamir import SHARE_BYTES
 from hdpmf.common.base import msgpack
@@ -52,15 +59,22 @@ class _Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def _require_parts(self, name: str, size: int) -> None:
         parts: dict[int, bytes] = getattr(self, name)
-        self._require(len(parts) <= MAX_PARTNERS, f"{name} has more entries than a device may have partners")
         self._require(
-            not parts or (min(parts) >= 0 and max(parts) < MAX_DEVICES), f"{name} names a device outside any roster"
+            len(parts) <= MAX_PARTNERS, f"{name} has more entries than a device may have partners"
         )
-        self._require(set(map(len, parts.values())) <= {size}, f"{name} must have {size} bytes each")
+        self._require(
+            not parts or (min(parts) >= 0 and max(parts) < MAX_DEVICES),
+            f"{name} names a device outside any roster",
+        )
+        self._require(
+            set(map(len, parts.values())) <= {size}, f"{name} must have {size} bytes each"
+        )
 
 
 class SumMessage(_Checked, frozen=True, tag=True, kw_only=True):
-    """Common manners: unknown fields and other versions are refused; every message names its session."""
+    """Common manners: unknown fields and other versions are refused; every message names its
+    session.
+    """
 
     session: bytes
     version: int = VERSION
@@ -68,7 +82,8 @@ class SumMessage(_Checked, frozen=True, tag=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.version != VERSION:
             raise SecureSumError(
-                f"{type(self).__name__} is of version {self.version} of the secure sum, this side speaks {VERSION}; "
+                f"{type(self).__name__} is of version {self.version} of the secure sum, this "
+                f"side speaks {VERSION}; "
                 "bring both sides to the same release of hdpmf"
             )
         self._require_bytes("session", SESSION_BYTES)
@@ -76,13 +91,15 @@ class SumMessage(_Checked, frozen=True, tag=True, kw_only=True):
 
 
 class SumPlan(SumMessage, frozen=True):
-    """Recommender to devices: the sum that it proposes. All of it is public and signed along with every key.
+    """Recommender to devices: the sum that it proposes. All of it is public and signed along with
+    every key.
 
     Attributes:
         roster: Digest of the roster.
         participants: Bitmap of the devices that are asked.
         length: Words of a vector.
-        neighbours: Holders that each device draws for its shares (everyone, where there are no more).
+        neighbours: Holders that each device draws for its shares (everyone, where there are no
+            more).
         threshold: Of a device's holders, how many must still be there at the end.
         minimum: Of all devices, over how many at least the sum is.
         wide: Words have 64 bits instead of 32.
@@ -98,16 +115,27 @@ class SumPlan(SumMessage, frozen=True):
 
     def _check(self) -> None:
         self._require_bytes("roster", KEY_BYTES)
-        self._require(len(self.participants) <= bitmap_size(MAX_DEVICES), "participants is longer than any roster")
+        self._require(
+            len(self.participants) <= bitmap_size(MAX_DEVICES),
+            "participants is longer than any roster",
+        )
         most = MAX_LENGTH * WORD.itemsize // self.word.itemsize
         self._require(1 <= self.length <= most, f"length must be from 1 to {most}")
         n = self.n_participants
         self._require(n >= 3, "a sum over fewer than 3 devices hides nothing")
-        self._require(1 <= self.neighbours <= MAX_NEIGHBOURS, f"neighbours must be from 1 to {MAX_NEIGHBOURS}")
-        # With half or fewer, the recommender could collect both kinds of shares of one device from two halves.
-        self._require(self.degree < 2 * self.threshold, "threshold must be more than half of the holders")
+        self._require(
+            1 <= self.neighbours <= MAX_NEIGHBOURS, f"neighbours must be from 1 to {MAX_NEIGHBOURS}"
+        )
+        # With half or fewer, the recommender could collect both kinds of shares of one device from
+        # two halves.
+        self._require(
+            self.degree < 2 * self.threshold, "threshold must be more than half of the holders"
+        )
         self._require(self.threshold <= self.degree, "threshold must not be more than the holders")
-        self._require(self.threshold < self.minimum <= n, "minimum must be more than threshold and at most everyone")
+        self._require(
+            self.threshold < self.minimum <= n,
+            "minimum must be more than threshold and at most everyone",
+        )
 
     @property
     def n_participants(self) -> int:
@@ -127,7 +155,14 @@ class SumPlan(SumMessage, frozen=True):
     @property
     def digest(self) -> bytes:
         """What signatures and derived keys are bound to."""
-        numbers = (self.version, self.length, self.neighbours, self.threshold, self.minimum, int(self.wide))
+        numbers = (
+            self.version,
+            self.length,
+            self.neighbours,
+            self.threshold,
+            self.minimum,
+            int(self.wide),
+        )
         packed = b"".join(number.to_bytes(8, "little") for number in numbers)
         return digest(b"plan", self.session, self.roster, self.participants, packed)
 
@@ -141,8 +176,10 @@ class DeviceKeys(_Checked, frozen=True, array_like=True):
 
     Attributes:
         channel: For sealing shares to this device.
-        mask: For the masks it shares with its partners; its secret is what its holders keep shares of.
-        commitment: Digest of the seed of its own mask, so that a wrong share cannot spoil the sum unnoticed.
+        mask: For the masks it shares with its partners; its secret is what its holders keep shares
+            of.
+        commitment: Digest of the seed of its own mask, so that a wrong share cannot spoil the sum
+            unnoticed.
         signature: Of all that, the plan and the device's number.
     """
 
@@ -169,7 +206,9 @@ class Advertisement(SumMessage, frozen=True):
 
 
 class PartnerKeys(SumMessage, frozen=True):
-    """Recommender to device: the keys of its partners, that is of its holders and of those that drew it as theirs."""
+    """Recommender to device: the keys of its partners, that is of its holders and of those that
+    drew it as theirs.
+    """
 
     keys: dict[int, DeviceKeys]
 
@@ -178,11 +217,13 @@ class PartnerKeys(SumMessage, frozen=True):
 
 
 class DealtShares(SumMessage, frozen=True):
-    """Device to recommender: for each holder its pair of shares, sealed, and what tells these shares from others.
+    """Device to recommender: for each holder its pair of shares, sealed, and what tells these
+    shares from others.
 
     Attributes:
         sealed: The pair of shares.
-        checks: Digests of both, by which the recommender sees later whose share is wrong: the dealer's or the holder's.
+        checks: Digests of both, by which the recommender sees later whose share is wrong: the
+            dealer's or the holder's.
     """
 
     sealed: dict[int, bytes]
@@ -191,7 +232,10 @@ class DealtShares(SumMessage, frozen=True):
     def _check(self) -> None:
         self._require_parts("sealed", SEALED_BYTES)
         self._require_parts("checks", CHECK_BYTES)
-        self._require(self.sealed.keys() == self.checks.keys(), "sealed and checks must be for the same devices")
+        self._require(
+            self.sealed.keys() == self.checks.keys(),
+            "sealed and checks must be for the same devices",
+        )
 
 
 class Inbox(SumMessage, frozen=True):
@@ -211,7 +255,10 @@ class Inbox(SumMessage, frozen=True):
         self._require(len(self.partners) <= MAX_PARTNERS, "more partners than a device may have")
         self._require_parts("sealed", SEALED_BYTES)
         self._require_parts("checks", CHECK_BYTES)
-        self._require(self.sealed.keys() == self.checks.keys(), "sealed and checks must be from the same devices")
+        self._require(
+            self.sealed.keys() == self.checks.keys(),
+            "sealed and checks must be from the same devices",
+        )
 
 
 class MaskedVector(SumMessage, frozen=True):
@@ -221,7 +268,10 @@ class MaskedVector(SumMessage, frozen=True):
 
     def _check(self) -> None:
         size = len(self.words)
-        self._require(0 < size <= MAX_LENGTH * WORD.itemsize and size % WORD.itemsize == 0, "words must be whole words")
+        self._require(
+            0 < size <= MAX_LENGTH * WORD.itemsize and size % WORD.itemsize == 0,
+            "words must be whole words",
+        )
 
 
 class Survivors(SumMessage, frozen=True):
@@ -230,7 +280,9 @@ class Survivors(SumMessage, frozen=True):
     survivors: bytes
 
     def _check(self) -> None:
-        self._require(len(self.survivors) <= bitmap_size(MAX_DEVICES), "survivors is longer than any roster")
+        self._require(
+            len(self.survivors) <= bitmap_size(MAX_DEVICES), "survivors is longer than any roster"
+        )
 
 
 class Confirmation(SumMessage, frozen=True):
@@ -252,7 +304,9 @@ class Confirmations(SumMessage, frozen=True):
 
 
 class Unmasking(SumMessage, frozen=True):
-    """Device to recommender: one share per device it holds for, of a survivor's seed or of a lost one's mask key."""
+    """Device to recommender: one share per device it holds for, of a survivor's seed or of a
+    lost one's mask key.
+    """
 
     seeds: dict[int, bytes]
     keys: dict[int, bytes]
@@ -260,7 +314,10 @@ class Unmasking(SumMessage, frozen=True):
     def _check(self) -> None:
         self._require_parts("seeds", SHARE_BYTES)
         self._require_parts("keys", SHARE_BYTES)
-        self._require(not self.seeds.keys() & self.keys.keys(), "both kinds of share of one device unmask its vector")
+        self._require(
+            not self.seeds.keys() & self.keys.keys(),
+            "both kinds of share of one device unmask its vector",
+        )
 
 
 ToDevice = SumPlan | PartnerKeys | Inbox | Survivors | Confirmations

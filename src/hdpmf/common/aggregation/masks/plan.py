@@ -12,7 +12,12 @@ from math import exp, inf
 
 import numpy as np
 
-from hdpmf.common.aggregation.masks.messages import MAX_LENGTH, MAX_NEIGHBOURS, SESSION_BYTES, SumPlan
+from hdpmf.common.aggregation.masks.messages import (
+    MAX_LENGTH,
+    MAX_NEIGHBOURS,
+    SESSION_BYTES,
+    SumPlan,
+)
 from hdpmf.common.aggregation.masks.primitives import device_bytes, digest
 from hdpmf.common.aggregation.masks.roster import Roster, bitmap, bitmap_size
 from hdpmf.errors import SecureSumError
@@ -28,9 +33,11 @@ class Risks:
     """Upper bounds, over all devices of a cohort, for one drawing of holders.
 
     Attributes:
-        unmask: Some honest device has so many colluding holders that a lying recommender could unmask its vector.
-        split: Some honest devices, no more than half of them, drew so often each other and colluding devices that a
-            lying recommender could tell them another survivor list than the rest, or get a sum over them alone.
+        unmask: Some honest device has so many colluding holders that a lying recommender could
+            unmask its vector.
+        split: Some honest devices, no more than half of them, drew so often each other and
+            colluding devices that a lying recommender could tell them another survivor list than
+            the rest, or get a sum over them alone.
         abort: Some device loses so many holders that the sum is broken off.
     """
 
@@ -45,32 +52,45 @@ def smallest_threshold(degree: int, fraction: Fraction = TWO_THIRDS) -> int:
 
 
 @lru_cache(maxsize=256)
-def risks(n_devices: int, neighbours: int, threshold: int, *, colluding: int, dropping: int) -> Risks:
+def risks(
+    n_devices: int, neighbours: int, threshold: int, *, colluding: int, dropping: int
+) -> Risks:
     """The chances that something goes wrong.
 
     ``colluding`` devices work for the recommender; ``dropping`` ones drop out at random.
     """
     degree = min(neighbours, n_devices - 1)
     others = n_devices - 1
-    if not 0 <= colluding <= others or not 0 <= dropping <= others or not degree < 2 * threshold <= 2 * degree:
-        raise SecureSumError("colluding and dropping must be among the other devices, and threshold above one half")
+    if (
+        not 0 <= colluding <= others
+        or not 0 <= dropping <= others
+        or not degree < 2 * threshold <= 2 * degree
+    ):
+        raise SecureSumError(
+            "colluding and dropping must be among the other devices, and threshold above one half"
+        )
     marked = np.array([colluding, dropping])
     unmask, abort = (
         n_devices * exp(_log_at_least(count, others, marked[i : i + 1], degree)[0])
         for i, count in enumerate((2 * threshold - degree, degree - threshold + 1))
     )
-    # For every part of s honest devices, at most half of them: each has its threshold among the others of the part and
-    # the colluding ones. Draws are independent, so the chances multiply; there are (h over s) such parts.
+    # For every part of s honest devices, at most half of them: each has its threshold among the
+    # others of the part and the colluding ones. Draws are independent, so the chances multiply;
+    # there are (h over s) such parts.
     honest = n_devices - colluding
     sizes = np.arange(1, honest // 2 + 1)
     each = _log_at_least(threshold, others, np.minimum(sizes - 1 + colluding, others), degree)
     with np.errstate(over="ignore"):
-        split = float(np.exp(np.minimum(_log_comb(honest, sizes, honest) + sizes * each, 1.0)).sum())
+        split = float(
+            np.exp(np.minimum(_log_comb(honest, sizes, honest) + sizes * each, 1.0)).sum()
+        )
     return Risks(min(unmask, 1.0), min(split, 1.0), min(abort, 1.0))
 
 
 def _log_at_least(count: int, population: int, marked: np.ndarray, drawn: int) -> np.ndarray:
-    """Logarithm of the chance that at least ``count`` of ``drawn`` are marked, drawing without putting back."""
+    """Logarithm of the chance that at least ``count`` of ``drawn`` are marked, drawing without
+    putting back.
+    """
     hits = np.arange(count, drawn + 1)[:, None]
     terms = (
         _log_comb(marked, hits, population)
@@ -98,7 +118,9 @@ def _log_factorials(most: int) -> np.ndarray:
 
 
 MAX_COLLUDING = Fraction(1, 20)
-"""Of all devices on a roster, how many a device takes to be the recommender's where its owner says nothing."""
+"""Of all devices on a roster, how many a device takes to be the recommender's where its owner
+says nothing.
+"""
 
 MIN_FRACTION = Fraction(1, 10)
 """Of all devices on a roster, over how many a sum must be where a device's owner says nothing."""
@@ -108,8 +130,9 @@ MIN_FRACTION = Fraction(1, 10)
 class SumPolicy:
     """What a device insists on. A plan that offers less is refused, whatever the recommender says.
 
-    Whom to ask is the recommender's choice, so what a cohort must be is measured by the roster that the device pinned:
-    if so many of *all* devices work for the recommender, the cohort must be safe with every one of them in it.
+    Whom to ask is the recommender's choice, so what a cohort must be is measured by the roster that
+    the device pinned: if so many of *all* devices work for the recommender, the cohort must be safe
+    with every one of them in it.
 
     Attributes:
         min_survivors: Devices that a sum must be over.
@@ -138,7 +161,9 @@ class SumPolicy:
             raise SecureSumError("max_colluding and min_fraction are fractions of the roster")
 
     def colluding(self, n_roster: int) -> int:
-        """Devices of a roster, at most, that this device takes to be working for the recommender."""
+        """Devices of a roster, at most, that this device takes to be working for the
+        recommender.
+        """
         return math.ceil(self.max_colluding * n_roster)
 
     def check(self, plan: SumPlan, n_roster: int) -> None:
@@ -151,40 +176,55 @@ class SumPolicy:
         n, degree = plan.n_participants, plan.degree
         if degree < min(self.min_neighbours, n - 1):
             raise SecureSumError(
-                f"the plan gives a device {degree} neighbours; this device insists on {self.min_neighbours}"
+                f"the plan gives a device {degree} neighbours; this device insists on "
+                f"{self.min_neighbours}"
             )
         needed = smallest_threshold(degree, self.threshold_fraction)
         if plan.threshold < needed:
             raise SecureSumError(
-                f"the plan's threshold is {plan.threshold} of {degree} neighbours; this device insists on {needed}"
+                f"the plan's threshold is {plan.threshold} of {degree} neighbours; this device "
+                f"insists on {needed}"
             )
         least = max(self.min_survivors, math.ceil(self.min_fraction * n_roster))
         if plan.minimum < least:
-            raise SecureSumError(f"the plan allows a sum over {plan.minimum} devices; this device insists on {least}")
+            raise SecureSumError(
+                f"the plan allows a sum over {plan.minimum} devices; this device insists on {least}"
+            )
         if plan.length > self.max_length:
-            raise SecureSumError(f"the plan wants {plan.length} words; this device sends at most {self.max_length}")
+            raise SecureSumError(
+                f"the plan wants {plan.length} words; this device sends at most {self.max_length}"
+            )
         colluding = self.colluding(n_roster)
         if not is_safe(plan.minimum, n, degree, plan.threshold, colluding, self.max_risk):
             raise SecureSumError(
-                f"{colluding} of the {n_roster} devices on the roster may work for the recommender; a cohort of {n} "
-                f"with {degree} neighbours each, threshold {plan.threshold} and minimum {plan.minimum}, does not "
+                f"{colluding} of the {n_roster} devices on the roster may work for the "
+                f"recommender; a cohort of {n} "
+                f"with {degree} neighbours each, threshold {plan.threshold} and minimum "
+                f"{plan.minimum}, does not "
                 "withstand so many"
             )
 
 
-def is_safe(minimum: int, n: int, degree: int, threshold: int, colluding: int, max_risk: float = NEGLIGIBLE) -> bool:
-    """Whether a cohort of ``n`` withstands so many colluding devices: honest survivors remain, the risk is small."""
+def is_safe(
+    minimum: int, n: int, degree: int, threshold: int, colluding: int, max_risk: float = NEGLIGIBLE
+) -> bool:
+    """Whether a cohort of ``n`` withstands so many colluding devices: honest survivors remain,
+    the risk is small.
+    """
     if colluding > minimum - 2:
         return False
     chances = risks(n, degree, threshold, colluding=colluding, dropping=0)
     return chances.unmask + chances.split <= max_risk
 
 
-def safe_sizes(n: int, n_roster: int, least: int = 64, colluding: Fraction = MAX_COLLUDING) -> tuple[int, int]:
-    """Holders of each device and threshold, for a cohort of ``n`` that devices with the default policy agree to.
+def safe_sizes(
+    n: int, n_roster: int, least: int = 64, colluding: Fraction = MAX_COLLUDING
+) -> tuple[int, int]:
+    """Holders of each device and threshold, for a cohort of ``n`` that devices with the default
+    policy agree to.
 
-    Two thirds of ``least`` holders where that is enough; else three quarters, of as many as it takes. Where nothing is
-    enough, everyone: devices will refuse, and say why.
+    Two thirds of ``least`` holders where that is enough; else three quarters, of as many as it
+    takes. Where nothing is enough, everyone: devices will refuse, and say why.
     """
     bad = math.ceil(colluding * n_roster)
     degree = min(least, n - 1)
@@ -212,15 +252,18 @@ def propose(
         roster: The devices that may take part.
         length: Words of a vector.
         participants: Places on the roster of the devices to ask; None asks everyone.
-        neighbours: Holders of each device's shares; everyone, if there are no more. None takes at least 64, and as many
-            as devices with the default policy insist on.
-        threshold: Holders that must survive; None takes the smallest above two thirds, or what such devices insist on.
+        neighbours: Holders of each device's shares; everyone, if there are no more. None takes at
+            least 64, and as many as devices with the default policy insist on.
+        threshold: Holders that must survive; None takes the smallest above two thirds, or what such
+            devices insist on.
         minimum: Devices that the sum must be over; None takes the smallest above two thirds.
         wide: Words have 64 bits instead of 32.
     """
     asked = list(range(len(roster))) if participants is None else sorted(set(participants))
     if not asked or asked[0] < 0 or asked[-1] >= len(roster):
-        raise SecureSumError(f"participants must be places on the roster, from 0 to {len(roster) - 1}")
+        raise SecureSumError(
+            f"participants must be places on the roster, from 0 to {len(roster) - 1}"
+        )
     if neighbours is None:
         neighbours, safe = safe_sizes(len(asked), len(roster))
     else:
@@ -241,13 +284,17 @@ def propose(
 def check_roster(plan: SumPlan, roster: Roster) -> None:
     """Raise SecureSumError unless the plan is for this roster."""
     if plan.roster != roster.digest:
-        raise SecureSumError("the plan is for another roster than the one pinned here; get the new roster first")
+        raise SecureSumError(
+            "the plan is for another roster than the one pinned here; get the new roster first"
+        )
     bits = int.from_bytes(plan.participants, "little")
     if len(plan.participants) != bitmap_size(len(roster)) or bits >> len(roster):
         raise SecureSumError("the plan names participants that are not on the roster")
 
 
-def keys_text(plan_digest: bytes, device: int, channel: bytes, mask: bytes, commitment: bytes) -> bytes:
+def keys_text(
+    plan_digest: bytes, device: int, channel: bytes, mask: bytes, commitment: bytes
+) -> bytes:
     """What a device signs of its keys."""
     return digest(b"keys", plan_digest, device_bytes(device), channel, mask, commitment)
 
@@ -259,7 +306,14 @@ def survivors_text(plan_digest: bytes, device: int, survivors: bytes) -> bytes:
 
 def share_check(plan_digest: bytes, dealer: int, holder: int, kind: str, share: bytes) -> bytes:
     """Digest of a share. A share is as good as random, so its digest does not tell it."""
-    return digest(b"share", plan_digest, device_bytes(dealer), device_bytes(holder), kind.encode("ascii"), share)
+    return digest(
+        b"share",
+        plan_digest,
+        device_bytes(dealer),
+        device_bytes(holder),
+        kind.encode("ascii"),
+        share,
+    )
 
 
 def pair_check(plan_digest: bytes, dealer: int, holder: int, shares: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """The cryptographic parts, all of them from the ``cryptography`` package, each with one use.
 
-Every key is bound to the plan of its session (through the salt of the key derivation) and to who uses it with whom
-(through its info), so that nothing made for one place can be used in another.
+Every key is bound to the plan of its session (through the salt of the key derivation) and to who
+uses it with whom (through its info), so that nothing made for one place can be used in another.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from hdpmf.errors import MissingExtraError, SecureSumError
 
 try:
     from cryptography.exceptions import InvalidSignature, InvalidTag
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -26,7 +29,8 @@ try:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 except ImportError as error:  # pragma: no cover - tested in a process of its own
     raise MissingExtraError(
-        "secure sums need the package cryptography: pip install 'hdpmf[federation]' (or pip install cryptography)"
+        "secure sums need the package cryptography: pip install 'hdpmf[federation]' "
+        "(or pip install cryptography)"
     ) from error
 
 
@@ -42,7 +46,9 @@ WORD = np.dtype("<u4")
 """A word of a vector: unsigned, 32 bits, little-endian on every machine."""
 
 WIDE_WORD = np.dtype("<u8")
-"""A word of a wide vector, whose sum is modulo 2^64. Two narrow words would tell how often the lower one overflowed."""
+"""A word of a wide vector, whose sum is modulo 2^64. Two narrow words would tell how often the
+lower one overflowed.
+"""
 
 # Masks are made and added in pieces that stay in the processor's cache.
 _BLOCK_BYTES = 1 << 16  # no mutant: of a key stream, at a time
@@ -82,14 +88,20 @@ class Agreement:
         try:
             shared = self._key.exchange(X25519PublicKey.from_public_bytes(theirs))
         except ValueError:
-            raise SecureSumError("a device's public key is of low order; no honest device makes such a key") from None
+            raise SecureSumError(
+                "a device's public key is of low order; no honest device makes such a key"
+            ) from None
         return HKDF(SHA256(), size, salt, DOMAIN + info).derive(shared)
 
 
 def is_low_order(theirs: bytes) -> bool:
-    """Whether an X25519 public key gives everyone the same secret, so that no device would use it."""
+    """Whether an X25519 public key gives everyone the same secret, so that no device would use
+    it.
+    """
     try:
-        X25519PrivateKey.from_private_bytes(b"k" * KEY_BYTES).exchange(X25519PublicKey.from_public_bytes(theirs))
+        X25519PrivateKey.from_private_bytes(b"k" * KEY_BYTES).exchange(
+            X25519PublicKey.from_public_bytes(theirs)
+        )
     except ValueError:
         return True
     return False
@@ -98,7 +110,8 @@ def is_low_order(theirs: bytes) -> bool:
 def is_identity_key(public: bytes) -> bool:
     """Whether this is an Ed25519 public key under which only the owner of a secret can sign.
 
-    It is a point of the curve, and not one of the eight points of small order, under which anybody can.
+    It is a point of the curve, and not one of the eight points of small order, under which anybody
+    can.
     """
     y = int.from_bytes(public, "little") & ((1 << 255) - 1)
     if len(public) != KEY_BYTES or y >= _PRIME:
@@ -112,7 +125,9 @@ def is_identity_key(public: bytes) -> bool:
 
 
 def digest(label: bytes, *parts: bytes) -> bytes:
-    """SHA-256 of parts, each with its length, so that no two lists of parts run together to the same bytes."""
+    """SHA-256 of parts, each with its length, so that no two lists of parts run together to the
+    same bytes.
+    """
     state = sha256(DOMAIN + label)
     for part in parts:
         state.update(len(part).to_bytes(8, "little"))
@@ -126,7 +141,8 @@ def device_bytes(device: int) -> bytes:
 
 
 def add_mask(total: np.ndarray, key: bytes, *, subtract: bool = False) -> None:
-    """Add the ChaCha20 keystream of ``key`` to ``total``, or subtract it, in place, modulo 2^32 (2^64 if it is wide).
+    """Add the ChaCha20 keystream of ``key`` to ``total``, or subtract it, in place, modulo 2^32
+    (2^64 if it is wide).
 
     The nonce is zero because a key makes one keystream in its life.
     """
@@ -177,8 +193,9 @@ def identity_public(secret: bytes) -> bytes:
 class IntegerCoding:
     """How a device's integers become words, and a sum of words integers.
 
-    The sum must stay below 2^31 in size (2^63 if words are wide), whatever each device sends within the bound. A
-    number is one word, so that the sum of the words is a function of the sum of the numbers and tells nothing else.
+    The sum must stay below 2^31 in size (2^63 if words are wide), whatever each device sends within
+    the bound. A number is one word, so that the sum of the words is a function of the sum of the
+    numbers and tells nothing else.
 
     Attributes:
         bound: No number of any device is larger in size.
@@ -194,9 +211,14 @@ class IntegerCoding:
         if self.bound < 0 or self.participants < 1 or self.participants >= 1 << 31:
             raise SecureSumError("the bound must be 0 or more and the participants at least 1")
         if self.bound > self.largest_bound(self.participants, wide=self.wide):
-            hint = "use fewer devices or a coarser grid" if self.wide else "use wide=True or a coarser grid"
+            hint = (
+                "use fewer devices or a coarser grid"
+                if self.wide
+                else "use wide=True or a coarser grid"
+            )
             raise SecureSumError(
-                f"{self.participants} numbers up to {self.bound} may add up to more than the words can hold; {hint}"
+                f"{self.participants} numbers up to {self.bound} may add up to more than the "
+                f"words can hold; {hint}"
             )
 
     @staticmethod
@@ -213,14 +235,25 @@ class IntegerCoding:
         """The words of a vector of integers."""
         values = np.asarray(values)
         if values.ndim != 1 or not np.issubdtype(values.dtype, np.signedinteger):
-            raise SecureSumError("values to sum must be a vector of signed integers; put fractions on a grid first")
+            raise SecureSumError(
+                "values to sum must be a vector of signed integers; put fractions on a grid first"
+            )
         if len(values) and not -self.bound <= int(values.min()) <= int(values.max()) <= self.bound:
-            raise SecureSumError(f"a value is beyond the declared bound of {self.bound}; nothing was encoded")
-        # Wide words are the same bytes: thousands of simulated devices need not hold their numbers twice.
-        return values.astype(np.int64, copy=False).view(self.word) if self.wide else values.astype(self.word)
+            raise SecureSumError(
+                f"a value is beyond the declared bound of {self.bound}; nothing was encoded"
+            )
+        # Wide words are the same bytes: thousands of simulated devices need not hold their numbers
+        # twice.
+        return (
+            values.astype(np.int64, copy=False).view(self.word)
+            if self.wide
+            else values.astype(self.word)
+        )
 
     def decode(self, total: np.ndarray) -> np.ndarray:
         """The integers behind a sum of words, as int64."""
         if total.ndim != 1 or total.dtype != self.word:
-            raise SecureSumError("a sum to decode must be the vector of words that a secure sum gives")
+            raise SecureSumError(
+                "a sum to decode must be the vector of words that a secure sum gives"
+            )
         return total.view("<i8" if self.wide else "<i4").astype(np.int64)

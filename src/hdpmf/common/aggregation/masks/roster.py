@@ -25,7 +25,8 @@ MAX_DEVICES = 1 << 16
 
 
 class DeviceIdentity:
-    """A device's long-lived Ed25519 key. It signs one-time keys, survivor lists, reports and its successor.
+    """A device's long-lived Ed25519 key. It signs one-time keys, survivor lists, reports and its
+    successor.
 
     Args:
         secret: 32 bytes that only this device knows.
@@ -55,7 +56,8 @@ class DeviceIdentity:
 
 
 class Roster:
-    """The public keys of the devices that may take part, in a fixed order; a device's place in it is its number.
+    """The public keys of the devices that may take part, in a fixed order; a device's place in it
+    is its number.
 
     Args:
         keys: Ed25519 public keys, all different.
@@ -65,7 +67,8 @@ class Roster:
         self.keys = tuple(bytes(key) for key in keys)
         if not MIN_DEVICES <= len(self.keys) <= MAX_DEVICES:
             raise SecureSumError(
-                f"a roster has {MIN_DEVICES} to {MAX_DEVICES} devices, not {len(self.keys)}; more make several cohorts"
+                f"a roster has {MIN_DEVICES} to {MAX_DEVICES} devices, not {len(self.keys)}; "
+                "more make several cohorts"
             )
         if any(len(key) != KEY_BYTES for key in self.keys):
             raise SecureSumError(f"every key on a roster has {KEY_BYTES} bytes")
@@ -92,7 +95,8 @@ class Roster:
 
 
 def draw_holders(participants: np.ndarray, device: int, count: int, draw: bytes) -> tuple[int, ...]:
-    """The holders of a device's shares, ascending; a holder's point for shares is its place here, from 1.
+    """The holders of a device's shares, ascending; a holder's point for shares is its place here,
+    from 1.
 
     Args:
         participants: Places on the roster of the cohort, ascending.
@@ -104,7 +108,8 @@ def draw_holders(participants: np.ndarray, device: int, count: int, draw: bytes)
         return tuple(int(peer) for peer in participants if peer != device)
     words = np.zeros(2 * len(participants), "<u4")
     add_mask(words, digest(b"holders", draw))
-    # The smallest of 64 random bits each are a uniform choice (equal ones have a chance of n^2 / 2^65 and do no harm).
+    # The smallest of 64 random bits each are a uniform choice (equal ones have a chance of n^2 /
+    # 2^65 and do no harm).
     tickets = words.view("<u8")
     tickets[np.searchsorted(participants, device)] = np.iinfo(np.uint64).max
     chosen = np.argpartition(tickets, count - 1)[:count]

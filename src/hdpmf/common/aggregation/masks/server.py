@@ -1,4 +1,6 @@
-"""The recommender's side of one secure sum. It is trusted with nothing: it carries messages and adds words."""
+"""The recommender's side of one secure sum. It is trusted with nothing: it carries messages and
+adds words.
+"""
 
 from __future__ import annotations
 
@@ -80,15 +82,22 @@ class Unmasker:
         Raises:
             WrongSharesError: A secret cannot be put together. Nothing was taken off.
         """
-        lost = sorted(device for device in self.holders.keys() - survivors if survivors & self.partners[device])
-        # Everything is put together before any mask comes off: a sum either comes out right or not at all.
+        lost = sorted(
+            device
+            for device in self.holders.keys() - survivors
+            if survivors & self.partners[device]
+        )
+        # Everything is put together before any mask comes off: a sum either comes out right or not
+        # at all.
         seeds = [self._secret(device, "seeds") for device in sorted(survivors)]
         agreements = {device: Agreement(self._secret(device, "keys")) for device in lost}
         for seed in seeds:
             add_mask(total, self_mask_key(self.digest, seed), subtract=True)
         for device, agreement in agreements.items():
             for peer in survivors & self.partners[device]:
-                key = agreement.key(self.keys[peer].mask, self.digest, pair_info(b"pair mask", device, peer))
+                key = agreement.key(
+                    self.keys[peer].mask, self.digest, pair_info(b"pair mask", device, peer)
+                )
                 add_mask(total, key, subtract=peer < device)
 
     def _secret(self, device: int, kind: Literal["seeds", "keys"]) -> bytes:
@@ -97,13 +106,16 @@ class Unmasker:
         given = {
             point: (holder, share)
             for point, holder in enumerate(holders, start=1)
-            if holder in self.answers and (share := getattr(self.answers[holder], kind).get(device)) is not None
+            if holder in self.answers
+            and (share := getattr(self.answers[holder], kind).get(device)) is not None
         }
         secret = self._join(device, kind, {point: share for point, (_, share) in given.items()})
         if secret is not None:
             return secret
         shares = {
-            point: share for point, (holder, share) in given.items() if self._is_dealt(device, holder, kind, share)
+            point: share
+            for point, (holder, share) in given.items()
+            if self._is_dealt(device, holder, kind, share)
         }
         self.liars.update(holder for point, (holder, _) in given.items() if point not in shares)
         secret = self._join(device, kind, shares)
@@ -112,11 +124,12 @@ class Unmasker:
         answered = len(self.answers.keys() & set(holders))
         if len(shares) < self.threshold and len(given) == answered:
             raise WrongSharesError(
-                f"{len(shares)} right shares of device {device} arrived and it takes {self.threshold}",
+                f"{len(shares)} right shares of device {device} arrived and it takes "
+                f"{self.threshold}",
                 frozenset(self.liars),
             )
-        # Either holders that answered kept no share, because what they got was not what the dealer spoke of, or the
-        # shares are not on one polynomial: both are the dealer's doing.
+        # Either holders that answered kept no share, because what they got was not what the dealer
+        # spoke of, or the shares are not on one polynomial: both are the dealer's doing.
         self.liars.add(device)
         secret = self._join(device, kind, correct(shares, self.threshold) or {})
         if secret is None:
@@ -139,8 +152,13 @@ class Unmasker:
         return secret if right else None
 
     def _is_dealt(self, device: int, holder: int, kind: str, share: bytes) -> bool:
-        first, second = self.checks[device][holder][:KEY_BYTES], self.checks[device][holder][KEY_BYTES:]
-        return share_check(self.digest, device, holder, kind, share) == (first if kind == "seeds" else second)
+        first, second = (
+            self.checks[device][holder][:KEY_BYTES],
+            self.checks[device][holder][KEY_BYTES:],
+        )
+        return share_check(self.digest, device, holder, kind, share) == (
+            first if kind == "seeds" else second
+        )
 
 
 @dataclass(frozen=True)
@@ -160,7 +178,9 @@ class SumResult:
 
 @dataclass(frozen=True)
 class _Phase:
-    """A step of the conversation: what is awaited, how it is taken in, and what follows when the step closes."""
+    """A step of the conversation: what is awaited, how it is taken in, and what follows when the
+    step closes.
+    """
 
     expects: type
     take: Callable[[int, Any], None]
@@ -170,17 +190,19 @@ class _Phase:
 class SecureSumServer:
     """The recommender in one secure sum.
 
-    ``advance`` closes the current step and gives the messages of the next one, by device; ``receive`` takes replies.
-    The caller decides when to close a step (when ``waiting`` is empty, or at a deadline): who has not answered by then
-    has dropped out. When ``advance`` gives no more messages, ``result`` is there. A message that is refused changes
-    nothing; a step that cannot go on raises SecureSumError and ends the session with the sum still masked.
+    ``advance`` closes the current step and gives the messages of the next one, by device;
+    ``receive`` takes replies. The caller decides when to close a step (when ``waiting`` is empty,
+    or at a deadline): who has not answered by then has dropped out. When ``advance`` gives no more
+    messages, ``result`` is there. A message that is refused changes nothing; a step that cannot go
+    on raises SecureSumError and ends the session with the sum still masked.
 
     Only the sum of masked vectors is kept, so memory does not grow with devices times length.
 
     Args:
         plan: The sum to make (see ``propose``).
         roster: The devices that may take part.
-        about: What all vectors are about; devices that were told something else find no partners here.
+        about: What all vectors are about; devices that were told something else find no partners
+            here.
     """
 
     def __init__(self, plan: SumPlan, roster: Roster, about: bytes = b"") -> None:
@@ -224,27 +246,37 @@ class SecureSumServer:
 
     @property
     def liars(self) -> frozenset[int]:
-        """Devices that gave or dealt wrong shares; known when the sum is at its end or was broken off."""
+        """Devices that gave or dealt wrong shares; known when the sum is at its end or was
+        broken off.
+        """
         return self._liars
 
     @property
     def result(self) -> SumResult:
         """The sum, once there is one."""
         if self._result is None:
-            raise SecureSumError("there is no sum: the session is not at its end, or was broken off")
+            raise SecureSumError(
+                "there is no sum: the session is not at its end, or was broken off"
+            )
         return self._result
 
     def receive(self, device: int, message: ToRecommender) -> None:
         """Take a device's reply; ``device`` is whom the transport has authenticated."""
         if not self._phases or not self._started:
-            raise SecureSumError("this session takes no messages: it has not begun, is at its end or was broken off")
+            raise SecureSumError(
+                "this session takes no messages: it has not begun, is at its end or was broken off"
+            )
         phase = self._phases[-1]
         if not isinstance(message, phase.expects):
-            raise SecureSumError(f"{type(message).__name__} is out of turn here; {phase.expects.__name__} was due")
+            raise SecureSumError(
+                f"{type(message).__name__} is out of turn here; {phase.expects.__name__} was due"
+            )
         if message.session != self.plan.session:
             raise SecureSumError(f"{type(message).__name__} belongs to another session")
         if device not in self._asked:
-            raise SecureSumError("the device is not on the roster, was not asked, or has dropped out before")
+            raise SecureSumError(
+                "the device is not on the roster, was not asked, or has dropped out before"
+            )
         if device in self._answered:
             raise SecureSumError(f"device {device} has answered already in this step")
         phase.take(device, message)
@@ -256,7 +288,9 @@ class SecureSumServer:
             self._started = True
             return self._ask(dict.fromkeys(self._participants.tolist(), self.plan))
         if not self._phases:
-            raise SecureSumError("this session is over; a new sum needs a new plan and a new SecureSumServer")
+            raise SecureSumError(
+                "this session is over; a new sum needs a new plan and a new SecureSumServer"
+            )
         phase = self._phases.pop()
         closed = False
         try:
@@ -276,18 +310,29 @@ class SecureSumServer:
         keys = message.keys
         text = keys_text(self._digest, device, keys.channel, keys.mask, keys.commitment)
         if not self._roster.verifies(device, keys.signature, text):
-            raise SecureSumError(f"the keys of device {device} are not signed by its identity on the roster")
+            raise SecureSumError(
+                f"the keys of device {device} are not signed by its identity on the roster"
+            )
         # Either would make honest partners of this device refuse, and the sum lose them.
-        if self._public & {keys.channel, keys.mask} or is_low_order(keys.channel) or is_low_order(keys.mask):
+        if (
+            self._public & {keys.channel, keys.mask}
+            or is_low_order(keys.channel)
+            or is_low_order(keys.mask)
+        ):
             raise SecureSumError(f"the keys of device {device} are of low order, or another's")
         self._public |= {keys.channel, keys.mask}
         self._keys[device] = keys
-        self._holders[device] = draw_holders(self._participants, device, self.plan.neighbours, message.draw)
+        self._holders[device] = draw_holders(
+            self._participants, device, self.plan.neighbours, message.draw
+        )
 
     def _pass_keys(self) -> dict[int, ToDevice]:
         there = self._well_connected(self._answered, "advertised keys")
         return {
-            device: PartnerKeys(session=self.plan.session, keys={peer: self._keys[peer] for peer in sorted(partners)})
+            device: PartnerKeys(
+                session=self.plan.session,
+                keys={peer: self._keys[peer] for peer in sorted(partners)},
+            )
             for device, partners in self._pair_up(there).items()
         }
 
@@ -325,27 +370,40 @@ class SecureSumServer:
     def _take_vector(self, device: int, message: MaskedVector) -> None:
         size = self._total.nbytes
         if len(message.words) != size:
-            raise SecureSumError(f"device {device} sent {len(message.words)} bytes of words; the plan says {size}")
+            raise SecureSumError(
+                f"device {device} sent {len(message.words)} bytes of words; the plan says {size}"
+            )
         self._total += np.frombuffer(message.words, self.plan.word)
 
     def _list_survivors(self) -> dict[int, ToDevice]:
-        # Vectors are added as they come, so a survivor cannot be left out any more: all are well connected, or it ends.
+        # Vectors are added as they come, so a survivor cannot be left out any more: all are well
+        # connected, or it ends.
         survivors = frozenset(self._answered)
         if self._well_connected(survivors, "sent vectors") != survivors:
-            raise SecureSumError("a device has lost too many holders; the sum is broken off and stays masked")
+            raise SecureSumError(
+                "a device has lost too many holders; the sum is broken off and stays masked"
+            )
         self._survivors = survivors
-        message = Survivors(session=self.plan.session, survivors=bitmap(sorted(survivors), len(self._roster)))
+        message = Survivors(
+            session=self.plan.session, survivors=bitmap(sorted(survivors), len(self._roster))
+        )
         self._listed = message.survivors
         return dict.fromkeys(sorted(survivors), message)
 
     def _take_confirmation(self, device: int, message: Confirmation) -> None:
-        if not self._roster.verifies(device, message.signature, survivors_text(self._digest, device, self._listed)):
+        if not self._roster.verifies(
+            device, message.signature, survivors_text(self._digest, device, self._listed)
+        ):
             raise SecureSumError(f"device {device} did not sign the survivor list")
         self._signatures[device] = message.signature
 
     def _pass_confirmations(self) -> dict[int, ToDevice]:
         signatures = {
-            device: {peer: self._signatures[peer] for peer in self._holders[device] if peer in self._signatures}
+            device: {
+                peer: self._signatures[peer]
+                for peer in self._holders[device]
+                if peer in self._signatures
+            }
             for device in sorted(self._answered)
         }
         # A device that sees fewer would refuse; the others' shares may still be enough.
@@ -356,7 +414,8 @@ class SecureSumServer:
         }
         if len(messages) < self.plan.threshold:
             raise SecureSumError(
-                f"{len(signatures)} devices confirmed the survivors, too few for each other; the sum is broken off and "
+                f"{len(signatures)} devices confirmed the survivors, too few for each other; "
+                "the sum is broken off and "
                 "stays masked"
             )
         return messages
@@ -365,7 +424,8 @@ class SecureSumServer:
         held_for = {peer for peer in self._partners[device] if device in self._holders[peer]}
         # Fewer are allowed: a device keeps no shares that are not what their dealer said.
         if not (
-            message.seeds.keys() <= held_for & self._survivors and message.keys.keys() <= held_for - self._survivors
+            message.seeds.keys() <= held_for & self._survivors
+            and message.keys.keys() <= held_for - self._survivors
         ):
             raise SecureSumError(f"device {device} gave shares that are not asked for")
         self._answers[device] = message
@@ -392,16 +452,23 @@ class SecureSumServer:
         return {}
 
     def _well_connected(self, devices: set[int] | frozenset[int], what: str) -> frozenset[int]:
-        """Those that have at least the threshold of holders among themselves; the others cannot go on."""
+        """Those that have at least the threshold of holders among themselves; the others cannot
+        go on.
+        """
         there = set(devices)
         while True:
-            weak = [peer for peer in there if len(there.intersection(self._holders[peer])) < self.plan.threshold]
+            weak = [
+                peer
+                for peer in there
+                if len(there.intersection(self._holders[peer])) < self.plan.threshold
+            ]
             if not weak:
                 break
             there.difference_update(weak)
         if len(there) < self.plan.minimum:
             raise SecureSumError(
-                f"{len(devices)} devices {what}, {len(there)} of them with enough holders; the sum needs "
+                f"{len(devices)} devices {what}, {len(there)} of them with enough holders; the "
+                "sum needs "
                 f"{self.plan.minimum} and is broken off"
             )
         return frozenset(there)

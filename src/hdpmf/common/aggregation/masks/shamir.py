@@ -1,7 +1,8 @@
 """Shamir's secret sharing over a prime field, for secrets of 32 bytes.
 
-A secret is the constant term of a random polynomial of degree ``threshold - 1``; a share is its value at a small
-point 1, 2, ... Any ``threshold`` shares give the secret; fewer say nothing about it, whatever is known besides.
+A secret is the constant term of a random polynomial of degree ``threshold - 1``; a share is its
+value at a small point 1, 2, ... Any ``threshold`` shares give the secret; fewer say nothing about
+it, whatever is known besides.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections.abc import Mapping
 from hdpmf.errors import SecureSumError
 
 PRIME = 2**256 + 297
-"""The smallest prime above 2^256 (a test checks that it is one): every secret of 32 bytes is an element."""
+"""The smallest prime above 2^256 (a test checks that it is one): every secret of 32 bytes is an
+element.
+"""
 
 SECRET_BYTES = 32
 SHARE_BYTES = 33
@@ -41,11 +44,16 @@ def split(secret: bytes, threshold: int, n_points: int) -> list[bytes]:
         for start in range(0, len(draws), _DRAW_BYTES)
     ]
     coefficients.reverse()
-    return [_value(coefficients, point).to_bytes(SHARE_BYTES, "little") for point in range(1, n_points + 1)]
+    return [
+        _value(coefficients, point).to_bytes(SHARE_BYTES, "little")
+        for point in range(1, n_points + 1)
+    ]
 
 
 def _value(coefficients: list[int], point: int) -> int:
-    """The polynomial's value, highest coefficient first. Points are small, so one reduction at the end is enough."""
+    """The polynomial's value, highest coefficient first. Points are small, so one reduction at
+    the end is enough.
+    """
     value = 0
     for coefficient in coefficients:
         value = value * point + coefficient
@@ -53,13 +61,16 @@ def _value(coefficients: list[int], point: int) -> int:
 
 
 def join(shares: Mapping[int, bytes], n_points: int) -> bytes | None:
-    """The secret behind shares (by point); None if the shares cannot belong to a secret of 32 bytes.
+    """The secret behind shares (by point); None if the shares cannot belong to a secret of 32
+    bytes.
 
-    All shares given are used. They must be at least the threshold, which the shares themselves do not tell: with
-    fewer, or with a wrong one among them, the answer is another number, so the caller compares it with a commitment.
+    All shares given are used. They must be at least the threshold, which the shares themselves do
+    not tell: with fewer, or with a wrong one among them, the answer is another number, so the
+    caller compares it with a commitment.
 
-    The weight of the share at x, for the full set of points, is (-1)^(x-1) * C(n, x); a missing point m multiplies it
-    by (m - x) / m. That is integer arithmetic with one division at the end, much faster than Lagrange's products.
+    The weight of the share at x, for the full set of points, is (-1)^(x-1) * C(n, x); a missing
+    point m multiplies it by (m - x) / m. That is integer arithmetic with one division at the end,
+    much faster than Lagrange's products.
     """
     if not shares or min(shares) < 1 or max(shares) > n_points:
         raise SecureSumError(f"shares must be at points from 1 to {n_points}")
@@ -74,10 +85,12 @@ def join(shares: Mapping[int, bytes], n_points: int) -> bytes | None:
 
 
 def correct(shares: Mapping[int, bytes], threshold: int) -> dict[int, bytes] | None:
-    """The shares that lie on one polynomial, where at most (shares - threshold) / 2 of them do not; else None.
+    """The shares that lie on one polynomial, where at most (shares - threshold) / 2 of them do not;
+    else None.
 
-    This is the decoder of Berlekamp and Welch: a polynomial E that is zero at the wrong points and a polynomial
-    Q = P * E are found together, from the linear equations Q(x) = share(x) * E(x); then P = Q / E.
+    This is the decoder of Berlekamp and Welch: a polynomial E that is zero at the wrong points and
+    a polynomial Q = P * E are found together, from the linear equations Q(x) = share(x) * E(x);
+    then P = Q / E.
     """
     points, values = list(shares), [_element(share) for share in shares.values()]
     wrong = (len(points) - threshold) // 2
@@ -88,7 +101,11 @@ def correct(shares: Mapping[int, bytes], threshold: int) -> dict[int, bytes] | N
         powers = [pow(x, power, PRIME) for power in range(threshold + wrong)]
         # Unknown: the coefficients of Q, then those of E but for its first, which is 1.
         rows.append(
-            [*powers, *(-value * power % PRIME for power in powers[:wrong]), value * pow(x, wrong, PRIME) % PRIME]
+            [
+                *powers,
+                *(-value * power % PRIME for power in powers[:wrong]),
+                value * pow(x, wrong, PRIME) % PRIME,
+            ]
         )
     solution = _solve(rows)
     if solution is None:
@@ -98,19 +115,27 @@ def correct(shares: Mapping[int, bytes], threshold: int) -> dict[int, bytes] | N
     if quotient is None:
         return None
     quotient.reverse()
-    good = {x: share for (x, share), value in zip(shares.items(), values, strict=True) if _value(quotient, x) == value}
+    good = {
+        x: share
+        for (x, share), value in zip(shares.items(), values, strict=True)
+        if _value(quotient, x) == value
+    }
     return good if len(good) >= len(points) - wrong else None
 
 
 def _element(share: bytes) -> int:
     value = int.from_bytes(share, "little")
     if len(share) != SHARE_BYTES or value >= PRIME:
-        raise SecureSumError(f"a share has {SHARE_BYTES} bytes and is smaller than the prime of the field")
+        raise SecureSumError(
+            f"a share has {SHARE_BYTES} bytes and is smaller than the prime of the field"
+        )
     return value
 
 
 def _solve(rows: list[list[int]]) -> list[int] | None:
-    """A solution of linear equations over the field (each row: coefficients, then the right side); None if none is."""
+    """A solution of linear equations over the field (each row: coefficients, then the right
+    side); None if none is.
+    """
     width = len(rows[0]) - 1
     pivots: list[int] = []
     for column in range(width):
@@ -123,18 +148,24 @@ def _solve(rows: list[list[int]]) -> list[int] | None:
         pivot = rows[place] = [value * inverse % PRIME for value in rows[place]]
         for row, values in enumerate(rows):
             if row != place and (factor := values[column]):
-                rows[row] = [(value - factor * by) % PRIME for value, by in zip(values, pivot, strict=True)]
+                rows[row] = [
+                    (value - factor * by) % PRIME for value, by in zip(values, pivot, strict=True)
+                ]
         pivots.append(column)
     if any(row[-1] for row in rows[len(pivots) :]):
         return None
-    solution = [0] * width  # where the equations leave a choice, any solution leads to the same polynomial
+    solution = [
+        0
+    ] * width  # where the equations leave a choice, any solution leads to the same polynomial
     for row, column in enumerate(pivots):
         solution[column] = rows[row][-1]
     return solution
 
 
 def _divide(product: list[int], by: list[int]) -> list[int] | None:
-    """The quotient of two polynomials, lowest coefficient first; None if something is left over. ``by`` ends with 1."""
+    """The quotient of two polynomials, lowest coefficient first; None if something is left over.
+    ``by`` ends with 1.
+    """
     left = list(product)
     quotient = [0] * (len(left) - len(by) + 1)
     for place in reversed(range(len(quotient))):

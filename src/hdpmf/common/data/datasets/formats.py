@@ -1,5 +1,5 @@
-"""Data sets as their owners pack them: what is known of each, its archive's members, and readers of MovieLens and
-plain files.
+"""Data sets as their owners pack them: what is known of each, its archive's members, and readers of
+MovieLens and plain files.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class DatasetInfo:
     counts: Counts | None = None
     checksums: dict[str, str] = field(default_factory=dict)
     read: Callable[[DatasetInfo, Path], Ratings] | None = field(default=None, repr=False)
-    read_split: Callable[[DatasetInfo, Path], tuple[Ratings, Ratings]] | None = field(default=None, repr=False)
+    read_split: Callable[[DatasetInfo, Path], tuple[Ratings, Ratings]] | None = field(
+        default=None, repr=False
+    )
 
     @property
     def split(self) -> bool:
@@ -80,8 +82,10 @@ class DatasetInfo:
         found = Counts(ratings.n_users, ratings.n_items, len(ratings))
         if self.counts is not None and found != self.counts:
             raise DatasetError(
-                f"{origin} is not {self.title} as we know it: it has {found}; expected {self.counts}. "
-                f"To use other ratings, read them with Ratings.read; for {self.title} {self.how_to_get()}"
+                f"{origin} is not {self.title} as we know it: it has {found}; expected "
+                f"{self.counts}. "
+                f"To use other ratings, read them with Ratings.read; for {self.title} "
+                f"{self.how_to_get()}"
             )
 
 
@@ -100,7 +104,8 @@ ARCHIVE_ERRORS = (
     OverflowError,
 )
 
-# The largest member we expect is 24 MB; an archive that unpacks to more than this is not one of ours.
+# The largest member we expect is 24 MB; an archive that unpacks to more than this is not one of
+# ours.
 _MEMBER_LIMIT = 1 << 30
 
 
@@ -114,16 +119,21 @@ def read_members(info: DatasetInfo, path: Path, names: tuple[str, ...]) -> dict[
         members = _from_folder(path, names) if path.is_dir() else _from_zip(path, names)
     except ARCHIVE_ERRORS as error:
         raise DatasetError(
-            f"{path.name} is not a usable archive of {info.title} (truncated, corrupted or something else); "
+            f"{path.name} is not a usable archive of {info.title} (truncated, corrupted or "
+            "something else); "
             f"{info.how_to_get()}"
         ) from error
     for name in names:
         if name not in members:
-            raise DatasetError(f"{path.name} has no member '{name}', so it is not {info.title}; {info.how_to_get()}")
+            raise DatasetError(
+                f"{path.name} has no member '{name}', so it is not {info.title}; "
+                f"{info.how_to_get()}"
+            )
         expected = info.checksums.get(name)
         if expected is not None and hashlib.sha256(members[name]).hexdigest() != expected:
             raise DatasetError(
-                f"'{name}' in {path.name} is not the one of {info.title} (its SHA-256 differs); {info.how_to_get()}"
+                f"'{name}' in {path.name} is not the one of {info.title} (its SHA-256 differs); "
+                f"{info.how_to_get()}"
             )
     return members
 
@@ -178,7 +188,9 @@ def read_100k_split(info: DatasetInfo, path: Path) -> tuple[Ratings, Ratings]:
 
 
 def read_1m(info: DatasetInfo, path: Path) -> Ratings:
-    """Read ``ratings.dat`` with the titles of ``movies.dat``, which also lists movies nobody rated."""
+    """Read ``ratings.dat`` with the titles of ``movies.dat``, which also lists movies nobody
+    rated.
+    """
     members = read_members(info, path, ("ratings.dat", "movies.dat"))
     table = _items_1m(info, members["movies.dat"])
     return _ratings(info, members["ratings.dat"], "::").describe(table)
@@ -187,23 +199,36 @@ def read_1m(info: DatasetInfo, path: Path) -> Ratings:
 def _ratings(info: DatasetInfo, data: bytes, separator: str) -> Ratings:
     found = parse_columns(data, info.title, separator=separator, header=False)
     return Ratings.from_arrays(
-        found.user, found.item, found.rating, timestamps=found.timestamp, scale=STARS, name=info.title
+        found.user,
+        found.item,
+        found.rating,
+        timestamps=found.timestamp,
+        scale=STARS,
+        name=info.title,
     )
 
 
 def _items_100k(info: DatasetInfo, items: bytes, genres: bytes) -> ItemTable:
     try:
-        names = [line.split("|")[0] for line in genres.decode("latin-1").splitlines() if line.strip()]
+        names = [
+            line.split("|")[0] for line in genres.decode("latin-1").splitlines() if line.strip()
+        ]
         rows = [line.split("|") for line in items.decode("latin-1").splitlines() if line.strip()]
         return ItemTable.build(
             [int(row[0]) for row in rows],
             [row[1] for row in rows],
-            [[name for name, flag in zip(names, row[5:], strict=True) if flag == "1"] for row in rows],
-            # Titles carry the year of the film; the date beside them is the one of the release in the US.
+            [
+                [name for name, flag in zip(names, row[5:], strict=True) if flag == "1"]
+                for row in rows
+            ],
+            # Titles carry the year of the film; the date beside them is the one of the release in
+            # the US.
             [_year(row[1]) or _year(f"({row[2][-4:]})") for row in rows],
         )
     except (ValueError, IndexError) as error:
-        raise DatasetError(f"the item list of {info.title} cannot be read; {info.how_to_get()}") from error
+        raise DatasetError(
+            f"the item list of {info.title} cannot be read; {info.how_to_get()}"
+        ) from error
 
 
 def _items_1m(info: DatasetInfo, movies: bytes) -> ItemTable:
@@ -216,7 +241,9 @@ def _items_1m(info: DatasetInfo, movies: bytes) -> ItemTable:
             [_year(row[1]) for row in rows],
         )
     except (ValueError, IndexError) as error:
-        raise DatasetError(f"the item list of {info.title} cannot be read; {info.how_to_get()}") from error
+        raise DatasetError(
+            f"the item list of {info.title} cannot be read; {info.how_to_get()}"
+        ) from error
 
 
 def _year(text: str) -> int | None:

@@ -1,4 +1,6 @@
-"""The data sets we know: where they are looked for, loading, and downloading them into the cache."""
+"""The data sets we know: where they are looked for, loading, and downloading them into the
+cache.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from hdpmf.common.data.datasets.formats import Counts, DatasetInfo, read_1m, read_100k, read_100k_split, read_plain
+from hdpmf.common.data.datasets.formats import (
+    Counts,
+    DatasetInfo,
+    read_1m,
+    read_100k,
+    read_100k_split,
+    read_plain,
+)
 from hdpmf.common.data.synthetic import synthetic_world
 from hdpmf.common.data.table import Ratings
 from hdpmf.errors import ConfigError, DatasetError, RatingsError, StorageError
 
 
 def _read_yelp(info: DatasetInfo, path: Path) -> Ratings:
-    from hdpmf.common.data.datasets.yelp import read_yelp  # its JSON engine is not needed by anyone else
+    from hdpmf.common.data.datasets.yelp import (
+        read_yelp,
+    )  # its JSON engine is not needed by anyone else
 
     return read_yelp(info, path)
 
@@ -26,7 +37,8 @@ _KNOWN = (
     DatasetInfo(
         name="synthetic",
         title="Synthetic",
-        description="a seeded world with MovieLens' shape, of any size; made here, nothing to download",
+        description="a seeded world with MovieLens' shape, of any size; made here, nothing to "
+        "download",
     ),
     DatasetInfo(
         name="ml-100k",
@@ -50,15 +62,18 @@ _KNOWN = (
         files=("ml-1m.zip", "ml-1m"),
         cache_name="ml-1m.zip",
         counts=Counts(6_040, 3_706, 1_000_209),
-        checksums={"ratings.dat": "506d64ca44484487c11dc2d9a28de5c54948213e6b96285e298afe28d6ea4e0f"},
+        checksums={
+            "ratings.dat": "506d64ca44484487c11dc2d9a28de5c54948213e6b96285e298afe28d6ea4e0f"
+        },
         read=read_1m,
     ),
     DatasetInfo(
         name="douban",
         title="Douban",
         description="Douban's books; users with at least 20 ratings",
-        # Douban gives out no file itself. This research project collected such ratings and says where its raw
-        # data is; the ratings.dat in it is a filtered part, which the counts below tell apart.
+        # Douban gives out no file itself. This research project collected such ratings and says
+        # where its raw data is; the ratings.dat in it is a filtered part, which the counts below
+        # tell apart.
         page="https://github.com/fengzhu1/GA-DTCDR",
         files=("douban.parquet", "douban-book.tsv.gz", "douban-book.tsv"),
         cache_name="douban.parquet",
@@ -68,7 +83,8 @@ _KNOWN = (
     DatasetInfo(
         name="yelp",
         title="Yelp",
-        description="Yelp's review file; the latest rating per business, users with at least 20 ratings",
+        description="Yelp's review file; the latest rating per business, users with at least 20 "
+        "ratings",
         page="https://www.yelp.com/dataset",
         files=(
             "yelp.parquet",
@@ -79,7 +95,8 @@ _KNOWN = (
             "Yelp-JSON.zip",
         ),
         cache_name="yelp.parquet",
-        # No counts: Yelp replaces the file every year or so (the paper's had 36,997 / 147,435 / 1,888,380).
+        # No counts: Yelp replaces the file every year or so (the paper's had 36,997 / 147,435 /
+        # 1,888,380).
         read=_read_yelp,
     ),
     DatasetInfo(
@@ -117,7 +134,9 @@ def dataset_info(name: str) -> DatasetInfo:
 
 
 def cache_folder() -> Path:
-    """Return the folder that downloads are kept in: ``HDPMF_CACHE``, or the system's place for them."""
+    """Return the folder that downloads are kept in: ``HDPMF_CACHE``, or the system's place for
+    them.
+    """
     named = os.environ.get("HDPMF_CACHE")
     if named:
         return Path(named).expanduser()
@@ -129,8 +148,8 @@ def cache_folder() -> Path:
 def find_dataset(name: str, path: str | os.PathLike[str] | None = None) -> Path | None:
     """Find a data set on this machine without loading it.
 
-    Looks at ``path`` (a file, or a folder that has it), else in the folder named by ``HDPMF_DATA``, then in
-    the cache.
+    Looks at ``path`` (a file, or a folder that has it), else in the folder named by ``HDPMF_DATA``,
+    then in the cache.
 
     Raises:
         DatasetError: ``path`` is given but has no such data set.
@@ -147,7 +166,9 @@ def find_dataset(name: str, path: str | os.PathLike[str] | None = None) -> Path 
     return None
 
 
-def load_dataset(name: str, *, path: str | os.PathLike[str] | None = None, **options: Any) -> Ratings:
+def load_dataset(
+    name: str, *, path: str | os.PathLike[str] | None = None, **options: Any
+) -> Ratings:
     """Load a data set by name.
 
     Args:
@@ -161,11 +182,15 @@ def load_dataset(name: str, *, path: str | os.PathLike[str] | None = None, **opt
     info = dataset_info(name)
     if info.read is None:
         if path is not None:
-            raise ConfigError(f"{info.name!r} is made here and has no path; its options are its size and rng")
+            raise ConfigError(
+                f"{info.name!r} is made here and has no path; its options are its size and rng"
+            )
         try:
             return synthetic_world(**options)
         except TypeError as error:
-            raise ConfigError(f"unknown option for {info.name!r} among: {', '.join(sorted(options))}") from error
+            raise ConfigError(
+                f"unknown option for {info.name!r} among: {', '.join(sorted(options))}"
+            ) from error
     if options:
         raise ConfigError(f"{info.name!r} takes no options, got: {', '.join(sorted(options))}")
     return read_checked(info, _require(info, path))
@@ -180,7 +205,8 @@ def load_split(name: str, *, path: str | os.PathLike[str] | None = None) -> tupl
     if info.read_split is None:
         having = ", ".join(other.name for other in REGISTRY.values() if other.split)
         raise DatasetError(
-            f"{info.title} has no ready-made split (only {having}); use load_dataset({info.name!r}).hold_out(10)"
+            f"{info.title} has no ready-made split (only {having}); use "
+            f"load_dataset({info.name!r}).hold_out(10)"
         )
     found = _require(info, path)
     try:
@@ -213,7 +239,9 @@ def _at(info: DatasetInfo, path: Path) -> Path:
         for file in info.files:
             if (path / file).exists():
                 return path / file
-        if path.name in info.files or any(path.joinpath(member).is_file() for member in info.checksums):
+        if path.name in info.files or any(
+            path.joinpath(member).is_file() for member in info.checksums
+        ):
             return path
     elif path.exists():
         return path
@@ -221,22 +249,29 @@ def _at(info: DatasetInfo, path: Path) -> Path:
 
 
 def _not_it(info: DatasetInfo, path: Path, error: RatingsError) -> DatasetError:
-    return DatasetError(f"{path.name} is not {info.title} as we know it: {error}; {info.how_to_get()}")
+    return DatasetError(
+        f"{path.name} is not {info.title} as we know it: {error}; {info.how_to_get()}"
+    )
 
 
 Progress: TypeAlias = Callable[[int, int | None], None]
-"""Called with the bytes received so far and the bytes there will be (None where the server does not say)."""
+"""Called with the bytes received so far and the bytes there will be (None where the server does
+not say).
+"""
 
 _CHUNK = 64 * 1024
 
 _TIMEOUT_SECONDS = 30
 
 
-def fetch_dataset(name: str, from_file: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Path:
+def fetch_dataset(
+    name: str, from_file: str | os.PathLike[str] | None = None, progress: Progress | None = None
+) -> Path:
     """Get a data set into the cache.
 
-    What arrives is loaded and its checksum and counts are compared before it takes its place in the cache;
-    until then, whatever was there stays. Archives are kept as they are, bare rating files as Parquet.
+    What arrives is loaded and its checksum and counts are compared before it takes its place in the
+    cache; until then, whatever was there stays. Archives are kept as they are, bare rating files as
+    Parquet.
 
     Args:
         name: One of `dataset_names`.
@@ -252,9 +287,13 @@ def fetch_dataset(name: str, from_file: str | os.PathLike[str] | None = None, pr
     """
     info = dataset_info(name)
     if info.read is None:
-        raise ConfigError(f"{info.name!r} is made here: there is nothing to get; use it straight away")
+        raise ConfigError(
+            f"{info.name!r} is made here: there is nothing to get; use it straight away"
+        )
     if from_file is None and info.url is None:
-        raise DatasetError(f"{info.title} cannot be downloaded without registration; {info.how_to_get()}")
+        raise DatasetError(
+            f"{info.title} cannot be downloaded without registration; {info.how_to_get()}"
+        )
     try:
         cache = cache_folder()
         cache.mkdir(parents=True, exist_ok=True)
@@ -269,21 +308,26 @@ def fetch_dataset(name: str, from_file: str | os.PathLike[str] | None = None, pr
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise StorageError(
-            f"could not keep {info.title} in the cache: {reason}; free space there or name another folder "
+            f"could not keep {info.title} in the cache: {reason}; free space there or name "
+            "another folder "
             "with HDPMF_CACHE, then run the same command again"
         ) from error
 
 
 def _settle(info: DatasetInfo, source: Path, target: Path, folder: Path) -> Path:
     if not source.is_file():
-        raise DatasetError(f"there is no file {source}; give the archive or file of {info.title} after --from")
+        raise DatasetError(
+            f"there is no file {source}; give the archive or file of {info.title} after --from"
+        )
     ratings = read_checked(info, source)
     if target.suffix == ".parquet":
         ratings.write(target)
         return target
     if source.parent != folder:
         source = Path(shutil.copyfile(source, folder / info.cache_name))
-        read_checked(info, source)  # what was copied, not what was there: the file may have changed meanwhile
+        read_checked(
+            info, source
+        )  # what was copied, not what was there: the file may have changed meanwhile
     os.replace(source, target)
     return target
 
@@ -293,7 +337,9 @@ def _download(info: DatasetInfo, target: Path, progress: Progress | None) -> Non
     import requests
 
     meter = None if progress is None else _Meter(progress)
-    fetch = pooch.HTTPDownloader(progressbar=meter or False, chunk_size=_CHUNK, timeout=_TIMEOUT_SECONDS)
+    fetch = pooch.HTTPDownloader(
+        progressbar=meter or False, chunk_size=_CHUNK, timeout=_TIMEOUT_SECONDS
+    )
     by_hand = f"get it from {info.page} and run: hdpmf data get {info.name} --from FILE"
     try:
         fetch(info.url, str(target), None)
@@ -306,7 +352,9 @@ def _download(info: DatasetInfo, target: Path, progress: Progress | None) -> Non
     except (requests.ConnectionError, requests.Timeout) as error:
         raise DatasetError(f"no connection to {info.url}, or it broke off; {by_hand}") from error
     except (requests.RequestException, ValueError) as error:
-        raise DatasetError(f"the download from {info.url} failed or broke off; {by_hand}") from error
+        raise DatasetError(
+            f"the download from {info.url} failed or broke off; {by_hand}"
+        ) from error
 
 
 class _Meter:

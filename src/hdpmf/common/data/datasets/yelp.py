@@ -67,11 +67,15 @@ def _ratings(info: DatasetInfo, stream: IO[bytes]) -> Ratings:
             try:
                 review = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise RatingsError(f"line {row:,} is not a review with user_id, business_id, stars and date") from error
+                raise RatingsError(
+                    f"line {row:,} is not a review with user_id, business_id, stars and date"
+                ) from error
             if not _DATE.fullmatch(review.date):
                 raise RatingsError(f"line {row:,}: the date is not written as YYYY-MM-DD HH:MM:SS")
             if not (_fits(review.user_id) and _fits(review.business_id)):
-                raise RatingsError(f"line {row:,}: an id is empty or longer than {MAX_ID_LENGTH} characters")
+                raise RatingsError(
+                    f"line {row:,}: an id is empty or longer than {MAX_ID_LENGTH} characters"
+                )
             user_codes.append(users.setdefault(review.user_id, len(users)))
             item_codes.append(items.setdefault(review.business_id, len(items)))
             values.append(review.stars)
@@ -117,7 +121,10 @@ def _index(names: dict[str, int], used: NDArray[np.int32]) -> tuple[IdIndex, NDA
 
 
 def _latest(
-    user_codes: NDArray[np.int32], item_codes: NDArray[np.int32], times: NDArray[np.int64], n_items: int
+    user_codes: NDArray[np.int32],
+    item_codes: NDArray[np.int32],
+    times: NDArray[np.int64],
+    n_items: int,
 ) -> NDArray[np.int64]:
     """Find the rows that are a user's last word on a business; of equal times, the later line."""
     pair = user_codes.astype(np.int64) * n_items + item_codes
@@ -131,7 +138,9 @@ def _seconds(dates: list[str], first_row: int) -> NDArray[np.int64]:
     try:
         return np.array(dates, dtype="datetime64[s]").astype(np.int64)
     except ValueError as error:
-        raise RatingsError(f"a date in line {first_row:,} or shortly after is not in the calendar") from error
+        raise RatingsError(
+            f"a date in line {first_row:,} or shortly after is not in the calendar"
+        ) from error
 
 
 def _fits(text: str) -> bool:
@@ -140,7 +149,8 @@ def _fits(text: str) -> bool:
 
 def _damaged(info: DatasetInfo, path: Path) -> DatasetError:
     return DatasetError(
-        f"{path.name} cannot be read to its end as {info.title} (truncated, corrupted or something else); "
+        f"{path.name} cannot be read to its end as {info.title} (truncated, corrupted "
+        "or something else); "
         f"{info.how_to_get()}"
     )
 
@@ -158,7 +168,8 @@ def _open_reviews(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _unwrap(stream: IO[bytes] | gzip.GzipFile) -> IO[bytes]:
-    # BufferedReader.peek shows the first bytes without using them up, so nested streams need no seeking.
+    # BufferedReader.peek shows the first bytes without using them up, so nested streams need no
+    # seeking.
     buffered = io.BufferedReader(cast("io.RawIOBase", stream), 1 << 20)
     head = buffered.peek(512)
     if head.startswith(b"\x1f\x8b"):

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 HEARTBEAT = 10.0
-"""Seconds between signs of life: the least that Flower allows. A crashed device can come back after twice as long."""
+"""Seconds between signs of life: the least that Flower allows. A crashed device can come back
+after twice as long.
+"""
 
-_WAIT = 15.0  # how long one question for messages may take; less by a draw, so that devices do not ask together
-_LEAVING = 1.0  # from ``stop`` on: until the server has to be done with what is under way, and again for a goodbye
+# how long one question for messages may take; less by a draw, so that devices do not ask together
+_WAIT = 15.0
+# from ``stop`` on: until the server has to be done with what is under way, and again for a goodbye
+_LEAVING = 1.0
 _LAST_REPLY = 5.0  # the same where ``stop`` came with an answer, which still has to go out
 _LOOK = 0.1
 _POLL = 0.1  # pause after an empty answer that came at once: a server that does not wait for us
@@ -43,9 +47,10 @@ class FlowerDevice:
         heartbeat: Seconds between signs of life.
         max_bytes: The size limit, both ways.
         plain_flower: The server is a SuperLink without our gate (see ``Fleet``).
-        follow: What to trust from now on, after what the recommender has told about its authorities (``succession``);
-            whatever it raises is said, and nothing changes.
-        log: Told how the connection is, in lines for the device's owner; by default this module's log is.
+        follow: What to trust from now on, after what the recommender has told about its authorities
+            (``succession``); whatever it raises is said, and nothing changes.
+        log: Told how the connection is, in lines for the device's owner; by default this module's
+            log is.
     """
 
     def __init__(
@@ -79,7 +84,9 @@ class FlowerDevice:
         with _Departure(wires, stop) as departure:
             self._serve(wires, departure, answer, stop)
 
-    def _serve(self, wires: Wires, departure: _Departure, answer: Answer, stop: threading.Event) -> None:
+    def _serve(
+        self, wires: Wires, departure: _Departure, answer: Answer, stop: threading.Event
+    ) -> None:
         from hdpmf.common.net.flower.fleet import Fleet
 
         pause = _FIRST_PAUSE
@@ -103,7 +110,8 @@ class FlowerDevice:
                     self._answer_messages(fleet, departure.waits_for(answer), stop)
             except TransportError as error:
                 self._say("%s; trying again", error)
-                # Not all at once: a thousand devices that were cut off together must not come back together.
+                # Not all at once: a thousand devices that were cut off together must not come back
+                # together.
                 stop.wait(pause * random.uniform(0.5, 1.0))
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -134,10 +142,18 @@ class FlowerDevice:
         try:
             reply = answer(message)
         except Exception as error:  # a fault of ours must not end the loop, and its text stays here
-            _log.error("a message of %d bytes could not be answered (%s)", len(message), type(error).__name__)
+            _log.error(
+                "a message of %d bytes could not be answered (%s)",
+                len(message),
+                type(error).__name__,
+            )
             return None
         if len(reply) > self._max_bytes:
-            _log.error("a reply of %d bytes is longer than the limit of %d and stays here", len(reply), self._max_bytes)
+            _log.error(
+                "a reply of %d bytes is longer than the limit of %d and stays here",
+                len(reply),
+                self._max_bytes,
+            )
             return None
         return reply
 
@@ -153,7 +169,9 @@ class FlowerDevice:
 
 
 class _Departure:
-    """Sees to it that ``stop`` is noticed: a server that answers byte by byte, or never, is not waited for."""
+    """Sees to it that ``stop`` is noticed: a server that answers byte by byte, or never, is not
+    waited for.
+    """
 
     def __init__(self, wires: Wires, stop: threading.Event) -> None:
         self._wires = wires
@@ -172,7 +190,9 @@ class _Departure:
         self._thread.join()
 
     def waits_for(self, answer: Answer) -> Answer:
-        """The same answers. While one is made here no time is counted, and the reply to the last one goes out."""
+        """The same answers. While one is made here no time is counted, and the reply to the last
+        one goes out.
+        """
 
         def made(message: bytes) -> bytes:
             stopped, self._answering = self._stop.is_set(), True

@@ -1,4 +1,6 @@
-"""Connections that strangers may hold: how many, and for how long. Devices and the recommender's own link are apart."""
+"""Connections that strangers may hold: how many, and for how long. Devices and the recommender's
+own link are apart.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Visitors:
         patience: Seconds that each may last.
     """
 
-    def __init__(self, per_address: int = PER_ADDRESS, in_all: int = IN_ALL, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, per_address: int = PER_ADDRESS, in_all: int = IN_ALL, patience: float = PATIENCE
+    ) -> None:
         self._per_address = per_address
         self._in_all = in_all
         self._patience = patience
@@ -34,7 +38,9 @@ class Visitors:
 
     def takes(self, place: tuple[str, int]) -> bool:
         """Whether one more from there is let in."""
-        return len(self._strangers) < self._in_all and self._by_address[place[0]] < self._per_address
+        return (
+            len(self._strangers) < self._in_all and self._by_address[place[0]] < self._per_address
+        )
 
     def came(self, place: tuple[str, int], visit: _Visit) -> None:
         """A connection."""
@@ -63,7 +69,9 @@ class Visitors:
 class _Visit(socket.socket):
     """A connection that says when it is closed."""
 
-    def __init__(self, listener: socket.socket, visitors: Visitors, place: tuple[str, int], fileno: int) -> None:
+    def __init__(
+        self, listener: socket.socket, visitors: Visitors, place: tuple[str, int], fileno: int
+    ) -> None:
         super().__init__(listener.family, listener.type, listener.proto, fileno=fileno)
         self.since = time.monotonic()
         self._visitors = visitors

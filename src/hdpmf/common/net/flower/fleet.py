@@ -1,8 +1,10 @@
-"""What we use inside Flower on a device: its client for the fleet's calls, and how it cuts a message into objects.
+"""What we use inside Flower on a device: its client for the fleet's calls, and how it cuts a
+message into objects.
 
-Flower's own SuperNode fetches the application that the server offers and runs it. Here no call fetches one: of a
-message only its bytes are taken, and they go to code that is installed on this machine. Everything else that a server
-could say is bounded (size, redirects, compression), and no failure ends the process.
+Flower's own SuperNode fetches the application that the server offers and runs it. Here no call
+fetches one: of a message only its bytes are taken, and they go to code that is installed on this
+machine. Everything else that a server could say is bounded (size, redirects, compression), and no
+failure ends the process.
 """
 
 from __future__ import annotations
@@ -48,7 +50,11 @@ with needs_flower():
         PushMessagesRequest,
     )
     from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-    from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest, PushObjectRequest
+    from flwr.proto.message_pb2 import (
+        ConfirmMessageReceivedRequest,
+        PullObjectRequest,
+        PushObjectRequest,
+    )
     from flwr.proto.node_pb2 import Node
     from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
     from flwr.supercore.inflatable.inflatable_object import (
@@ -58,7 +64,9 @@ with needs_flower():
     )
     from flwr.supernode.fleet_http_client import FleetHttpClient
 
-_NO_ANSWER = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason="")  # why is the device's own affair
+_NO_ANSWER = Error(
+    code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=""
+)  # why is the device's own affair
 _GOODBYE_SECONDS = 2.0
 _UPLOAD_TRIES = 200
 _UPLOAD_PAUSE = 0.05
@@ -77,16 +85,18 @@ class Fleet:
 
     Args:
         address: ``host:port`` of the recommender.
-        authority: The recommender's authority (PEM), as it was handed over at enrolment; nothing else is trusted.
+        authority: The recommender's authority (PEM), as it was handed over at enrolment; nothing
+            else is trusted.
         key: The device's key for the engine.
-        heartbeat: Seconds between signs of life. The server gives up on a device after twice as much.
+        heartbeat: Seconds between signs of life. The server gives up on a device after twice as
+            much.
         wait: Seconds that the server may keep a question for messages, where it can.
         max_bytes: Of a message or a reply.
-        before: The connection before this one, if the network failed it: as long as the server cannot have noticed,
-            it is taken up again.
+        before: The connection before this one, if the network failed it: as long as the server
+            cannot have noticed, it is taken up again.
         wires: Opens its connections, and can cut them.
-        plain_flower: The server is a SuperLink without our gate and knows Flower's signatures only. These are good at
-            any other such server, for five minutes.
+        plain_flower: The server is a SuperLink without our gate and knows Flower's signatures only.
+            These are good at any other such server, for five minutes.
 
     Raises:
         ConfigError: The authority's certificate is none, or has ended.
@@ -116,7 +126,9 @@ class Fleet:
         sign = _FlowerSignature(key) if self._sign is None else self._sign
         self._base = f"https://{address}"
         self._client = FleetHttpClient(f"https://{address}", interceptors=[sign], verify=trust)
-        self._http = bounded_client(trust, max_bytes + ENVELOPE, {"prefer": f"wait={wait:g}"}, wires=wires)
+        self._http = bounded_client(
+            trust, max_bytes + ENVELOPE, {"prefer": f"wait={wait:g}"}, wires=wires
+        )
         self._client._client.close()
         self._client._client = self._http
         try:
@@ -132,8 +144,9 @@ class Fleet:
                 request = ActivateNodeRequest(public_key=public, heartbeat_interval=self._heartbeat)
                 return Node(node_id=self._client.ActivateNode(request).node_id)
         except TransportError:
-            # A server that has not noticed the cut refuses a second activation, as it refuses a second device with
-            # this key. Within that time no such device can have slipped in, so the old connection still is ours.
+            # A server that has not noticed the cut refuses a second activation, as it refuses a
+            # second device with this key. Within that time no such device can have slipped in, so
+            # the old connection still is ours.
             if before is None or self._alive > before._alive + 2 * self._heartbeat:
                 raise
             self._node = before._node
@@ -143,7 +156,12 @@ class Fleet:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -158,7 +176,9 @@ class Fleet:
 
     @property
     def is_heard(self) -> bool:
-        """Whether a question waits at the server, which is a sign of life where the server has our gate."""
+        """Whether a question waits at the server, which is a sign of life where the server has
+        our gate.
+        """
         return self._asking and not self._plain_flower
 
     def beat(self) -> None:
@@ -173,7 +193,9 @@ class Fleet:
         self._alive = now
 
     def authorities(self) -> bytes | None:
-        """What the recommender tells about its authorities (``succession``); None where it tells nothing."""
+        """What the recommender tells about its authorities (``succession``); None where it tells
+        nothing.
+        """
         if self._sign is None:
             return None
         request = self._http.build_request("GET", self._base + AUTHORITIES)
@@ -193,9 +215,13 @@ class Fleet:
         if not self._plain_flower:
             self._alive = now
         with said_plainly():
-            if not answer.messages_list or len(answer.message_object_trees) != len(answer.messages_list):
+            if not answer.messages_list or len(answer.message_object_trees) != len(
+                answer.messages_list
+            ):
                 return None
-            return Pending(message_from_proto(answer.messages_list[0]), answer.message_object_trees[0])
+            return Pending(
+                message_from_proto(answer.messages_list[0]), answer.message_object_trees[0]
+            )
 
     def open(self, pending: Pending) -> bytes | None:
         """The message's bytes; None if it was withdrawn, because its time is over."""
@@ -204,11 +230,15 @@ class Fleet:
             part = self._fetch(pending.message.metadata.run_id, data_part(pending.tree))
             data = None if part is None else bytes_in_part(part)
         if data is not None and len(data) > self._limit:
-            raise TransportError(f"a message of {len(data)} bytes is longer than the limit of {self._limit}")
+            raise TransportError(
+                f"a message of {len(data)} bytes is longer than the limit of {self._limit}"
+            )
         return data
 
     def reply(self, pending: Pending, data: bytes | None) -> None:
-        """Answer a message; with None, say that there will be no answer, so that nobody waits for one."""
+        """Answer a message; with None, say that there will be no answer, so that nobody waits
+        for one.
+        """
         run = pending.message.metadata.run_id
         with said_plainly(), unless_run_is_over():
             if data is None:
@@ -218,7 +248,9 @@ class Fleet:
                 self._push(run, Message(record, reply_to=pending.message))
             self._client.ConfirmMessageReceived(
                 ConfirmMessageReceivedRequest(
-                    node=self._node, run_id=run, message_object_id=pending.message.metadata.message_id
+                    node=self._node,
+                    run_id=run,
+                    message_object_id=pending.message.metadata.message_id,
                 )
             )
 
@@ -231,13 +263,19 @@ class Fleet:
                     node=self._node,
                     messages_list=[message_to_proto(remove_content_from_message(message))],
                     message_object_trees=[get_object_tree(message)],
-                    clientapp_runtime_list=[0.0],  # how long an answer took says something about a device
+                    clientapp_runtime_list=[
+                        0.0
+                    ],  # how long an answer took says something about a device
                 )
             )
-            data_last = data_part(get_object_tree(message))  # who sees it may take the reply for complete
+            data_last = data_part(
+                get_object_tree(message)
+            )  # who sees it may take the reply for complete
             for name in sorted(answer.objects_to_push, key=data_last.__eq__):
                 if name not in objects:
-                    raise TransportError("the recommender asked for something that is not in the reply")
+                    raise TransportError(
+                        "the recommender asked for something that is not in the reply"
+                    )
                 self._client.PushObject(
                     PushObjectRequest(
                         node=self._node,
@@ -270,7 +308,9 @@ class _Signature:
     def sign(self, request: Any) -> None:
         """Add the headers."""
         request.headers.update(
-            signed_headers(self._key, self._server, request.method, request.url.path, request.content)
+            signed_headers(
+                self._key, self._server, request.method, request.url.path, request.content
+            )
         )
 
     def intercept(self, context: Any, call_next: Any) -> Any:
@@ -280,7 +320,9 @@ class _Signature:
 
 
 class _FlowerSignature:
-    """Flower's own node authentication: a signed time, and nothing else. For a SuperLink without our gate."""
+    """Flower's own node authentication: a signed time, and nothing else. For a SuperLink without
+    our gate.
+    """
 
     def __init__(self, key: NodeKey) -> None:
         self._key = key

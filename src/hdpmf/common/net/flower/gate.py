@@ -1,19 +1,22 @@
-"""The door in front of Flower's SuperLink: devices get only what devices need, and strangers get nothing.
+"""The door in front of Flower's SuperLink: devices get only what devices need, and strangers get
+nothing.
 
-Flower serves three interfaces on one port: Fleet (for devices), Control (start runs, register devices, stop runs) and
-Runtime (be the server's app). Control asks for no credentials at all, and a run that is started there runs the
-sender's code on the server. So this door lets enrolled devices through to eight calls of Fleet, and to everything else
-only who knows the secret that the recommender's process drew when it started the SuperLink. Who calls is settled on the
-headers (``signing``); until then nothing of a body is read.
+Flower serves three interfaces on one port: Fleet (for devices), Control (start runs, register
+devices, stop runs) and Runtime (be the server's app). Control asks for no credentials at all, and a
+run that is started there runs the sender's code on the server. So this door lets enrolled devices
+through to eight calls of Fleet, and to everything else only who knows the secret that the
+recommender's process drew when it started the SuperLink. Who calls is settled on the headers
+(``signing``); until then nothing of a body is read.
 
-It also saves polling. Whoever asks for messages may add ``Prefer: wait=SECONDS``; while there are none, the question
-waits here until something was delivered, instead of being asked ten times a second. The recommender's ring names the
-devices that have mail, when all of its parts are there; nobody else is woken, and for nobody else is Flower asked.
+It also saves polling. Whoever asks for messages may add ``Prefer: wait=SECONDS``; while there are
+none, the question waits here until something was delivered, instead of being asked ten times a
+second. The recommender's ring names the devices that have mail, when all of its parts are there;
+nobody else is woken, and for nobody else is Flower asked.
 
 What devices may know of the recommender's authorities is told here, too (``succession``).
 
-Until the recommender has brought its roster, and from when the process ends, devices get a 503: nobody is told then
-that it is not enrolled.
+Until the recommender has brought its roster, and from when the process ends, devices get a 503:
+nobody is told then that it is not enrolled.
 """
 
 from __future__ import annotations
@@ -76,7 +79,9 @@ _ANSWERED = _FLEET + "confirm-message-received"  # the last call of a device in 
 class Guard(Protocol):
     """Who tells enrolled devices from strangers."""
 
-    def caller(self, headers: Mapping[bytes, bytes], method: str, path: str, length: int) -> bytes | None:
+    def caller(
+        self, headers: Mapping[bytes, bytes], method: str, path: str, length: int
+    ) -> bytes | None:
         """The public key of the enrolled device that signed these headers; None if none did."""
         ...
 
@@ -91,10 +96,11 @@ class Gate:
         max_reply: Nor one of a device, where this is less.
         guard: Tells devices from strangers.
         check: Raises TransportError if a body is not the one that its headers speak of.
-        known: Told the address of a connection on which a device, or who has the secret, has called.
+        known: Told the address of a connection on which a device, or who has the secret, has
+            called.
         mailbox: Whose mail a device with this key may have, as the recommender's ring names it.
-        here: Told whose device asks for mail, which is a sign of life, and for how many seconds it will wait; and
-            again, with 0, when it hung up meanwhile.
+        here: Told whose device asks for mail, which is a sign of life, and for how many seconds it
+            will wait; and again, with 0, when it hung up meanwhile.
         told: What devices are told about the recommender's authorities.
     """
 
@@ -153,7 +159,9 @@ class Gate:
         length = headers.get(b"content-length", b"0" if scope["method"] in ("GET", "HEAD") else b"")
         if not length.isdigit() or len(length) > 12:
             await _refuse(send, 411)
-        elif int(length) > (self._max_bytes if ours else self._max_reply if path == _LONG else ENVELOPE):
+        elif int(length) > (
+            self._max_bytes if ours else self._max_reply if path == _LONG else ENVELOPE
+        ):
             await _refuse(send, 413)
         elif ours:
             self._known(scope.get("client"))
@@ -176,7 +184,9 @@ class Gate:
                 if not self._calls[caller]:
                     del self._calls[caller]
 
-    async def _of_recommender(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+    async def _of_recommender(
+        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
         path = scope["path"]
         if path == RING:
             body = await read_body(receive)
@@ -195,7 +205,9 @@ class Gate:
         else:
             await self._app(scope, receive, send)
 
-    async def _of_device(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+    async def _of_device(
+        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
         path = scope["path"]
         try:
             body = await asyncio.wait_for(read_body(receive), BODY_SECONDS)
@@ -209,11 +221,19 @@ class Gate:
             await _refuse(send, 408)
             return
         if path == TO_DEVICES:
-            await self._wait_for_mail(self._mailbox(scope[CALLER]), _patience(headers), scope, body, receive, send)
+            await self._wait_for_mail(
+                self._mailbox(scope[CALLER]), _patience(headers), scope, body, receive, send
+            )
             return
         if path == AUTHORITIES:
             size = str(len(self._told)).encode()
-            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", size)]})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [(b"content-length", size)],
+                }
+            )
             await send({"type": "http.response.body", "body": self._told})
             return
         for message in await _ask(self._app, scope, body):
@@ -222,9 +242,17 @@ class Gate:
             self._bells[TO_RECOMMENDER].ring()
 
     async def _wait_for_mail(
-        self, box: Hashable, patience: float, scope: Scope, body: bytes, receive: Receive, send: Send
+        self,
+        box: Hashable,
+        patience: float,
+        scope: Scope,
+        body: bytes,
+        receive: Receive,
+        send: Send,
     ) -> None:
-        """Answer when there is mail in a box. Flower looks through all messages there are, so it is asked only then."""
+        """Answer when there is mail in a box. Flower looks through all messages there are, so it
+        is asked only then.
+        """
         bell, of_device = self._bells[box], scope["path"] == TO_DEVICES
         gone = asyncio.ensure_future(receive())  # ends when the other side hangs up
         end = time.monotonic() + patience
@@ -233,11 +261,17 @@ class Gate:
             self._here(box, patience)
         try:
             while True:
-                next_ring = bell.next()  # taken before the question: a ring while it is asked must not be missed
+                next_ring = (
+                    bell.next()
+                )  # taken before the question: a ring while it is asked must not be missed
                 if not self._open and of_device:
                     await _refuse(send, 503)
                     return
-                answer = _EMPTY if of_device and box not in self._mail else await _ask(self._app, scope, body)
+                answer = (
+                    _EMPTY
+                    if of_device and box not in self._mail
+                    else await _ask(self._app, scope, body)
+                )
                 left = end - time.monotonic()
                 if gone.done():
                     return
@@ -335,7 +369,9 @@ def _patience(headers: dict[bytes, bytes]) -> float:
         seconds = float(value)
     except ValueError:
         return 0.0
-    return min(seconds, MAX_WAIT) if seconds > 0.0 else 0.0  # which is what a number that is none gets too
+    return (
+        min(seconds, MAX_WAIT) if seconds > 0.0 else 0.0
+    )  # which is what a number that is none gets too
 
 
 async def _refuse(send: Send, status: int) -> None:
@@ -344,6 +380,8 @@ async def _refuse(send: Send, status: int) -> None:
         headers.append((CLOCK_HEADER.encode(), f"{time.time():.3f}".encode()))
     if status >= 400:
         headers.append((PROTOCOL.encode(), str(SPOKEN).encode()))
-        headers.append((b"connection", b"close"))  # what was not read of the body is not read any more
+        headers.append(
+            (b"connection", b"close")
+        )  # what was not read of the body is not read any more
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b""})

@@ -30,7 +30,8 @@ def bounded_client(
     patience: float = ANSWER_SECONDS,
     wires: Wires | None = None,
 ) -> Any:
-    """An HTTP client that follows no redirects, unpacks nothing and reads no more than ``max_bytes`` of an answer.
+    """An HTTP client that follows no redirects, unpacks nothing and reads no more than
+    ``max_bytes`` of an answer.
 
     Its connections are opened by ``wires``, where given, so that they can be cut from outside.
     """
@@ -73,7 +74,9 @@ class _Bounded(httpx.SyncByteStream):
 
 @contextmanager
 def unless_run_is_over() -> Iterator[None]:
-    """A message of a run that has ended needs no more attention, and the connection is as good as before."""
+    """A message of a run that has ended needs no more attention, and the connection is as good
+    as before.
+    """
     try:
         yield
     except httpx.HTTPStatusError as error:
@@ -97,7 +100,10 @@ def _in_words(error: Exception) -> str:
         return _refusal(error.response)
     if isinstance(error, httpx.ConnectError):
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return f"the recommender's certificate is not the one of its authority, or not for this address ({error})"
+            return (
+                "the recommender's certificate is not the one of its authority, or not for "
+                f"this address ({error})"
+            )
         return f"no connection to the recommender ({error})"
     return f"the connection to the recommender failed ({type(error).__name__}: {error})"
 
@@ -108,19 +114,27 @@ def _refusal(response: Any) -> str:
     if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
         return f"the recommender cannot answer at the moment (status {response.status_code})"
     first = response.request.url.path.endswith("/activate-node")
-    if first and (behind := who_is_behind(response.status_code, response.headers.get(PROTOCOL))) is not None:
+    if (
+        first
+        and (behind := who_is_behind(response.status_code, response.headers.get(PROTOCOL)))
+        is not None
+    ):
         return behind
     if response.status_code == httpx.codes.UNAUTHORIZED:
         ahead = _clock(response)
         if ahead is not None and not -BEHIND < ahead < AHEAD:
             direction = "ahead of" if ahead > 0 else "behind"
-            return f"refused: this machine's clock is {abs(ahead):.0f} s {direction} the recommender's; set it right"
+            return (
+                f"refused: this machine's clock is {abs(ahead):.0f} s {direction} the "
+                "recommender's; set it right"
+            )
         return "refused: this device's node key is not enrolled with the recommender"
     if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
         return "refused: the reply is longer than the recommender's limit"
     if first:
         return (
-            "refused: this device is not enrolled, or a device with the same key is connected (after a crash the "
+            "refused: this device is not enrolled, or a device with the same key is "
+            "connected (after a crash the "
             "recommender needs a few seconds to notice)"
         )
     return f"refused with status {response.status_code} on {response.request.url.path}"
@@ -129,12 +143,16 @@ def _refusal(response: Any) -> str:
 def _clock(response: Any) -> float | None:
     """Seconds that this machine's clock is ahead, by what a refusal says about the time there.
 
-    The answer to a question that has waited is dated when that was asked, so a date alone says nothing about a clock.
-    Only who refuses because of a signature's time means it.
+    The answer to a question that has waited is dated when that was asked, so a date alone says
+    nothing about a clock. Only who refuses because of a signature's time means it.
     """
     try:
         said = response.headers.get(CLOCK_HEADER)
-        there = parsedate_to_datetime(response.headers["date"]).timestamp() if said is None else float(said)
+        there = (
+            parsedate_to_datetime(response.headers["date"]).timestamp()
+            if said is None
+            else float(said)
+        )
     except (KeyError, ValueError, TypeError):
         return None
     ahead = time.time() - there

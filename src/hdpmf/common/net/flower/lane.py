@@ -1,9 +1,11 @@
-"""A fast lane past Flower's web framework for the calls that make up an exchange, and a narrow one for devices.
+"""A fast lane past Flower's web framework for the calls that make up an exchange, and a narrow one
+for devices.
 
-Through nine layers of middleware and two thread pools a request takes 4 ms of processor time, and an exchange with
-eight devices has a hundred of them. Here the same handlers are called directly. Of the recommender's calls, whatever
-does not succeed at once goes the long way, which then says what is wrong. Devices have no other way: who calls was
-settled at the gate, and a device reaches what is its own: the messages that are for it, and one reply to each.
+Through nine layers of middleware and two thread pools a request takes 4 ms of processor time, and
+an exchange with eight devices has a hundred of them. Here the same handlers are called directly. Of
+the recommender's calls, whatever does not succeed at once goes the long way, which then says what
+is wrong. Devices have no other way: who calls was settled at the gate, and a device reaches what is
+its own: the messages that are for it, and one reply to each.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ with needs_flower():
         PushMessagesRequest,
     )
     from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-    from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest, PushObjectRequest
+    from flwr.proto.message_pb2 import (
+        ConfirmMessageReceivedRequest,
+        PullObjectRequest,
+        PushObjectRequest,
+    )
     from flwr.proto.runtime_pb2 import (
         GetNodesRequest,
         PullAppMessagesRequest,
@@ -79,9 +85,15 @@ class FastLane:
         store = self._state().object_store
         self.calls = {
             "/v1/fleet/activate-node": self._of_device(ActivateNodeRequest, fleet.activate_node),
-            "/v1/fleet/deactivate-node": self._of_device(DeactivateNodeRequest, fleet.deactivate_node),
-            "/v1/fleet/send-node-heartbeat": self._of_device(SendNodeHeartbeatRequest, fleet.send_node_heartbeat),
-            "/v1/fleet/pull-messages": self._of_device(PullMessagesRequest, fleet.pull_messages, store=store),
+            "/v1/fleet/deactivate-node": self._of_device(
+                DeactivateNodeRequest, fleet.deactivate_node
+            ),
+            "/v1/fleet/send-node-heartbeat": self._of_device(
+                SendNodeHeartbeatRequest, fleet.send_node_heartbeat
+            ),
+            "/v1/fleet/pull-messages": self._of_device(
+                PullMessagesRequest, fleet.pull_messages, store=store
+            ),
             "/v1/fleet/push-messages": self._of_device(PushMessagesRequest, self._take_reply),
             "/v1/fleet/pull-object": self._of_device(PullObjectRequest, fleet.pull_object),
             "/v1/fleet/push-object": self._of_device(PushObjectRequest, fleet.push_object),
@@ -89,8 +101,12 @@ class FastLane:
                 ConfirmMessageReceivedRequest, fleet.confirm_message_received, store=store
             ),
             "/v1/runtime/get-nodes": self._of_server(GetNodesRequest, runtime.get_nodes),
-            "/v1/runtime/pull-messages": self._of_server(PullAppMessagesRequest, self._complete_replies),
-            "/v1/runtime/push-messages": self._of_server(PushAppMessagesRequest, runtime.push_messages),
+            "/v1/runtime/pull-messages": self._of_server(
+                PullAppMessagesRequest, self._complete_replies
+            ),
+            "/v1/runtime/push-messages": self._of_server(
+                PushAppMessagesRequest, runtime.push_messages
+            ),
             "/v1/runtime/pull-object": self._of_server(PullObjectRequest, runtime.pull_object),
             "/v1/runtime/push-object": self._of_server(PushObjectRequest, runtime.push_object),
             "/v1/runtime/confirm-message-received": self._of_server(
@@ -112,10 +128,19 @@ class FastLane:
             if not call.for_device:
                 await self._app(scope, _again(body, receive), send)
                 return
-            await send({"type": "http.response.start", "status": answer, "headers": [(b"content-length", b"0")]})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": answer,
+                    "headers": [(b"content-length", b"0")],
+                }
+            )
             await send({"type": "http.response.body", "body": b""})
             return
-        headers = [(b"content-type", PROTOBUF_MEDIA_TYPE.encode()), (b"content-length", str(len(answer)).encode())]
+        headers = [
+            (b"content-type", PROTOBUF_MEDIA_TYPE.encode()),
+            (b"content-length", str(len(answer)).encode()),
+        ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
@@ -129,7 +154,8 @@ class FastLane:
         return number
 
     def is_here(self, number: int, heartbeat: float, wait: float) -> None:
-        """A sign of life of a device, which waits here for so long: Flower gives up on it two heartbeats after that.
+        """A sign of life of a device, which waits here for so long: Flower gives up on it two
+        heartbeats after that.
 
         With no wait it has hung up, and is expected back, unless it has said goodbye.
         """
@@ -147,7 +173,11 @@ class FastLane:
             if isinstance(request, ActivateNodeRequest):
                 own = request.public_key == key
             else:
-                node = request.node_id if isinstance(request, DeactivateNodeRequest) else request.node.node_id
+                node = (
+                    request.node_id
+                    if isinstance(request, DeactivateNodeRequest)
+                    else request.node.node_id
+                )
                 own = state.get_node_id_by_public_key(key) == node
             if not own:
                 raise _RefusedError(401)
@@ -167,7 +197,9 @@ class FastLane:
 
     @staticmethod
     def _take_reply(request: Any, state: Any) -> Any:
-        """One reply, to a message that is for this device. Flower would take it in any device's name."""
+        """One reply, to a message that is for this device. Flower would take it in any device's
+        name.
+        """
         if len(request.messages_list) != 1 or len(request.message_object_trees) != 1:
             raise _RefusedError(400)
         meta = request.messages_list[0].metadata
@@ -186,15 +218,21 @@ class FastLane:
 
     @staticmethod
     def _complete_replies(request: Any, state: Any, task: Any) -> Any:
-        """Replies of which every part is there. Who has sent a part only holds nobody up but itself."""
+        """Replies of which every part is there. Who has sent a part only holds nobody up but
+        itself.
+        """
         ready = [name for name in request.message_ids if _is_complete(state, name)]
         if not ready:
             return PullAppMessagesResponse()
-        return runtime_handlers.pull_messages(request=PullAppMessagesRequest(message_ids=ready), state=state, task=task)
+        return runtime_handlers.pull_messages(
+            request=PullAppMessagesRequest(message_ids=ready), state=state, task=task
+        )
 
 
 def _is_complete(state: Any, message: str) -> bool:
-    """Whether there is something to say about a message: a whole reply, or that there will be none."""
+    """Whether there is something to say about a message: a whole reply, or that there will be
+    none.
+    """
     if message not in state.message_ins_store:
         return False
     reply = state.message_ins_id_to_message_res_id.get(message)
@@ -215,7 +253,9 @@ def _answer(call: _Call, scope: Scope, body: bytes) -> bytes | int:
         return 403 if error.code == ApiErrorCode.FLEET_RUN_STATUS_NOT_ALLOWED else 400
     except _RefusedError as error:
         return error.status
-    except Exception as error:  # whatever Flower raises; for the recommender the long way knows how to say it
+    except (
+        Exception
+    ) as error:  # whatever Flower raises; for the recommender the long way knows how to say it
         _log.debug("a request was not answered (%s)", type(error).__name__)
         return 400
 

@@ -1,7 +1,9 @@
-"""What we use inside Flower on the recommender's machine: the SuperLink's application, and the calls that drive it.
+"""What we use inside Flower on the recommender's machine: the SuperLink's application, and the
+calls that drive it.
 
-The run that every message belongs to is started with an application bundle that contains no code. Its server side is
-this process: it takes the run's task, as Flower's own launcher would, and exchanges messages as that task.
+The run that every message belongs to is started with an application bundle that contains no code.
+Its server side is this process: it takes the run's task, as Flower's own launcher would, and
+exchanges messages as that task.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ with needs_flower():
     )
     from flwr.supercore.constant import TaskType
     from flwr.supercore.control.control_http_client import ControlHttpClient
-    from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
+    from flwr.supercore.interceptors import (
+        RuntimeTokenHttpInterceptor,
+        RuntimeVersionHttpInterceptor,
+    )
     from flwr.supercore.runtime import RuntimeHttpClient
     from flwr.supercore.task_identity import TaskIdentity
     from flwr.superlink.grid import HttpGrid
@@ -65,7 +70,9 @@ _PATIENCE = 15.0  # with a SuperLink on this machine: if it hangs, an exchange e
 
 
 def superlink_app(shortest_heartbeat: float) -> Any:
-    """Flower's SuperLink as an ASGI application: everything in memory, devices authenticated, no app is launched."""
+    """Flower's SuperLink as an ASGI application: everything in memory, devices authenticated, no
+    app is launched.
+    """
     from flwr.superlink.auth_plugin import NoOpControlAuthnPlugin
     from flwr.superlink.cli.flower_superlink import SuperLinkLifespan
     from flwr.superlink.config_loader import SuperLinkLifespanConfig
@@ -121,17 +128,26 @@ class Link(HttpGrid):
         bundle: What the run is started with.
 
     Attributes:
-        leftover: Bytes, about, that unanswered messages and late replies take in the SuperLink's memory.
+        leftover: Bytes, about, that unanswered messages and late replies take in the SuperLink's
+            memory.
     """
 
     def __init__(
-        self, address: str, trust: ssl.SSLContext, secret: str, *, max_bytes: int, bundle: bytes | None = None
+        self,
+        address: str,
+        trust: ssl.SSLContext,
+        secret: str,
+        *,
+        max_bytes: int,
+        bundle: bytes | None = None,
     ) -> None:
         super().__init__(runtime_api_address=address, token="none yet")  # noqa: S106 - replaced below
         self._base = f"https://{address}"
         self._http = bounded_client(trust, max_bytes, {SECRET_HEADER: secret}, _PATIENCE)
         self._version = RuntimeVersionHttpInterceptor(component_name="flwr-serverapp")
-        self._control = self._over_our_http(ControlHttpClient(self._base, interceptors=[self._version]))
+        self._control = self._over_our_http(
+            ControlHttpClient(self._base, interceptors=[self._version])
+        )
         self._incomplete: list[tuple[Any, Any]] = []
         self.leftover = 0
         try:
@@ -153,7 +169,9 @@ class Link(HttpGrid):
     def online(self) -> dict[str, int]:
         """Flower's number of every device that is connected now, by its public key."""
         with said_plainly():
-            return {bytes(node.public_key).decode("ascii"): node.node_id for node in self.get_nodes()}
+            return {
+                bytes(node.public_key).decode("ascii"): node.node_id for node in self.get_nodes()
+            }
 
     def beat(self) -> None:
         """A sign of life of the task, without which Flower would end the run."""
@@ -162,7 +180,9 @@ class Link(HttpGrid):
                 raise TransportError("the SuperLink has ended the run")
 
     def send(self, outgoing: Sequence[Outgoing], seconds: float) -> list[str]:
-        """Send messages that are forgotten after ``seconds``; the message's id for each, empty if it was refused."""
+        """Send messages that are forgotten after ``seconds``; the message's id for each, empty
+        if it was refused.
+        """
         # Flower's messages take their run and sender from here when they are made.
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = self._identity
         messages = [message.to_flower(seconds) for message in outgoing]
@@ -173,9 +193,12 @@ class Link(HttpGrid):
         return ids
 
     def pull(self, ids: Iterable[str], wait: float) -> list[Incoming]:
-        """Replies to the messages ``ids`` that have come since; waits up to ``wait`` seconds for one."""
+        """Replies to the messages ``ids`` that have come since; waits up to ``wait`` seconds for
+        one.
+        """
         if self._incomplete:
-            # Parts of a reply are still on their way, and the bell will not ring for them: ask again soon.
+            # Parts of a reply are still on their way, and the bell will not ring for them: ask
+            # again soon.
             time.sleep(_AGAIN)
             wait = 0.0
         # To a question for a message that was answered already Flower makes up an error.
@@ -185,14 +208,22 @@ class Link(HttpGrid):
         self._http.timeout = wait + _PATIENCE
         with said_plainly():
             if open_ids:
-                answer = self._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=open_ids))
-                self._incomplete += zip(answer.messages_list, answer.message_object_trees, strict=True)
+                answer = self._runtime_client.PullMessages(
+                    PullAppMessagesRequest(message_ids=open_ids)
+                )
+                self._incomplete += zip(
+                    answer.messages_list, answer.message_object_trees, strict=True
+                )
             complete: list[Incoming] = []
-            self._incomplete = [reply for reply in self._incomplete if not self._fetched(*reply, complete)]
+            self._incomplete = [
+                reply for reply in self._incomplete if not self._fetched(*reply, complete)
+            ]
         return complete
 
     def _fetched(self, message: Any, tree: Any, complete: list[Incoming]) -> bool:
-        """Whether nothing more is to be done about a reply: it went to ``complete``, or it will never be whole."""
+        """Whether nothing more is to be done about a reply: it went to ``complete``, or it will
+        never be whole.
+        """
         meta = message.metadata
         try:
             part = data_part(tree)
@@ -217,11 +248,15 @@ class Link(HttpGrid):
 
     def _confirm(self, message: str) -> None:
         self._runtime_client.ConfirmMessageReceived(
-            ConfirmMessageReceivedRequest(node=self.node, run_id=self.run.run_id, message_object_id=message)
+            ConfirmMessageReceivedRequest(
+                node=self.node, run_id=self.run.run_id, message_object_id=message
+            )
         )
 
     def forget(self, unanswered: Iterable[Outgoing]) -> None:
-        """The exchange is over; what was not answered stays in the SuperLink's memory until the run ends."""
+        """The exchange is over; what was not answered stays in the SuperLink's memory until the
+        run ends.
+        """
         self._incomplete = []
         self.leftover += sum(max(len(message.data), _LEFT_REPLY) for message in unanswered)
 
@@ -238,7 +273,9 @@ class Link(HttpGrid):
 
     def _connect(self) -> None:
         token = RuntimeTokenHttpInterceptor(token=self._token)
-        self._client = self._over_our_http(RuntimeHttpClient(self._base, interceptors=[self._version, token]))
+        self._client = self._over_our_http(
+            RuntimeHttpClient(self._base, interceptors=[self._version, token])
+        )
 
     def _over_our_http(self, client: Any) -> Any:
         client._client.close()
@@ -248,10 +285,16 @@ class Link(HttpGrid):
     def _start(self, bundle: bytes) -> None:
         with said_plainly():
             started = self._control.StartRun(StartRunRequest(fab=Fab(content=bundle)))
-            launcher = self._over_our_http(RuntimeHttpClient(self._base, interceptors=[self._version]))
-            task = launcher.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
+            launcher = self._over_our_http(
+                RuntimeHttpClient(self._base, interceptors=[self._version])
+            )
+            task = launcher.AcquireTask(
+                AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
+            )
             if not task.token or task.task.run_id != started.run_id:
-                raise TransportError("the SuperLink gave us another run's task: is it used by somebody else?")
+                raise TransportError(
+                    "the SuperLink gave us another run's task: is it used by somebody else?"
+                )
             self._token = task.token
             given = self._runtime_client.PullTaskInput(PullTaskInputRequest())
         self._identity = (given.task_id, given.run.run_id, given.context.node_id)

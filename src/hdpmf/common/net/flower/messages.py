@@ -23,8 +23,9 @@ class Outgoing:
     Attributes:
         node: Flower's number of the device.
         data: The message.
-        token: Drawn for this message; the reply has to carry it. Flower lets any enrolled device reply in another's
-            name to a message whose id it knows, and the id is a hash of what is in the message.
+        token: Drawn for this message; the reply has to carry it. Flower lets any enrolled device
+            reply in another's name to a message whose id it knows, and the id is a hash of what is
+            in the message.
     """
 
     node: int
@@ -33,7 +34,9 @@ class Outgoing:
 
     def to_flower(self, seconds: float) -> Any:
         """As Flower carries it; forgotten after ``seconds``."""
-        return Message(record_of(self.data), self.node, MESSAGE_TYPE, ttl=seconds, group_id=self.token)
+        return Message(
+            record_of(self.data), self.node, MESSAGE_TYPE, ttl=seconds, group_id=self.token
+        )
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,9 @@ class Incoming:
 def record_of(data: bytes, token: str = "") -> Any:
     """A message or reply as Flower carries it.
 
-    Flower names parts by their hash and keeps equal ones once. For a message to many devices that is welcome. A reply
-    has its token in it, because two equal replies must not be taken for one that is already there.
+    Flower names parts by their hash and keeps equal ones once. For a message to many devices that
+    is welcome. A reply has its token in it, because two equal replies must not be taken for one
+    that is already there.
     """
     return RecordDict({RECORD: ConfigRecord({FIELD: data, "token": token})})
 
@@ -65,7 +69,8 @@ def bytes_in_part(part: bytes) -> bytes:
 
 
 def data_part(tree: Any) -> str:
-    """Name of the part of a message that has the bytes: the message has one record, which has one set of values.
+    """Name of the part of a message that has the bytes: the message has one record, which has one
+    set of values.
 
     The other two parts say nothing that is not known by now, so nobody fetches them.
     """

@@ -1,4 +1,6 @@
-"""The recommender's end of Flower: exchanges over a run of a SuperLink that is a child of this process."""
+"""The recommender's end of Flower: exchanges over a run of a SuperLink that is a child of this
+process.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +29,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LEFTOVER = 256 * 1024 * 1024  # bytes of unanswered messages after which a new run is started, and memory is freed
+_LEFTOVER = (
+    256 * 1024 * 1024
+)  # bytes of unanswered messages after which a new run is started, and memory is freed
 _TASK_BEAT = 10.0  # Flower ends a run whose server side was silent for a minute
 WINDOW = 64
-"""Devices that have a message at a time. More would wait in Flower's memory, where each look takes time for all."""
+"""Devices that have a message at a time. More would wait in Flower's memory, where each look
+takes time for all.
+"""
 _REFILL = 0.5  # seconds after which it is seen whether there is room for more
 _OS = secrets.SystemRandom()
-_SLACK = 1.0  # a message outlives its exchange by so much, so that a reply at the last moment still counts
+# a message outlives its exchange by so much, so that a reply at the last moment still counts
+_SLACK = 1.0
 
 
 class Engine(Protocol):
     """What an exchange needs of Flower, deployed or simulated."""
 
     def send(self, outgoing: Sequence[Outgoing], seconds: float) -> list[str]:
-        """Send messages that are forgotten after ``seconds``; the message's id for each, empty if it was refused."""
+        """Send messages that are forgotten after ``seconds``; the message's id for each, empty
+        if it was refused.
+        """
         ...
 
     def pull(self, ids: Iterable[str], wait: float) -> list[Incoming]:
@@ -60,7 +69,8 @@ def exchange_over(
     max_bytes: int,
     silent: dict[str, int] | None = None,
 ) -> Iterator[DeviceReply]:
-    """One exchange: ``WINDOW`` devices at a time, in an order that is drawn, so that nobody is always last.
+    """One exchange: ``WINDOW`` devices at a time, in an order that is drawn, so that nobody is
+    always last.
 
     Args:
         engine: Flower.
@@ -73,7 +83,9 @@ def exchange_over(
     from hdpmf.common.net.flower.messages import Outgoing
 
     queue = [
-        (name, Outgoing(nodes[name], data, secrets.token_hex(16))) for name, data in messages.items() if name in nodes
+        (name, Outgoing(nodes[name], data, secrets.token_hex(16)))
+        for name, data in messages.items()
+        if name in nodes
     ]
     _OS.shuffle(queue)
     patience = Patience(deadline, silent)
@@ -91,16 +103,25 @@ def exchange_over(
                         patience.sent(device)
                 continue
             longest = _REFILL if queue else MAX_WAIT
-            for reply in engine.pull(list(waiting), min(max(patience.left, 0.0), longest)) if waiting else ():
+            for reply in (
+                engine.pull(list(waiting), min(max(patience.left, 0.0), longest)) if waiting else ()
+            ):
                 if reply.to not in waiting:
                     continue
                 device, sent = waiting.pop(reply.to)
                 patience.answered(device)
-                # As bytes: a device may put anything into a token, and texts beyond ASCII cannot be compared this way.
+                # As bytes: a device may put anything into a token, and texts beyond ASCII cannot be
+                # compared this way.
                 if not secrets.compare_digest(reply.token.encode(), sent.token.encode()):
-                    _log.warning("a reply in the name of device %.16s was not from it and was dropped", device)
+                    _log.warning(
+                        "a reply in the name of device %.16s was not from it and was dropped",
+                        device,
+                    )
                 elif reply.data is None or len(reply.data) > max_bytes:
-                    _log.warning("device %.16s sent no reply that could be used, or one that is too long", device)
+                    _log.warning(
+                        "device %.16s sent no reply that could be used, or one that is too long",
+                        device,
+                    )
                 else:
                     yield DeviceReply(device, reply.data)
             late = set(patience.over())
@@ -120,7 +141,8 @@ class FlowerRecommender:
         roster: Public node key of every enrolled device, by its roster name.
         heartbeat: Seconds; devices may not ask for signs of life more often.
         max_bytes: The size limit, both ways.
-        max_reply: Of replies, where what is asked for is shorter: more of a device's body is not read.
+        max_reply: Of replies, where what is asked for is shorter: more of a device's body is not
+            read.
 
     Attributes:
         authority: What devices need to trust this recommender (PEM).
@@ -166,7 +188,12 @@ class FlowerRecommender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     @property
@@ -175,10 +202,12 @@ class FlowerRecommender:
         return f"{self._host}:{self.port}"
 
     def admit(self, device: str, node: str) -> None:
-        """Let a device connect: its roster name, and the public node key on its card. Again is no harm.
+        """Let a device connect: its roster name, and the public node key on its card. Again is no
+        harm.
 
         Raises:
-            ConfigError: The device is enrolled with another key, the key belongs to another device, or it is no key.
+            ConfigError: The device is enrolled with another key, the key belongs to another device,
+                or it is no key.
         """
         with self._guard:
             if self._note(device, node):
@@ -189,7 +218,9 @@ class FlowerRecommender:
         return frozenset(self._nodes())
 
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
-        """As in ``RecommenderTransport``. If the SuperLink dies meanwhile, who has not answered is silent."""
+        """As in ``RecommenderTransport``. If the SuperLink dies meanwhile, who has not answered
+        is silent.
+        """
         check_sizes(messages, self._max_bytes)
         return self._exchange(messages, deadline)
 
@@ -225,7 +256,9 @@ class FlowerRecommender:
         if held is not None and held != key:
             raise ConfigError(f"device {device[:16]} is enrolled with another node key already")
         if held is None and key in self._keys.values():
-            raise ConfigError(f"the node key of device {device[:16]} belongs to another device already")
+            raise ConfigError(
+                f"the node key of device {device[:16]} belongs to another device already"
+            )
         self._keys[device] = key
         return held is None
 
@@ -260,7 +293,9 @@ class FlowerRecommender:
                 self._give_up_link()
             if self._link is None:
                 trust = ssl.create_default_context(cadata=self.authority.decode("ascii"))
-                trust.check_hostname = False  # our own child on our own machine, under a name for others
+                trust.check_hostname = (
+                    False  # our own child on our own machine, under a name for others
+                )
                 self._link = Link(
                     f"127.0.0.1:{self.superlink.own_port}",
                     trust,

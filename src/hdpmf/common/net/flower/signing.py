@@ -1,8 +1,9 @@
 """Who calls, and what for: the signature on a device's request.
 
-It covers the recommender (by its authority's certificate, which the device has pinned), the method, the path, the time
-and the digest and length of the body. So what one recommender was sent is of no use at another, nor for another call,
-and a stranger is turned away on the headers, before anything of a body is read.
+It covers the recommender (by its authority's certificate, which the device has pinned), the method,
+the path, the time and the digest and length of the body. So what one recommender was sent is of no
+use at another, nor for another call, and a stranger is turned away on the headers, before anything
+of a body is read.
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ def server_name(authority: bytes) -> bytes:
     return hashlib.sha256(b"".join(authority.split())).digest()
 
 
-def signed_headers(key: NodeKey, server: bytes, method: str, path: str, body: bytes) -> dict[str, str]:
+def signed_headers(
+    key: NodeKey, server: bytes, method: str, path: str, body: bytes
+) -> dict[str, str]:
     """The headers that a request needs."""
     now, digest = f"{time.time():.3f}", hashlib.sha256(body).hexdigest()
-    signature = key.private.sign(_text(server, method, path, now, digest, len(body)), ECDSA(SHA256()))
+    signature = key.private.sign(
+        _text(server, method, path, now, digest, len(body)), ECDSA(SHA256())
+    )
     return {
         KEY: base64.b64encode(key.public.encode("ascii")).decode("ascii"),
         TIME: now,
@@ -48,14 +53,21 @@ def signed_headers(key: NodeKey, server: bytes, method: str, path: str, body: by
 
 
 def _text(server: bytes, method: str, path: str, now: str, digest: str, length: int) -> bytes:
-    return b"\n".join((b"hdpmf request 1", server.hex().encode(), f"{method} {path} {now} {digest} {length}".encode()))
+    return b"\n".join(
+        (
+            b"hdpmf request 1",
+            server.hex().encode(),
+            f"{method} {path} {now} {digest} {length}".encode(),
+        )
+    )
 
 
 class Doorkeeper:
     """Tells enrolled devices from strangers.
 
     Args:
-        servers: The recommender's names (``server_name``): two, if its authority has followed another one.
+        servers: The recommender's names (``server_name``): two, if its authority has followed
+            another one.
         enrolled: Whether a public key (PEM) is enrolled.
     """
 
@@ -64,11 +76,18 @@ class Doorkeeper:
         self._enrolled = enrolled
         self._keys: dict[bytes, EllipticCurvePublicKey] = {}
 
-    def caller(self, headers: Mapping[bytes, bytes], method: str, path: str, length: int) -> bytes | None:
+    def caller(
+        self, headers: Mapping[bytes, bytes], method: str, path: str, length: int
+    ) -> bytes | None:
         """The public key of the enrolled device that signed these headers; None if none did."""
         try:
-            public, signature = (base64.b64decode(headers[name.encode()], validate=True) for name in (KEY, SIGNATURE))
-            now, digest = headers[TIME.encode()].decode("ascii"), headers[BODY.encode()].decode("ascii")
+            public, signature = (
+                base64.b64decode(headers[name.encode()], validate=True) for name in (KEY, SIGNATURE)
+            )
+            now, digest = (
+                headers[TIME.encode()].decode("ascii"),
+                headers[BODY.encode()].decode("ascii"),
+            )
             if not -BEHIND < float(now) - time.time() < AHEAD or not self._enrolled(public):
                 return None
             if public not in self._keys:
@@ -79,7 +98,9 @@ class Doorkeeper:
             texts = [_text(server, method, path, now, digest, length) for server in self._servers]
         except (KeyError, ValueError, binascii.Error):
             return None
-        return public if any(_holds(self._keys[public], signature, text) for text in texts) else None
+        return (
+            public if any(_holds(self._keys[public], signature, text) for text in texts) else None
+        )
 
 
 def _holds(key: EllipticCurvePublicKey, signature: bytes, text: bytes) -> bool:

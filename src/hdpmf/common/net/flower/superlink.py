@@ -41,7 +41,11 @@ class SuperLink:
             "the SuperLink",
             ["-m", superlink_process.__name__],
             folder / "superlink.log",
-            {**quiet_environment(), "FLWR_HOME": str(folder / "flower"), "FLWR_LOG_LEVEL": "WARNING"},
+            {
+                **quiet_environment(),
+                "FLWR_HOME": str(folder / "flower"),
+                "FLWR_LOG_LEVEL": "WARNING",
+            },
             talks=True,
         )
         try:
@@ -88,4 +92,6 @@ class SuperLink:
         return int(ports["port"]), int(ports["own_port"])
 
     def _failed(self, how: str) -> TransportError:
-        return TransportError(f"the SuperLink {how}: {self._child.last_words()} (log: {self._child.log})")
+        return TransportError(
+            f"the SuperLink {how}: {self._child.last_words()} (log: {self._child.log})"
+        )

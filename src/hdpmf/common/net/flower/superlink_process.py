@@ -1,9 +1,11 @@
-"""The SuperLink's own process: ``python -m hdpmf.common.net.flower.superlink_process``, started by ``superlink``.
+"""The SuperLink's own process: ``python -m hdpmf.common.net.flower.superlink_process``, started by
+``superlink``.
 
-Its settings come as one line of JSON on standard input, because the secret in them belongs neither in the arguments nor
-in the environment, which others on the machine can read. When it listens it answers with one line on standard output:
-the port. When standard input ends, the process that started it is gone, and it ends too. Everything else it has to say
-goes to standard error, which is a log file.
+Its settings come as one line of JSON on standard input, because the secret in them belongs neither
+in the arguments nor in the environment, which others on the machine can read. When it listens it
+answers with one line on standard output: the port. When standard input ends, the process that
+started it is gone, and it ends too. Everything else it has to say goes to standard error, which is
+a log file.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class SuperLinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         port: Port to listen on; 0 for any free one.
         certificate: File with the server's certificate.
         key: File with its secret key.
-        authorities: Certificates of the recommender's authority, and of the one before, by which devices name it.
+        authorities: Certificates of the recommender's authority, and of the one before, by which
+            devices name it.
         told: What devices are told about these.
         max_bytes: No request may be longer.
         max_reply: Nor one of a device, where this is less.
@@ -77,7 +80,9 @@ def main() -> None:
         secret=settings.secret,
         max_bytes=settings.max_bytes,
         max_reply=settings.max_reply,
-        guard=Doorkeeper([server_name(each.encode()) for each in settings.authorities], superlink.is_enrolled),
+        guard=Doorkeeper(
+            [server_name(each.encode()) for each in settings.authorities], superlink.is_enrolled
+        ),
         told=settings.told,
         check=check_body,
         known=visitors.is_known,
@@ -88,7 +93,8 @@ def main() -> None:
         gate,
         log_config=None,
         access_log=False,
-        timeout_keep_alive=75,  # longer than clients keep a connection, so that none is closed under a request
+        # longer than clients keep a connection, so that none is closed under a request
+        timeout_keep_alive=75,
         timeout_graceful_shutdown=1,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.key,
@@ -99,9 +105,13 @@ def main() -> None:
     asyncio.run(_serve(server, gate, listener, own, visitors))
 
 
-async def _serve(server: Any, gate: Gate, listener: socket.socket, own: socket.socket, visitors: Visitors) -> None:
+async def _serve(
+    server: Any, gate: Gate, listener: socket.socket, own: socket.socket, visitors: Visitors
+) -> None:
     loop = asyncio.get_running_loop()
-    threading.Thread(target=_end_with_parent, args=(loop, server, gate), name="lifeline", daemon=True).start()
+    threading.Thread(
+        target=_end_with_parent, args=(loop, server, gate), name="lifeline", daemon=True
+    ).start()
     running = asyncio.ensure_future(server.serve(sockets=[listener, own]))
     while not server.started and not running.done():
         await asyncio.sleep(0.01)
@@ -118,7 +128,8 @@ async def _serve(server: Any, gate: Gate, listener: socket.socket, own: socket.s
 def _listen(kind: type[S], host: str, port: int) -> S:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = kind(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    # Answers are small and come in two pieces. Held back for the acknowledgement of the first, each costs 40 ms.
+    # Answers are small and come in two pieces. Held back for the acknowledgement of the first, each
+    # costs 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A restart must not wait until the system forgets the connections of the process before.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

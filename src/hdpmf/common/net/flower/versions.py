@@ -1,7 +1,8 @@
 """Which version of the wire a side speaks, and words for people where the two are not the same.
 
-Version 1 is that of hdpmf 0.1.0, which did not say so: devices signed as Flower does, and recommenders answered without
-this header. Both sides have to be upgraded together; whoever hears a refusal learns which one is behind.
+Version 1 is that of hdpmf 0.1.0, which did not say so: devices signed as Flower does, and
+recommenders answered without this header. Both sides have to be upgraded together; whoever hears a
+refusal learns which one is behind.
 """
 
 from __future__ import annotations
@@ -27,9 +28,17 @@ def speaks_another(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def who_is_behind(status: int, said: str | None) -> str | None:
-    """What the status of a refusal of a device's first call, and its header ``PROTOCOL``, say; None if nothing."""
+    """What the status of a refusal of a device's first call, and its header ``PROTOCOL``, say;
+    None if nothing.
+    """
     if status == OTHER_VERSION and said is not None and said.isdigit() and int(said) > SPOKEN:
-        return "refused: the recommender has a newer hdpmf than this device; upgrade here with: pip install -U hdpmf"
+        return (
+            "refused: the recommender has a newer hdpmf than this device; upgrade here "
+            "with: pip install -U hdpmf"
+        )
     if status == OTHER_VERSION or (status == _UNAUTHORIZED and said is None):
-        return "refused: the recommender has an older hdpmf than this device; whoever runs it has to upgrade it"
+        return (
+            "refused: the recommender has an older hdpmf than this device; whoever runs it "
+            "has to upgrade it"
+        )
     return None

@@ -1,4 +1,6 @@
-"""Connections that another thread can cut: who talks to a server that sends a byte now and then can still leave."""
+"""Connections that another thread can cut: who talks to a server that sends a byte now and then
+can still leave.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Wires(httpcore.NetworkBackend):
             if self._ended or self._cuts > cuts:
                 raise httpcore.ConnectError("this device is leaving")
             try:
-                stream = self._backend.connect_tcp(host, port, min(left, _CONNECTING), local_address, socket_options)
+                stream = self._backend.connect_tcp(
+                    host, port, min(left, _CONNECTING), local_address, socket_options
+                )
             except httpcore.ConnectTimeout:
                 left -= _CONNECTING
                 if left <= 0:
@@ -50,7 +54,9 @@ class Wires(httpcore.NetworkBackend):
                 return self.watched(stream, stream.get_extra_info("socket").dup())
 
     def watched(self, stream: httpcore.NetworkStream, handle: socket.socket) -> _Wire:
-        """A connection that can be cut. TLS takes the socket over, so that a second handle of it is kept."""
+        """A connection that can be cut. TLS takes the socket over, so that a second handle of it
+        is kept.
+        """
         wire = _Wire(self, stream, handle)
         with self._guard:
             self._open.add(wire)
@@ -100,7 +106,10 @@ class _Wire(httpcore.NetworkStream):
         self._stream.close()
 
     def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
     ) -> httpcore.NetworkStream:
         try:
             self._stream = self._stream.start_tls(ssl_context, server_hostname, timeout)

@@ -1,4 +1,6 @@
-"""What privacy really costs: events say what was released, accountants what it costs, ``cost`` puts them together."""
+"""What privacy really costs: events say what was released, accountants what it costs, ``cost``
+puts them together.
+"""
 
 from hdpmf.common.privacy.accounting.accountants import (
     epsilon_at,

@@ -1,10 +1,11 @@
 """Accountants: each reads events and says what they cost together, or refuses.
 
-``pure`` adds up pure epsilons, ``zcdp`` adds up rho, ``gaussian_distance`` adds up squared distances of Gaussian
-releases (and refuses everything else), ``epsilon_at`` finds the best epsilon for a delta that any of them proves.
-References: Bun and Steinke 2016 (zCDP; a pure epsilon is epsilon^2/2-zCDP), Kairouz, Oh and Viswanath 2015 (anything
-epsilon-private is randomized response seen through a channel), Balle and Wang 2018 (exact Gaussian), Mironov 2017
-(Renyi curve of Laplace), Canonne, Kamath and Steinke 2020 (the conversion from Renyi to epsilon and delta).
+``pure`` adds up pure epsilons, ``zcdp`` adds up rho, ``gaussian_distance`` adds up squared
+distances of Gaussian releases (and refuses everything else), ``epsilon_at`` finds the best epsilon
+for a delta that any of them proves. References: Bun and Steinke 2016 (zCDP; a pure epsilon is
+epsilon^2/2-zCDP), Kairouz, Oh and Viswanath 2015 (anything epsilon-private is randomized response
+seen through a channel), Balle and Wang 2018 (exact Gaussian), Mironov 2017 (Renyi curve of
+Laplace), Canonne, Kamath and Steinke 2020 (the conversion from Renyi to epsilon and delta).
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ def normal_cdf(x: float) -> float:
 
 
 def normal_delta(distance: float, epsilon: float) -> float:
-    """The exact delta of a Gaussian release whose neighbours are ``distance`` standard deviations apart.
+    """The exact delta of a Gaussian release whose neighbours are ``distance`` standard deviations
+    apart.
 
-    Balle and Wang 2018: cdf(d/2 - e/d) - exp(e) cdf(-d/2 - e/d). The second term is the density at d/2 - e/d times
-    the Mills ratio at d/2 + e/d, which stays in range where exp(e) does not.
+    Balle and Wang 2018: cdf(d/2 - e/d) - exp(e) cdf(-d/2 - e/d). The second term is the density at
+    d/2 - e/d times the Mills ratio at d/2 + e/d, which stays in range where exp(e) does not.
     """
     if distance == 0:
         return 0.0
@@ -119,7 +121,9 @@ def renyi(event: e.Event, order: float) -> float:
 
 
 def gaussian_distance(event: e.Event) -> float:
-    """How far apart a Gaussian release puts two neighbours, in standard deviations. Refuses what is not Gaussian."""
+    """How far apart a Gaussian release puts two neighbours, in standard deviations. Refuses what
+    is not Gaussian.
+    """
     return math.sqrt(_squared_distance(event))
 
 
@@ -136,7 +140,9 @@ def _squared_distance(event: e.Event) -> float:
 
 
 def epsilon_at(event: e.Event, delta: float) -> float:
-    """The smallest epsilon at ``delta`` that is proved: by pure composition, exactly for Gaussians, or by Renyi."""
+    """The smallest epsilon at ``delta`` that is proved: by pure composition, exactly for
+    Gaussians, or by Renyi.
+    """
     if not 0 < delta < 1:
         raise PrivacyError(f"delta must be above 0 and below 1, not {delta}")
     if math.isinf(zcdp(event)):
@@ -155,10 +161,12 @@ def epsilon_from_zcdp(rho: float, delta: float) -> float:
 
 
 def guess(event: e.Event) -> float:
-    """How often an observer is right who has to tell two neighbours apart, each as likely; exact for Gaussians.
+    """How often an observer is right who has to tell two neighbours apart, each as likely; exact
+    for Gaussians.
 
-    Otherwise an upper bound: from the pure epsilon (exp(e) / (1 + exp(e))), or from rho by the affinity of the two
-    distributions, which is at least exp(-rho/4) for all events here and multiplies over releases.
+    Otherwise an upper bound: from the pure epsilon (exp(e) / (1 + exp(e))), or from rho by the
+    affinity of the two distributions, which is at least exp(-rho/4) for all events here and
+    multiplies over releases.
     """
     try:
         return normal_cdf(gaussian_distance(event) / 2)
@@ -192,7 +200,9 @@ def _together(event: e.Event, cost_of: _Cost, who: str) -> float:
 
 
 def _refused(who: str, event: e.Event) -> UnsupportedEventError:
-    return UnsupportedEventError(f"{who} accountant cannot say what {type(event).__name__} costs; use another one")
+    return UnsupportedEventError(
+        f"{who} accountant cannot say what {type(event).__name__} costs; use another one"
+    )
 
 
 def _laplace(order: float, shift: float) -> float:
@@ -209,7 +219,9 @@ def _randomized_response(order: float, budget: float) -> float:
         return 0.0
     # ln(p^a q^(1-a) + q^a p^(1-a)) with p/q = exp(budget)
     likely = -math.log1p(math.exp(-budget))
-    return (likely + (order - 1) * budget + math.log1p(math.exp(-(2 * order - 1) * budget))) / (order - 1)
+    return (likely + (order - 1) * budget + math.log1p(math.exp(-(2 * order - 1) * budget))) / (
+        order - 1
+    )
 
 
 def _from_renyi(event: e.Event, delta: float) -> float:
@@ -218,7 +230,9 @@ def _from_renyi(event: e.Event, delta: float) -> float:
 
 
 def _counted(event: e.Event) -> e.Event:
-    """The same, where releases that are alike are counted: a person may have a thousand ratings of few weights."""
+    """The same, where releases that are alike are counted: a person may have a thousand ratings
+    of few weights.
+    """
     match event:
         case e.Composed(parts):
             counts = Counter(_counted(part) for part in parts)
@@ -230,7 +244,9 @@ def _counted(event: e.Event) -> e.Event:
 
 
 def _smallest(curve: Callable[[float], float], delta: float) -> float:
-    """The conversion at its best order: a scan over orders, then golden sections around the best of them."""
+    """The conversion at its best order: a scan over orders, then golden sections around the best
+    of them.
+    """
 
     def epsilon(log_gap: float) -> float:
         gap = math.exp(log_gap)

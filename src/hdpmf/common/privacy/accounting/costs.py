@@ -1,4 +1,6 @@
-"""Privacy costs of a method for a rating, an item's ratings or a user, against an observer; and for whole people."""
+"""Privacy costs of a method for a rating, an item's ratings or a user, against an observer; and
+for whole people.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from hdpmf.common.methods import method_named
 from hdpmf.common.privacy.accounting import accountants
 from hdpmf.common.privacy.accounting.events import Event, Repeated
 from hdpmf.common.privacy.accounting.rules import CAVEAT, Covers, seen
-from hdpmf.common.privacy.accounting.setting import Neighbours, Setting, Subject, Unit, View, view_of
+from hdpmf.common.privacy.accounting.setting import (
+    Neighbours,
+    Setting,
+    Subject,
+    Unit,
+    View,
+    view_of,
+)
 from hdpmf.common.privacy.claims import PrivacyClaim
 from hdpmf.common.privacy.spec import Group, PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
@@ -38,16 +47,16 @@ class Cost:
         zcdp: rho of zero-concentrated differential privacy.
         epsilon_at_delta: The smallest proved epsilon at ``delta``.
         delta: For that.
-        status: ``proved``; ``nominal`` where the numbers count one channel of several and are no guarantee; ``no
-            guarantee`` where no number is finite.
+        status: ``proved``; ``nominal`` where the numbers count one channel of several and are no
+            guarantee; ``no guarantee`` where no number is finite.
         covers: ``everything`` or the ``direct channel``.
         reason: Why.
         caveat: What the numbers leave out, if anything.
         reference: The page with the proof.
-        guess: How often an observer is right who guesses between two equally likely neighbours (as one star or
-            five): at most this, or exactly this for ``guess_is_exact``.
-        guess_is_exact: Whether the best observer reaches it (for ``covers='direct channel'``: through that channel
-            alone, so that in all it may do better).
+        guess: How often an observer is right who guesses between two equally likely neighbours (as
+            one star or five): at most this, or exactly this for ``guess_is_exact``.
+        guess_is_exact: Whether the best observer reaches it (for ``covers='direct channel'``:
+            through that channel alone, so that in all it may do better).
         event: What was released.
     """
 
@@ -83,7 +92,9 @@ class Cost:
         return f"epsilon {number(self.pure)}, or {approximate}"
 
     def briefly(self) -> str:
-        """The smallest epsilon that there is, short enough for a table; a star where it takes ``delta``."""
+        """The smallest epsilon that there is, short enough for a table; a star where it takes
+        ``delta``.
+        """
         if math.isinf(self.epsilon_at_delta):
             return "unbounded"
         if self.epsilon_at_delta >= 0.95 * self.pure:
@@ -130,7 +141,8 @@ def cost(
         method: Its name, or a Setting.
         view: ``messages``, ``sums-h-known``, ``sums-h-hidden``, ``two-servers`` or ``final``.
         weight: The rating's privacy weight; for an item or a user, one for each of its ratings.
-        n_raters: How many raters the rating's item has; for a user, one number for all or one per rating.
+        n_raters: How many raters the rating's item has; for a user, one number for all or one per
+            rating.
         unit: ``rating``, ``item`` or ``user``: what differs.
         neighbours: ``value`` or ``presence``: how.
         releases: How many times all of it is done, with fresh noise.
@@ -179,7 +191,9 @@ def cost(
 
 
 def honest_line(setting: Setting, raters: int = 20) -> str:
-    """What the paper's epsilon really costs a rating of weight 1, in one line without a full stop."""
+    """What the paper's epsilon really costs a rating of weight 1, in one line without a full
+    stop.
+    """
     message, sums = cost(setting, "messages", n_raters=raters), cost(setting, "sums-h-known")
     if message.status == "no guarantee":
         return f"no guarantee: {message.reason[0].lower()}{message.reason[1:].rstrip('.')}"
@@ -187,7 +201,8 @@ def honest_line(setting: Setting, raters: int = 20) -> str:
     if method_named(setting.method).accounting != "gradients" and setting.noise_budget is None:
         whose = f"noise set by a budget of {setting.epsilon:g} (less where it is set by less)"
     return (
-        f"messages visible: {message.in_numbers()} for an item with {raters} raters; only sums visible, h known: "
+        f"messages visible: {message.in_numbers()} for an item with {raters} raters; "
+        "only sums visible, h known: "
         f"{sums.in_numbers()}; both for {whose}, and counting its own gradients only"
     )
 
@@ -236,7 +251,8 @@ class PersonCost:
 
 @dataclass(frozen=True, slots=True)
 class PersonCosts:
-    """Two people of a table, by the sum of their privacy weights: half of all have less than the median one.
+    """Two people of a table, by the sum of their privacy weights: half of all have less than the
+    median one.
 
     Attributes:
         median: The one in the middle.
@@ -253,8 +269,10 @@ class PersonCosts:
     def __str__(self) -> str:
         median, heaviest = self.median, self.heaviest
         return (
-            f"all ratings of one person together: {median.cost.in_numbers()} for the median person ("
-            f"{median.ratings:,} ratings), {heaviest.cost.in_numbers()} for the one with most ({heaviest.ratings:,})"
+            f"all ratings of one person together: {median.cost.in_numbers()} for the median "
+            "person ("
+            f"{median.ratings:,} ratings), {heaviest.cost.in_numbers()} for the one with "
+            f"most ({heaviest.ratings:,})"
         )
 
 
@@ -301,7 +319,9 @@ class Person:
 
 
 def example_people(spec: PrivacySpec) -> tuple[Person, Person, Person]:
-    """The three users, by the weights that the specification gives users; the item has the median item weight."""
+    """The three users, by the weights that the specification gives users; the item has the
+    median item weight.
+    """
     item = quantile(spec.item_groups, 0.5)
     return (
         Person("strictest user", quantile(spec.user_groups, 0.0) * item),
@@ -310,8 +330,12 @@ def example_people(spec: PrivacySpec) -> tuple[Person, Person, Person]:
     )
 
 
-def noise_budget(method: str, spec: PrivacySpec, epsilon: float, threshold: str | float) -> float | None:
-    """What sets the noise of DPMF and PDPMF for ratings of this specification; None for other methods."""
+def noise_budget(
+    method: str, spec: PrivacySpec, epsilon: float, threshold: str | float
+) -> float | None:
+    """What sets the noise of DPMF and PDPMF for ratings of this specification; None for other
+    methods.
+    """
     smallest = quantile(spec.user_groups, 0.0) * quantile(spec.item_groups, 0.0) * epsilon
     mechanism = method_named(method).mechanism
     if mechanism == "uniform":
@@ -328,13 +352,16 @@ def noise_budget(method: str, spec: PrivacySpec, epsilon: float, threshold: str 
     }
     if threshold not in known:
         raise PrivacyError(
-            f"the sampling threshold must be 'mean', 'min', 'max' or a positive number, not {threshold!r}"
+            "the sampling threshold must be 'mean', 'min', 'max' or a positive number, not "
+            f"{threshold!r}"
         )
     return known[threshold]
 
 
 def quantile(groups: tuple[Group, ...], part: float) -> float:
-    """The weight below which a part of the users (or items) is; groups may overlap or leave gaps."""
+    """The weight below which a part of the users (or items) is; groups may overlap or leave
+    gaps.
+    """
     present = [group for group in groups if group.ratio > 0]
     low, high = min(group.low for group in present), max(group.high for group in present)
     if part <= 0:

@@ -1,7 +1,9 @@
-"""What is released, as immutable values. An event says what happened; what it costs, an accountant says.
+"""What is released, as immutable values. An event says what happened; what it costs, an accountant
+says.
 
-Every size is the change that one neighbour can make, in units of the noise: the events know nothing about ratings,
-weights or epsilon. Two neighbours differ in what ``methods`` was asked about (a rating's value, its presence, ...).
+Every size is the change that one neighbour can make, in units of the noise: the events know nothing
+about ratings, weights or epsilon. Two neighbours differ in what ``methods`` was asked about (a
+rating's value, its presence, ...).
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ class DiscreteLaplaceRelease(Event):
 
 @dataclass(frozen=True, slots=True)
 class GaussianGivenH(Event):
-    """Vectors with Gaussian noise whose variances the observer knows: the paper's Laplace noise to whoever knows h.
+    """Vectors with Gaussian noise whose variances the observer knows: the paper's Laplace noise to
+    whoever knows h.
 
     Attributes:
         distance: How far they move together, in standard deviations.
@@ -107,7 +110,8 @@ class RandomizedBit(Event):
 
 @dataclass(frozen=True, slots=True)
 class NoiseFixedOverRounds(Event):
-    """The same noise added to different numbers in every round: the difference of two rounds has none.
+    """The same noise added to different numbers in every round: the difference of two rounds has
+    none.
 
     Attributes:
         event: One round.
@@ -123,7 +127,9 @@ class NoiseFixedOverRounds(Event):
 
 @dataclass(frozen=True, slots=True)
 class Repeated(Event):
-    """The same kind of release several times, with fresh noise; later ones may depend on what earlier ones showed."""
+    """The same kind of release several times, with fresh noise; later ones may depend on what
+    earlier ones showed.
+    """
 
     event: Event
     times: int
@@ -134,7 +140,9 @@ class Repeated(Event):
 
 @dataclass(frozen=True, slots=True)
 class Composed(Event):
-    """Several releases, with independent noise; later ones may depend on what earlier ones showed."""
+    """Several releases, with independent noise; later ones may depend on what earlier ones
+    showed.
+    """
 
     events: tuple[Event, ...]
 

@@ -2,10 +2,11 @@
 
 A method names its rule (``Method.accounting``).
 
-For the paper's schemes this is the *direct channel* only: the gradient of the rating itself, with the user's vector
-held fixed. In truth that vector is fitted to all of the user's ratings, so that from the second round on each of them
-moves the gradients of all the user's other items too, by amounts that nothing bounds (item factors are not clipped).
-The numbers are therefore no guarantee; they are what one channel costs already.
+For the paper's schemes this is the *direct channel* only: the gradient of the rating itself, with
+the user's vector held fixed. In truth that vector is fitted to all of the user's ratings, so that
+from the second round on each of them moves the gradients of all the user's other items too, by
+amounts that nothing bounds (item factors are not clipped). The numbers are therefore no guarantee;
+they are what one channel costs already.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _POINTS = 10_000  # no mutant: twice as many points give the same integral
 def inverse_sum_quantile(n: int, quantile: float = 0.5) -> float:
     """The quantile of the sum of 1/h over n draws, by inverting its characteristic function."""
     if n < 1 or not 0 < quantile < 1:
-        raise PrivacyError(f"needs at least one draw and a quantile between 0 and 1, not {n} and {quantile}")
+        raise PrivacyError(
+            f"needs at least one draw and a quantile between 0 and 1, not {n} and {quantile}"
+        )
     # S / n is about ln n with a spread of order 1 and a tail like 1 / x above.
     low, high = 0.0, n * (math.log(n) + 3) + 10 * n / (1 - quantile)
     while high - low > 1e-6 * high:
@@ -54,7 +57,8 @@ def _below(n: int, x: float) -> float:
 def _characteristic(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     from scipy.special import kve
 
-    # |phi(t)| falls like exp(-pi t / 2) at first and like exp(-sqrt(2 t)) later: beyond both, nothing is left.
+    # |phi(t)| falls like exp(-pi t / 2) at first and like exp(-sqrt(2 t)) later: beyond both,
+    # nothing is left.
     end = math.sqrt(max(72 / (math.pi * n), (36 / n) ** 2 / 2))
     step = end / _POINTS
     root = (np.arange(_POINTS) + 0.5) * step
@@ -87,7 +91,8 @@ class Seen:
 Rule = Callable[[Setting, View, Subject], Seen]
 
 CAVEAT = (
-    "Counts the rating's own gradients only; through the user's vector it moves the user's other messages as well, "
+    "Counts the rating's own gradients only; through the user's vector it moves "
+    "the user's other messages as well, "
     "which nothing bounds."
 )
 
@@ -120,7 +125,9 @@ def _bare(why: str) -> Rule:
 
 
 def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
-    """The paper's schemes, by what sets the noise: with the ``own weight`` a rating changes less (HDPMF)."""
+    """The paper's schemes, by what sets the noise: with the ``own weight`` a rating changes less
+    (HDPMF).
+    """
 
     def rule(setting: Setting, view: View, subject: Subject) -> Seen:
         if subject.neighbours == "presence":
@@ -135,7 +142,8 @@ def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
             note = " The noise is set for all ratings alike."
             if budget == "sampled":
                 note = (
-                    " Counted for a rating that was kept: counts of kept ratings are sent, so that sampling "
+                    " Counted for a rating that was kept: counts of kept ratings are sent, so "
+                    "that sampling "
                     "hides nothing."
                 )
         moves = [budget * setting.u_norm for budget in budgets]
@@ -144,8 +152,12 @@ def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
     return rule
 
 
-def _gradients(setting: Setting, view: View, subject: Subject, moves: list[float], note: str) -> Seen:
-    """T rounds of noisy gradients. ``moves`` are the ratings' pure epsilons per round were h hidden."""
+def _gradients(
+    setting: Setting, view: View, subject: Subject, moves: list[float], note: str
+) -> Seen:
+    """T rounds of noisy gradients. ``moves`` are the ratings' pure epsilons per round were h
+    hidden.
+    """
     hidden = view in ("sums-h-hidden", "final") and setting.h == "item"
     rounds = setting.rounds
     if setting.noise == "once" and rounds > 1:
@@ -153,35 +165,52 @@ def _gradients(setting: Setting, view: View, subject: Subject, moves: list[float
         reason = (
             "The same noise is added in every round, so the difference of two rounds has none."
             if view != "final"
-            else "Noise drawn once has a proof only if the user vectors do not depend on the ratings, and here they do."
+            else "Noise drawn once has a proof only if the user vectors do not depend on the "
+            "ratings, and here they do."
         )
         return Seen(e.NoiseFixedOverRounds(single, rounds), "everything", reason + note, _THEOREM)
     if hidden:
         event: e.Event = e.Repeated(_laplace_round(setting, subject, moves), rounds)
         reason = "Laplace noise in every round, composed over the rounds."
         if view == "final":
-            reason = "At most what all the sums together cost, from which the final model is computed; probably less."
+            reason = (
+                "At most what all the sums together cost, from which the final model is "
+                "computed; probably less."
+            )
     else:
         event = e.GaussianGivenH(_distance(setting, view, subject, moves))
-        reason = "Whoever knows h sees Gaussian noise with known variances; a small h is a round almost without noise."
+        reason = (
+            "Whoever knows h sees Gaussian noise with known variances; a small h is a "
+            "round almost without noise."
+        )
         if setting.h == "shared" and view in ("sums-h-hidden", "final"):
-            reason = "One h for all items shows in the spread over the items, so it does not count as hidden. " + reason
+            reason = (
+                "One h for all items shows in the spread over the items, so it does not count "
+                "as hidden. " + reason
+            )
     if view == "messages":
-        reason += " A user's own message carries only its share of the noise, 1 part in the number of raters."
+        reason += (
+            " A user's own message carries only its share of the noise, 1 part in the "
+            "number of raters."
+        )
     return Seen(event, "direct channel", reason + note, _THEOREM)
 
 
 def _laplace_round(setting: Setting, subject: Subject, moves: list[float]) -> e.Event:
-    """One round of sums, h hidden: K numbers with Laplace noise per item, each moved by move / K."""
+    """One round of sums, h hidden: K numbers with Laplace noise per item, each moved by move /
+    K.
+    """
     together = [math.fsum(moves)] if subject.unit == "item" else moves
-    return e.Composed(tuple(e.LaplaceSum(move / setting.factors, setting.factors) for move in together))
+    return e.Composed(
+        tuple(e.LaplaceSum(move / setting.factors, setting.factors) for move in together)
+    )
 
 
 def _distance(setting: Setting, view: View, subject: Subject, moves: list[float]) -> float:
     """How far apart the two worlds are, in standard deviations, given h.
 
-    Per rating it is squared n_j (W eps |u|)^2 / (2 K) * mean over coordinates of the sum over rounds of 1/h; n_j is 1
-    where only sums are seen.
+    Per rating it is squared n_j (W eps |u|)^2 / (2 K) * mean over coordinates of the sum over
+    rounds of 1/h; n_j is 1 where only sums are seen.
     """
     k = setting.factors
     if view != "messages":
@@ -191,7 +220,8 @@ def _distance(setting: Setting, view: View, subject: Subject, moves: list[float]
     else:
         raters = list(subject.raters)
     squares = math.fsum(n * move**2 for n, move in zip(raters, moves, strict=True))
-    # Ratings of one item meet the same h; those of several items meet fresh ones, whose sum is steadier.
+    # Ratings of one item meet the same h; those of several items meet fresh ones, whose sum is
+    # steadier.
     items = 1 if subject.unit == "item" else len(moves)
     if setting.h_draws is not None:
         inverse = math.fsum(1 / h for h in setting.h_draws)
@@ -206,31 +236,41 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Seen:
         why = "which items a user rated, and how many rated an item, is sent without noise"
         return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", reference)
     if view == "messages":
-        why = "a single user's gradient has only its share of the noise, which is mostly far smaller than the rest"
+        why = (
+            "a single user's gradient has only its share of the noise, which is mostly far "
+            "smaller than the rest"
+        )
         reason = "Whoever sees the gradients before they are summed sees them almost without noise."
         return Seen(e.Unprotected(why), "everything", reason, reference)
     # Each of the T rounds has T times the noise scale, so that together they cost W epsilon.
-    moves = [weight * setting.epsilon * setting.u_norm / setting.rounds for weight in subject.weights]
+    moves = [
+        weight * setting.epsilon * setting.u_norm / setting.rounds for weight in subject.weights
+    ]
     together = [math.fsum(moves)] if subject.unit == "item" else moves
     event = e.Repeated(e.Composed(tuple(map(e.DiscreteLaplaceRelease, together))), setting.rounds)
     reason = (
-        "Discrete Laplace noise made by the users alone, with a budget divided among the rounds; what is sent knows no "
+        "Discrete Laplace noise made by the users alone, with a budget divided among "
+        "the rounds; what is sent knows no "
         "other rating."
     )
     return Seen(event, "everything", reason, reference)
 
 
 def _units(setting: Setting, subject: Subject) -> list[float]:
-    """Weights as the one-round designs use them: whole 64ths, rounded down; of a user the heaviest that may be sent.
+    """Weights as the one-round designs use them: whole 64ths, rounded down; of a user the heaviest
+    that may be sent.
 
-    Which of them are sent is drawn without a look at values, so that a user's cost is that of the worst draw.
+    Which of them are sent is drawn without a look at values, so that a user's cost is that of the
+    worst draw.
     """
     units = [math.floor(weight * WEIGHT_UNITS) / WEIGHT_UNITS for weight in subject.weights]
     return sorted(units, reverse=True)[: setting.max_ratings] if subject.unit == "user" else units
 
 
 def _pushed_out(setting: Setting, subject: Subject) -> list[float]:
-    """Weights, at most, of other ratings that one more may push out where a person sends no more than so many."""
+    """Weights, at most, of other ratings that one more may push out where a person sends no more
+    than so many.
+    """
     if setting.max_ratings is None or subject.neighbours == "value" or subject.unit == "user":
         return []
     # One for each; those of several users may be about one item.
@@ -239,8 +279,12 @@ def _pushed_out(setting: Setting, subject: Subject) -> list[float]:
 
 def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
     if view == "messages":
-        why = "a single user's contribution has only its share of the noise, and that is mostly zero"
-        reason = "Whoever sees the contributions before they are summed sees them almost without noise."
+        why = (
+            "a single user's contribution has only its share of the noise, and that is mostly zero"
+        )
+        reason = (
+            "Whoever sees the contributions before they are summed sees them almost without noise."
+        )
         return Seen(e.Unprotected(why), "everything", reason, "proofs/hdp-sum.md")
     coding = make_ruler(setting.scale)
     if setting.design == "A":
@@ -250,23 +294,44 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
     per_item = ([math.fsum(units)] if subject.unit == "item" else units) + others
 
     def releases(channel: Channel, moves: list[float]) -> list[e.Event]:
-        per_weight = float(channel.value_cost if subject.neighbours == "value" else channel.presence_cost)
+        per_weight = float(
+            channel.value_cost if subject.neighbours == "value" else channel.presence_cost
+        )
         return [e.DiscreteLaplaceRelease(per_weight * moved) for moved in moves]
 
-    by_item = (channels.score, channels.weight, *(() if channels.popularity is None else (channels.popularity,)))
+    by_item = (
+        channels.score,
+        channels.weight,
+        *(() if channels.popularity is None else (channels.popularity,)),
+    )
     parts = [part for channel in by_item for part in releases(channel, per_item)]
     if channels.total is not None:
         parts += releases(channels.total, [math.fsum([*units, *others])])
     rounds = "Two rounds" if setting.labels else "One round"
-    label = ", the second by a label that each device draws once from what it rated" if setting.labels else ""
-    reason = f"{rounds} of secure sums with discrete Laplace noise{label}; everything after is post-processing."
+    label = (
+        ", the second by a label that each device draws once from what it rated"
+        if setting.labels
+        else ""
+    )
+    reason = (
+        f"{rounds} of secure sums with discrete Laplace noise{label}; everything after "
+        "is post-processing."
+    )
     if view == "two-servers":
-        # What its own server drew, this observer subtracts. Whoever is neither server meets both noises.
-        reason = f"{rounds} of sums by two servers{label}. Only the honest server's noise is counted."
+        # What its own server drew, this observer subtracts. Whoever is neither server meets both
+        # noises.
+        reason = (
+            f"{rounds} of sums by two servers{label}. Only the honest server's noise is counted."
+        )
     if setting.labels and subject.neighbours == "presence":
-        # An item's ratings are of as many devices, each with a label of its own; a user's are of one.
+        # An item's ratings are of as many devices, each with a label of its own; a user's are of
+        # one.
         pushed = 1.0 if others else 0.0
-        moved = [unit + pushed for unit in units] if subject.unit == "item" else [math.fsum(units) + pushed]
+        moved = (
+            [unit + pushed for unit in units]
+            if subject.unit == "item"
+            else [math.fsum(units) + pushed]
+        )
         parts += [e.RandomizedBit(float(channels.label_cost) * move) for move in moved]
     return Seen(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
 
@@ -275,14 +340,21 @@ def _counts(setting: Setting, view: View, subject: Subject) -> Seen:
     reference = "proofs/private-popular.md"
     if view == "messages":
         why = "a single user's weights have only its share of the noise, and that is mostly zero"
-        reason = "Whoever sees the contributions before they are summed sees them almost without noise."
+        reason = (
+            "Whoever sees the contributions before they are summed sees them almost without noise."
+        )
         return Seen(e.Unprotected(why), "everything", reason, reference)
     if subject.neighbours == "value":
         return Seen(e.NothingSent(), "everything", "Values are in nothing that is sent.", reference)
     units = _units(setting, subject)
     moved = [math.fsum(units)] if subject.unit == "item" else units
     parts = tuple(e.DiscreteLaplaceRelease(setting.epsilon * move) for move in moved)
-    return Seen(e.Composed(parts), "everything", "One secure sum of weights with discrete Laplace noise.", reference)
+    return Seen(
+        e.Composed(parts),
+        "everything",
+        "One secure sum of weights with discrete Laplace noise.",
+        reference,
+    )
 
 
 def _sums_and_pairs(setting: Setting, view: View, subject: Subject) -> Seen:
@@ -296,7 +368,8 @@ def _sums_and_pairs(setting: Setting, view: View, subject: Subject) -> Seen:
         moved = min(moved, LARGEST_BOUND / math.sqrt(2))  # a whole row is no longer than the bound
     pairs = e.DiscreteGaussianRelease(moved * math.sqrt(2 * pair_rho(setting.epsilon)))
     reason = (
-        "Secure sums with discrete Laplace noise, then sums of pairs with discrete Gaussian noise; everything after is "
+        "Secure sums with discrete Laplace noise, then sums of pairs with discrete "
+        "Gaussian noise; everything after is "
         "post-processing. Counted as if pairs were asked for."
     )
     return Seen(e.Composed((sums.event, pairs)), "everything", reason, reference)
@@ -305,10 +378,15 @@ def _sums_and_pairs(setting: Setting, view: View, subject: Subject) -> Seen:
 def _bits(setting: Setting, view: View, subject: Subject) -> Seen:
     if subject.neighbours == "presence":
         why = "which items a user rated is visible: there is a bit for each"
-        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "proofs/hdp-bit.md")
+        return Seen(
+            e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "proofs/hdp-bit.md"
+        )
     parts = tuple(e.RandomizedBit(setting.epsilon * unit) for unit in _units(setting, subject))
     return Seen(
-        e.Composed(parts), "everything", "One randomized bit per rating, once in its life.", "proofs/hdp-bit.md"
+        e.Composed(parts),
+        "everything",
+        "One randomized bit per rating, once in its life.",
+        "proofs/hdp-bit.md",
     )
 
 

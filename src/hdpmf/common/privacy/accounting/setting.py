@@ -1,4 +1,6 @@
-"""What an accountant is asked about: a method with its settings, an observer, and the difference to be hidden."""
+"""What an accountant is asked about: a method with its settings, an observer, and the difference
+to be hidden.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ from hdpmf.common.methods import method_named
 from hdpmf.errors import ConfigError, PrivacyError
 
 View = Literal["messages", "sums-h-known", "sums-h-hidden", "two-servers", "final"]
-"""What the observer sees: every message of every device; only their sums, as the recommender (which draws h itself)
-or as somebody who does not know h; sums that two servers made, as the recommender together with one of them; or nothing
-but the model at the end."""
+"""What the observer sees: every message of every device; only their sums, as the recommender (which
+draws h itself) or as somebody who does not know h; sums that two servers made, as the recommender
+together with one of them; or nothing but the model at the end."""
 
 Unit = Literal["rating", "item", "user"]
-"""What differs between two neighbours: one rating, all ratings of an item, or all ratings of a user."""
+"""What differs between two neighbours: one rating, all ratings of an item, or all ratings of a
+user.
+"""
 
 Neighbours = Literal["value", "presence"]
 """How it differs: in the ratings' values, or in whether the ratings are there at all."""
@@ -41,14 +45,17 @@ class Setting:
         epsilon: The largest budget of a rating.
         noise: ``epoch`` (fresh in every round) or ``once``.
         h: The recommender's draws per ``item`` or ``shared`` by all items.
-        noise_budget: The budget that sets the noise of ``dpmf`` and ``pdpmf``; None for the most it can be, epsilon.
+        noise_budget: The budget that sets the noise of ``dpmf`` and ``pdpmf``; None for the most it
+            can be, epsilon.
         u_norm: Length of the user's vector (at most 1).
         design: Of ``hdp-sum``: ``A`` or ``S``.
         labels: Of ``hdp-sum``: whether by taste labels.
-        max_ratings: Of ``hdp-sum`` and ``hdp-bit``: most ratings of a person that are sent; None for all.
+        max_ratings: Of ``hdp-sum`` and ``hdp-bit``: most ratings of a person that are sent; None
+            for all.
         coding: Of ``hdp-sum`` and ``hdp-bit``.
         h_quantile: Which draws of h to count with where they are not given: 0.5 is a typical run.
-        h_draws: The recommender's draws for one item, all rounds and coordinates, where they are known.
+        h_draws: The recommender's draws for one item, all rounds and coordinates, where they are
+            known.
     """
 
     method: str
@@ -71,17 +78,27 @@ class Setting:
         for name in ("epsilon", "u_norm"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise PrivacyError(f"{name} must be a positive number, not {getattr(self, name)}")
-        if self.noise_budget is not None and not (math.isfinite(self.noise_budget) and self.noise_budget > 0):
+        if self.noise_budget is not None and not (
+            math.isfinite(self.noise_budget) and self.noise_budget > 0
+        ):
             raise PrivacyError(f"noise_budget must be a positive number, not {self.noise_budget}")
         for name in ("factors", "rounds"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name, allowed in (("noise", ("epoch", "once")), ("h", ("item", "shared")), ("design", ("A", "S"))):
+        for name, allowed in (
+            ("noise", ("epoch", "once")),
+            ("h", ("item", "shared")),
+            ("design", ("A", "S")),
+        ):
             if getattr(self, name) not in allowed:
-                raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+                raise ConfigError(
+                    f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}"
+                )
         if self.max_ratings is not None:
             if "max_ratings" not in method_named(self.method).options:
-                raise ConfigError(f"{self.method} sends all ratings; max_ratings is for the one-round designs")
+                raise ConfigError(
+                    f"{self.method} sends all ratings; max_ratings is for the one-round designs"
+                )
             if self.max_ratings < 1:
                 raise ConfigError(f"max_ratings must be at least 1, not {self.max_ratings}")
         if self.labels:
@@ -93,7 +110,9 @@ class Setting:
 
     @classmethod
     def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
-        """The setting of a model with these parameters (``model.get_params()``); what has no cost is left out."""
+        """The setting of a model with these parameters (``model.get_params()``); what has no
+        cost is left out.
+        """
         names = {"epsilon": "epsilon", "n_factors": "factors", "epochs": "rounds", "noise": "noise"}
         names |= {name: name for name in ("design", "coding", "labels", "max_ratings")}
         chosen = {ours: params[theirs] for theirs, ours in names.items() if theirs in params}
@@ -124,13 +143,21 @@ class Subject:
         if unit not in UNITS:
             raise ConfigError(f"unit must be one of {', '.join(UNITS)}, not {unit!r}")
         if neighbours not in NEIGHBOURS:
-            raise ConfigError(f"neighbours must be one of {', '.join(NEIGHBOURS)}, not {neighbours!r}")
+            raise ConfigError(
+                f"neighbours must be one of {', '.join(NEIGHBOURS)}, not {neighbours!r}"
+            )
         weights = np.atleast_1d(np.asarray(weight, np.float64))
         raters = np.broadcast_to(np.asarray(n_raters), weights.shape)
-        if weights.ndim != 1 or not len(weights) or not bool(((weights > 0) & (weights <= 1)).all()):
+        if (
+            weights.ndim != 1
+            or not len(weights)
+            or not bool(((weights > 0) & (weights <= 1)).all())
+        ):
             raise PrivacyError("privacy weights must be numbers in (0, 1]")
         if unit == "rating" and len(weights) != 1:
-            raise ConfigError(f"one rating has one weight, not {len(weights)}; for more say unit='user' or 'item'")
+            raise ConfigError(
+                f"one rating has one weight, not {len(weights)}; for more say unit='user' or 'item'"
+            )
         if bool((raters < 1).any()):
             raise ConfigError("an item whose rating is to be hidden has at least 1 rater")
         return cls(unit, neighbours, tuple(weights.tolist()), tuple(raters.astype(int).tolist()))

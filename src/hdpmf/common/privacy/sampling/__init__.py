@@ -1,4 +1,6 @@
-"""Exact samplers. ``ReleasedNoise`` is for what leaves a device, ``SeededNoise`` for simulations: two types."""
+"""Exact samplers. ``ReleasedNoise`` is for what leaves a device, ``SeededNoise`` for
+simulations: two types.
+"""
 
 from hdpmf.common.privacy.sampling.noise import (
     Noise,

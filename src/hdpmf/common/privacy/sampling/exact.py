@@ -1,18 +1,19 @@
 """Exact samplers on integers: geometric, Bernoulli and discrete Gaussian.
 
-All randomness comes as 64-bit words from a source. The geometric law follows Canonne, Kamath and Steinke, *The Discrete
-Gaussian for Differential Privacy* (2020), algorithms 1 and 2, run for many draws at once; every comparison is between
-integers.
+All randomness comes as 64-bit words from a source. The geometric law follows Canonne, Kamath and
+Steinke, *The Discrete Gaussian for Differential Privacy* (2020), algorithms 1 and 2, run for many
+draws at once; every comparison is between integers.
 
-Bernoulli decisions compare a uniform number in [0, 1) with a probability that is known to any precision: its first 64
-bits with the probability as a double, which is certain unless the two are closer than ``BAND``. Only then (once in
-10^11 decisions) are further bits drawn and the probability computed with more digits. So the law is exact, not only to
-the precision of a double.
+Bernoulli decisions compare a uniform number in [0, 1) with a probability that is known to any
+precision: its first 64 bits with the probability as a double, which is certain unless the two are
+closer than ``BAND``. Only then (once in 10^11 decisions) are further bits drawn and the probability
+computed with more digits. So the law is exact, not only to the precision of a double.
 
-The discrete Gaussian has P(x) proportional to exp(-x^2 / (2 sigma^2)). With a whole sigma, x = k sigma + j has
-x^2 / (2 sigma^2) = k^2/2 + (j/sigma)(k + j/(2 sigma)): draw k with probability proportional to exp(-k^2/2), j uniformly
-below sigma, a sign, and accept with exp(-(j/sigma)(k + j/(2 sigma))); a zero with a minus is drawn again. That is the
-method of Karney (2016) with a grid step for its unit; about 0.71 of the proposals are accepted, whatever sigma is.
+The discrete Gaussian has P(x) proportional to exp(-x^2 / (2 sigma^2)). With a whole sigma, x = k
+sigma + j has x^2 / (2 sigma^2) = k^2/2 + (j/sigma)(k + j/(2 sigma)): draw k with probability
+proportional to exp(-k^2/2), j uniformly below sigma, a sign, and accept with exp(-(j/sigma)(k +
+j/(2 sigma))); a zero with a minus is drawn again. That is the method of Karney (2016) with a grid
+step for its unit; about 0.71 of the proposals are accepted, whatever sigma is.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ Words = Callable[[int], np.ndarray]
 def below(words: Words, bounds: np.ndarray) -> np.ndarray:
     """One uniform integer from 0 to ``bound - 1`` for each bound (uint64, at least 1)."""
     drawn = words(len(bounds))
-    # Words under 2^64 mod bound would make small results more likely; they are drawn again. They are below the bound.
+    # Words under 2^64 mod bound would make small results more likely; they are drawn again. They
+    # are below the bound.
     redo = np.flatnonzero(drawn < bounds)
     while len(redo):
         redo = redo[drawn[redo] < (np.uint64(0) - bounds[redo]) % bounds[redo]]
@@ -40,7 +42,9 @@ def below(words: Words, bounds: np.ndarray) -> np.ndarray:
 
 
 def bernoulli_exp(words: Words, numerators: np.ndarray, denominator: int) -> np.ndarray:
-    """True with probability exp(-numerator / denominator), for numerators (uint64) up to the denominator."""
+    """True with probability exp(-numerator / denominator), for numerators (uint64) up to the
+    denominator.
+    """
     result = np.zeros(len(numerators), bool)
     active = np.arange(len(numerators))
     trial = 1
@@ -75,7 +79,9 @@ BAND = 2.0**-38
 """More than the error of a probability computed in doubles, by far."""
 
 Digits = Callable[[int, Context], Decimal]
-"""Given a place and a context, the probability there, computed in that context with an error below 10^(8 - digits)."""
+"""Given a place and a context, the probability there, computed in that context with an error
+below 10^(8 - digits).
+"""
 
 
 def bernoulli(words: Words, probabilities: np.ndarray, digits: Digits) -> np.ndarray:
@@ -88,8 +94,12 @@ def bernoulli(words: Words, probabilities: np.ndarray, digits: Digits) -> np.nda
     return result
 
 
-def uniform_below(words: Words, prefix: int, bits: int, value: Callable[[Context], Decimal]) -> bool:
-    """Whether a uniform number is below a value: its first ``bits`` bits are known, more are drawn as needed."""
+def uniform_below(
+    words: Words, prefix: int, bits: int, value: Callable[[Context], Decimal]
+) -> bool:
+    """Whether a uniform number is below a value: its first ``bits`` bits are known, more are
+    drawn as needed.
+    """
     while True:
         prefix, bits = (prefix << 64) | int(words(1)[0]), bits + 64
         context = Context(prec=bits // 3 + 20)
@@ -114,7 +124,8 @@ def discrete_gaussian(words: Words, sigmas: np.ndarray) -> np.ndarray:
     while len(todo):
         drawn, accepted = _propose(words, np.repeat(sigmas[todo], tries))
         accepted = accepted.reshape(len(todo), tries)
-        # The first that is accepted; several at once for the few that were not spares going round for each.
+        # The first that is accepted; several at once for the few that were not spares going round
+        # for each.
         first = accepted.argmax(axis=1)
         done = accepted[np.arange(len(todo)), first]
         result[todo[done]] = drawn.reshape(len(todo), tries)[done, first[done]]
@@ -132,7 +143,9 @@ def _propose(words: Words, sigmas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     def acceptance(place: int, context: Context) -> Decimal:
         ratio = context.divide(Decimal(int(j[place])), Decimal(int(sigmas[place])))
-        exponent = context.multiply(ratio, context.add(Decimal(int(k[place])), context.divide(ratio, Decimal(2))))
+        exponent = context.multiply(
+            ratio, context.add(Decimal(int(k[place])), context.divide(ratio, Decimal(2)))
+        )
         return context.exp(context.minus(exponent))
 
     accepted = bernoulli(words, np.exp(-part * (k + 0.5 * part)), acceptance)
@@ -145,7 +158,8 @@ def _steps(words: Words, n: int) -> np.ndarray:
     table = _table()
     drawn = words(n)
     found = np.searchsorted(table, drawn, side="right")
-    # A word that equals an entry, or lies beyond the last, needs further bits to be told from its neighbours.
+    # A word that equals an entry, or lies beyond the last, needs further bits to be told from its
+    # neighbours.
     unclear = (drawn == table[np.maximum(found, 1) - 1]) | (found == len(table))
     for place in np.flatnonzero(unclear).tolist():
         found[place] = _place(words, int(drawn[place]), 64)
@@ -153,12 +167,16 @@ def _steps(words: Words, n: int) -> np.ndarray:
 
 
 def _place(words: Words, prefix: int, bits: int) -> int:
-    """The k of a uniform number whose first ``bits`` bits are known, drawing as many more as it takes."""
+    """The k of a uniform number whose first ``bits`` bits are known, drawing as many more as it
+    takes.
+    """
     while True:
         prefix, bits = (prefix << 64) | int(words(1)[0]), bits + 64
         digits = bits // 3 + 20
         context, error = Context(prec=digits), Decimal(10) ** (8 - digits)
-        low, high = (context.divide(Decimal(end), Decimal(1 << bits)) for end in (prefix, prefix + 1))
+        low, high = (
+            context.divide(Decimal(end), Decimal(1 << bits)) for end in (prefix, prefix + 1)
+        )
         k = 0
         while low > context.add(_cumulated(k, digits), error):
             k += 1
@@ -170,7 +188,9 @@ def _place(words: Words, prefix: int, bits: int) -> int:
 def _table() -> np.ndarray:
     """P(X <= k) in units of 2^-64, rounded down, for the k that 64 bits tell apart."""
     context = Context(prec=60)
-    return np.array([int(context.multiply(_cumulated(k, 60), Decimal(1 << 64))) for k in range(9)], np.uint64)
+    return np.array(
+        [int(context.multiply(_cumulated(k, 60), Decimal(1 << 64))) for k in range(9)], np.uint64
+    )
 
 
 @lru_cache(maxsize=256)

@@ -1,6 +1,7 @@
 """Two types of noise: ``ReleasedNoise`` for what leaves a device, ``SeededNoise`` for simulations.
 
-Parameters are rounded so that there is never less noise than asked for, and that 64-bit sums hold it.
+Parameters are rounded so that there is never less noise than asked for, and that 64-bit sums hold
+it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,29 @@ _LIMIT: Final = 1 << 40
 
 
 def grid_scale(scale: float | Fraction) -> Fraction:
-    """The scale that is really used: ``scale`` itself where its fraction is small enough, else the next larger.
+    """The scale that is really used: ``scale`` itself where its fraction is small enough, else the
+    next larger.
 
-    Rounding up means more noise than asked for, by less than 2^-39 of it for scales of at least 1/2.
+    Rounding up means more noise than asked for, by less than 2^-39 of it for scales of at least
+    1/2.
 
     Raises:
         PrivacyError: The scale is not positive, not finite, or too large for 64-bit sums.
     """
     valid = isinstance(scale, (int, float, Fraction, np.number)) and not isinstance(scale, bool)
     if not valid or (not isinstance(scale, Fraction) and not math.isfinite(scale)) or scale <= 0:
-        raise PrivacyError(f"the scale of noise must be a positive number of grid units, not {scale!r}")
-    exactly = scale if isinstance(scale, Fraction) else Fraction(scale if isinstance(scale, int) else float(scale))
+        raise PrivacyError(
+            f"the scale of noise must be a positive number of grid units, not {scale!r}"
+        )
+    exactly = (
+        scale
+        if isinstance(scale, Fraction)
+        else Fraction(scale if isinstance(scale, int) else float(scale))
+    )
     if exactly >= _LIMIT:
-        raise PrivacyError("the noise would be too large for 64-bit sums; use a larger epsilon or a coarser grid")
+        raise PrivacyError(
+            "the noise would be too large for 64-bit sums; use a larger epsilon or a coarser grid"
+        )
     if max(exactly.numerator, exactly.denominator) <= _LIMIT:
         return exactly
     whole = math.ceil(exactly)
@@ -44,7 +55,8 @@ def grid_scale(scale: float | Fraction) -> Fraction:
 
 
 def whole_sigmas(sigma: np.ndarray) -> np.ndarray:
-    """The standard deviations that are really used, in whole grid units: never smaller than asked for.
+    """The standard deviations that are really used, in whole grid units: never smaller than asked
+    for.
 
     Raises:
         PrivacyError: One is negative, not a number, or too large for 64-bit sums.
@@ -58,9 +70,10 @@ def whole_sigmas(sigma: np.ndarray) -> np.ndarray:
 def bit_thresholds(p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
     """Probabilities as whole multiples of 2^-63, rounded towards one half; uint64 from 0 to 2^63.
 
-    With ``epsilon`` (one number, or one for each bit) they are kept within [1/(1 + e^epsilon), e^epsilon/(1 +
-    e^epsilon)], the ends rounded inwards by more than the error of computing them. Any two bits then differ in
-    probability by a factor of at most e^epsilon, whatever rounding ``p_plus`` went through.
+    With ``epsilon`` (one number, or one for each bit) they are kept within [1/(1 + e^epsilon),
+    e^epsilon/(1 + e^epsilon)], the ends rounded inwards by more than the error of computing them.
+    Any two bits then differ in probability by a factor of at most e^epsilon, whatever rounding
+    ``p_plus`` went through.
 
     Raises:
         PrivacyError: A probability is outside [0, 1], or an epsilon is negative or not a number.
@@ -69,7 +82,9 @@ def bit_thresholds(p_plus: np.ndarray, epsilon: np.ndarray | float | None = None
     if not ((p >= 0) & (p <= 1)).all():
         raise PrivacyError("the probability of a bit must be between 0 and 1")
     unit = 2.0**HALF_WORD
-    small = np.ceil(np.minimum(p, 1.0 - p) * unit).astype(np.uint64)  # the rarer side; 1 - p is exact for p >= 1/2
+    small = np.ceil(np.minimum(p, 1.0 - p) * unit).astype(
+        np.uint64
+    )  # the rarer side; 1 - p is exact for p >= 1/2
     if epsilon is not None:
         budget = np.asarray(epsilon, np.float64)
         if not (budget >= 0).all():
@@ -77,13 +92,19 @@ def bit_thresholds(p_plus: np.ndarray, epsilon: np.ndarray | float | None = None
         least = (1.0 + 2.0**-40) / (1.0 + np.exp(np.minimum(budget, 700.0)))
         small = np.maximum(small, np.ceil(np.minimum(least, 0.5) * unit).astype(np.uint64))
     thresholds = np.where(p < 0.5, small, np.uint64(1 << HALF_WORD) - small)
-    return thresholds.reshape(np.broadcast_shapes(np.shape(p_plus), np.shape(epsilon) if epsilon is not None else ()))
+    return thresholds.reshape(
+        np.broadcast_shapes(np.shape(p_plus), np.shape(epsilon) if epsilon is not None else ())
+    )
 
 
 def share_shape(n_shares: int, count: int) -> Fraction:
     """The part of the whole noise that ``count`` of ``n_shares`` shares are."""
     for name, number in (("n_shares", n_shares), ("count", count)):
-        if not isinstance(number, (int, np.integer)) or isinstance(number, bool) or not 1 <= number < 1 << 32:
+        if (
+            not isinstance(number, (int, np.integer))
+            or isinstance(number, bool)
+            or not 1 <= number < 1 << 32
+        ):
             raise PrivacyError(f"{name} must be a whole number from 1, not {number!r}")
     return Fraction(int(count), int(n_shares))
 
@@ -92,9 +113,11 @@ _Size = int | tuple[int, ...]
 
 
 class SeededNoise:
-    """Draws that a seed repeats. They have the laws of ``ReleasedNoise`` to the precision of a double.
+    """Draws that a seed repeats. They have the laws of ``ReleasedNoise`` to the precision of a
+    double.
 
-    Whoever knows the seed can subtract them, so what leaves a device takes ``ReleasedNoise``, another type.
+    Whoever knows the seed can subtract them, so what leaves a device takes ``ReleasedNoise``,
+    another type.
 
     Args:
         seed: Equal seeds give equal draws.
@@ -104,13 +127,19 @@ class SeededNoise:
     __slots__ = ("_generator",)
 
     def __init__(self, seed: int, stream: int = 0) -> None:
-        self._generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, stream])))
+        self._generator = np.random.Generator(
+            np.random.SFC64(np.random.SeedSequence([seed, stream]))
+        )
 
     @property
     def state(self) -> tuple[int, ...]:
         """How far the stream is. Set it, and the same draws follow."""
         state: Any = self._generator.bit_generator.state
-        return (*map(int, state["state"]["state"]), int(state["has_uint32"]), int(state["uinteger"]))
+        return (
+            *map(int, state["state"]["state"]),
+            int(state["has_uint32"]),
+            int(state["uinteger"]),
+        )
 
     @state.setter
     def state(self, value: tuple[int, ...]) -> None:
@@ -133,10 +162,14 @@ class SeededNoise:
     def discrete_laplace(self, scale: float | Fraction, size: _Size) -> np.ndarray:
         """As ``ReleasedNoise.discrete_laplace``."""
         stop = _stop_probability(scale)
-        drawn: np.ndarray = self._generator.geometric(stop, size) - self._generator.geometric(stop, size)
+        drawn: np.ndarray = self._generator.geometric(stop, size) - self._generator.geometric(
+            stop, size
+        )
         return drawn
 
-    def laplace_share(self, scale: float | Fraction, n_shares: int, size: _Size, *, count: int = 1) -> np.ndarray:
+    def laplace_share(
+        self, scale: float | Fraction, n_shares: int, size: _Size, *, count: int = 1
+    ) -> np.ndarray:
         """As ``ReleasedNoise.laplace_share``."""
         if count == n_shares:
             return self.discrete_laplace(scale, size)
@@ -146,9 +179,13 @@ class SeededNoise:
         return drawn
 
     def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
-        """As ``ReleasedNoise.discrete_gaussian``, by rounding: the variance is larger by 1/12, whatever sigma is."""
+        """As ``ReleasedNoise.discrete_gaussian``, by rounding: the variance is larger by 1/12,
+        whatever sigma is.
+        """
         whole = whole_sigmas(sigma)
-        drawn: np.ndarray = np.rint(whole * self._generator.standard_normal(whole.shape)).astype(np.int64)
+        drawn: np.ndarray = np.rint(whole * self._generator.standard_normal(whole.shape)).astype(
+            np.int64
+        )
         return drawn
 
     def uniforms(self, n: int) -> np.ndarray:
@@ -158,12 +195,16 @@ class SeededNoise:
     def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
         """As ``ReleasedNoise.bits``."""
         thresholds = bit_thresholds(p_plus, epsilon)
-        drawn: np.ndarray = self._generator.integers(0, 1 << HALF_WORD, thresholds.shape, np.uint64) < thresholds
+        drawn: np.ndarray = (
+            self._generator.integers(0, 1 << HALF_WORD, thresholds.shape, np.uint64) < thresholds
+        )
         return drawn
 
 
 def seed_of(rng: int | np.random.Generator | None) -> int:
-    """The 63-bit seed that an ``rng`` argument stands for: itself, a draw from it, or fresh entropy."""
+    """The 63-bit seed that an ``rng`` argument stands for: itself, a draw from it, or fresh
+    entropy.
+    """
     if rng is None:
         rng = np.random.default_rng()
     if isinstance(rng, np.random.Generator):
@@ -171,8 +212,8 @@ def seed_of(rng: int | np.random.Generator | None) -> int:
     if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and 0 <= rng < 2**63:
         return int(rng)
     raise ConfigError(
-        f"rng must be an int from 0 to 2^63 - 1, a numpy Generator or None, not {type(rng).__name__}"
-        + (f" {rng}" if isinstance(rng, int) else "")
+        "rng must be an int from 0 to 2^63 - 1, a numpy Generator or None, not "
+        f"{type(rng).__name__}" + (f" {rng}" if isinstance(rng, int) else "")
     )
 
 
@@ -182,20 +223,22 @@ def _stop_probability(scale: float | Fraction) -> float:
 
 Size = int | tuple[int, ...]
 
-# The sampler multiplies draws by n_shares in 64 bits: a draw of 1,024 scales has a probability of e^-1024.
+# The sampler multiplies draws by n_shares in 64 bits: a draw of 1,024 scales has a probability of
+# e^-1024.
 _PRODUCT_LIMIT: Final = 1 << 53
 
 
 @final
 class ReleasedNoise:
-    """Noise for what leaves a device: exact laws, entropy from the operating system, nothing to seed.
+    """Noise for what leaves a device: exact laws, entropy from the operating system, nothing to
+    seed.
 
     No bytes are kept between calls, so that a forked process can never repeat its parent's draws.
 
-    What is exact: ``discrete_laplace`` and ``laplace_share`` have exactly the stated law at the scale
-    ``grid_scale(scale)``, which is never smaller than ``scale``. ``discrete_gaussian`` has exactly the stated law with
-    sigma rounded up to a whole number of grid units. ``bits`` has probabilities that are whole multiples of 2^-63,
-    rounded towards one half.
+    What is exact: ``discrete_laplace`` and ``laplace_share`` have exactly the stated law at the
+    scale ``grid_scale(scale)``, which is never smaller than ``scale``. ``discrete_gaussian`` has
+    exactly the stated law with sigma rounded up to a whole number of grid units. ``bits`` has
+    probabilities that are whole multiples of 2^-63, rounded towards one half.
     """
 
     __slots__ = ()
@@ -204,8 +247,11 @@ class ReleasedNoise:
         """Two-sided geometric noise, P(k) proportional to exp(-abs(k) / scale), as int64."""
         return self.laplace_share(scale, 1, size)
 
-    def laplace_share(self, scale: float | Fraction, n_shares: int, size: Size, *, count: int = 1) -> np.ndarray:
-        """One user's share of discrete Laplace noise: ``n_shares`` independent shares add up to exactly that.
+    def laplace_share(
+        self, scale: float | Fraction, n_shares: int, size: Size, *, count: int = 1
+    ) -> np.ndarray:
+        """One user's share of discrete Laplace noise: ``n_shares`` independent shares add up to
+        exactly that.
 
         Args:
             scale: Of the whole noise, in grid units.
@@ -215,14 +261,17 @@ class ReleasedNoise:
         """
         grid, shape, n = grid_scale(scale), share_shape(n_shares, count), _length(size)
         if grid * n_shares >= _PRODUCT_LIMIT:
-            raise PrivacyError("the noise is too large for so many shares; use a larger epsilon or a coarser grid")
+            raise PrivacyError(
+                "the noise is too large for so many shares; use a larger epsilon or a coarser grid"
+            )
         plus = negative_binomial(_entropy, grid, shape, n)
         minus = negative_binomial(_entropy, grid, shape, n)
         drawn: np.ndarray = (plus - minus).reshape(size)
         return drawn
 
     def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
-        """Noise with P(k) proportional to exp(-k^2 / (2 sigma^2)), one draw for each sigma in grid units, as int64.
+        """Noise with P(k) proportional to exp(-k^2 / (2 sigma^2)), one draw for each sigma in grid
+        units, as int64.
 
         A sigma of 0 gives 0; any other is rounded up to a whole number.
         """
@@ -237,7 +286,9 @@ class ReleasedNoise:
         return drawn
 
     def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
-        """True with probability ``p_plus``; see ``bit_thresholds`` for what ``epsilon`` makes of it."""
+        """True with probability ``p_plus``; see ``bit_thresholds`` for what ``epsilon`` makes of
+        it.
+        """
         thresholds = bit_thresholds(p_plus, epsilon)
         words = _entropy(thresholds.size).reshape(thresholds.shape)
         drawn: np.ndarray = (words >> np.uint64(1)) < thresholds
@@ -256,7 +307,8 @@ def require_released(noise: object) -> ReleasedNoise:
     """
     if type(noise) is not ReleasedNoise:
         raise PrivacyError(
-            f"{type(noise).__name__} must not make noise that leaves a device, because whoever knows its seed can "
+            f"{type(noise).__name__} must not make noise that leaves a device, because "
+            "whoever knows its seed can "
             "subtract it; pass a ReleasedNoise()"
         )
     return noise

@@ -1,13 +1,15 @@
-"""Exact draws of a user's share of discrete Laplace noise: negative binomials NB(m/n, 1 - q) with q = exp(-1/scale).
+"""Exact draws of a user's share of discrete Laplace noise: negative binomials NB(m/n, 1 - q) with q
+= exp(-1/scale).
 
-The table: probabilities are fixed-point integers with far more bits than a draw compares, rounded down for a lower and
-up for an upper bound, so that every cumulated probability is known to lie between the two. It is a function of public
-parameters.
+The table: probabilities are fixed-point integers with far more bits than a draw compares, rounded
+down for a lower and up for an upper bound, so that every cumulated probability is known to lie
+between the two. It is a function of public parameters.
 
-The far tail, for scales that no table reaches: P(k) is proportional to f(k) = q^k Gamma(k + r) / Gamma(k + 1), which
-falls with k for r < 1. Beyond a start the integers are cut into blocks that double in length, until the scale is
-reached, and the rest. A draw chooses a block with a whole-number weight that is at least its length times the largest f
-in it, a place in it uniformly (in the rest: geometrically), and is accepted with the ratio of f to that bound.
+The far tail, for scales that no table reaches: P(k) is proportional to f(k) = q^k Gamma(k + r) /
+Gamma(k + 1), which falls with k for r < 1. Beyond a start the integers are cut into blocks that
+double in length, until the scale is reached, and the rest. A draw chooses a block with a
+whole-number weight that is at least its length times the largest f in it, a place in it uniformly
+(in the rest: geometrically), and is accepted with the ratio of f to that bound.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class ShareTable:
         return len(self.low)
 
     def find(self, prefix: int) -> int | None:
-        """The value for a uniform number whose first bits are ``prefix``, or None where more bits are needed."""
+        """The value for a uniform number whose first bits are ``prefix``, or None where more
+        bits are needed.
+        """
         place = bisect_right(self.low, prefix)
         return None if place and prefix <= self.high[place - 1] else place
 
@@ -92,11 +96,16 @@ def _exp_minus(x: Fraction, precision: int) -> tuple[int, int]:
     term_low = term_high = 1 << work
     k = 0
     while term_high > 1:
-        low, high = (low + term_low, high + term_high) if k % 2 == 0 else (low - term_high, high - term_low)
+        low, high = (
+            (low + term_low, high + term_high) if k % 2 == 0 else (low - term_high, high - term_low)
+        )
         k += 1
         term_low = term_low * small.numerator // (small.denominator * k)
         term_high = -(-term_high * small.numerator // (small.denominator * k))
-    low, high = max(low - term_high, 0), high + term_high  # the rest is smaller than the first term left out
+    low, high = (
+        max(low - term_high, 0),
+        high + term_high,
+    )  # the rest is smaller than the first term left out
     for _ in range(halvings):
         low, high = low * low >> work, -(-high * high >> work)
     drop = work - precision
@@ -111,13 +120,19 @@ def _power(x: int, exponent: int, precision: int) -> tuple[int, int]:
         if exponent & 1:
             low, high = low * base_low >> precision, -(-high * base_high >> precision)
         exponent >>= 1
-        base_low, base_high = base_low * base_low >> precision, -(-base_high * base_high >> precision)
+        base_low, base_high = (
+            base_low * base_low >> precision,
+            -(-base_high * base_high >> precision),
+        )
     return low, high
 
 
 def _root(x: int, n: int, precision: int) -> tuple[int, int]:
     """Bounds on (x / 2^precision)^(1/n) in the same units."""
-    under, over = 0, 1 << precision  # the largest known to be too small or right, the smallest known not to be
+    under, over = (
+        0,
+        1 << precision,
+    )  # the largest known to be too small or right, the smallest known not to be
     while over - under > 1:
         middle = (under + over) >> 1
         if _power(middle, n, precision)[1] <= x:
@@ -145,7 +160,8 @@ _WEIGHT_BITS = 50
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Where blocks begin (the last is the rest), how often each is proposed, and what is left to decide there.
+    """Where blocks begin (the last is the rest), how often each is proposed, and what is left to
+    decide there.
 
     Attributes:
         starts: First place of each block.
@@ -169,12 +185,16 @@ def tails(words: Words, scale: Fraction, shape: Fraction, start: int, n: int) ->
     return result
 
 
-def _propose(words: Words, scale: Fraction, shape: Fraction, start: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _propose(
+    words: Words, scale: Fraction, shape: Fraction, start: int, n: int
+) -> tuple[np.ndarray, np.ndarray]:
     blocks = _blocks(scale, shape, start)
     chosen = below(words, np.full(n, blocks.cumulated[-1], np.uint64))
     block = np.searchsorted(blocks.cumulated, chosen, side="right")
     begin = blocks.starts[block]
-    drawn = begin + below(words, begin.astype(np.uint64)).astype(np.int64)  # a block is as long as its start
+    drawn = begin + below(words, begin.astype(np.uint64)).astype(
+        np.int64
+    )  # a block is as long as its start
     rest = np.flatnonzero(block == len(blocks.starts) - 1)
     drawn[rest] = begin[rest] + geometric(words, scale, len(rest))
     falls = (drawn - begin) / float(scale)
@@ -203,18 +223,29 @@ def _blocks(scale: Fraction, shape: Fraction, start: int) -> _Blocks:
     while starts[-1] < scale:
         starts.append(2 * starts[-1])
     context = Context(prec=50)  # no mutant: a digit more gives the same weights
-    bounds = [_log_bound(scale, shape, start, first, first == starts[-1], context) for first in starts]
+    bounds = [
+        _log_bound(scale, shape, start, first, first == starts[-1], context) for first in starts
+    ]
     # Rounded up, with room for the rounding of 50 digits: weights bound what they stand for.
-    weights = [int(context.multiply(context.exp(bound), Decimal(1 << _WEIGHT_BITS))) + 2 for bound in bounds]
+    weights = [
+        int(context.multiply(context.exp(bound), Decimal(1 << _WEIGHT_BITS))) + 2
+        for bound in bounds
+    ]
     excess = [
         float(context.add(bound, _log(Fraction(1 << _WEIGHT_BITS, weight), context)))
         for bound, weight in zip(bounds, weights, strict=True)
     ]
-    return _Blocks(np.array(starts), np.cumsum(np.array(weights, np.uint64), dtype=np.uint64), np.array(excess))
+    return _Blocks(
+        np.array(starts), np.cumsum(np.array(weights, np.uint64), dtype=np.uint64), np.array(excess)
+    )
 
 
-def _log_bound(scale: Fraction, shape: Fraction, start: int, first: int, is_rest: bool, context: Context) -> Decimal:
-    """Log of the block's length times f at its first place; lengths in units of the start, f in units of f(start)."""
+def _log_bound(
+    scale: Fraction, shape: Fraction, start: int, first: int, is_rest: bool, context: Context
+) -> Decimal:
+    """Log of the block's length times f at its first place; lengths in units of the start, f in
+    units of f(start).
+    """
     logs = context.subtract(_log_gammas(first, shape, context), _log_gammas(start, shape, context))
     logs = context.subtract(logs, _ratio(Fraction(first - start) / scale, context))
     if is_rest:  # the geometric's sum instead of a length: 1 / (1 - q)
@@ -225,12 +256,16 @@ def _log_bound(scale: Fraction, shape: Fraction, start: int, first: int, is_rest
 
 
 def log_gammas(k: np.ndarray, r: float) -> np.ndarray:
-    """log(Gamma(k + r) / Gamma(k + 1)) for k from 16, without subtracting large numbers from each other."""
+    """log(Gamma(k + r) / Gamma(k + 1)) for k from 16, without subtracting large numbers from
+    each other.
+    """
     high, low = k + 1.0, k + r
     series = np.zeros(len(k))
     for power, coefficient in enumerate(_STIRLING):
         series += coefficient * (low ** -(2 * power + 1) - high ** -(2 * power + 1))
-    return np.asarray((k + 0.5) * np.log1p((r - 1.0) / high) + (r - 1.0) * (np.log(low) - 1.0) + series)
+    return np.asarray(
+        (k + 0.5) * np.log1p((r - 1.0) / high) + (r - 1.0) * (np.log(low) - 1.0) + series
+    )
 
 
 @lru_cache(maxsize=256)
@@ -260,7 +295,9 @@ def _log_gammas(k: int, r: Fraction, context: Context) -> Decimal:
 def _bernoulli_number(n: int) -> Fraction:
     if n == 0:
         return Fraction(1)
-    return -sum((math.comb(n + 1, k) * _bernoulli_number(k) for k in range(n)), start=Fraction(0)) / (n + 1)
+    return -sum(
+        (math.comb(n + 1, k) * _bernoulli_number(k) for k in range(n)), start=Fraction(0)
+    ) / (n + 1)
 
 
 def _ratio(number: Fraction, context: Context) -> Decimal:
@@ -268,16 +305,20 @@ def _ratio(number: Fraction, context: Context) -> Decimal:
 
 
 def _log(number: Fraction, context: Context) -> Decimal:
-    return context.subtract(context.ln(Decimal(number.numerator)), context.ln(Decimal(number.denominator)))
+    return context.subtract(
+        context.ln(Decimal(number.numerator)), context.ln(Decimal(number.denominator))
+    )
 
 
 _CHUNK = 1 << 16  # no mutant: draws at a time
 
 
 def negative_binomial(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.ndarray:
-    """``n`` draws of NB(shape, 1 - q) with q = exp(-1 / scale): P(k) = binom(k + shape - 1, k) (1 - q)^shape q^k.
+    """``n`` draws of NB(shape, 1 - q) with q = exp(-1 / scale): P(k) = binom(k + shape - 1, k) (1 -
+    q)^shape q^k.
 
-    A geometric is NB(1, 1 - q), and shapes add up; what is left over after whole geometrics is drawn from a table.
+    A geometric is NB(1, 1 - q), and shapes add up; what is left over after whole geometrics is
+    drawn from a table.
     """
     whole, rest = divmod(shape, 1)
     total = np.zeros(n, np.int64)
@@ -289,10 +330,12 @@ def negative_binomial(words: Words, scale: Fraction, shape: Fraction, n: int) ->
 
 
 def _from_table(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.ndarray:
-    """Inversion: a uniform number in [0, 1), as many bits of it as are needed, against the cumulated law.
+    """Inversion: a uniform number in [0, 1), as many bits of it as are needed, against the
+    cumulated law.
 
-    The table encloses every cumulated probability between integers. A word that falls into an enclosure (about once
-    in 10^15 draws) gets further bits and a finer table, so that the law is exact and not only exact to 64 bits.
+    The table encloses every cumulated probability between integers. A word that falls into an
+    enclosure (about once in 10^15 draws) gets further bits and a finer table, so that the law is
+    exact and not only exact to 64 bits.
     """
     table = share_table(scale, shape, 64)
     everything = np.zeros(n, np.int64)
@@ -303,7 +346,8 @@ def _from_table(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.nd
     result = np.searchsorted(table.low, drawn, side="right")
     for place in np.flatnonzero(drawn <= table.high[result - 1]):
         result[place] = refine(words, scale, shape, int(drawn[place]), 64)
-    # A finer table may be longer: what it finds beyond this one is drawn anew, as all that is beyond.
+    # A finer table may be longer: what it finds beyond this one is drawn anew, as all that is
+    # beyond.
     beyond = np.flatnonzero(result >= table.length)
     if SMALLEST_START <= table.length < scale:
         result[beyond] = tails(words, scale, shape, table.length, len(beyond))
@@ -315,7 +359,9 @@ def _from_table(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.nd
 
 
 def refine(words: Words, scale: Fraction, shape: Fraction, prefix: int, bits: int) -> int:
-    """The place of a uniform number whose first ``bits`` bits are known, drawing as many more as it takes."""
+    """The place of a uniform number whose first ``bits`` bits are known, drawing as many more as
+    it takes.
+    """
     while True:
         prefix, bits = (prefix << 64) | int(words(1)[0]), bits + 64
         found = share_table(scale, shape, bits).find(prefix)
@@ -324,10 +370,11 @@ def refine(words: Words, scale: Fraction, shape: Fraction, prefix: int, bits: in
 
 
 def _tail(words: Words, scale: Fraction, shape: Fraction, start: int) -> int:
-    """The law given that the draw is at least ``start``: a geometric beyond it, accepted with the right probability.
+    """The law given that the draw is at least ``start``: a geometric beyond it, accepted with the
+    right probability.
 
-    With shape m/n, P(k) / P(k - 1) = q (n (k - 1) + m) / (n k), so a proposal ``start + g`` is accepted with the
-    product of those rational factors: one integer comparison each.
+    With shape m/n, P(k) / P(k - 1) = q (n (k - 1) + m) / (n k), so a proposal ``start + g`` is
+    accepted with the product of those rational factors: one integer comparison each.
     """
     m, n = shape.numerator, shape.denominator
     while True:

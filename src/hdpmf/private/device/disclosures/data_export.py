@@ -1,4 +1,6 @@
-"""Export all personal data as JSON, without keys; and all that ever left the device or was refused."""
+"""Export all personal data as JSON, without keys; and all that ever left the device or was
+refused.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ from hdpmf.private.device.store.device_store import DeviceStore
 
 def disclosures(store: DeviceStore) -> dict[str, Any]:
     """Everything that was ever sent or refused, for JSON."""
-    entries, total, together = store.ledger.entries(), store.ledger.spent_total(), spent_together(store.ledger)
+    entries, total, together = (
+        store.ledger.entries(),
+        store.ledger.spent_total(),
+        spent_together(store.ledger),
+    )
     return {
         "entries": [_fields(entry) for entry in entries],
         "runs": [run.fields() for run in past_runs(store)],
@@ -41,11 +47,16 @@ def disclosures(store: DeviceStore) -> dict[str, Any]:
 
 def _fields(entry: Entry) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(entry)
-    return {name: None if isinstance(value, float) and math.isinf(value) else value for name, value in plain.items()}
+    return {
+        name: None if isinstance(value, float) and math.isinf(value) else value
+        for name, value in plain.items()
+    }
 
 
 def data_export(store: DeviceStore) -> dict[str, Any]:
-    """Ratings with their weights, wishes, what was agreed to, sent and refused, for JSON. PRIVATE."""
+    """Ratings with their weights, wishes, what was agreed to, sent and refused, for JSON.
+    PRIVATE.
+    """
     titles = all_titles(store)
     return {
         "ratings": [
@@ -64,7 +75,9 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
             {"item": id_of(name), "shelf": namespace_of(name), "weight": weight}
             for name, weight in store.rated.gammas().items()
         ],
-        "not_interested": [{"item": id_of(name), "shelf": namespace_of(name)} for name in hidden_items(store)],
+        "not_interested": [
+            {"item": id_of(name), "shelf": namespace_of(name)} for name in hidden_items(store)
+        ],
         "policy": msgspec.to_builtins(store.policy),
         "recommenders": [
             {
@@ -77,7 +90,8 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
             for known in ever_joined(store)
         ],
         "answers": [
-            {"terms": consent.asked.key, "answer": consent.answer, "at": consent.at} for consent in consents(store)
+            {"terms": consent.asked.key, "answer": consent.answer, "at": consent.at}
+            for consent in consents(store)
         ],
         "sent": disclosures(store),
     }

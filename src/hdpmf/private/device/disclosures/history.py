@@ -1,4 +1,5 @@
-"""Past runs from the ledger: what was sent, what it reveals, what a person's ratings have spent together.
+"""Past runs from the ledger: what was sent, what it reveals, what a person's ratings have spent
+together.
 
 For this device's owner only.
 """
@@ -54,11 +55,15 @@ class Afterwards:
 
 def afterwards(store: DeviceStore) -> dict[str, Afterwards]:
     """By run, for every run that something has left in."""
-    since = {store.ledger.tag_of(record.user, record.item): record.since for record in store.records()}
+    since = {
+        store.ledger.tag_of(record.user, record.item): record.since for record in store.records()
+    }
     told = {}
     for run in store.ledger.charged():
         here = [since[tag] for tag in run.pairs if tag in since]
-        told[run.entry.run] = Afterwards(sum(number >= run.number for number in here), len(run.pairs) - len(here))
+        told[run.entry.run] = Afterwards(
+            sum(number >= run.number for number in here), len(run.pairs) - len(here)
+        )
     return told
 
 
@@ -79,7 +84,8 @@ def by_rating(store: DeviceStore) -> Iterator[tuple[Record, list[Charged]]]:
 def released_words(entry: Entry, *, removed: bool) -> str:
     """What the owner hears who changes or removes a rating that was sent."""
     return (
-        f"It was released on {entry.at[:10]} to {entry.recommender} ({entry.method}, run {entry.run[:8]}). {_STAYS}"
+        f"It was released on {entry.at[:10]} to {entry.recommender} ({entry.method}, "
+        f"run {entry.run[:8]}). {_STAYS}"
         f"{'' if removed else _next(entry.method)}"
     )
 
@@ -91,7 +97,9 @@ def _next(method: str) -> str:
     return " A later run may use the new value, as far as the rating's budget reaches."
 
 
-_SLACK = 1e-9  # a weight that was multiplied by epsilon and divided again must not fall below its 64th
+_SLACK = (
+    1e-9  # a weight that was multiplied by epsilon and divided again must not fall below its 64th
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,8 @@ class SpentTogether:
         pure: Pure epsilon of all charges; infinite where something went out without protection.
         at_delta: The smallest epsilon that the accountant proves at ``delta``.
         delta: For that.
-        proved: Whether every run that was paid for has a proof; else the numbers count one channel of several.
+        proved: Whether every run that was paid for has a proof; else the numbers count one channel
+            of several.
     """
 
     pure: float
@@ -116,11 +125,15 @@ class SpentTogether:
         approximate = f"({self.at_delta:.4g}, {self.delta:g})"
         if math.isinf(self.pure):
             return f"no finite pure epsilon; {approximate}"
-        return f"epsilon {self.pure:.4g}" + (f", or {approximate}" if self.at_delta < 0.95 * self.pure else "")
+        return f"epsilon {self.pure:.4g}" + (
+            f", or {approximate}" if self.at_delta < 0.95 * self.pure else ""
+        )
 
 
 def spent_together(ledger: Ledger, delta: float = DELTA) -> SpentTogether:
-    """What the ratings of one user have spent together; in a silo, of the user who has spent most."""
+    """What the ratings of one user have spent together; in a silo, of the user who has spent
+    most.
+    """
     charged = ledger.charged()
     totals: dict[bytes, float] = {}
     for run in charged:
@@ -135,19 +148,35 @@ def spent_together(ledger: Ledger, delta: float = DELTA) -> SpentTogether:
 
 def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> SpentTogether:
     events: list[Event] = []
-    known: dict[tuple[object, ...], Cost] = {}  # runs are often alike; only for this call, because weights are private
+    known: dict[
+        tuple[object, ...], Cost
+    ] = {}  # runs are often alike; only for this call, because weights are private
     proved = True
     for entry, epsilons in charges:
         if not math.isfinite(entry.epsilon) or bool(np.isinf(epsilons).any()):
             return SpentTogether(math.inf, math.inf, delta, False)
         weights = np.sort(np.minimum(epsilons / entry.epsilon * (1 + _SLACK), 1.0))
-        terms = (entry.method, entry.view, entry.epsilon, entry.rounds, entry.factors, entry.labels, weights.tobytes())
+        terms = (
+            entry.method,
+            entry.view,
+            entry.epsilon,
+            entry.rounds,
+            entry.factors,
+            entry.labels,
+            weights.tobytes(),
+        )
         found = known.get(terms)
         if found is None:
             found = known[terms] = cost(
-                entry.method, entry.view, unit="user", weight=weights.tolist(), epsilon=entry.epsilon,
-                rounds=max(entry.rounds, 1), factors=max(entry.factors, 1), labels=bool(entry.labels),
-            )  # fmt: skip
+                entry.method,
+                entry.view,
+                unit="user",
+                weight=weights.tolist(),
+                epsilon=entry.epsilon,
+                rounds=max(entry.rounds, 1),
+                factors=max(entry.factors, 1),
+                labels=bool(entry.labels),
+            )
         proved &= found.status == "proved"
         events.append(found.event)
     together = Composed(tuple(events))
@@ -159,7 +188,8 @@ _RATERS = 100
 
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
-    """What happened in one run, and what it costs a rating of weight 1; None where nothing was paid for.
+    """What happened in one run, and what it costs a rating of weight 1; None where nothing was paid
+    for.
 
     Attributes:
         afterwards: What the owner did with its ratings since, where anything has left.
@@ -177,7 +207,11 @@ class LedgerRun:
     @property
     def form(self) -> Form | None:
         """How the method ran."""
-        return None if self.paid is None else method_named(self.paid.method).form(bool(self.paid.labels))
+        return (
+            None
+            if self.paid is None
+            else method_named(self.paid.method).form(bool(self.paid.labels))
+        )
 
     @property
     def cost(self) -> Cost | None:
@@ -199,16 +233,24 @@ class LedgerRun:
         paid, form, cost = self.paid, self.form, self.cost
         sent, refused = self.count("sent"), self.count("refused")
         if paid is None or form is None or cost is None:
-            return [f"Nothing of your ratings was sent. Refused: {refused}." if refused else "Nothing was sent."]
+            return [
+                f"Nothing of your ratings was sent. Refused: {refused}."
+                if refused
+                else "Nothing was sent."
+            ]
         claim = method_named(paid.method).claim(paid.view, labels=bool(paid.labels))
         two = paid.view == "two-servers"
-        who = "The recommender, and either server alone, see only" if two else "The recommender sees"
+        who = (
+            "The recommender, and either server alone, see only" if two else "The recommender sees"
+        )
         told = [
             f"Sent {sent} time{'s' if sent != 1 else ''}, for {paid.ratings} ratings. {form.sent}",
             f"{who} {claim.sees}.",
         ]
         if two:
-            left = next((entry.words for entry in self.entries if entry.action == "sent"), "nothing, so far")
+            left = next(
+                (entry.words for entry in self.entries if entry.action == "sent"), "nothing, so far"
+            )
             told.append(f"What has left: {left}.")
         done = "" if self.afterwards is None else self.afterwards.in_words(paid.method)
         return [
@@ -256,8 +298,17 @@ def entries_by_run(store: DeviceStore) -> dict[str, list[Entry]]:
 
 def cost_of(entry: Entry) -> Cost:
     """What the run of an entry costs a rating of weight 1, by the accountant."""
-    epsilon = entry.epsilon if math.isfinite(entry.epsilon) else 1.0  # what hides nothing does so at any epsilon
-    return _cost(entry.method, entry.view, epsilon, max(entry.rounds, 1), max(entry.factors, 1), bool(entry.labels))
+    epsilon = (
+        entry.epsilon if math.isfinite(entry.epsilon) else 1.0
+    )  # what hides nothing does so at any epsilon
+    return _cost(
+        entry.method,
+        entry.view,
+        epsilon,
+        max(entry.rounds, 1),
+        max(entry.factors, 1),
+        bool(entry.labels),
+    )
 
 
 @lru_cache(maxsize=256)
@@ -265,7 +316,15 @@ def _cost(method: str, view: str, epsilon: float, rounds: int, factors: int, lab
     """Of terms, which many runs share and which are no secret."""
     from hdpmf.common.privacy.accounting import cost
 
-    return cost(method, view, n_raters=_RATERS, epsilon=epsilon, rounds=rounds, factors=factors, labels=labels)
+    return cost(
+        method,
+        view,
+        n_raters=_RATERS,
+        epsilon=epsilon,
+        rounds=rounds,
+        factors=factors,
+        labels=labels,
+    )
 
 
 def reveals(cost: Cost) -> str:
@@ -275,8 +334,10 @@ def reveals(cost: Cost) -> str:
     sure = percent(cost.guess, at_most=cost.status == "proved")
     bound = "at most" if cost.status == "proved" else "at least" if cost.guess_is_exact else "about"
     return (
-        f"somebody who would guess 50:50 whether one of the ratings was the lowest or the highest is right {bound} "
-        f"{sure} of the time after looking, for a rating of weight 1 ({cost.in_numbers()}); less for smaller weights."
+        "somebody who would guess 50:50 whether one of the ratings was the lowest or "
+        f"the highest is right {bound} "
+        f"{sure} of the time after looking, for a rating of weight 1 "
+        f"({cost.in_numbers()}); less for smaller weights."
     )
 
 

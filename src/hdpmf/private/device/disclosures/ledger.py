@@ -1,7 +1,9 @@
-"""What a device has sent and what its ratings have paid for it: only added to, and written before anything is sent.
+"""What a device has sent and what its ratings have paid for it: only added to, and written before
+anything is sent.
 
-Entries keep the order in which they were written, whatever the clock says. A rating is known by a tag of its user and
-item, so that what it has spent stays spent when its value changes, when it is removed, and when it returns.
+Entries keep the order in which they were written, whatever the clock says. A rating is known by a
+tag of its user and item, so that what it has spent stays spent when its value changes, when it is
+removed, and when it returns.
 """
 
 from __future__ import annotations
@@ -34,16 +36,22 @@ def as_of_today(entry: Entry) -> Entry:
     if entry.labels is not None:
         return entry
     labelled = METHODS[entry.method].labelled if entry.method in METHODS else None
-    return msgspec.structs.replace(entry, labels=labelled is not None and entry.rounds == labelled.rounds)
+    return msgspec.structs.replace(
+        entry, labels=labelled is not None and entry.rounds == labelled.rounds
+    )
 
 
 def is_held(entry: Entry) -> bool:
-    """Whether what ratings are charged by an entry, as it was written, is held until numbers are sent."""
+    """Whether what ratings are charged by an entry, as it was written, is held until numbers are
+    sent.
+    """
     return entry.action == "agreed" and entry.labels is not None
 
 
 SLACK = 1e-9
-"""What sums of floats may be off, as a part of the budget: ten times a tenth has to be affordable."""
+"""What sums of floats may be off, as a part of the budget: ten times a tenth has to be
+affordable.
+"""
 
 _CHARGES = np.dtype([("user", f"V{TAG_BYTES}"), ("pair", f"V{TAG_BYTES}"), ("epsilon", "<f8")])
 
@@ -55,7 +63,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: Which round of the run.
-        epsilon: The largest budget of a rating that was asked for; infinite where nothing is hidden.
+        epsilon: The largest budget of a rating that was asked for; infinite where nothing is
+            hidden.
         status: What that number is worth.
         action: What happened.
         words: In plain English.
@@ -64,8 +73,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         labels: The run is by taste labels; None in entries of version 0.1.0, which did not say it.
         at: When, by this device's clock (UTC, ISO 8601); filled in when it is written.
         ratings: How many ratings paid.
-        paid: What they paid together. What was ``agreed`` is held for the run, and paid when numbers are ``sent``.
-        part: Of ``returned``: how much of what the run was to cost never left, so that it is given back.
+        paid: What they paid together. What was ``agreed`` is held for the run, and paid when
+            numbers are ``sent``.
+        part: Of ``returned``: how much of what the run was to cost never left, so that it is given
+            back.
     """
 
     recommender: str
@@ -143,27 +154,43 @@ class Ledger:
         return "Ledger(...)"
 
     def remaining(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy) -> np.ndarray:
-        """What each rating has left: W_ij times this device's epsilon, less all it has spent. May be negative."""
-        return np.asarray(weights.for_ratings(ratings) * policy.own_epsilon - self._look_up(ratings, self.spent()))
+        """What each rating has left: W_ij times this device's epsilon, less all it has spent.
+        May be negative.
+        """
+        return np.asarray(
+            weights.for_ratings(ratings) * policy.own_epsilon - self._look_up(ratings, self.spent())
+        )
 
-    def affords(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy, epsilons: np.ndarray) -> np.ndarray:
-        """Which ratings have enough left for these epsilons; `charge` takes exactly these (up to ``max_total``)."""
+    def affords(
+        self, ratings: Ratings, weights: PrivacyWeights, policy: Policy, epsilons: np.ndarray
+    ) -> np.ndarray:
+        """Which ratings have enough left for these epsilons; `charge` takes exactly these (up to
+        ``max_total``).
+        """
         budget = weights.for_ratings(ratings) * policy.own_epsilon
         return np.asarray(self._look_up(ratings, self.spent()) + epsilons <= budget * (1 + SLACK))
 
-    def within_limits(self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy) -> np.ndarray:
-        """Those of the chosen ratings that ``max_ratings`` and ``max_total`` leave room for, in the table's order.
+    def within_limits(
+        self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy
+    ) -> np.ndarray:
+        """Those of the chosen ratings that ``max_ratings`` and ``max_total`` leave room for, in the
+        table's order.
 
-        Who is left out is settled by the tags of ratings, which know no value: of each user the first ones in that
-        order, up to the first that would be too much.
+        Who is left out is settled by the tags of ratings, which know no value: of each user the
+        first ones in that order, up to the first that would be too much.
         """
         room = policy.own_total * (1 + SLACK)
         most = len(chosen) if policy.max_ratings is None else policy.max_ratings
         totals, numbers = self._sums("user"), ratings.user_codes[chosen]
-        largest = np.bincount(numbers, epsilons[chosen]).max(initial=0.0) + max(totals.values(), default=0.0)
+        largest = np.bincount(numbers, epsilons[chosen]).max(initial=0.0) + max(
+            totals.values(), default=0.0
+        )
         if largest <= room and np.bincount(numbers).max(initial=0) <= most:
             return chosen
-        users, items = map(str, ratings.user_ids[chosen].tolist()), map(str, ratings.item_ids[chosen].tolist())
+        users, items = (
+            map(str, ratings.user_ids[chosen].tolist()),
+            map(str, ratings.item_ids[chosen].tolist()),
+        )
         order = sorted(
             (self._user_tag(user), self.tag_of(user, item), place)
             for user, item, place in zip(users, items, chosen.tolist(), strict=True)
@@ -176,25 +203,30 @@ class Ledger:
                 kept.append(place)
         return np.array(sorted(kept), np.intp)
 
-    def charge(self, entry: Entry, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray) -> None:
-        """Write down that ratings pay, all of them or none. It is on the disk when this returns; send after it.
+    def charge(
+        self, entry: Entry, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray
+    ) -> None:
+        """Write down that ratings pay, all of them or none. It is on the disk when this returns;
+        send after it.
 
         Args:
             entry: What they pay for.
             ratings: The table that ``chosen`` are positions in.
             chosen: Which ratings pay.
-            epsilons: What each pays; infinite where nothing is hidden (``status`` none), which takes a policy that
-                allows it.
+            epsilons: What each pays; infinite where nothing is hidden (``status`` none), which
+                takes a policy that allows it.
 
         Raises:
-            PrivacyError: A rating, or a user's ratings together, would spend more than the policy allows. Nothing is
-                written then.
+            PrivacyError: A rating, or a user's ratings together, would spend more than the policy
+                allows. Nothing is written then.
             StorageError: The disk refused. Nothing is written then.
         """
         positions, pays = np.asarray(chosen), np.asarray(epsilons, np.float64)
         if positions.ndim != 1 or positions.dtype.kind not in "iu" or positions.shape != pays.shape:
             raise PrivacyError("a charge needs positions of ratings and one epsilon for each")
-        if len(np.unique(positions)) != len(positions) or bool(np.isnan(pays).any() or (pays <= 0).any()):
+        if len(np.unique(positions)) != len(positions) or bool(
+            np.isnan(pays).any() or (pays <= 0).any()
+        ):
             raise PrivacyError("a charge names each rating once, with an epsilon above 0")
         if bool(np.isinf(pays).any()) != (entry.status == "none" and len(pays) > 0):
             raise PrivacyError("what hides nothing costs infinitely much, and only that does")
@@ -210,16 +242,21 @@ class Ledger:
             weights = self._weights(users, items)
             if entry.status == "none":
                 if not policy.allow_unprotected:
-                    raise PrivacyError("the policy does not allow what hides nothing (allow_unprotected = false)")
+                    raise PrivacyError(
+                        "the policy does not allow what hides nothing (allow_unprotected = false)"
+                    )
             else:
                 self._check_ratings(charges, weights, policy)
                 self._check_totals(charges, policy)
             self._write(
-                msgspec.structs.replace(entry, ratings=len(pays), paid=math.fsum(pays.tolist())), charges.tobytes()
+                msgspec.structs.replace(entry, ratings=len(pays), paid=math.fsum(pays.tolist())),
+                charges.tobytes(),
             )
 
     def note(self, entry: Entry, *, first: bool = False) -> None:
-        """Write down something that costs nothing more (``first``: from here on what was held for the run is paid)."""
+        """Write down something that costs nothing more (``first``: from here on what was held
+        for the run is paid).
+        """
         with self._database.transaction():
             self._write(msgspec.structs.replace(entry, ratings=0, paid=0.0), b"" if first else None)
 
@@ -234,13 +271,21 @@ class Ledger:
             PrivacyError: Something of the run was sent, and all is to be given back.
         """
         with self._database.transaction():
-            if part >= 1 and any(past.run == entry.run and past.action == "sent" for past in self.entries()):
-                raise PrivacyError("numbers of this run were sent; what they cost is not given back")
-            returned = msgspec.structs.replace(entry, action="returned", ratings=0, paid=0.0, part=min(part, 1.0))
+            if part >= 1 and any(
+                past.run == entry.run and past.action == "sent" for past in self.entries()
+            ):
+                raise PrivacyError(
+                    "numbers of this run were sent; what they cost is not given back"
+                )
+            returned = msgspec.structs.replace(
+                entry, action="returned", ratings=0, paid=0.0, part=min(part, 1.0)
+            )
             self._write(returned, b"")
 
     def give_back_held(self, words: str, recommender: str | None = None) -> None:
-        """Give back what is held for runs (of one recommender) that can send no more, and that nothing was sent in."""
+        """Give back what is held for runs (of one recommender) that can send no more, and that
+        nothing was sent in.
+        """
         with self._database.transaction():
             held: dict[str, Entry] = {}
             for entry in self.entries():
@@ -261,9 +306,13 @@ class Ledger:
         return self._look_up(ratings, self._sums("pair", lambda entry: entry.run == run))
 
     def answered(self, recommender: str, method: str, ratings: Ratings) -> np.ndarray:
-        """Which ratings have paid for, or are held for, a run of this method with this recommender, on either way."""
+        """Which ratings have paid for, or are held for, a run of this method with this
+        recommender, on either way.
+        """
         whom = _host(recommender)
-        paid = self._sums("pair", lambda entry: entry.method == method and _host(entry.recommender) == whom)
+        paid = self._sums(
+            "pair", lambda entry: entry.method == method and _host(entry.recommender) == whom
+        )
         return np.asarray(self._look_up(ratings, paid) > 0)
 
     def spent(self) -> dict[bytes, float]:
@@ -271,7 +320,8 @@ class Ledger:
         return self._sums("pair")
 
     def spent_total(self) -> float:
-        """What the ratings of one user have paid together; in a silo, of the user who has paid most.
+        """What the ratings of one user have paid together; in a silo, of the user who has paid
+        most.
 
         What is held for a run from which nothing has left is not paid.
         """
@@ -279,7 +329,12 @@ class Ledger:
 
     def charged(self) -> list[Charged]:
         """The runs that ratings have paid for, since something of them has left; in their order."""
-        about, sent, first, owners = dict[str, Entry](), dict[str, Entry](), dict[str, int](), dict[bytes, bytes]()
+        about, sent, first, owners = (
+            dict[str, Entry](),
+            dict[str, Entry](),
+            dict[str, int](),
+            dict[bytes, bytes](),
+        )
         for number, entry, sealed in self._rows():
             written = self._entry(number, entry)
             if written.action != "returned":
@@ -295,22 +350,34 @@ class Ledger:
             paid = self._sums("pair", lambda entry, run=run: entry.run == run, held=False)  # type: ignore[misc]
             if paid:
                 pays, users = np.array(list(paid.values())), [owners[tag] for tag in paid]
-                found.append(Charged(written, sent.get(run, written), first[run], list(paid), users, pays))
+                found.append(
+                    Charged(written, sent.get(run, written), first[run], list(paid), users, pays)
+                )
         return found
 
     def tag_of(self, user: str, item: str) -> bytes:
-        """Of a rating. It stays the same when the rating changes, goes or returns, and when the passphrase changes."""
+        """Of a rating. It stays the same when the rating changes, goes or returns, and when the
+        passphrase changes.
+        """
         return self._vault.lasting_tag(b"pair", user, item)
 
     def _check_ratings(self, charges: np.ndarray, weights: np.ndarray, policy: Policy) -> None:
         spent = self._sums("pair")
         before = np.array([spent.get(tag, 0.0) for tag in _keys(charges["pair"])])
-        over = int(np.count_nonzero(before + charges["epsilon"] > weights * policy.own_epsilon * (1 + SLACK)))
-        over_run = int(np.count_nonzero(charges["epsilon"] > weights * policy.epsilon_per_run * (1 + SLACK)))
+        over = int(
+            np.count_nonzero(
+                before + charges["epsilon"] > weights * policy.own_epsilon * (1 + SLACK)
+            )
+        )
+        over_run = int(
+            np.count_nonzero(charges["epsilon"] > weights * policy.epsilon_per_run * (1 + SLACK))
+        )
         if over or over_run:
             raise PrivacyError(
-                f"{max(over, over_run)} of {len(charges)} ratings would spend more than the policy allows "
-                f"({'over their whole life' if over else 'in one run'}); nothing was charged and nothing may be sent"
+                f"{max(over, over_run)} of {len(charges)} ratings would spend more than the "
+                "policy allows "
+                f"({'over their whole life' if over else 'in one run'}); nothing was charged "
+                "and nothing may be sent"
             )
 
     def _check_totals(self, charges: np.ndarray, policy: Policy) -> None:
@@ -319,7 +386,8 @@ class Ledger:
             totals[tag] = totals.get(tag, 0.0) + epsilon
         if any(totals[tag] > policy.own_total * (1 + SLACK) for tag in set(_keys(charges["user"]))):
             raise PrivacyError(
-                f"a user's ratings together would spend more than max_total of the policy allows here "
+                "a user's ratings together would spend more than max_total of the policy "
+                "allows here "
                 f"({policy.own_total:g}); nothing was charged and nothing may be sent"
             )
 
@@ -327,7 +395,9 @@ class Ledger:
         """Weights as they are in the store now, whatever table the caller holds."""
         weights = self._rated.weights_of(zip(users, items, strict=True))
         if bool(np.isnan(weights).any()):
-            raise PrivacyError("a rating that is to pay is not in the store any more; nothing was charged")
+            raise PrivacyError(
+                "a rating that is to pay is not in the store any more; nothing was charged"
+            )
         return weights
 
     def _user_tag(self, user: str) -> bytes:
@@ -336,13 +406,23 @@ class Ledger:
     def _look_up(self, ratings: Ratings, sums: dict[bytes, float]) -> np.ndarray:
         if not sums:
             return np.zeros(len(ratings))
-        pairs = zip(map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True)
-        return np.fromiter((sums.get(self.tag_of(*pair), 0.0) for pair in pairs), np.float64, len(ratings))
+        pairs = zip(
+            map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True
+        )
+        return np.fromiter(
+            (sums.get(self.tag_of(*pair), 0.0) for pair in pairs), np.float64, len(ratings)
+        )
 
     def _sums(
-        self, by: Literal["user", "pair"], wanted: Callable[[Entry], bool] = lambda entry: True, *, held: bool = True
+        self,
+        by: Literal["user", "pair"],
+        wanted: Callable[[Entry], bool] = lambda entry: True,
+        *,
+        held: bool = True,
     ) -> dict[bytes, float]:
-        """What was paid, by tag, and what is held for runs under way. Read anew each time: never out of date."""
+        """What was paid, by tag, and what is held for runs under way. Read anew each time: never
+        out of date.
+        """
         runs: dict[str, dict[bytes, float]] = {}
         waiting: set[str] = set()
         for number, entry, sealed in self._rows():
@@ -351,7 +431,9 @@ class Ledger:
                 continue
             spent = runs.setdefault(about.run, {})
             if about.action == "returned":
-                runs[about.run] = {tag: paid * (1.0 - about.part) for tag, paid in spent.items() if about.part < 1}
+                runs[about.run] = {
+                    tag: paid * (1.0 - about.part) for tag, paid in spent.items() if about.part < 1
+                }
                 continue
             (waiting.add if is_held(about) else waiting.discard)(about.run)
             charges = self._opened(number, sealed)
@@ -380,7 +462,9 @@ class Ledger:
         number = int(rows[0][0])
         stamped = msgspec.structs.replace(entry, at=self._clock())
         sealed = self._vault.seal(msgspec.msgpack.encode(stamped), entry_place(b"ledger", number))
-        paid = None if charges is None else self._vault.seal(charges, entry_place(b"charges", number))
+        paid = (
+            None if charges is None else self._vault.seal(charges, entry_place(b"charges", number))
+        )
         self._database.execute("INSERT INTO ledger VALUES (?, ?, ?)", (number, sealed, paid))
 
     def _entry(self, number: int, sealed: bytes) -> Entry:
@@ -389,7 +473,9 @@ class Ledger:
     def _decoded(self, number: int, sealed: bytes) -> Entry:
         """An entry as it was written."""
         try:
-            return msgspec.msgpack.decode(self._vault.open(sealed, entry_place(b"ledger", number)), type=Entry)
+            return msgspec.msgpack.decode(
+                self._vault.open(sealed, entry_place(b"ledger", number)), type=Entry
+            )
         except msgspec.MsgspecError:
             raise StorageError("a ledger entry cannot be read: the store is damaged") from None
 
@@ -399,7 +485,9 @@ def _tags(tags: list[bytes]) -> np.ndarray:
 
 
 def _host(recommender: str) -> str:
-    """A recommender, whether it is reached for masks (HOST:PORT) or for two servers (https://HOST:PORT)."""
+    """A recommender, whether it is reached for masks (HOST:PORT) or for two servers
+    (https://HOST:PORT).
+    """
     return plain_address(recommender).removeprefix(HTTPS)
 
 

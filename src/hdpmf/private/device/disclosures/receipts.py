@@ -1,8 +1,9 @@
 """A receipt for what left in a run: a document that the device's owner can keep and show to others.
 
-It is JSON, signed by the device's own key. That proves that this device says so, and that nobody has changed it since.
-It does not prove that anybody else got anything: what a leader answered is what this device heard, because DAP has no
-receipt that a leader signs. A receipt holds no rating, no weight and no item, nor how many ratings took part.
+It is JSON, signed by the device's own key. That proves that this device says so, and that nobody
+has changed it since. It does not prove that anybody else got anything: what a leader answered is
+what this device heard, because DAP has no receipt that a leader signs. A receipt holds no rating,
+no weight and no item, nor how many ratings took part.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ MOST_BYTES = 1 << 20
 """Of a receipt that is read."""
 
 PROVES = (
-    "The device whose key this is says so, and nobody has changed it since. It is no proof that anybody got the bytes: "
+    "The device whose key this is says so, and nobody has changed it since. It is "
+    "no proof that anybody got the bytes: "
     "the answers are what this device heard, because DAP has no receipt that a leader signs."
 )
 """What the signature is worth."""
@@ -51,7 +53,8 @@ class AskedBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     Attributes:
         recommender: Its address.
-        authority: SHA-256 of the certificates by which it was known; none for the public authorities.
+        authority: SHA-256 of the certificates by which it was known; none for the public
+            authorities.
         leader: The server that takes reports.
         helper: The other one.
         servers: Digest of the pair, as people compare it.
@@ -73,7 +76,8 @@ class UnderTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         epsilon: The largest budget of a rating; None where nothing is hidden.
         rounds: How often numbers are asked for.
         labels: By taste labels.
-        minimum: Users, at least, that every sum is over; None where that was not written down, or there is no sum.
+        minimum: Users, at least, that every sum is over; None where that was not written down, or
+            there is no sum.
         catalogue: Digest of the catalogue.
         catalogue_version: Its number.
     """
@@ -96,7 +100,8 @@ class LeftBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         at: When, the first time.
         size: Bytes.
         sha256: Of these; None where they left in clear, and could be guessed by it.
-        answer: The leader's last one (HTTP); None where this device heard none, or the method has none.
+        answer: The leader's last one (HTTP); None where this device heard none, or the method has
+            none.
         answered: When.
     """
 
@@ -170,7 +175,9 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     @property
     def signed(self) -> bytes:
         """What is signed."""
-        return _DOMAIN + _canonical({name: value for name, value in self.fields().items() if name != "signature"})
+        return _DOMAIN + _canonical(
+            {name: value for name, value in self.fields().items() if name != "signature"}
+        )
 
 
 def receipt_of(store: DeviceStore, run: str) -> Receipt:
@@ -186,17 +193,27 @@ def receipt_of(store: DeviceStore, run: str) -> Receipt:
     runs = entries_by_run(store)
     names = [name for name in runs if run and name.startswith(run.lower())]
     if len(names) != 1:
-        known = ", ".join(name[:8] for name in [name for name in runs if _has_left(runs[name])][-5:])
+        known = ", ".join(
+            name[:8] for name in [name for name in runs if _has_left(runs[name])][-5:]
+        )
         what = "there is no run" if not names else "there is more than one run"
-        raise ConfigError(f"{what} {run!r:.80} in the ledger; the last that something left in: {known or 'none'}")
+        raise ConfigError(
+            f"{what} {run!r:.80} in the ledger; the last that something left in: {known or 'none'}"
+        )
     if not _has_left(runs[names[0]]):
-        raise ConfigError("nothing of this run has left the device, so that there is no receipt for it")
+        raise ConfigError(
+            "nothing of this run has left the device, so that there is no receipt for it"
+        )
     return _made(store, names[0], runs[names[0]])
 
 
 def all_receipts(store: DeviceStore) -> list[Receipt]:
     """A receipt for each run that something left in, the oldest first."""
-    return [_made(store, run, entries) for run, entries in entries_by_run(store).items() if _has_left(entries)]
+    return [
+        _made(store, run, entries)
+        for run, entries in entries_by_run(store).items()
+        if _has_left(entries)
+    ]
 
 
 def read_receipt(data: bytes) -> Receipt:
@@ -212,22 +229,36 @@ def read_receipt(data: bytes) -> Receipt:
         raise ConfigError(f"a receipt has at most {MOST_BYTES:,} bytes")
     try:
         plain = json.loads(data.decode(), object_pairs_hook=_no_name_twice)
-        version = plain.get("version") if isinstance(plain, dict) and plain.get("format") == FORMAT else None
+        version = (
+            plain.get("version")
+            if isinstance(plain, dict) and plain.get("format") == FORMAT
+            else None
+        )
         if isinstance(version, int) and version > VERSION:
             raise ConfigError(made_by_newer("this receipt"))
         receipt = msgspec.convert(plain, Receipt)
         # Numbers that JSON does not have are refused here, too.
-        signed, key, signature = receipt.signed, bytes.fromhex(receipt.device), bytes.fromhex(receipt.signature)
+        signed, key, signature = (
+            receipt.signed,
+            bytes.fromhex(receipt.device),
+            bytes.fromhex(receipt.signature),
+        )
     except (ValueError, RecursionError):  # msgspec's, too, and of text that is no UTF-8
         raise ConfigError(none) from None
     if not verifies(key, signature, signed):
-        raise ConfigError("the signature on this receipt does not hold: it was changed, or somebody else made it up")
+        raise ConfigError(
+            "the signature on this receipt does not hold: it was changed, or somebody else "
+            "made it up"
+        )
     return receipt
 
 
 def _made(store: DeviceStore, run: str, entries: Sequence[Entry]) -> Receipt:
     left, first = left_in(store, run), entries[0]
-    cost, claim = cost_of(first), method_named(first.method).claim(first.view, labels=bool(first.labels))
+    cost, claim = (
+        cost_of(first),
+        method_named(first.method).claim(first.view, labels=bool(first.labels)),
+    )
     pieces = () if left is None else left.pieces
     unsigned = Receipt(
         made=utc_now(),
@@ -261,7 +292,8 @@ def _made(store: DeviceStore, run: str, entries: Sequence[Entry]) -> Receipt:
         more_bytes=0 if left is None else left.more_bytes,
         given_back=max((entry.part for entry in entries), default=0.0),
         happened=tuple(
-            Happened(at=entry.at, action=entry.action, number=entry.number, words=entry.words) for entry in entries
+            Happened(at=entry.at, action=entry.action, number=entry.number, words=entry.words)
+            for entry in entries
         ),
         sees=claim.sees,
         reveals=reveals(cost),
@@ -290,7 +322,9 @@ def _has_left(entries: Sequence[Entry]) -> bool:
 
 
 def _canonical(plain: dict[str, Any]) -> bytes:
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return json.dumps(
+        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode()
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """What this device has refused, whom and why: kept in its store for the owner.
 
-A recommender may send any number of things to refuse. The same refusal again only counts, each recommender has room for
-so many different ones, and a flood is written to the disk now and then. Keeping a refusal changes no answer, and waits
-for nobody else who writes: what cannot be written at once goes with the next one, or not at all. No rating is in here.
+A recommender may send any number of things to refuse. The same refusal again only counts, each
+recommender has room for so many different ones, and a flood is written to the disk now and then.
+Keeping a refusal changes no answer, and waits for nobody else who writes: what cannot be written at
+once goes with the next one, or not at all. No rating is in here.
 """
 
 from __future__ import annotations
@@ -76,13 +77,20 @@ class KeptRefusals(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[Refused, ...] = ()
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
 
-    def and_then(self, more: Iterable[Refused], dropped: Mapping[str, int] = MappingProxyType({})) -> KeptRefusals:
+    def and_then(
+        self, more: Iterable[Refused], dropped: Mapping[str, int] = MappingProxyType({})
+    ) -> KeptRefusals:
         """With more of them: what was there before is counted, and what was not gets room."""
-        known, lost = {entry.key: entry for entry in self.refused}, Counter(self.dropped) + Counter(dropped)
+        known, lost = (
+            {entry.key: entry for entry in self.refused},
+            Counter(self.dropped) + Counter(dropped),
+        )
         for entry in more:
             before = known.pop(entry.key, None)
             if before is not None:
-                entry = msgspec.structs.replace(entry, first=before.first, count=before.count + entry.count)
+                entry = msgspec.structs.replace(
+                    entry, first=before.first, count=before.count + entry.count
+                )
             known[entry.key] = entry
             own = [other for other in known.values() if other.recommender == entry.recommender]
             if len(own) > MOST_KEPT:
@@ -100,7 +108,9 @@ class RefusalBook:
         clock: Seconds that only go forward.
     """
 
-    def __init__(self, store: DeviceStore, recommender: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, store: DeviceStore, recommender: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store, self._recommender, self._clock = store, recommender, clock
         self._lock = threading.Lock()
         self._waiting = KeptRefusals()
@@ -109,10 +119,16 @@ class RefusalBook:
     def __repr__(self) -> str:
         return f"RefusalBook({len(self._waiting.refused)} to be written)"
 
-    def note(self, reason: Reason, words: str, terms: Terms | None = None, run: bytes = b"") -> None:
+    def note(
+        self, reason: Reason, words: str, terms: Terms | None = None, run: bytes = b""
+    ) -> None:
         """Keep a refusal. Nothing is raised, and nobody is waited for."""
         at = utc_now()
-        asked = {} if terms is None else {"method": terms.method, "view": terms.view, "epsilon": terms.epsilon}
+        asked = (
+            {}
+            if terms is None
+            else {"method": terms.method, "view": terms.view, "epsilon": terms.epsilon}
+        )
         entry = Refused(
             recommender=self._recommender,
             reason=reason,
@@ -140,9 +156,13 @@ class RefusalBook:
     def _write(self) -> None:
         try:
             with self._store.at_once():
-                kept = kept_refusals(self._store).and_then(self._waiting.refused, self._waiting.dropped)
+                kept = kept_refusals(self._store).and_then(
+                    self._waiting.refused, self._waiting.dropped
+                )
                 self._store.put(_NAME, msgspec.msgpack.encode(kept))
-        except HdpmfError:  # a full disk, or somebody else is writing: the next one takes these along
+        except (
+            HdpmfError
+        ):  # a full disk, or somebody else is writing: the next one takes these along
             return
         self._waiting = KeptRefusals()
 
@@ -160,6 +180,9 @@ def refusal_fields(store: DeviceStore) -> dict[str, Any]:
     """The same for JSON, the oldest first."""
     kept = kept_refusals(store)
     return {
-        "refused": [msgspec.to_builtins(entry) | {"epsilon": entry.epsilon or None} for entry in kept.refused],
+        "refused": [
+            msgspec.to_builtins(entry) | {"epsilon": entry.epsilon or None}
+            for entry in kept.refused
+        ],
         "dropped": kept.dropped,
     }

@@ -1,8 +1,9 @@
-"""What a device writes down of the bytes that leave it, so that a receipt can be made later (see ``receipts``).
+"""What a device writes down of the bytes that leave it, so that a receipt can be made later (see
+``receipts``).
 
-Of each report and each masked message its length and its SHA-256 are kept, not the bytes. They hold fresh randomness:
-nobody can find out by a digest what is in them. A message that leaves in clear has no digest here, because whoever
-guesses somebody's ratings could check the guess by it.
+Of each report and each masked message its length and its SHA-256 are kept, not the bytes. They hold
+fresh randomness: nobody can find out by a digest what is in them. A message that leaves in clear
+has no digest here, because whoever guesses somebody's ratings could check the guess by it.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class LeftInRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def left_in(store: DeviceStore, run: str) -> LeftInRun | None:
-    """What is known about a run (hex); None where it was sent by a version that did not write it down."""
+    """What is known about a run (hex); None where it was sent by a version that did not write it
+    down.
+    """
     data = store.get(_name(run))
     try:
         return None if data is None else msgspec.msgpack.decode(data, type=LeftInRun)
@@ -80,7 +83,9 @@ def left_in(store: DeviceStore, run: str) -> LeftInRun | None:
         raise StorageError("what left in a run cannot be read: the store is damaged") from None
 
 
-def message_leaves(store: DeviceStore, run: bytes, terms: Terms, number: int, message: bytes) -> None:
+def message_leaves(
+    store: DeviceStore, run: bytes, terms: Terms, number: int, message: bytes
+) -> None:
     """Write down a message to a recommender, in the transaction after which it leaves."""
     hidden = terms.view != "messages"
     piece = Piece(
@@ -97,22 +102,32 @@ def message_leaves(store: DeviceStore, run: bytes, terms: Terms, number: int, me
         _keep(store, run, _one_more(known, len(message)))
 
 
-def report_leaves(store: DeviceStore, run: bytes, terms: Terms, servers: Servers, number: int, report: bytes) -> None:
-    """Write down a report to two servers, in the transaction after which it leaves; again, nothing happens."""
+def report_leaves(
+    store: DeviceStore, run: bytes, terms: Terms, servers: Servers, number: int, report: bytes
+) -> None:
+    """Write down a report to two servers, in the transaction after which it leaves; again,
+    nothing happens.
+    """
     known, digest = _known(store, run, servers), sha256(report).hexdigest()
     if len(known.pieces) < MOST_PIECES and all(piece.sha256 != digest for piece in known.pieces):
-        piece = Piece(number=number, at=utc_now(), size=len(report), sha256=digest, minimum=terms.minimum)
+        piece = Piece(
+            number=number, at=utc_now(), size=len(report), sha256=digest, minimum=terms.minimum
+        )
         _keep(store, run, msgspec.structs.replace(known, pieces=(*known.pieces, piece)))
 
 
-def leader_answered(store: DeviceStore, run: bytes, report: bytes, status: int, *, last: bool) -> None:
+def leader_answered(
+    store: DeviceStore, run: bytes, report: bytes, status: int, *, last: bool
+) -> None:
     """Write down what the leader said to a report; ``last``: it is not sent again."""
     known, digest = left_in(store, run.hex()), sha256(report).hexdigest()
     if known is None:
         return
     if any(piece.sha256 == digest for piece in known.pieces):
         told = [
-            msgspec.structs.replace(piece, status=status, answered=utc_now()) if piece.sha256 == digest else piece
+            msgspec.structs.replace(piece, status=status, answered=utc_now())
+            if piece.sha256 == digest
+            else piece
             for piece in known.pieces
         ]
         _keep(store, run, msgspec.structs.replace(known, pieces=tuple(told)))
@@ -145,7 +160,9 @@ def _known(store: DeviceStore, run: bytes, servers: Servers | None) -> LeftInRun
 
 
 def _authority(store: DeviceStore) -> tuple[str, ...]:
-    from hdpmf.private.device.device_identity import digests  # needs what only devices that talk to recommenders have
+    from hdpmf.private.device.device_identity import (
+        digests,
+    )  # needs what only devices that talk to recommenders have
 
     pinned = store.get("authority")
     try:

@@ -1,9 +1,9 @@
 """Pinned catalogues and rosters, and the names of items on this device. Nothing private is in here.
 
-Recommenders number items as they like. Ratings, weights and the ledger know an item by its name on this device: its id
-or, where another recommender has other items, its id with the namespace of this recommender before it. So a rating is
-never about something else than its owner rated, and one of an item that two recommenders have is paid for by one
-budget.
+Recommenders number items as they like. Ratings, weights and the ledger know an item by its name on
+this device: its id or, where another recommender has other items, its id with the namespace of this
+recommender before it. So a rating is never about something else than its owner rated, and one of an
+item that two recommenders have is paid for by one budget.
 """
 
 from __future__ import annotations
@@ -55,18 +55,24 @@ def namespace_of(name: str) -> str:
 def check_ids(table: CatalogueTable) -> None:
     """Refuse ids that look like names on another shelf: they would take over that one's ratings."""
     if any(_MARK in item for item in table.ids):
-        raise ProtocolError("refused: an item's id has a control character that this device keeps for itself")
+        raise ProtocolError(
+            "refused: an item's id has a control character that this device keeps for itself"
+        )
 
 
 def same_items(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
-    """Whether two catalogues are about the same things: one scale, and every id that both have has one title.
+    """Whether two catalogues are about the same things: one scale, and every id that both have has
+    one title.
 
-    Where ids are shared and titles are missing nobody can tell, and only equal ones or versions of one are the same.
+    Where ids are shared and titles are missing nobody can tell, and only equal ones or versions of
+    one are the same.
     """
     if left.known.scale != right.known.scale:
         return False
     versions = zip(digests_of(left.items), digests_of(right.items), strict=False)
-    if table_of(left.items) == table_of(right.items) or all(mine == theirs for mine, theirs in versions):
+    if table_of(left.items) == table_of(right.items) or all(
+        mine == theirs for mine, theirs in versions
+    ):
         return True  # a fingerprint knows no titles; these do
     said, told = _facts(left), _facts(right)
     shared = said.keys() & told.keys()
@@ -94,7 +100,10 @@ def _facts(catalogue: PinnedCatalogue) -> dict[str, tuple[str, int | None]]:
     """Title and year of each item, by its id."""
     table, n = catalogue.table, len(catalogue.positions)
     titles, years = table.titles or ("",) * n, table.years or (None,) * n
-    return {id_of(name): (title, year) for name, title, year in zip(table.ids, titles, years, strict=True)}
+    return {
+        id_of(name): (title, year)
+        for name, title, year in zip(table.ids, titles, years, strict=True)
+    }
 
 
 _MOST_USERS = 1 << 31
@@ -122,7 +131,9 @@ class PinnedCatalogue:
         self.known = self.by_id
         if shelf != PLAIN:
             self.table, self.known = _put_in(shelf, self.table, self.known)
-        self.positions = {str(item): position for position, item in enumerate(self.known.items.ids.tolist())}
+        self.positions = {
+            str(item): position for position, item in enumerate(self.known.items.ids.tolist())
+        }
         self._earlier: dict[int, PinnedCatalogue] = {}
 
     def __repr__(self) -> str:
@@ -135,7 +146,9 @@ class PinnedCatalogue:
 
     @property
     def version_digest(self) -> str:
-        """What people compare, whoever shows them the catalogue: of this version and all before it."""
+        """What people compare, whoever shows them the catalogue: of this version and all before
+        it.
+        """
         return digests_of(self.items)[-1].hex()
 
     def named(self, fingerprint: str) -> PinnedCatalogue | None:
@@ -159,31 +172,39 @@ class PinnedCatalogue:
         if number == self.number:
             return self
         if number not in self._earlier:
-            self._earlier[number] = PinnedCatalogue(version_at(self.items, number), shelf=self.shelf)
+            self._earlier[number] = PinnedCatalogue(
+                version_at(self.items, number), shelf=self.shelf
+            )
         return self._earlier[number]
 
     def fit(self, values: np.ndarray) -> np.ndarray:
         """Which ratings are on the scale, and on one of its steps."""
         scale = self.known.scale
         steps = (values - scale.low) / (scale.step or 1.0)
-        on_a_step = scale.step is None or np.abs(steps - np.round(steps)) < 1e-3  # ratings are float32 elsewhere
+        on_a_step = (
+            scale.step is None or np.abs(steps - np.round(steps)) < 1e-3
+        )  # ratings are float32 elsewhere
         return np.asarray((values >= scale.low) & (values <= scale.high) & on_a_step)
 
     def bring_in(self, values: np.ndarray) -> np.ndarray:
         """The same ratings, each on the scale: what is off it goes to the nearest place on it.
 
-        Nothing is left out by its value, so that whatever scale a recommender names, which ratings take part says
-        nothing about what they are.
+        Nothing is left out by its value, so that whatever scale a recommender names, which ratings
+        take part says nothing about what they are.
         """
         scale = self.known.scale
         inside = np.clip(values, scale.low, scale.high)
         if scale.step is not None:
             last = np.floor(scale.width / scale.step + 1e-9)
-            inside = scale.low + scale.step * np.minimum(np.rint((inside - scale.low) / scale.step), last)
+            inside = scale.low + scale.step * np.minimum(
+                np.rint((inside - scale.low) / scale.step), last
+            )
         return np.asarray(np.where(self.fit(values), values, inside))
 
 
-def _put_in(shelf: str, table: CatalogueTable, known: KnownItems) -> tuple[CatalogueTable, KnownItems]:
+def _put_in(
+    shelf: str, table: CatalogueTable, known: KnownItems
+) -> tuple[CatalogueTable, KnownItems]:
     """The items by their names on a shelf."""
     names = tuple(name_in(shelf, item) for item in table.ids)
     items = IdIndex(np.array(names), as_given=True)
@@ -203,7 +224,9 @@ def pinned(data: bytes, shelf: str = PLAIN) -> PinnedCatalogue:
         try:
             items: AnyCatalogue = msgspec.msgpack.decode(data, type=AnyCatalogue)
         except (msgspec.MsgspecError, ProtocolError) as error:
-            raise StorageError("the pinned item table cannot be read: the store is damaged") from error
+            raise StorageError(
+                "the pinned item table cannot be read: the store is damaged"
+            ) from error
         catalogue = PinnedCatalogue(items, digest, shelf)
         _KNOWN[digest, shelf] = catalogue
     return catalogue
@@ -225,14 +248,22 @@ class PinnedRoster:
     def __init__(self, keys: Sequence[bytes], users: Sequence[int]) -> None:
         self.roster = Roster(keys)
         self.users = tuple(map(int, users))
-        if len(self.users) != len(self.roster) or not all(1 <= count < _MOST_USERS for count in self.users):
+        if len(self.users) != len(self.roster) or not all(
+            1 <= count < _MOST_USERS for count in self.users
+        ):
             raise ProtocolError("a roster needs a number of users, 1 or more, for each device")
         self.n_users = sum(self.users)
 
     def asked(self, terms: Terms) -> frozenset[str]:
-        """Identities (hex) of the devices that a run may ask: those that its beacon chooses, or everybody."""
+        """Identities (hex) of the devices that a run may ask: those that its beacon chooses, or
+        everybody.
+        """
         names = [key.hex() for key in self.roster.keys]
-        return frozenset(names) if terms.cohort is None else cohort_of(terms.beacon, names, terms.cohort)
+        return (
+            frozenset(names)
+            if terms.cohort is None
+            else cohort_of(terms.beacon, names, terms.cohort)
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PinnedRoster:
@@ -240,7 +271,9 @@ class PinnedRoster:
         digest = sha256(data).digest()
         roster = _ROSTERS.get(digest)
         if roster is None:
-            roster = _ROSTERS[digest] = cls(*msgspec.msgpack.decode(data, type=tuple[list[bytes], list[int]]))
+            roster = _ROSTERS[digest] = cls(
+                *msgspec.msgpack.decode(data, type=tuple[list[bytes], list[int]])
+            )
         return roster
 
     @staticmethod

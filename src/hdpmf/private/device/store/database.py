@@ -21,15 +21,21 @@ MEMORY = ":memory:"
 _KIND = FileKind(
     name="a device store",
     application=0x68647076,  # "hdpv"
-    schema=3,  # 2: a head over all rows; 3: a place for each recommender, which version 0.2.0 knows nothing of
-    safe="What was there before is safe and nothing new was written; free space or permissions, then try again",
-    remedy="restore a backup that is not older than its last use, because an older one has forgotten what was sent "
+    # 2: a head over all rows; 3: a place for each recommender, which version 0.2.0 knows nothing of
+    schema=3,
+    safe="What was there before is safe and nothing new was written; free space or "
+    "permissions, then try again",
+    remedy="restore a backup that is not older than its last use, because an older one "
+    "has forgotten what was sent "
     "since",
 )
-_PATIENCE = 30  # seconds for another command's write to end; no mutant: nobody waits so long in a test
+_PATIENCE = (
+    30  # seconds for another command's write to end; no mutant: nobody waits so long in a test
+)
 
 _LEDGER_KEPT = (
-    "CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;\n"
+    "CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, "
+    "'the ledger is append-only'); END;\n"
 )
 _TABLES = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
@@ -45,17 +51,23 @@ CREATE TABLE ledger (number INTEGER PRIMARY KEY AUTOINCREMENT, entry BLOB NOT NU
 CREATE TRIGGER ledger_stays BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER ledger_grows BEFORE INSERT ON ledger WHEN EXISTS (SELECT 1 FROM ledger WHERE number >= NEW.number)
 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-"""
+"""  # noqa: E501
 _BEFORE_HEADS = 1
-# Version 0.1.0 agreed to its runs by other rules, and its recommenders cannot reach this version: they end here. What
-# ratings have paid for them is in the ledger, and stays paid.
-_END_RUNS = ("DELETE FROM states", "DELETE FROM replies", "DELETE FROM settings WHERE name = 'own:open runs'")
+# Version 0.1.0 agreed to its runs by other rules, and its recommenders cannot reach this version:
+# they end here. What ratings have paid for them is in the ledger, and stays paid.
+_END_RUNS = (
+    "DELETE FROM states",
+    "DELETE FROM replies",
+    "DELETE FROM settings WHERE name = 'own:open runs'",
+)
 
 
 class Database:
-    """A connection. Everything goes through `execute`, and what belongs together through `transaction`.
+    """A connection. Everything goes through `execute`, and what belongs together through
+    `transaction`.
 
-    Several commands may use one file at a time; their transactions come one after another. Threads may share one.
+    Several commands may use one file at a time; their transactions come one after another. Threads
+    may share one.
 
     Attributes:
         in_memory: There is none.
@@ -73,14 +85,18 @@ class Database:
         if make:
             self._claim()
         elif not self.in_memory and not self.path.is_file():
-            raise ConfigError(f"there is no device store at {self.path}; make one with: hdpmf device init {self.path}")
+            raise ConfigError(
+                f"there is no device store at {self.path}; make one with: hdpmf device init "
+                f"{self.path}"
+            )
         with _KIND.errors(self.path):
             self._connection = sqlite3.connect(
                 self.path,
                 isolation_level=None,
                 timeout=_PATIENCE,
                 check_same_thread=False,
-                # Of thousands of stores they would fill the memory. A round needs ten; making them again costs little.
+                # Of thousands of stores they would fill the memory. A round needs ten; making them
+                # again costs little.
                 cached_statements=4 if self.in_memory else 128,  # no mutant: memory against time
             )
             try:
@@ -112,27 +128,36 @@ class Database:
         self.execute(f"PRAGMA user_version = {_KIND.schema}")
 
     def check_rows(self, vault: Vault, *, old_copy: bool = False) -> None:
-        """See whether the file is whole and the newest, and watch over it from now on; as in `RowTally.check`."""
+        """See whether the file is whole and the newest, and watch over it from now on; as in
+        `RowTally.check`.
+        """
         with self._lock, _KIND.errors(self.path):
             tally = RowIntegrity(self._connection, vault, self.path)
             tally.follow()
             if self._schema() == _BEFORE_HEADS:
                 if not vault.before_heads:
-                    raise StorageError(f"{self.path} was tampered with: it had a head, which is gone")
+                    raise StorageError(
+                        f"{self.path} was tampered with: it had a head, which is gone"
+                    )
                 tally.refuse_old(0, tally.counted(), old_copy=old_copy)
-                tally.start_counter()  # first: killed after the commit, the file must not seem to have lost it
+                # first: killed after the commit, the file must not seem to have lost it
+                tally.start_counter()
                 old_copy = self._add_head(tally)
             tally.check(old_copy=old_copy)
             self._tally = tally
-            if self._schema() < _KIND.schema:  # what is in it comes forward where it is read (``old_joined``)
+            if (
+                self._schema() < _KIND.schema
+            ):  # what is in it comes forward where it is read (``old_joined``)
                 self._connection.execute(f"PRAGMA user_version = {_KIND.schema}")
 
     def rewrite_rows(self, vault: Vault, rewrite: Callable[[], None]) -> None:
-        """In one transaction seal every row anew by another vault; nobody can use this connection after it.
+        """In one transaction seal every row anew by another vault; nobody can use this connection
+        after it.
 
         Args:
             vault: What seals the file from now on.
-            rewrite: Takes every row out and puts it back. For as long as it runs the ledger lets go of its rows.
+            rewrite: Takes every row out and puts it back. For as long as it runs the ledger lets go
+                of its rows.
         """
         with self.transaction():
             self.execute("DROP TRIGGER ledger_kept")
@@ -157,7 +182,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside is one commit, on the disk when this ends; an error undoes all of it."""
+        """Everything inside is one commit, on the disk when this ends; an error undoes all of
+        it.
+        """
         with self._lock, _KIND.errors(self.path):
             if self._depth:
                 self._depth += 1
@@ -172,8 +199,12 @@ class Database:
                 if self._tally is not None:
                     self._tally.begin()
                 yield
-                if not self._connection.in_transaction:  # a full disk has undone it, and somebody took no notice
-                    raise StorageError(f"nothing was written to {self.path}: the disk refused; free space")
+                if (
+                    not self._connection.in_transaction
+                ):  # a full disk has undone it, and somebody took no notice
+                    raise StorageError(
+                        f"nothing was written to {self.path}: the disk refused; free space"
+                    )
                 if self._tally is not None:
                     self._tally.finish()
                 self._connection.execute("COMMIT")
@@ -191,7 +222,9 @@ class Database:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """A transaction that waits for nobody: StorageError where another thread or process is writing."""
+        """A transaction that waits for nobody: StorageError where another thread or process is
+        writing.
+        """
         if not self._lock.acquire(blocking=False):
             raise StorageError(f"{self.path} is in use")
         try:
@@ -205,7 +238,8 @@ class Database:
                 self._lock.release()
 
     def serve(self) -> None:
-        """Be the only process that answers a recommender from this file, until `close` or the process ends.
+        """Be the only process that answers a recommender from this file, until `close` or the
+        process ends.
 
         Raises:
             StorageError: Another process does so already.
@@ -215,14 +249,16 @@ class Database:
         beside = self.path.with_name(self.path.name + ".lock")
         stream = None
         try:
-            # A file of its own: closing a second descriptor of the database would drop SQLite's locks on it.
+            # A file of its own: closing a second descriptor of the database would drop SQLite's
+            # locks on it.
             stream = os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
             lock_file(stream.fileno())
         except BlockingIOError:
             if stream is not None:
                 stream.close()
             raise StorageError(
-                f"{self.path} is in use: another 'hdpmf device join' answers from it; one device is one process"
+                f"{self.path} is in use: another 'hdpmf device join' answers from it; one "
+                "device is one process"
             ) from None
         except OSError as error:
             if stream is not None:
@@ -290,7 +326,9 @@ class Database:
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
-            raise ConfigError(f"{self.path} exists already; a store is made once. Choose another name") from None
+            raise ConfigError(
+                f"{self.path} exists already; a store is made once. Choose another name"
+            ) from None
         except OSError as error:
             raise StorageError(f"cannot make {self.path}: {error.strerror}") from error
 
@@ -306,10 +344,13 @@ class Database:
         if not _KIND.is_ours(self._connection):
             if not count_tables(self._connection):
                 raise StorageError(
-                    f"{self.path} is empty: making it was interrupted, or it was truncated; if it was never used, "
+                    f"{self.path} is empty: making it was interrupted, or it was truncated; if it "
+                    "was never used, "
                     "delete it and run init again"
                 )
-            raise ConfigError(f"{self.path} is an SQLite file of something else, not a device store")
+            raise ConfigError(
+                f"{self.path} is an SQLite file of something else, not a device store"
+            )
         _KIND.check(self._connection, self.path)
 
     def _prepare(self) -> None:
@@ -317,11 +358,15 @@ class Database:
         # Deleted bytes are overwritten: what a person has forgotten must not be found in the file.
         run("PRAGMA secure_delete = ON").fetchall()
         if self.in_memory:
-            run("PRAGMA page_size = 512")  # thousands of them fit in memory then; no mutant: memory against time
+            run(
+                "PRAGMA page_size = 512"
+            )  # thousands of them fit in memory then; no mutant: memory against time
             run("PRAGMA journal_mode = MEMORY").fetchall()
             return
         keep_on_disk(self._connection)
-        run("PRAGMA cache_size = -65536")  # 64 MB, for a silo's many ratings; no mutant: memory against time
+        run(
+            "PRAGMA cache_size = -65536"
+        )  # 64 MB, for a silo's many ratings; no mutant: memory against time
 
 
 def _statements(script: str) -> Iterator[str]:

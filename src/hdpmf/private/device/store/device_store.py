@@ -1,11 +1,14 @@
-"""The private device's store: ratings, weights, vectors, identity, pinned facts and the ledger in one SQLite file.
+"""The private device's store: ratings, weights, vectors, identity, pinned facts and the ledger in
+one SQLite file.
 
-The file is readable by its owner only and, with a passphrase, sealed (see ``vault``). Each method is one commit, on
-the disk when it returns; ``transaction`` makes one of several. A process that is killed at any instant leaves all that
-was committed and nothing else. Several commands may use a file at a time; one of them may answer a recommender.
+The file is readable by its owner only and, with a passphrase, sealed (see ``vault``). Each method
+is one commit, on the disk when it returns; ``transaction`` makes one of several. A process that is
+killed at any instant leaves all that was committed and nothing else. Several commands may use a
+file at a time; one of them may answer a recommender.
 
-A copy of the file that is put back later has forgotten what was sent since. It is refused by the counter beside the
-file (see ``tally``), unless that is an old one too: do not restore old copies of a store that has been used.
+A copy of the file that is put back later has forgotten what was sent since. It is refused by the
+counter beside the file (see ``tally``), unless that is an old one too: do not restore old copies of
+a store that has been used.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ from hdpmf.private.device.store.tables import (
 
 _IDENTITY, _POLICY, _USERS = "identity", "policy", "users"
 MODEL, OPEN_RUNS, OWN_ITEMS = "model", "open runs", "own catalogue"
-"""Names of `put`: the finished model (see ``local_model``), the runs under way, the items of the owner's own file."""
+"""Names of `put`: the finished model (see ``local_model``), the runs under way, the items of the
+owner's own file.
+"""
 _OF_A_PLACE = frozenset({MODEL, "authority", "authority-changed", "servers", "roster-digest"})
 """Names of `put` that each recommender has its own of."""
 _OWN = "own:"  # before the names of `put`, so that they never meet ours
@@ -139,15 +144,17 @@ class DeviceStore:
             path: The file.
             passphrase: Where it is encrypted.
             serving: To answer a recommender: one process at a time may.
-            old_copy: Take an old copy too, or one that was moved without its counter: it has forgotten what was sent
-                since, and may send it again.
-            moved: Take one that was moved to another machine too, to look at it or to delete it (see ``moving``).
+            old_copy: Take an old copy too, or one that was moved without its counter: it has
+                forgotten what was sent since, and may send it again.
+            moved: Take one that was moved to another machine too, to look at it or to delete it
+                (see ``moving``).
 
         Raises:
-            ConfigError: There is no such file, or it is something else, of a newer hdpmf, or was moved away.
+            ConfigError: There is no such file, or it is something else, of a newer hdpmf, or was
+                moved away.
             PrivacyError: The passphrase is wrong or missing.
-            StorageError: It is damaged, was tampered with, is an old copy or in use by another process that serves, or
-                the disk refused.
+            StorageError: It is damaged, was tampered with, is an old copy or in use by another
+                process that serves, or the disk refused.
         """
         database = Database(path)
         try:
@@ -188,7 +195,10 @@ class DeviceStore:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -204,11 +214,15 @@ class DeviceStore:
         return self._database.transaction()
 
     def at_once(self) -> AbstractContextManager[None]:
-        """The same without waiting for anybody: StorageError where another thread or process is writing."""
+        """The same without waiting for anybody: StorageError where another thread or process is
+        writing.
+        """
         return self._database.at_once()
 
     def at(self, place: int) -> DeviceStore:
-        """This store at a recommender's place: with its catalogue, roster, model and pins. All else is the same."""
+        """This store at a recommender's place: with its catalogue, roster, model and pins. All
+        else is the same.
+        """
         if place not in self.places:
             raise ConfigError("this store has no such place")
         if place not in self._views:
@@ -249,14 +263,20 @@ class DeviceStore:
 
     @property
     def scale(self) -> RatingScale | None:
-        """The scale that the owner rates on, where it is known. No recommender's word changes it."""
+        """The scale that the owner rates on, where it is known. No recommender's word changes
+        it.
+        """
         return self._items.scale
 
     def rate(self, item: str, value: float, *, user: str = ME) -> None:
-        """Add or change a rating. It has to be on the owner's scale and, once a catalogue is pinned, on that one's."""
+        """Add or change a rating. It has to be on the owner's scale and, once a catalogue is
+        pinned, on that one's.
+        """
         scale = self.scale
         if scale is not None and not scale.low <= value <= scale.high:
-            raise RatingsError(f"a rating is not on this device's scale {scale}; nothing was changed")
+            raise RatingsError(
+                f"a rating is not on this device's scale {scale}; nothing was changed"
+            )
         self.rated.put([Record(user, item, float(value))], self.pinned_catalogue)
 
     def remove(self, item: str, *, user: str = ME) -> None:
@@ -264,17 +284,26 @@ class DeviceStore:
         self.rated.remove(user, item)
 
     def add(self, ratings: Ratings) -> None:
-        """Add many ratings, for a silo or a simulation. Ids become text. The first table says what the scale is."""
+        """Add many ratings, for a silo or a simulation. Ids become text. The first table says
+        what the scale is.
+        """
         with self.transaction():
             own = self.scale
             if own is not None and (own.low, own.high) != (ratings.scale.low, ratings.scale.high):
-                raise RatingsError(f"these ratings are on the scale {ratings.scale}; this device's is {own}")
+                raise RatingsError(
+                    f"these ratings are on the scale {ratings.scale}; this device's is {own}"
+                )
             self.rated.put_table(ratings, self.pinned_catalogue)
             if own is None:
                 self._items.set_scale(ratings.scale)
 
     def set_weight(
-        self, *, user: str = ME, beta: float | None = None, item: str | None = None, gamma: float | None = None
+        self,
+        *,
+        user: str = ME,
+        beta: float | None = None,
+        item: str | None = None,
+        gamma: float | None = None,
     ) -> None:
         """Set the privacy weight of a user (``beta``), of an item (``gamma``), or both."""
         if (item is None) != (gamma is None):
@@ -283,11 +312,15 @@ class DeviceStore:
         self.rated.weigh(betas, {} if item is None or gamma is None else {item: gamma})
 
     def set_weights(self, weights: PrivacyWeights, ratings: Ratings) -> None:
-        """Set the weights of the users, items and ratings of a table, which was given to `add` before."""
+        """Set the weights of the users, items and ratings of a table, which was given to `add`
+        before.
+        """
         self.rated.weigh_table(weights, ratings, self.pinned_catalogue)
 
     def ratings(self) -> Ratings:
-        """The ratings over the pinned catalogue's items. Those that it has no place for are left out."""
+        """The ratings over the pinned catalogue's items. Those that it has no place for are left
+        out.
+        """
         return self._over_catalogue().ratings
 
     def weights(self) -> PrivacyWeights:
@@ -305,11 +338,14 @@ class DeviceStore:
         return self.rated.count()
 
     def records(self) -> list[Record]:
-        """All ratings in the store with their weights, with or without a catalogue. For this device's owner only."""
+        """All ratings in the store with their weights, with or without a catalogue. For this
+        device's owner only.
+        """
         return self.rated.weighed()
 
     def pin_catalogue(self, items: AnyCatalogue) -> PinnedCatalogue:
-        """Take an item table; the one that is pinned then. The same may come again, and what follows from it.
+        """Take an item table; the one that is pinned then. The same may come again, and what
+        follows from it.
 
         Raises:
             ProtocolError: It does not follow from the pinned one, or cannot be used.
@@ -333,7 +369,8 @@ class DeviceStore:
         return None if catalogue is None else catalogue.known.fingerprint
 
     def pin_roster(self, keys: Sequence[bytes], users: Sequence[int]) -> PinnedRoster:
-        """Pin the devices that may take part, in place of those before: for the owner, never for a message.
+        """Pin the devices that may take part, in place of those before: for the owner, never for a
+        message.
 
         Raises:
             SecureSumError: It is no roster, or this device is not on it.
@@ -364,7 +401,9 @@ class DeviceStore:
         write_moved(self._values, moved)
 
     def copy_to(self, target: Path) -> None:
-        """Write all of it to another file, which is the same store: two that are used would spend twice."""
+        """Write all of it to another file, which is the same store: two that are used would
+        spend twice.
+        """
         self._database.copy_to(target)
 
     def forget(self, *, ratings: bool = False, model: bool = False) -> None:
@@ -376,7 +415,9 @@ class DeviceStore:
         """
         with self.transaction():
             self.runs.clear()
-            self.ledger.give_back_held("the owner forgot the runs under way; nothing of this one had left")
+            self.ledger.give_back_held(
+                "the owner forgot the runs under way; nothing of this one had left"
+            )
             self._values.drop(_OWN + OPEN_RUNS, *([_OWN + OWN_ITEMS] if model else ()))
             self._table = None
             for view in map(self.at, self.places):
@@ -388,7 +429,9 @@ class DeviceStore:
         self._database.shred()
 
     def forget_place(self) -> None:
-        """Take all that is here of this place's recommender out of the file. Ratings and the ledger stay."""
+        """Take all that is here of this place's recommender out of the file. Ratings and the
+        ledger stay.
+        """
         with self.transaction():
             self._items.forget()
             self._roster.forget()
@@ -400,8 +443,11 @@ class DeviceStore:
         self._database.remove()
 
     def over(self, catalogue: PinnedCatalogue) -> RatedTable:
-        """Ratings and weights over the items of a catalogue: the pinned one, or an earlier version of it."""
-        # This process, a rollback or another command may have changed ratings; another thread may do the same as this.
+        """Ratings and weights over the items of a catalogue: the pinned one, or an earlier
+        version of it.
+        """
+        # This process, a rollback or another command may have changed ratings; another thread may
+        # do the same as this.
         now = (self._database.version(), self._database.rollbacks, self.rated.changes)
         kept = self._table
         if kept is None or kept[0] != now or kept[1] is not catalogue:
@@ -414,5 +460,8 @@ class DeviceStore:
     def _over_catalogue(self) -> RatedTable:
         catalogue = self.pinned_catalogue
         if catalogue is None:
-            raise ConfigError("no item table is pinned yet; it comes with the first conversation (hdpmf device join)")
+            raise ConfigError(
+                "no item table is pinned yet; it comes with the first conversation (hdpmf "
+                "device join)"
+            )
         return self.over(catalogue)

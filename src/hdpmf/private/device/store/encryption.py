@@ -1,14 +1,16 @@
-"""Sealing what a device keeps: with a passphrase nothing in its file can be read or changed unnoticed without it.
+"""Sealing what a device keeps: with a passphrase nothing in its file can be read or changed
+unnoticed without it.
 
-A passphrase opens (scrypt) a random key; that key makes two others: one seals records (ChaCha20-Poly1305, a random
-nonce each, padded so that lengths say little), one makes tags (keyed BLAKE2b), by which a record is found without its
-item or user being readable. Without a passphrase records are stored as they are, and the tags' key lies beside them.
-A new passphrase comes with a new key, so that the old passphrase and an old copy of the file open nothing that is
-written later. Beside it one key lasts as long as the store: the ledger knows ratings by it, also those that are gone
-from the file, and the counter beside the file knows the store by it.
+A passphrase opens (scrypt) a random key; that key makes two others: one seals records
+(ChaCha20-Poly1305, a random nonce each, padded so that lengths say little), one makes tags (keyed
+BLAKE2b), by which a record is found without its item or user being readable. Without a passphrase
+records are stored as they are, and the tags' key lies beside them. A new passphrase comes with a
+new key, so that the old passphrase and an old copy of the file open nothing that is written later.
+Beside it one key lasts as long as the store: the ledger knows ratings by it, also those that are
+gone from the file, and the counter beside the file knows the store by it.
 
-What a sealed file still shows: how many records of each kind there are, about how large they are, and when they
-changed.
+What a sealed file still shows: how many records of each kind there are, about how large they are,
+and when they changed.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class _Header(msgspec.Struct, frozen=True):
     kind: Literal["plain", "scrypt"]
     salt: bytes
     cost: int
-    key: bytes  # plain: the key itself; scrypt: sealed by what the passphrase gives. Then the lasting one, if another
+    # plain: the key itself; scrypt: sealed by what the passphrase gives. Then the lasting one, if
+    # another
+    key: bytes
 
 
 class Vault:
@@ -55,7 +59,9 @@ class Vault:
         self._lasting = keys[KEY_BYTES:] or key
         self._header = header
         self.before_heads = before_heads
-        """Made by version 0.1.0, whose files have no head; a newer encrypted file cannot pass for one."""
+        """Made by version 0.1.0, whose files have no head; a newer encrypted file cannot pass
+        for one.
+        """
         self._checks = blake2b(key=_derived(key, b"rows"), digest_size=32)
         self._tags = blake2b(key=_derived(key, b"tags"), digest_size=TAG_BYTES)
         self._lasting_checks = blake2b(key=_derived(self._lasting, b"rows"), digest_size=32)
@@ -87,7 +93,9 @@ class Vault:
         found = _read(header)
         if found.kind == "plain":
             if passphrase is not None:
-                raise ConfigError("this store is not encrypted, so it needs no passphrase; leave it out")
+                raise ConfigError(
+                    "this store is not encrypted, so it needs no passphrase; leave it out"
+                )
             return cls(found, found.key, before_heads=True)
         if passphrase is None:
             raise PrivacyError("this store is encrypted; give its passphrase")
@@ -97,7 +105,11 @@ class Vault:
                 key = cipher.open(found.key, place)
                 if place == _KEY:
                     return cls(found, key)
-                return cls(msgspec.structs.replace(found, key=cipher.seal(key, _KEY)), key, before_heads=True)
+                return cls(
+                    msgspec.structs.replace(found, key=cipher.seal(key, _KEY)),
+                    key,
+                    before_heads=True,
+                )
         raise PrivacyError("the passphrase is wrong; nothing was opened")
 
     @staticmethod
@@ -166,7 +178,9 @@ class _Cipher:
         try:
             padded = self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about)
         except (self._invalid, ValueError):
-            raise StorageError("a sealed record does not open: the store is damaged or was tampered with") from None
+            raise StorageError(
+                "a sealed record does not open: the store is damaged or was tampered with"
+            ) from None
         return padded.rstrip(b"\0")[:-1]
 
 
@@ -178,14 +192,20 @@ def _of(maker: blake2b, data: bytes) -> bytes:
 
 def _wrapped(keys: bytes, passphrase: str) -> _Header:
     if not passphrase:
-        raise ConfigError("an empty passphrase protects nothing; give one, or do without encryption")
+        raise ConfigError(
+            "an empty passphrase protects nothing; give one, or do without encryption"
+        )
     salt, cost = secrets.token_bytes(16), SCRYPT_COST
-    return _Header("scrypt", salt, cost, _Cipher(_stretched(passphrase, salt, cost)).seal(keys, _KEY))
+    return _Header(
+        "scrypt", salt, cost, _Cipher(_stretched(passphrase, salt, cost)).seal(keys, _KEY)
+    )
 
 
 def _stretched(passphrase: str, salt: bytes, cost: int) -> bytes:
     memory = 128 * _BLOCK_SIZE * cost + (1 << 20)
-    return scrypt(passphrase.encode(), salt=salt, n=cost, r=_BLOCK_SIZE, p=1, maxmem=memory, dklen=KEY_BYTES)
+    return scrypt(
+        passphrase.encode(), salt=salt, n=cost, r=_BLOCK_SIZE, p=1, maxmem=memory, dklen=KEY_BYTES
+    )
 
 
 def _derived(key: bytes, purpose: bytes) -> bytes:
@@ -200,5 +220,7 @@ def _read(header: bytes) -> _Header:
     cost = found.cost
     # Bounded, or a tampered file could ask for all the memory there is.
     if found.kind == "scrypt" and not (2 <= cost <= _MOST_COST and cost & (cost - 1) == 0):
-        raise StorageError("the store's header asks for an impossible amount of work: it is damaged")
+        raise StorageError(
+            "the store's header asks for an impossible amount of work: it is damaged"
+        )
     return found

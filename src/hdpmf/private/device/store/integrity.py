@@ -1,9 +1,11 @@
-"""Whether a device's file is whole, and the newest: a keyed sum over all its rows, and a counter beside it.
+"""Whether a device's file is whole, and the newest: a keyed sum over all its rows, and a counter
+beside it.
 
-Every commit writes a head: how many commits there were, and the sum of the keyed digests of all rows. A row that was
-changed, deleted, moved or put back makes another sum, which is seen when the file is opened. A whole file that is put
-back is older than the counter beside it says. With a passphrase nobody else can make a head; without one the key lies
-in the file, and the sum finds damage only. Nobody can tell an old file with an old counter from a new one.
+Every commit writes a head: how many commits there were, and the sum of the keyed digests of all
+rows. A row that was changed, deleted, moved or put back makes another sum, which is seen when the
+file is opened. A whole file that is put back is older than the counter beside it says. With a
+passphrase nobody else can make a head; without one the key lies in the file, and the sum finds
+damage only. Nobody can tell an old file with an old counter from a new one.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ _COLUMNS = {
     "replies": ("run", "number", "request", "sealed"),
     "ledger": ("number", "entry", "charges"),
 }
-HEAD_TABLE = "CREATE TABLE head (place INTEGER PRIMARY KEY CHECK (place = 1), sealed BLOB NOT NULL);"
+HEAD_TABLE = (
+    "CREATE TABLE head (place INTEGER PRIMARY KEY CHECK (place = 1), sealed BLOB NOT NULL);"
+)
 _BYTES = 32
 _MODULUS = 1 << (8 * _BYTES)
 
 NEWEST = (
-    "bring the newest copy (the store and the file {counter} beside it); if there is none, --old-copy goes on with "
+    "bring the newest copy (the store and the file {counter} beside it); if there "
+    "is none, --old-copy goes on with "
     "this one, which has forgotten what was sent since and may send it again"
 )
 
@@ -66,7 +71,9 @@ class RowIntegrity:
         # Rows that INSERT OR REPLACE takes out are told of only so.
         self._connection.execute("PRAGMA recursive_triggers = ON")
         for table, columns in _COLUMNS.items():
-            new, old = (", ".join(f"{which}.{name}" for name in columns) for which in ("NEW", "OLD"))
+            new, old = (
+                ", ".join(f"{which}.{name}" for name in columns) for which in ("NEW", "OLD")
+            )
             for event, sign, values in (("INSERT", 1, new), ("DELETE", -1, old)):
                 self._connection.execute(
                     f"CREATE TEMP TRIGGER tally_{table}_{event} AFTER {event} ON main.{table} "
@@ -120,8 +127,8 @@ class RowIntegrity:
             self._connection.execute("ROLLBACK")
         if total.to_bytes(_BYTES, "big") != head.total:
             raise StorageError(
-                f"{self._path} is damaged or was tampered with: rows were changed, deleted or put back; "
-                + NEWEST.format(counter=self._counter.name)
+                f"{self._path} is damaged or was tampered with: rows were changed, deleted or "
+                "put back; " + NEWEST.format(counter=self._counter.name)
             )
         self.refuse_old(head.commits, counted, spent=bool(spent), old_copy=old_copy)
         if counted is None or head.commits < counted:
@@ -129,8 +136,12 @@ class RowIntegrity:
         else:
             self._count(head.commits)
 
-    def refuse_old(self, commits: int, counted: int | None, *, spent: bool = False, old_copy: bool = False) -> None:
-        """Refuse a file with fewer commits than were counted, or one that has spent and that nobody has counted."""
+    def refuse_old(
+        self, commits: int, counted: int | None, *, spent: bool = False, old_copy: bool = False
+    ) -> None:
+        """Refuse a file with fewer commits than were counted, or one that has spent and that
+        nobody has counted.
+        """
         if old_copy:
             return
         if counted is not None and commits < counted:
@@ -140,12 +151,15 @@ class RowIntegrity:
             )
         if counted is None and spent:
             raise StorageError(
-                f"{self._path} has lost its counter, {self._counter.name}, so that nobody can say whether it is the "
+                f"{self._path} has lost its counter, {self._counter.name}, so that nobody can "
+                "say whether it is the "
                 "newest copy; " + NEWEST.format(counter=self._counter.name)
             )
 
     def adopt(self, vault: Vault | None = None) -> None:
-        """Inside a transaction: count all rows, by another vault if one is given, which then seals the head."""
+        """Inside a transaction: count all rows, by another vault if one is given, which then
+        seals the head.
+        """
         if vault is not None:
             self._vault = vault
         self._total = self._sum()
@@ -172,7 +186,9 @@ class RowIntegrity:
         try:
             head = msgspec.msgpack.decode(self._vault.open(rows[0][0], b"head"), type=_Head)
         except (IndexError, TypeError, msgspec.MsgspecError):
-            raise StorageError(f"{self._path} has no head: it is damaged or was tampered with") from None
+            raise StorageError(
+                f"{self._path} has no head: it is damaged or was tampered with"
+            ) from None
         if head.check != self._vault.check(_stated(head.commits, head.total)):
             raise StorageError(f"the head of {self._path} is damaged or was tampered with")
         return head
@@ -197,7 +213,9 @@ class RowIntegrity:
             self._write_counter(0)
 
     def _count(self, commits: int) -> None:
-        """Raise the counter. Two processes at a time may leave it one behind, which the next commit makes good."""
+        """Raise the counter. Two processes at a time may leave it one behind, which the next
+        commit makes good.
+        """
         if (self.counted() or 0) < commits:
             self._write_counter(commits)
 

@@ -1,6 +1,7 @@
 """The item table and the roster that are pinned of each recommender.
 
-Of item tables the first that came is pinned, and then only what follows from it; a roster is the owner's word.
+Of item tables the first that came is pinned, and then only what follows from it; a roster is the
+owner's word.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class PinnedItems:
     @property
     def now(self) -> PinnedCatalogue | None:
         """The newest version that this device has seen, with all that is computed from it."""
-        # Another command may have written it, a rollback undone it, and another thread may do the same as this.
+        # Another command may have written it, a rollback undone it, and another thread may do the
+        # same as this.
         at = (self._database.version(), self._database.rollbacks)
         read_at, known = self._kept
         if at != read_at:
@@ -70,7 +72,9 @@ class PinnedItems:
 
     @property
     def scale(self) -> RatingScale | None:
-        """The scale that the owner rates them on, where it is known. No recommender's word changes it."""
+        """The scale that the owner rates them on, where it is known. No recommender's word
+        changes it.
+        """
         data = self._values.get(_scale_of(self.shelf))
         return None if data is None else RatingScale(*msgspec.msgpack.decode(data, type=_Scale))
 
@@ -100,26 +104,37 @@ class PinnedItems:
             except ProtocolError as error:
                 raise DeclinedError(
                     "catalogue",
-                    f"{error}. If the recommender had a good reason, this device's owner forgets the catalogue that is "
-                    "here, and takes the new one with the next conversation (hdpmf device forget --model)",
+                    f"{error}. If the recommender had a good reason, this device's owner forgets "
+                    "the catalogue that is "
+                    "here, and takes the new one with the next conversation (hdpmf device forget "
+                    "--model)",
                 ) from error
             if known is None:
                 self._choose_shelf(pinned(data), None if own is None else pinned(own))
             catalogue, scale = pinned(data, self.shelf), self.scale
             other = catalogue.known.scale
             if scale is not None and (
-                (scale.low, scale.high) != (other.low, other.high) or scale.step not in (None, other.step)
+                (scale.low, scale.high) != (other.low, other.high)
+                or scale.step not in (None, other.step)
             ):
-                raise ProtocolError(f"refused: the item table is for ratings on the scale {other}; here it is {scale}")
+                raise ProtocolError(
+                    f"refused: the item table is for ratings on the scale {other}; here it is "
+                    f"{scale}"
+                )
             if newer or known is None:
-                # Thousands of simulated devices need not hold a copy each: there it is remembered by its digest.
-                self._values.set(self._named(_CATALOGUE), catalogue.digest if self._database.in_memory else data)
+                # Thousands of simulated devices need not hold a copy each: there it is remembered
+                # by its digest.
+                self._values.set(
+                    self._named(_CATALOGUE), catalogue.digest if self._database.in_memory else data
+                )
                 self._kept, known = (self._kept[0], catalogue), catalogue
         return known
 
     def forget(self) -> None:
         """Take it out of the file. The shelf stays, because there may be ratings of its items."""
-        if self.now is not None:  # otherwise none was chosen yet: that is for the first table that comes
+        if (
+            self.now is not None
+        ):  # otherwise none was chosen yet: that is for the first table that comes
             self._values.set(self._named(_SHELF), self.shelf.encode())
         self._values.drop(self._named(_CATALOGUE))
         self._kept = (), None
@@ -128,13 +143,26 @@ class PinnedItems:
         """Where the items of a first table are: with those that are the same, or by themselves."""
         if self._values.get(self._named(_SHELF)) is not None:
             return
-        places = (PinnedItems(self._database, self._values, place) for place in places_of(self._values))
-        others = [other for other in (place.now for place in places if place._place != self._place) if other]
+        places = (
+            PinnedItems(self._database, self._values, place) for place in places_of(self._values)
+        )
+        others = [
+            other
+            for other in (place.now for place in places if place._place != self._place)
+            if other
+        ]
         shelf = next((other.shelf for other in others if same_items(other, catalogue)), None)
         if shelf is None:
-            # A file's items are on the plain shelf, where the first table that does not say otherwise joins them.
-            alone = any(other.shelf == PLAIN for other in others) if own is not None else bool(others)
-            shelf = str(self._place) if alone or (own is not None and contradict(own, catalogue)) else PLAIN
+            # A file's items are on the plain shelf, where the first table that does not say
+            # otherwise joins them.
+            alone = (
+                any(other.shelf == PLAIN for other in others) if own is not None else bool(others)
+            )
+            shelf = (
+                str(self._place)
+                if alone or (own is not None and contradict(own, catalogue))
+                else PLAIN
+            )
             if shelf != PLAIN:
                 set_scale(self._values, catalogue.known.scale, shelf)
         self._values.set(self._named(_SHELF), shelf.encode())
@@ -196,7 +224,9 @@ class RosterPin:
         self._values.drop(self._name)
         self._kept = None
 
-    def pin(self, keys: Sequence[bytes], counts: Sequence[int], own_key: bytes, own_users: int) -> PinnedRoster:
+    def pin(
+        self, keys: Sequence[bytes], counts: Sequence[int], own_key: bytes, own_users: int
+    ) -> PinnedRoster:
         """Pin the devices with these keys and numbers of users, in place of those before.
 
         Raises:
@@ -206,7 +236,9 @@ class RosterPin:
         data = PinnedRoster.bytes_of(keys, counts)
         roster = PinnedRoster.from_bytes(data)
         if roster.users[roster.roster.place(own_key)] != own_users:
-            raise ProtocolError(f"the roster has another number of users for this device than {own_users}")
+            raise ProtocolError(
+                f"the roster has another number of users for this device than {own_users}"
+            )
         if self._in_memory:
             # As with the item table: thousands of simulated devices need not hold a copy each.
             self._kept, data = roster, sha256(data).digest()

@@ -29,8 +29,9 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Attributes:
         weight: Overrides the product of the two weights.
-        since: Number of the ledger's last entry when the rating got this value: what came after it may have sent this
-            one, what came before has not. 0 in records of version 0.1.0, which did not say it.
+        since: Number of the ledger's last entry when the rating got this value: what came after it
+            may have sent this one, what came before has not. 0 in records of version 0.1.0, which
+            did not say it.
     """
 
     user: str
@@ -86,7 +87,9 @@ class RatedItems:
         return self._vault.tag(b"user", user)
 
     def put(self, records: Sequence[Record], catalogue: PinnedCatalogue | None) -> None:
-        """Add ratings, replacing those of the same user and item (whose own weight stays, where none is given)."""
+        """Add ratings, replacing those of the same user and item (whose own weight stays, where
+        none is given).
+        """
         for record in records:
             _check_id(record.user, "user")
             _check_id(record.item, "item")
@@ -96,11 +99,15 @@ class RatedItems:
         if catalogue is not None:
             known = np.array([record.item in catalogue.positions for record in records], bool)
             if not bool(catalogue.fit(values[known]).all()):
-                raise RatingsError(f"a rating is not on the scale {_scale_words(catalogue)}; nothing was changed")
+                raise RatingsError(
+                    f"a rating is not on the scale {_scale_words(catalogue)}; nothing was changed"
+                )
         with self._database.transaction():
             self._admit({record.user for record in records})
             records = self._after(records)
-            self._write("ratings", ((self.pair_tag(record.user, record.item), record) for record in records))
+            self._write(
+                "ratings", ((self.pair_tag(record.user, record.item), record) for record in records)
+            )
 
     def remove(self, user: str, item: str) -> None:
         """Take a rating out of the file."""
@@ -108,24 +115,37 @@ class RatedItems:
             if self.find(user, item) is None:
                 raise UnknownIdError("there is no such rating here, so nothing was removed")
             self.changes += 1
-            self._database.execute("DELETE FROM ratings WHERE tag = ?", (self.pair_tag(user, item),))
+            self._database.execute(
+                "DELETE FROM ratings WHERE tag = ?", (self.pair_tag(user, item),)
+            )
 
-    def put_table(self, ratings: Ratings, catalogue: PinnedCatalogue | None, weights: np.ndarray | None = None) -> None:
-        """Add the ratings of a table, with a weight for each where they are given. Ids become text."""
+    def put_table(
+        self, ratings: Ratings, catalogue: PinnedCatalogue | None, weights: np.ndarray | None = None
+    ) -> None:
+        """Add the ratings of a table, with a weight for each where they are given. Ids become
+        text.
+        """
         if ratings.implicit:
             raise RatingsError("implicit feedback has no ratings; a device keeps ratings")
         own = [None] * len(ratings) if weights is None else weights.tolist()
         shelf = PLAIN if catalogue is None else catalogue.shelf
         items = [name_in(shelf, str(item)) for item in ratings.item_ids.tolist()]
         columns = (ratings.user_ids.tolist(), items, ratings.values.tolist(), own)
-        self.put([Record(str(u), i, value, w) for u, i, value, w in zip(*columns, strict=True)], catalogue)
+        self.put(
+            [Record(str(u), i, value, w) for u, i, value, w in zip(*columns, strict=True)],
+            catalogue,
+        )
 
-    def weigh_table(self, weights: PrivacyWeights, ratings: Ratings, catalogue: PinnedCatalogue | None) -> None:
+    def weigh_table(
+        self, weights: PrivacyWeights, ratings: Ratings, catalogue: PinnedCatalogue | None
+    ) -> None:
         """Set the weights of a table's users, items and, where they have their own, ratings."""
         beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
         users, items = ratings.users.ids, ratings.items.ids
         shelf = PLAIN if catalogue is None else catalogue.shelf
-        people, things = (sorted(set(codes.tolist())) for codes in (ratings.user_codes, ratings.item_codes))
+        people, things = (
+            sorted(set(codes.tolist())) for codes in (ratings.user_codes, ratings.item_codes)
+        )
         with self._database.transaction():
             self.weigh(
                 {str(users[code]): float(beta[code]) for code in people},
@@ -150,12 +170,16 @@ class RatedItems:
         return sorted(self._unsorted(), key=lambda record: (record.user, record.item))
 
     def weighed(self) -> list[Record]:
-        """All ratings, each with its weight, be it its own or the product of its user's and its item's."""
+        """All ratings, each with its weight, be it its own or the product of its user's and its
+        item's.
+        """
         betas, gammas = self.betas(), self.gammas()
         return [
             record
             if record.weight is not None
-            else msgspec.structs.replace(record, weight=betas[record.user] * gammas.get(record.item, 1.0))
+            else msgspec.structs.replace(
+                record, weight=betas[record.user] * gammas.get(record.item, 1.0)
+            )
             for record in self.records()
         ]
 
@@ -168,22 +192,38 @@ class RatedItems:
         with self._database.transaction():
             self._admit(set(betas))
             self._write(
-                "people", [(self.user_tag(user), _Weight(user, _checked(beta))) for user, beta in betas.items()]
+                "people",
+                [
+                    (self.user_tag(user), _Weight(user, _checked(beta)))
+                    for user, beta in betas.items()
+                ],
             )
             known = self.gammas()
             for item in gammas:
                 _check_id(item, "item")
             # Items without a weight of their own have 1; most have, and there are many.
-            changed = {item: gamma for item, gamma in gammas.items() if gamma != known.get(item, 1.0)}
-            self._write("items", [(self._item_tag(item), _Weight(item, _checked(g))) for item, g in changed.items()])
+            changed = {
+                item: gamma for item, gamma in gammas.items() if gamma != known.get(item, 1.0)
+            }
+            self._write(
+                "items",
+                [(self._item_tag(item), _Weight(item, _checked(g))) for item, g in changed.items()],
+            )
 
     def betas(self) -> dict[str, float]:
         """The weight of every user here."""
-        return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in self._weights("people")}
+        return {
+            owner.name: 1.0 if owner.weight is None else owner.weight
+            for owner in self._weights("people")
+        }
 
     def gammas(self, of: Iterable[str] | None = None) -> dict[str, float]:
         """The weight of the items that have one; only of these few, if they are given."""
-        found = self._weights("items") if of is None else self._weights("items", map(self._item_tag, of))
+        found = (
+            self._weights("items")
+            if of is None
+            else self._weights("items", map(self._item_tag, of))
+        )
         return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in found}
 
     def clear(self) -> None:
@@ -195,7 +235,11 @@ class RatedItems:
 
     def move_to(self, other: RatedItems) -> None:
         """Seal everything anew by the vault of ``other``, which is for the same file."""
-        ratings, people, items = self._unsorted(), list(self._weights("people")), list(self._weights("items"))
+        ratings, people, items = (
+            self._unsorted(),
+            list(self._weights("people")),
+            list(self._weights("items")),
+        )
         with self._database.transaction():
             self.clear()
             other._write("ratings", ((other.pair_tag(row.user, row.item), row) for row in ratings))
@@ -223,17 +267,28 @@ class RatedItems:
             if name in catalogue.positions:
                 gamma[catalogue.positions[name]] = weight
         rows = self._unsorted()
-        place, code_of = catalogue.positions.get, {name: code for code, name in enumerate(users.ids.tolist())}
+        place, code_of = (
+            catalogue.positions.get,
+            {name: code for code, name in enumerate(users.ids.tolist())},
+        )
         positions = np.fromiter((place(row.item, -1) for row in rows), np.int32, len(rows))
         codes = np.fromiter((code_of[row.user] for row in rows), np.int32, len(rows))
         values = np.fromiter((row.value for row in rows), np.float64, len(rows))
-        own = np.fromiter((math.nan if row.weight is None else row.weight for row in rows), np.float64, len(rows))
+        own = np.fromiter(
+            (math.nan if row.weight is None else row.weight for row in rows), np.float64, len(rows)
+        )
         kept = np.flatnonzero(positions >= 0)
         kept = kept[np.lexsort((positions[kept], codes[kept]))]
         codes, positions, own = codes[kept], positions[kept], own[kept]
         ratings = _ratings(users, codes, positions, catalogue.bring_in(values[kept]), catalogue)
-        mixed = np.where(np.isnan(own), beta[codes] * gamma[positions], own) if bool((own > 0).any()) else None
-        return RatedTable(ratings, PrivacyWeights(users, items, beta, gamma, mixed), len(rows) - len(kept))
+        mixed = (
+            np.where(np.isnan(own), beta[codes] * gamma[positions], own)
+            if bool((own > 0).any())
+            else None
+        )
+        return RatedTable(
+            ratings, PrivacyWeights(users, items, beta, gamma, mixed), len(rows) - len(kept)
+        )
 
     def _after(self, records: Sequence[Record]) -> list[Record]:
         """Ratings with what is kept of those in whose place they come."""
@@ -245,7 +300,11 @@ class RatedItems:
         def after(record: Record) -> Record:
             old = before.get((record.user, record.item))
             since = old.since if old is not None and old.value == record.value else now
-            weight = old.weight if single and old is not None and record.weight is None else record.weight
+            weight = (
+                old.weight
+                if single and old is not None and record.weight is None
+                else record.weight
+            )
             return msgspec.structs.replace(record, since=since, weight=weight)
 
         return [after(record) for record in records]
@@ -259,7 +318,8 @@ class RatedItems:
                 continue
             if self._database.execute("SELECT count(*) FROM people")[0][0] >= self._users:
                 raise RatingsError(
-                    f"this store was made for {self._users} user{'s' if self._users > 1 else ''}, and the noise that "
+                    f"this store was made for {self._users} user{'s' if self._users > 1 else ''}, "
+                    "and the noise that "
                     "it adds depends on that; make one with more (hdpmf device init --users N)"
                 )
             self._write("people", [(tag, _Weight(user, None))])
@@ -272,8 +332,12 @@ class RatedItems:
         seal, encode = self._vault.seal, msgspec.msgpack.encode
         self._database.execute_many(
             f"INSERT OR REPLACE INTO {table} VALUES (?, ?)",  # noqa: S608  # a name of ours
-            # In the order of the file: much faster for many, and no order of rating can be read off it.
-            ((tag, seal(encode(row), table.encode() + tag)) for tag, row in sorted(rows, key=itemgetter(0))),
+            # In the order of the file: much faster for many, and no order of rating can be read off
+            # it.
+            (
+                (tag, seal(encode(row), table.encode() + tag))
+                for tag, row in sorted(rows, key=itemgetter(0))
+            ),
         )
 
     def _unsorted(self) -> list[Record]:
@@ -295,13 +359,21 @@ class RatedItems:
 
 
 def _ratings(
-    users: IdIndex, codes: np.ndarray, positions: np.ndarray, values: np.ndarray, catalogue: PinnedCatalogue
+    users: IdIndex,
+    codes: np.ndarray,
+    positions: np.ndarray,
+    values: np.ndarray,
+    catalogue: PinnedCatalogue,
 ) -> Ratings:
     known, empty = catalogue.known, not len(values)
     if empty:
-        # A table read from outside must not be empty, one cut from another may be: a device without ratings takes
-        # part too.
-        codes, positions, values = np.zeros(1, np.int32), np.zeros(1, np.int32), np.full(1, known.scale.low)
+        # A table read from outside must not be empty, one cut from another may be: a device without
+        # ratings takes part too.
+        codes, positions, values = (
+            np.zeros(1, np.int32),
+            np.zeros(1, np.int32),
+            np.full(1, known.scale.low),
+        )
     made = Ratings(
         users=users,
         items=known.items,
@@ -324,12 +396,17 @@ def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
 
 def _check_id(text: str, kind: str) -> None:
     if not text or len(text) > _MAX_ID_LENGTH or "\0" in text:
-        raise RatingsError(f"the {kind}'s id is empty, longer than {_MAX_ID_LENGTH} characters or contains NUL")
+        raise RatingsError(
+            f"the {kind}'s id is empty, longer than {_MAX_ID_LENGTH} characters or contains NUL"
+        )
 
 
 def _checked(weight: float) -> float:
     if not 0 < weight <= 1:
-        raise PrivacyError("a privacy weight must be above 0 and at most 1: 1 allows all of epsilon, less allows less")
+        raise PrivacyError(
+            "a privacy weight must be above 0 and at most 1: 1 allows all of epsilon, less "
+            "allows less"
+        )
     return float(weight)
 
 

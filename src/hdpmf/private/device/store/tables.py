@@ -44,7 +44,8 @@ class NamedValues:
             return
         with self._database.transaction():
             self._database.execute(
-                "INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, self._vault.seal(value, value_place(name)))
+                "INSERT OR REPLACE INTO settings VALUES (?, ?)",
+                (name, self._vault.seal(value, value_place(name))),
             )
 
     def drop(self, *names: str) -> None:
@@ -55,7 +56,9 @@ class NamedValues:
 
 
 def at_place(place: int, name: str) -> str:
-    """The name of what a place has of its own; the first one's are as they were when there was only one."""
+    """The name of what a place has of its own; the first one's are as they were when there was
+    only one.
+    """
     return name if place == FIRST else f"{name} at {place}"
 
 
@@ -85,8 +88,9 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """Where a store is on its way.
 
     Attributes:
-        state: ``left`` (exported; closed here), ``returning`` (its owner takes it back, and the export goes),
-            ``travelling`` (the export itself), ``arriving`` (imported, and the export goes).
+        state: ``left`` (exported; closed here), ``returning`` (its owner takes it back, and the
+            export goes), ``travelling`` (the export itself), ``arriving`` (imported, and the export
+            goes).
         at: When it was exported.
         file: Where the export was written to.
         digest: SHA-256 of the export; the export itself does not know it.
@@ -115,12 +119,17 @@ def refuse_moved(path: Path, moved: Moved | None) -> None:
         return
     if moved.state == "travelling":
         raise ConfigError(
-            f"{path} is an export, not a store to use; bring it in with: hdpmf device import {path} STORE"
+            f"{path} is an export, not a store to use; bring it in with: hdpmf device "
+            f"import {path} STORE"
         )
     if moved.state == "arriving":
-        raise ConfigError(f"the import that makes {path} was not finished; run the same 'hdpmf device import' again")
+        raise ConfigError(
+            f"the import that makes {path} was not finished; run the same 'hdpmf device "
+            "import' again"
+        )
     raise ConfigError(
-        f"{path} was moved away ({moved.at}, to {moved.file}): its ledger goes on where that was imported. If it never "
+        f"{path} was moved away ({moved.at}, to {moved.file}): its ledger goes on where "
+        "that was imported. If it never "
         f"was, take it back: hdpmf device unmove {path} {moved.file}"
     )
 
@@ -151,9 +160,13 @@ class Runs:
             self._database.execute("DELETE FROM replies WHERE run = ?", (run,))
 
     def put_reply(self, run: bytes, number: int, request: bytes, reply: bytes) -> None:
-        """Keep the answer to a request before it is sent. Answers of earlier jobs of the run are over and go."""
+        """Keep the answer to a request before it is sent. Answers of earlier jobs of the run are
+        over and go.
+        """
         with self._database.transaction():
-            self._database.execute("DELETE FROM replies WHERE run = ? AND number < ?", (run, number))
+            self._database.execute(
+                "DELETE FROM replies WHERE run = ? AND number < ?", (run, number)
+            )
             self._database.execute(
                 "INSERT INTO replies VALUES (?, ?, ?, ?)",
                 (run, number, request, self._vault.seal(reply, reply_place(run, number, request))),
@@ -162,7 +175,8 @@ class Runs:
     def reply_to(self, run: bytes, number: int, request: bytes) -> bytes | None:
         """The answer that was given to exactly this request, so that a replay gets no new draw."""
         rows = self._database.execute(
-            "SELECT sealed FROM replies WHERE run = ? AND number = ? AND request = ?", (run, number, request)
+            "SELECT sealed FROM replies WHERE run = ? AND number = ? AND request = ?",
+            (run, number, request),
         )
         return self._vault.open(rows[0][0], reply_place(run, number, request)) if rows else None
 
@@ -171,7 +185,9 @@ class Runs:
         with self._database.transaction():
             self.let_go(run, name)
             sealed = self._vault.seal(data, reply_place(run, 0, name))
-            self._database.execute("INSERT INTO replies VALUES (?, ?, ?, ?)", (run, 0, name, sealed))
+            self._database.execute(
+                "INSERT INTO replies VALUES (?, ?, ?, ?)", (run, 0, name, sealed)
+            )
 
     def kept(self, run: bytes, name: bytes) -> bytes | None:
         """What was kept under this name."""
@@ -179,7 +195,9 @@ class Runs:
 
     def let_go(self, run: bytes, name: bytes) -> None:
         """Forget what was kept under this name."""
-        self._database.execute("DELETE FROM replies WHERE run = ? AND number = 0 AND request = ?", (run, name))
+        self._database.execute(
+            "DELETE FROM replies WHERE run = ? AND number = 0 AND request = ?", (run, name)
+        )
 
     def clear(self) -> None:
         """Forget all runs."""

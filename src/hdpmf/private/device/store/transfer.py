@@ -1,12 +1,14 @@
 """A new passphrase for a store, and moving a store to another machine.
 
-A new passphrase seals everything anew with a new key, in one commit: a process that is killed at any instant leaves a
-file that opens with the old passphrase, or one that opens with the new. Copies that were made before stay readable.
+A new passphrase seals everything anew with a new key, in one commit: a process that is killed at
+any instant leaves a file that opens with the old passphrase, or one that opens with the new. Copies
+that were made before stay readable.
 
-One ledger goes on in one place. An export is the store itself, sealed with a passphrase and a key of its own. The store
-is marked before the export appears under its name; the import deletes the export before the new store can be used. So
-at most one of the three can be used at any instant, and a killed command is finished by running it again. Nobody can
-prevent that a copy of the export is imported elsewhere too, and spends a second time.
+One ledger goes on in one place. An export is the store itself, sealed with a passphrase and a key
+of its own. The store is marked before the export appears under its name; the import deletes the
+export before the new store can be used. So at most one of the three can be used at any instant, and
+a killed command is finished by running it again. Nobody can prevent that a copy of the export is
+imported elsewhere too, and spends a second time.
 """
 
 from __future__ import annotations
@@ -53,14 +55,17 @@ def change_passphrase(
     Raises:
         ConfigError: Both are the same, or the new one is empty.
         PrivacyError: The old passphrase is wrong or missing.
-        StorageError: Another process serves the store, it is damaged, or the disk refused. Nothing has changed then.
+        StorageError: Another process serves the store, it is damaged, or the disk refused. Nothing
+            has changed then.
     """
     if new == old:
         raise ConfigError("the new passphrase is the old one; nothing was changed")
     seal_anew(path, new, old=old, old_copy=old_copy)
 
 
-def seal_anew(path: str | os.PathLike[str], new: str, *, old: str | None = None, old_copy: bool = False) -> None:
+def seal_anew(
+    path: str | os.PathLike[str], new: str, *, old: str | None = None, old_copy: bool = False
+) -> None:
     """The same, whatever the new passphrase is: the key is another one in any case."""
     database = Database(path)
     try:
@@ -120,7 +125,12 @@ def _rewrite_ledger(database: Database, before: Vault, after: Vault) -> None:
 
 
 def export_store(
-    path: Path, file: Path, export_passphrase: str, *, passphrase: str | None = None, old_copy: bool = False
+    path: Path,
+    file: Path,
+    export_passphrase: str,
+    *,
+    passphrase: str | None = None,
+    old_copy: bool = False,
 ) -> None:
     """Write everything in a store to a file, sealed with a passphrase, and close the store.
 
@@ -138,15 +148,25 @@ def export_store(
     if file.exists():
         raise ConfigError(f"{file} exists already; choose another name for the export")
     part = _part(file)
-    with DeviceStore.open(path, passphrase=passphrase, serving=True, old_copy=old_copy, moved=True) as store:
+    with DeviceStore.open(
+        path, passphrase=passphrase, serving=True, old_copy=old_copy, moved=True
+    ) as store:
         mark = store.moved
         if mark is None:
             at = utc_now()
-            data = _sealed_copy(store, path, passphrase, export_passphrase, Moved(state="travelling", at=at, file=""))
+            data = _sealed_copy(
+                store,
+                path,
+                passphrase,
+                export_passphrase,
+                Moved(state="travelling", at=at, file=""),
+            )
             atomic_write(part, data, mode=0o600)
             mark = Moved(state="left", at=at, file=str(file.absolute()), digest=_digest(data))
             store.set_moved(mark)
-        elif not (mark.state == "left" and mark.file == str(file.absolute()) and _is(part, mark.digest)):
+        elif not (
+            mark.state == "left" and mark.file == str(file.absolute()) and _is(part, mark.digest)
+        ):
             refuse_moved(path, mark)
         _rename(part, file)
 
@@ -172,13 +192,21 @@ def import_store(file: Path, path: Path, passphrase: str) -> None:
             raise ConfigError(f"{path} exists already; choose another name for the new store")
         if file.exists():
             if not _is(file, mark.digest):
-                raise ConfigError(f"{path} is being made of another export than {file}; give that one, or another name")
+                raise ConfigError(
+                    f"{path} is being made of another export than {file}; give that one, or "
+                    "another name"
+                )
             _delete(file)
         store.set_moved(None)
 
 
 def take_back(
-    path: Path, file: Path | None = None, *, lost: bool = False, passphrase: str | None = None, old_copy: bool = False
+    path: Path,
+    file: Path | None = None,
+    *,
+    lost: bool = False,
+    passphrase: str | None = None,
+    old_copy: bool = False,
 ) -> None:
     """Use a store again that was moved away; its export is deleted.
 
@@ -193,15 +221,25 @@ def take_back(
         ConfigError: The store was not moved, or this is not its export.
     """
     if (file is None) != lost:
-        raise ConfigError("give the export, which is deleted then; if it is lost and was never imported, say --lost")
-    with DeviceStore.open(path, passphrase=passphrase, serving=True, old_copy=old_copy, moved=True) as store:
+        raise ConfigError(
+            "give the export, which is deleted then; if it is lost and was never imported, "
+            "say --lost"
+        )
+    with DeviceStore.open(
+        path, passphrase=passphrase, serving=True, old_copy=old_copy, moved=True
+    ) as store:
         mark = store.moved
         if mark is None or mark.state not in ("left", "returning"):
             raise ConfigError(f"{path} was not moved away, so that there is nothing to take back")
-        found = [export for export in (file, _part(Path(mark.file))) if export is not None and _is(export, mark.digest)]
+        found = [
+            export
+            for export in (file, _part(Path(mark.file)))
+            if export is not None and _is(export, mark.digest)
+        ]
         if not (found or lost or mark.state == "returning"):
             raise ConfigError(
-                f"{file} is not the export of this store (it went to {mark.file}). If that was imported, this store "
+                f"{file} is not the export of this store (it went to {mark.file}). If that was "
+                "imported, this store "
                 "must stay closed: both would spend"
             )
         store.set_moved(msgspec.structs.replace(mark, state="returning"))
@@ -210,8 +248,12 @@ def take_back(
         store.set_moved(None)
 
 
-def _sealed_copy(store: DeviceStore, path: Path, passphrase: str | None, new: str, mark: Moved) -> bytes:
-    with _workshop(path) as folder:  # beside the store: a plain one is not to lie on a stick, not for an instant
+def _sealed_copy(
+    store: DeviceStore, path: Path, passphrase: str | None, new: str, mark: Moved
+) -> bytes:
+    with _workshop(
+        path
+    ) as folder:  # beside the store: a plain one is not to lie on a stick, not for an instant
         copy = folder / "store"
         store.copy_to(copy)
         seal_anew(copy, new, old=passphrase, old_copy=True)
@@ -245,13 +287,14 @@ def _arrive(file: Path, path: Path, passphrase: str) -> None:
 def _place_counter(copy: Path, path: Path) -> None:
     """The counter first: a store without it is refused, a counter without its store harms nobody.
 
-    One that says the same as ours is left from an import that was killed right after this: from a store that was used
-    it would say more.
+    One that says the same as ours is left from an import that was killed right after this: from a
+    store that was used it would say more.
     """
     there, ours = counter_of(path), counter_of(copy)
     if there.exists() and _names(there) == _names(ours) and there.read_bytes() != ours.read_bytes():
         raise ConfigError(
-            f"{there} says that this store was here before: an export that was imported already, or the machine that "
+            f"{there} says that this store was here before: an export that was imported "
+            "already, or the machine that "
             "it left. If you know that it is neither, delete that file, or give another name"
         )
     _rename(ours, there)
@@ -274,7 +317,9 @@ def _workshop(path: Path) -> Iterator[Path]:
         folder.mkdir(mode=0o700)
         yield folder
     except OSError as error:
-        raise StorageError(f"cannot work in {folder}: {error.strerror}; nothing was moved") from error
+        raise StorageError(
+            f"cannot work in {folder}: {error.strerror}; nothing was moved"
+        ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -303,7 +348,9 @@ def _rename(source: Path, target: Path) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise StorageError(f"cannot write {target}: {error.strerror}; run the same command again") from error
+        raise StorageError(
+            f"cannot write {target}: {error.strerror}; run the same command again"
+        ) from error
 
 
 def _delete(file: Path) -> None:
@@ -311,6 +358,7 @@ def _delete(file: Path) -> None:
         file.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(
-            f"cannot delete {file} ({error.strerror}), and while it is there it could be imported a second time; make "
+            f"cannot delete {file} ({error.strerror}), and while it is there it could be "
+            "imported a second time; make "
             "it deletable and run the same command again"
         ) from error

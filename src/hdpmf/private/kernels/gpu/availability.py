@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 PLACES = ("cpu", "gpu", "auto")
 
 _BYTES_PER_RATING = 80
-"""Sorting needs keys, sorted keys and places of 8 bytes each, and the sorted columns beside those given."""
+"""Sorting needs keys, sorted keys and places of 8 bytes each, and the sorted columns beside
+those given.
+"""
 
 _INSTALL = "pip install 'hdpmf[gpu]'"
 

@@ -1,5 +1,5 @@
-"""Ratings and runs as tensors: tables with views, ratings sorted into segments for the passes, and random orders of
-visits.
+"""Ratings and runs as tensors: tables with views, ratings sorted into segments for the passes, and
+random orders of visits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from torch import Tensor
 class RatingColumns:
     """Facts of ratings, in the order of one side.
 
-    A view is a training set over the shared ratings: a fold, a split, a sample, the targets of a mechanism.
+    A view is a training set over the shared ratings: a fold, a split, a sample, the targets of a
+    mechanism.
 
     Attributes:
         target: What the model should predict, one row per view or one for all of them.
@@ -31,7 +32,11 @@ class RatingColumns:
     def of_view(self, view: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Target, coefficient and membership (as booleans) in one view."""
         target = self.target[min(view, len(self.target) - 1)]
-        coefficient = None if self.coefficient is None else self.coefficient[min(view, len(self.coefficient) - 1)]
+        coefficient = (
+            None
+            if self.coefficient is None
+            else self.coefficient[min(view, len(self.coefficient) - 1)]
+        )
         members = None if self.members is None else (self.members >> view & 1).bool()
         return target, coefficient, members
 
@@ -65,9 +70,13 @@ def padded(n_factors: int) -> int:
 
 
 def pad(matrix: Tensor) -> Tensor:
-    """A copy with zero columns added up to the padded width (the last dimension is that of factors)."""
+    """A copy with zero columns added up to the padded width (the last dimension is that of
+    factors).
+    """
     factors = matrix.shape[-1]
-    out = torch.zeros((*matrix.shape[:-1], padded(factors)), dtype=torch.float32, device=matrix.device)
+    out = torch.zeros(
+        (*matrix.shape[:-1], padded(factors)), dtype=torch.float32, device=matrix.device
+    )
     out[..., :factors] = matrix
     return out
 
@@ -83,9 +92,12 @@ class Table:
     Attributes:
         users: User of each rating (int32).
         items: Item of each rating (int32).
-        target: What the model should predict, of shape (views, ratings) or (1, ratings) where views share it.
-        coefficient: How much a residual counts in the item pass, in the same way, or None where all count 1.
-        members: Bit v of each says whether it is in view v (int32), or None where there is one view of all.
+        target: What the model should predict, of shape (views, ratings) or (1, ratings) where views
+            share it.
+        coefficient: How much a residual counts in the item pass, in the same way, or None where all
+            count 1.
+        members: Bit v of each says whether it is in view v (int32), or None where there is one view
+            of all.
     """
 
     users: Tensor
@@ -112,7 +124,10 @@ class Table:
         if self.members is None:
             return torch.bincount(rows, minlength=n_rows)[None]
         return torch.stack(
-            [torch.bincount(rows[(self.members >> view & 1).bool()], minlength=n_rows) for view in range(self.n_views)]
+            [
+                torch.bincount(rows[(self.members >> view & 1).bool()], minlength=n_rows)
+                for view in range(self.n_views)
+            ]
         )
 
 
@@ -122,7 +137,9 @@ def of_view(table: Table, view: int) -> Table:
     if table.members is None:
         return Table(table.users, table.items, target[None], table.n_users, table.n_items)
     member = (table.members >> view & 1).bool()
-    return Table(table.users[member], table.items[member], target[member][None], table.n_users, table.n_items)
+    return Table(
+        table.users[member], table.items[member], target[member][None], table.n_users, table.n_items
+    )
 
 
 def engine_for(device: torch.device) -> ModuleType:
@@ -143,7 +160,8 @@ class Visits:
     Attributes:
         begin: Where each row's ratings begin, and the end of the last (int64).
         partner: The other side of each rating, in the order of visits (int32).
-        ranked: Rows, those with most ratings first (int32): rows that are done side by side are equally long.
+        ranked: Rows, those with most ratings first (int32): rows that are done side by side are
+            equally long.
     """
 
     begin: Tensor
@@ -158,7 +176,8 @@ class Queues:
     Attributes:
         base: Where each order begins, and the end of the last (int64).
         view: The view that each order is of (int32).
-        begin: For each view, where each item's queue begins after the base, and the end of the last (int64).
+        begin: For each view, where each item's queue begins after the base, and the end of the last
+            (int64).
         user: The user of each place (int32).
         turn: Which of that user's ratings it is, from 0 (int32).
     """
@@ -177,7 +196,8 @@ class Levels:
 
     Attributes:
         first: Where each view's levels begin in ``start``, and the end of the last view's (int32).
-        start: Where each level begins; each view's list ends with the end of its last level (int64).
+        start: Where each level begins; each view's list ends with the end of its last level
+            (int64).
         users: Users, view after view and level after level (int32).
         items: Items (int32).
         target: What the model should predict.
@@ -209,10 +229,14 @@ def shuffled(rows: Tensor, keys: Tensor | None) -> Tensor:
 
 
 SEGMENT = 2048
-"""Most ratings in a segment: long enough to pay for writing its sum, short enough to be spread over the device."""
+"""Most ratings in a segment: long enough to pay for writing its sum, short enough to be spread
+over the device.
+"""
 
 CACHE_BYTES = 32 * 2**20
-"""Factors to gather from at a time: about half of an H200's second-level cache, whose halves mirror each other."""
+"""Factors to gather from at a time: about half of an H200's second-level cache, whose halves
+mirror each other.
+"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -226,7 +250,8 @@ class Side:
         start: Where each segment begins (int64).
         length: Ratings of each segment (int32).
         row: The row that each segment belongs to (int32).
-        first: Where each row's list of segments begins in ``parts``, and the end of the last (int32).
+        first: Where each row's list of segments begins in ``parts``, and the end of the last
+            (int32).
         parts: Segments, row after row, in the order in which they are summed (int32).
     """
 
@@ -267,7 +292,8 @@ def lay_out(
         partners: The other side of each.
         n_rows: How many rows there are.
         n_partners: How many partners.
-        columns: Further facts of each rating along the last dimension, to be brought into the same order.
+        columns: Further facts of each rating along the last dimension, to be brought into the same
+            order.
         row_bytes: What gathering one partner's factors moves.
         segment: Most ratings in a segment.
         cache_bytes: Gather from at most about so much at a time.
@@ -286,22 +312,32 @@ def groups_of(rows: Tensor, partners: Tensor, n_rows: int, block: int) -> Tensor
     return (partners // block).long() * n_rows + rows
 
 
-def sort_keys(rows: Tensor, partners: Tensor, n_rows: int, n_partners: int, block: int) -> tuple[Tensor, Tensor]:
+def sort_keys(
+    rows: Tensor, partners: Tensor, n_rows: int, n_partners: int, block: int
+) -> tuple[Tensor, Tensor]:
     """Sorted keys (group times number of partners, plus partner) and the places where they were."""
-    key, order = torch.sort(groups_of(rows, partners, n_rows, block) * n_partners + partners, stable=True)
+    key, order = torch.sort(
+        groups_of(rows, partners, n_rows, block) * n_partners + partners, stable=True
+    )
     return key, order
 
 
 def partners_per_block(n_partners: int, row_bytes: int, cache_bytes: int = CACHE_BYTES) -> int:
     """How many partners to gather from at a time; all of them where they nearly fit."""
     total = n_partners * row_bytes
-    # A second block costs another round of partial sums, so a little over the measure is taken in one.
+    # A second block costs another round of partial sums, so a little over the measure is taken in
+    # one.
     blocks = 1 if total <= 1.25 * cache_bytes else -(-total // cache_bytes)
     return -(-n_partners // blocks) if n_partners else 1
 
 
 def segments(
-    groups: Tensor, counts: Tensor, partner: Tensor, n_rows: int, segment: int = SEGMENT, longest_first: bool = True
+    groups: Tensor,
+    counts: Tensor,
+    partner: Tensor,
+    n_rows: int,
+    segment: int = SEGMENT,
+    longest_first: bool = True,
 ) -> Side:
     """Cut groups of sorted ratings into segments.
 
@@ -311,18 +347,22 @@ def segments(
         partner: The other side of each rating, in order.
         n_rows: How many rows there are.
         segment: Most ratings in a segment.
-        longest_first: Number segments in the order in which they should be begun; or else by their places.
+        longest_first: Number segments in the order in which they should be begun; or else by their
+            places.
     """
     device = groups.device
     begins = torch.cumsum(counts, 0) - counts
     pieces = (counts + segment - 1) // segment
     group_of = torch.repeat_interleave(torch.arange(len(groups), device=device), pieces)
-    piece = torch.arange(len(group_of), device=device) - (torch.cumsum(pieces, 0) - pieces)[group_of]
+    piece = (
+        torch.arange(len(group_of), device=device) - (torch.cumsum(pieces, 0) - pieces)[group_of]
+    )
     start = begins[group_of] + piece * segment
     length = torch.clamp(counts[group_of] - piece * segment, max=segment)
     row, block = groups[group_of] % n_rows, groups[group_of] // n_rows
     if longest_first:
-        # Block after block, so that programs that run together share a block; in a block the longest first.
+        # Block after block, so that programs that run together share a block; in a block the
+        # longest first.
         schedule = torch.argsort(block * (segment + 1) - length, stable=True)
         start, length, row = start[schedule], length[schedule], row[schedule]
     # A row's segments are summed in the order of their places, whatever the schedule.
@@ -330,4 +370,6 @@ def segments(
     parts = by_place[torch.argsort(row[by_place], stable=True)]
     first = torch.zeros(n_rows + 1, dtype=torch.int64, device=device)
     first[1:] = torch.cumsum(torch.bincount(row, minlength=n_rows), 0)
-    return Side(n_rows, int(counts.sum()), partner, start, length.int(), row.int(), first.int(), parts.int())
+    return Side(
+        n_rows, int(counts.sum()), partner, start, length.int(), row.int(), first.int(), parts.int()
+    )

@@ -1,9 +1,12 @@
-"""Counter-based noise: the same numbers for the same seed, row, epoch and purpose, in whatever order they are drawn.
+"""Counter-based noise: the same numbers for the same seed, row, epoch and purpose, in whatever
+order they are drawn.
 
-Philox4x32-10 (Salmon et al., 2011) turns a counter of four words and a key of two into four random words. This is the
-generator in plain PyTorch; ``triton_engine`` has the same in a kernel, and a test compares the two bit by bit.
+Philox4x32-10 (Salmon et al., 2011) turns a counter of four words and a key of two into four random
+words. This is the generator in plain PyTorch; ``triton_engine`` has the same in a kernel, and a
+test compares the two bit by bit.
 
-Seeded, so for simulation only: noise that is released to anyone must come from ``hdpmf.common.privacy.sampling.noise``.
+Seeded, so for simulation only: noise that is released to anyone must come from
+``hdpmf.common.privacy.sampling.noise``.
 """
 
 from __future__ import annotations
@@ -25,9 +28,15 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
 
 
-def words(seeds: Tensor, c0: Tensor, c1: Tensor, c2: int, c3: int | Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Four words (int64 tensors below 2^32) for each counter; the arguments are broadcast to one shape."""
-    seeds, x0, x1, x3 = torch.broadcast_tensors(seeds, c0, c1, torch.as_tensor(c3, device=c0.device))
+def words(
+    seeds: Tensor, c0: Tensor, c1: Tensor, c2: int, c3: int | Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Four words (int64 tensors below 2^32) for each counter; the arguments are broadcast to one
+    shape.
+    """
+    seeds, x0, x1, x3 = torch.broadcast_tensors(
+        seeds, c0, c1, torch.as_tensor(c3, device=c0.device)
+    )
     key0, key1 = seeds & _WORD, (seeds >> 32) & _WORD
     x2 = torch.full_like(x0, c2)
     for _ in range(_ROUNDS):
@@ -39,7 +48,9 @@ def words(seeds: Tensor, c0: Tensor, c1: Tensor, c2: int, c3: int | Tensor) -> t
 
 
 def normals(seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: int) -> Tensor:
-    """Standard normals of shape ``broadcast(seeds, rows) + (width,)``; the width is a multiple of four."""
+    """Standard normals of shape ``broadcast(seeds, rows) + (width,)``; the width is a multiple
+    of four.
+    """
     w0, w1, w2, w3 = _quads(seeds, rows, width, epoch, purpose)
     a, b = _box_muller(w0, w1)
     c, d = _box_muller(w2, w3)
@@ -49,7 +60,9 @@ def normals(seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: int) -
 def step_normals(seeds: Tensor, rows: Tensor, width: int, steps: Tensor, epoch: int) -> Tensor:
     """The normals of some step (counted from 0) of each row, in the shape of ``normals``."""
     quads = torch.arange(width // 4, device=rows.device)
-    w0, w1, w2, w3 = words(seeds[..., None], rows[..., None], steps[..., None], epoch, STEPS + 16 * quads)
+    w0, w1, w2, w3 = words(
+        seeds[..., None], rows[..., None], steps[..., None], epoch, STEPS + 16 * quads
+    )
     a, b = _box_muller(w0, w1)
     c, d = _box_muller(w2, w3)
     return torch.stack((a, b, c, d), dim=-1).flatten(-2)
@@ -63,16 +76,22 @@ def exponentials(seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: i
 
 def order_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
     """One random word for each pair of user and item, whatever table it is in."""
-    return words(torch.tensor(seed, device=users.device), users.long(), items.long(), epoch, ORDER)[0]
+    return words(torch.tensor(seed, device=users.device), users.long(), items.long(), epoch, ORDER)[
+        0
+    ]
 
 
-def _quads(seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _quads(
+    seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     quads = torch.arange(width // 4, device=rows.device)
     return words(seeds[..., None], rows[..., None], quads, epoch, purpose)
 
 
 def _multiply(x: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
-    """High and low word of a product of 32-bit words, in signed 64-bit arithmetic that must not overflow."""
+    """High and low word of a product of 32-bit words, in signed 64-bit arithmetic that must not
+    overflow.
+    """
     upper = (x >> 16) * multiplier
     lower = (x & 0xFFFF) * multiplier
     middle = upper + (lower >> 16)
@@ -85,10 +104,14 @@ def _uniform(word: Tensor) -> Tensor:
 
 
 def _box_muller(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Two normals of two words; two bits of the second choose a quadrant, the others an angle within +-45 degrees."""
+    """Two normals of two words; two bits of the second choose a quadrant, the others an angle
+    within +-45 degrees.
+    """
     radius = torch.sqrt(-2.0 * torch.log(_uniform(first)))
     angle = ((second >> 2) - 2**29).to(torch.float32) * (math.pi / 4 / 2**29)
     sine, cosine = torch.sin(angle), torch.cos(angle)
     turned = (second & 1).bool()
     a, b = torch.where(turned, sine, cosine) * radius, torch.where(turned, cosine, sine) * radius
-    return torch.where(((second ^ (second >> 1)) & 1).bool(), -a, a), torch.where((second & 2).bool(), -b, b)
+    return torch.where(((second ^ (second >> 1)) & 1).bool(), -a, a), torch.where(
+        (second & 2).bool(), -b, b
+    )

@@ -1,5 +1,5 @@
-"""Solvers on a GPU, for many runs at once: Algorithm 1, the published procedure, non-private MF, and users' least
-squares.
+"""Solvers on a GPU, for many runs at once: Algorithm 1, the published procedure, non-private MF,
+and users' least squares.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ class BatchSolver:
     """
 
     def __init__(
-        self, table: Table, n_factors: int, scale_steps: bool = True, engine: ModuleType | None = None
+        self,
+        table: Table,
+        n_factors: int,
+        scale_steps: bool = True,
+        engine: ModuleType | None = None,
     ) -> None:
         self.n_factors = n_factors
         self.n_users = table.n_users
@@ -54,7 +58,9 @@ class BatchSolver:
 
     def _side(self, table: Table, by_item: bool) -> tuple[Side, RatingColumns]:
         rows, partners = (table.items, table.users) if by_item else (table.users, table.items)
-        n_rows, n_partners = (table.n_items, table.n_users) if by_item else (table.n_users, table.n_items)
+        n_rows, n_partners = (
+            (table.n_items, table.n_users) if by_item else (table.n_users, table.n_items)
+        )
         given = (table.target, table.coefficient if by_item else None, table.members)
         side, sorted_columns = lay_out(
             rows,
@@ -90,21 +96,37 @@ class BatchSolver:
         """
         engine, by_item, by_user = self._engine, self._by_item, self._by_user
         sums = engine.residual_sums(by_item, self._item_columns, runs, V, U)
-        engine.step(by_item, sums, V, runs, self._item_steps, rates, self.n_factors, noise=noise, epoch=number)
+        engine.step(
+            by_item,
+            sums,
+            V,
+            runs,
+            self._item_steps,
+            rates,
+            self.n_factors,
+            noise=noise,
+            epoch=number,
+        )
         sums = engine.residual_sums(by_user, self._user_columns, runs, U, V)
-        engine.step(by_user, sums, U, runs, self._user_steps, rates, self.n_factors, unit_ball=unit_ball)
+        engine.step(
+            by_user, sums, U, runs, self._user_steps, rates, self.n_factors, unit_ball=unit_ball
+        )
 
 
 def steps_of(counts: Tensor, scale_steps: bool) -> Tensor:
     """The factor of each row's step: one over the square root of its ratings, or 1."""
-    return torch.rsqrt(counts.clamp(min=1).float()) if scale_steps else torch.ones_like(counts, dtype=torch.float32)
+    return (
+        torch.rsqrt(counts.clamp(min=1).float())
+        if scale_steps
+        else torch.ones_like(counts, dtype=torch.float32)
+    )
 
 
 class SequentialSolver:
     """Private methods, one noisy step per rating.
 
-    Runs that are trained together visit ratings in the same random order, drawn from ``seed``; a run skips what is not
-    in its view, which leaves the order that it would have alone.
+    Runs that are trained together visit ratings in the same random order, drawn from ``seed``; a
+    run skips what is not in its view, which leaves the order that it would have alone.
 
     Args:
         seed: Of the orders.
@@ -114,7 +136,9 @@ class SequentialSolver:
         raters: Ratings of each item in each view.
     """
 
-    def __init__(self, table: Table, n_factors: int, seed: int, engine: ModuleType | None = None) -> None:
+    def __init__(
+        self, table: Table, n_factors: int, seed: int, engine: ModuleType | None = None
+    ) -> None:
         self.n_factors = n_factors
         self._table = table
         self._seed = seed
@@ -136,7 +160,8 @@ class SequentialSolver:
     ) -> None:
         """One epoch, in place; the arguments are those of ``BatchSolver.epoch``.
 
-        With ``fresh`` False the noise is that of epoch 0 and belongs to its rating, so items keep their order.
+        With ``fresh`` False the noise is that of epoch 0 and belongs to its rating, so items keep
+        their order.
         """
         visits, columns = self._visits(number if fresh else None, by_item=True)
         self._engine.visit_ratings(
@@ -144,13 +169,17 @@ class SequentialSolver:
             noise=noise, shares=self._shares, epoch=number if fresh else 0,
         )  # fmt: skip
         visits, columns = self._visits(number, by_item=False)
-        self._engine.visit_ratings(visits, columns, runs, U, V, rates, self.n_factors, unit_ball=True)
+        self._engine.visit_ratings(
+            visits, columns, runs, U, V, rates, self.n_factors, unit_ball=True
+        )
 
     def _visits(self, epoch: int | None, by_item: bool) -> tuple[Visits, RatingColumns]:
         table, side = self._table, 0 if by_item else 1
         rows, partners = (table.items, table.users) if by_item else (table.users, table.items)
         keys = None
-        if epoch is not None:  # items and users take turns in drawing, so that their orders have nothing in common
+        if (
+            epoch is not None
+        ):  # items and users take turns in drawing, so that their orders have nothing in common
             keys = self._engine.random_words(self._seed, table.users, table.items, 2 * epoch + side)
         order = shuffled(rows, keys)
         columns = RatingColumns(
@@ -162,7 +191,9 @@ class SequentialSolver:
 
 
 _PLACES_AT_A_TIME = 100_000_000
-"""Orders are cut into levels many at a time, until they have so many ratings: each is the work of one program."""
+"""Orders are cut into levels many at a time, until they have so many ratings: each is the work
+of one program.
+"""
 
 
 class JointSolver:
@@ -177,7 +208,9 @@ class JointSolver:
         raters: Ratings of each item in each view.
     """
 
-    def __init__(self, table: Table, seeds: Sequence[int], epochs: int, engine: ModuleType | None = None) -> None:
+    def __init__(
+        self, table: Table, seeds: Sequence[int], epochs: int, engine: ModuleType | None = None
+    ) -> None:
         self._engine = engine or engine_for(table.users.device)
         self._seeds = seeds
         self.raters = table.counts(table.items, table.n_items)
@@ -215,16 +248,23 @@ class JointSolver:
                 yield self._cut(orders, found[number : number + len(views)])
 
     def _queue(self, view: Table, seed: int, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Users and their turns, item after item, and the places in the view's table, for one order of its ratings."""
+        """Users and their turns, item after item, and the places in the view's table, for one
+        order of its ratings.
+        """
         keys = self._engine.random_words(seed, view.users, view.items, epoch)
         order, by_user = shuffled(view.items, keys), shuffled(view.users, keys)
         turn = torch.empty_like(view.users)
         begin = begins(view.users, view.n_users)
-        turn[by_user] = (torch.arange(view.n, device=turn.device) - begin[view.users[by_user].long()]).int()
+        turn[by_user] = (
+            torch.arange(view.n, device=turn.device) - begin[view.users[by_user].long()]
+        ).int()
         return view.users[order], turn[order], order
 
     def _cut(self, orders: list[Tensor], found: tuple[Tensor, ...]) -> Levels:
-        places = [order[torch.argsort(level, stable=True)] for order, level in zip(orders, found, strict=True)]
+        places = [
+            order[torch.argsort(level, stable=True)]
+            for order, level in zip(orders, found, strict=True)
+        ]
         counts = [torch.bincount(level) for level in found]
         bases = [0]
         for view in self._views[:-1]:
@@ -254,15 +294,23 @@ _NUMBERS_AT_A_TIME = 1 << 26
 
 
 def fit_users(
-    begin: Tensor, partner: Tensor, target: Tensor, X: Tensor, weight: Tensor, precision: Tensor, mean_map: Tensor
+    begin: Tensor,
+    partner: Tensor,
+    target: Tensor,
+    X: Tensor,
+    weight: Tensor,
+    precision: Tensor,
+    mean_map: Tensor,
 ) -> Tensor:
-    """Vectors t that solve ``(precision + sum w x x') t = sum w x y + mean_map z``, one row per user.
+    """Vectors t that solve ``(precision + sum w x x') t = sum w x y + mean_map z``, one row per
+    user.
 
     The arguments are those of ``kernels.normal.fit_users``.
     """
     size = X.shape[1]
     counts = torch.diff(begin)
-    # Users of about equal length side by side, filled up to the longest of them with ratings that count nothing.
+    # Users of about equal length side by side, filled up to the longest of them with ratings that
+    # count nothing.
     order = torch.argsort(counts, descending=True, stable=True)
     longest = counts[order].cpu()
     out = torch.empty((len(counts), size), dtype=torch.float64, device=X.device)

@@ -1,8 +1,8 @@
 """Algorithm 1 with more ratings than fit on the device.
 
-Sorted ratings lie in pinned memory of the host; every pass streams them through two buffers, of which one is filled
-while the other is summed. Segments are those of the in-memory layout and each row adds its segments' sums in the same
-order, so the results have the same bits.
+Sorted ratings lie in pinned memory of the host; every pass streams them through two buffers, of
+which one is filled while the other is summed. Segments are those of the in-memory layout and each
+row adds its segments' sums in the same order, so the results have the same bits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Block:
 
 
 Blocks = Callable[[], Iterable[Block]]
-"""Goes through all ratings, block after block, as often as it is called; always in the same order."""
+"""Goes through all ratings, block after block, as often as it is called; always in the same
+order.
+"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -82,7 +84,8 @@ class _HostSide:
 
 
 class StreamedBatchSolver:
-    """``BatchSolver`` for ratings that come in blocks and do not fit on the device together; one view.
+    """``BatchSolver`` for ratings that come in blocks and do not fit on the device together; one
+    view.
 
     Args:
         stream: The ratings.
@@ -125,15 +128,34 @@ class StreamedBatchSolver:
         """One epoch, in place; the arguments are those of ``BatchSolver.epoch``."""
         engine = self._engine
         sums = self._sums(self._by_item, runs, V, U)
-        engine.step(self._by_item.side, sums, V, runs, self._item_steps, rates, self.n_factors, False, noise, number)
+        engine.step(
+            self._by_item.side,
+            sums,
+            V,
+            runs,
+            self._item_steps,
+            rates,
+            self.n_factors,
+            False,
+            noise,
+            number,
+        )
         sums = self._sums(self._by_user, runs, U, V)
-        engine.step(self._by_user.side, sums, U, runs, self._user_steps, rates, self.n_factors, unit_ball)
+        engine.step(
+            self._by_user.side, sums, U, runs, self._user_steps, rates, self.n_factors, unit_ball
+        )
 
     def _sums(self, host: _HostSide, runs: RunTensors, own: Tensor, other: Tensor) -> Tensor:
         out: Tensor = self._engine.empty_sums(host.side, own)
-        for (first, end, begin, _), (partner, target, coefficient) in zip(host.pieces, self._on_gpu(host), strict=True):
-            columns = RatingColumns(target[None], None if coefficient is None else coefficient[None])
-            self._engine.sum_range(host.side, partner, columns, runs, own, other, out, first, end, begin)
+        for (first, end, begin, _), (partner, target, coefficient) in zip(
+            host.pieces, self._on_gpu(host), strict=True
+        ):
+            columns = RatingColumns(
+                target[None], None if coefficient is None else coefficient[None]
+            )
+            self._engine.sum_range(
+                host.side, partner, columns, runs, own, other, out, first, end, begin
+            )
         return out
 
     def _on_gpu(self, host: _HostSide) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
@@ -145,15 +167,23 @@ class StreamedBatchSolver:
         copying, computing = torch.cuda.Stream(), torch.cuda.current_stream()
         size = max((end - begin for _, _, begin, end in host.pieces), default=0)
         buffers = [
-            tuple(None if c is None else torch.empty(size, dtype=c.dtype, device=self._device) for c in host.columns)
+            tuple(
+                None if c is None else torch.empty(size, dtype=c.dtype, device=self._device)
+                for c in host.columns
+            )
             for _ in range(2)
         ]
-        arrived, used = [torch.cuda.Event() for _ in range(2)], [torch.cuda.Event() for _ in range(2)]
+        arrived, used = (
+            [torch.cuda.Event() for _ in range(2)],
+            [torch.cuda.Event() for _ in range(2)],
+        )
 
         def fetch(number: int) -> None:
             _, _, begin, end = host.pieces[number]
             with torch.cuda.stream(copying):
-                copying.wait_event(used[number % 2])  # of the piece before last, which this one overwrites
+                copying.wait_event(
+                    used[number % 2]
+                )  # of the piece before last, which this one overwrites
                 for buffer, column in zip(buffers[number % 2], host.columns, strict=True):
                     if buffer is not None and column is not None:
                         buffer[: end - begin].copy_(column[begin:end], non_blocking=True)
@@ -179,13 +209,19 @@ class StreamedBatchSolver:
         counts = torch.zeros(n_groups, dtype=torch.int64, device=self._device)
         weighted = False
         for ratings in blocks():
-            rows, partners = (ratings.items, ratings.users) if by_item else (ratings.users, ratings.items)
+            rows, partners = (
+                (ratings.items, ratings.users) if by_item else (ratings.users, ratings.items)
+            )
             counts += torch.bincount(groups_of(rows, partners, n_rows, block), minlength=n_groups)
             weighted |= ratings.coefficient is not None and by_item
         n, pin = int(counts.sum()), self._device.type == "cuda"
         out = tuple(
             torch.empty(n, dtype=dtype, pin_memory=pin) if wanted else None
-            for dtype, wanted in ((torch.int32, True), (torch.float32, True), (torch.float32, weighted))
+            for dtype, wanted in (
+                (torch.int32, True),
+                (torch.float32, True),
+                (torch.float32, weighted),
+            )
         )
         ends = torch.cumsum(counts, 0)
         first = done = 0
@@ -203,18 +239,32 @@ class StreamedBatchSolver:
         return _HostSide(side, out, self._pieces(side))  # type: ignore[arg-type]  # three columns
 
     def _range(
-        self, blocks: Blocks, n_rows: int, n_partners: int, block: int, first: int, last: int, by_item: bool,
+        self,
+        blocks: Blocks,
+        n_rows: int,
+        n_partners: int,
+        block: int,
+        first: int,
+        last: int,
+        by_item: bool,
         weighted: bool,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The ratings of some groups, sorted."""
         collected = []
         for ratings in blocks():
-            rows, partners = (ratings.items, ratings.users) if by_item else (ratings.users, ratings.items)
+            rows, partners = (
+                (ratings.items, ratings.users) if by_item else (ratings.users, ratings.items)
+            )
             group = groups_of(rows, partners, n_rows, block)
             here = (group >= first) & (group < last)
-            coefficient = ratings.coefficient[here] if weighted and ratings.coefficient is not None else None
+            coefficient = (
+                ratings.coefficient[here] if weighted and ratings.coefficient is not None else None
+            )
             collected.append((rows[here], partners[here], ratings.target[here], coefficient))
-        rows, partners, target = (torch.cat([columns[part] for columns in collected]) for part in range(3))  # type: ignore[misc]
+        rows, partners, target = (
+            torch.cat([columns[part] for columns in collected])  # type: ignore[misc]
+            for part in range(3)
+        )
         key, order = sort_keys(rows, partners, n_rows, n_partners, block)
         coefficient = torch.cat([columns[3] for columns in collected])[order] if weighted else None  # type: ignore[misc]
         return (key % n_partners).int(), target[order], coefficient
@@ -224,16 +274,24 @@ class StreamedBatchSolver:
         ends = side.start + side.length
         pieces, first, begin = [], 0, 0
         while first < side.n_segments:
-            last = max(int(torch.searchsorted(ends, begin + self._at_a_time, right=True)), first + 1)
+            last = max(
+                int(torch.searchsorted(ends, begin + self._at_a_time, right=True)), first + 1
+            )
             end = int(ends[last - 1])
             pieces.append((first, last, begin, end))
             first, begin = last, end
         return pieces
 
 
-def _cut(columns: tuple[Tensor, Tensor, Tensor | None], begin: int, end: int) -> tuple[Tensor, Tensor, Tensor | None]:
+def _cut(
+    columns: tuple[Tensor, Tensor, Tensor | None], begin: int, end: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
     partner, target, coefficient = columns
-    return partner[begin:end], target[begin:end], None if coefficient is None else coefficient[begin:end]
+    return (
+        partner[begin:end],
+        target[begin:end],
+        None if coefficient is None else coefficient[begin:end],
+    )
 
 
 def _row_counts(side: Side) -> Tensor:

@@ -1,6 +1,8 @@
-"""The passes in plain PyTorch: to read, to test the kernels against, and for devices without Triton. Slow.
+"""The passes in plain PyTorch: to read, to test the kernels against, and for devices without
+Triton. Slow.
 
-Factors are padded tensors of shape (rows, runs, width). Every function changes its ``own`` factors in place.
+Factors are padded tensors of shape (rows, runs, width). Every function changes its ``own`` factors
+in place.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from hdpmf.private.kernels.gpu.layout import Levels, Queues, RatingColumns, RunT
 Sums = Tensor
 
 
-def residual_sums(side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor) -> Sums:
+def residual_sums(
+    side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor
+) -> Sums:
     """Per row and run, the sum over ratings of ``c (other . own - t) other``."""
     rows = side.row_of_ratings()
     out = torch.zeros_like(own)
@@ -49,13 +53,17 @@ def sum_range(
     end_segment: int,
     first_rating: int,
 ) -> None:
-    """Add some segments to ``out``; ``partner`` and ``columns`` hold the ratings from ``first_rating`` on."""
+    """Add some segments to ``out``; ``partner`` and ``columns`` hold the ratings from
+    ``first_rating`` on.
+    """
     chosen = slice(first_segment, end_segment)
     start, length, row = side.start[chosen] - first_rating, side.length[chosen], side.row[chosen]
     count = int(length.sum())
     piece = Side(side.n_rows, count, partner[:count], start, length, row, side.first, side.parts)
     coefficient = None if columns.coefficient is None else columns.coefficient[:, :count]
-    out += residual_sums(piece, RatingColumns(columns.target[:, :count], coefficient), runs, own, other)
+    out += residual_sums(
+        piece, RatingColumns(columns.target[:, :count], coefficient), runs, own, other
+    )
 
 
 def step(
@@ -70,7 +78,8 @@ def step(
     noise: str = "none",
     epoch: int = 0,
 ) -> None:
-    """One gradient step of every row: ``own - step rate (2 (sum + reg own) + noise)``, then projection if asked.
+    """One gradient step of every row: ``own - step rate (2 (sum + reg own) + noise)``, then
+    projection if asked.
 
     Args:
         side: The side that was summed.
@@ -96,12 +105,16 @@ def step(
     own.copy_(moved)
 
 
-def draw_noise(runs: RunTensors, n_rows: int, n_factors: int, width: int, noise: str, epoch: int) -> Tensor:
+def draw_noise(
+    runs: RunTensors, n_rows: int, n_factors: int, width: int, noise: str, epoch: int
+) -> Tensor:
     """The noise of one epoch on the sums of all rows, of shape (rows, runs, width)."""
     rows = torch.arange(n_rows, device=runs.seed.device)[:, None]
     drawn = philox.normals(runs.seed, rows, width, epoch, philox.NORMALS)
     h_rows = torch.full_like(rows, philox.SHARED_ROW) if noise == "shared" else rows
-    spread = torch.sqrt(2.0 * philox.exponentials(runs.seed, h_rows, width, epoch, philox.EXPONENTIALS))
+    spread = torch.sqrt(
+        2.0 * philox.exponentials(runs.seed, h_rows, width, epoch, philox.EXPONENTIALS)
+    )
     drawn = drawn * spread * runs.noise_scale[:, None]
     drawn[..., n_factors:] = 0.0
     return drawn
@@ -125,7 +138,8 @@ def visit_ratings(
     shares: Tensor | None = None,
     epoch: int = 0,
 ) -> None:
-    """One SGD step of each row per rating of its own, in the order of ``visits``; the other side stays fixed.
+    """One SGD step of each row per rating of its own, in the order of ``visits``; the other side
+    stays fixed.
 
     Args:
         visits: Which ratings each row visits, in which order.
@@ -136,7 +150,8 @@ def visit_ratings(
         rates: Learning rate of each run.
         n_factors: K.
         unit_ball: After every step, scale down to length 1 what is longer.
-        noise: ``none``, ``item`` or ``shared``, as for ``step``; here every rating adds its own share.
+        noise: ``none``, ``item`` or ``shared``, as for ``step``; here every rating adds its own
+            share.
         shares: A rating's share of the noise of each row, of shape (views, rows) or (1, rows).
         epoch: Selects the noise.
     """
@@ -156,13 +171,17 @@ def visit_ratings(
         present = visit < counts
         at = torch.where(present, visits.begin[:-1] + visit, 0)
         factors = other[visits.partner[at].long()]
-        residual = columns.target[torch.clamp(views, max=len(columns.target) - 1)][:, at].T - (factors * own).sum(-1)
+        residual = columns.target[torch.clamp(views, max=len(columns.target) - 1)][:, at].T - (
+            factors * own
+        ).sum(-1)
         if columns.coefficient is not None:
             rows_of_view = torch.clamp(views, max=len(columns.coefficient) - 1)
             residual = residual * columns.coefficient[rows_of_view][:, at].T
         moved = own * keep + factors * (2.0 * rates * residual)[:, :, None]
         if deviation is not None:
-            moved = moved - deviation * philox.step_normals(runs.seed, rows, own.shape[-1], done, epoch)
+            moved = moved - deviation * philox.step_normals(
+                runs.seed, rows, own.shape[-1], done, epoch
+            )
         if unit_ball:
             moved = in_unit_ball(moved)
         active = present[:, None].expand(-1, len(runs))
@@ -212,5 +231,7 @@ def find_levels(queues: Queues) -> Tensor:
 
 
 def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
-    """One random word of 32 bits (in int64) for each rating, that depends on its user and item only."""
+    """One random word of 32 bits (in int64) for each rating, that depends on its user and item
+    only.
+    """
     return philox.order_words(seed, users, items, epoch)

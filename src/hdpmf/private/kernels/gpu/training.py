@@ -21,11 +21,13 @@ class Recipe:
     """What runs that are trained together have in common.
 
     Attributes:
-        solver: ``batch``, ``sequential``, or ``joint`` (sequential, both vectors of a rating at once).
+        solver: ``batch``, ``sequential``, or ``joint`` (sequential, both vectors of a rating at
+            once).
         noise: ``none``, ``item`` (Laplace, h per item) or ``shared`` (one h for all items).
         fresh_noise: Draw the noise anew in every epoch.
         unit_ball: Keep user vectors in the unit ball.
-        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind it.
+        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind
+            it.
     """
 
     solver: str
@@ -55,14 +57,16 @@ class GpuRun:
 
 
 class GpuTraining:
-    """Runs on one table. What becomes of a run does not depend on which others are trained beside it.
+    """Runs on one table. What becomes of a run does not depend on which others are trained beside
+    it.
 
     Args:
         table: The ratings, on the device or streamed to it.
         recipe: What the runs share.
-        runs: The runs, all of the same number of epochs. In ``sequential`` all have the same seed, in ``joint`` all
-            of a view: orders are shared.
-        first_users: First user vectors, one row per user and the same for all runs, or (users, runs, K).
+        runs: The runs, all of the same number of epochs. In ``sequential`` all have the same seed,
+            in ``joint`` all of a view: orders are shared.
+        first_users: First user vectors, one row per user and the same for all runs, or (users,
+            runs, K).
         first_items: First item factors, in the same way.
         engine: Does the work; by default the one for the table's device.
 
@@ -88,26 +92,39 @@ class GpuTraining:
             view=torch.tensor([run.view for run in runs], dtype=torch.int32, device=device),
             reg=torch.tensor([run.reg for run in runs], dtype=torch.float32, device=device),
             seed=torch.tensor([run.seed for run in runs], dtype=torch.int64, device=device),
-            noise_scale=torch.tensor([run.noise_scale for run in runs], dtype=torch.float32, device=device),
+            noise_scale=torch.tensor(
+                [run.noise_scale for run in runs], dtype=torch.float32, device=device
+            ),
         )
-        self._rates = torch.tensor([run.rates for run in runs], dtype=torch.float32, device=device).T.contiguous()
+        self._rates = torch.tensor(
+            [run.rates for run in runs], dtype=torch.float32, device=device
+        ).T.contiguous()
         self.U, self.V = (_first(given, len(runs), device) for given in (first_users, first_items))
         self._solver: BatchSolver | StreamedBatchSolver | SequentialSolver | JointSolver
         if isinstance(table, Stream):
             if recipe.solver != "batch":
-                raise ConfigError("only the batch solver streams ratings; this one needs all of them to fit on the GPU")
-            self._solver = StreamedBatchSolver(table, recipe.n_factors, recipe.scale_steps, engine=engine)
+                raise ConfigError(
+                    "only the batch solver streams ratings; this one needs all of them to fit on "
+                    "the GPU"
+                )
+            self._solver = StreamedBatchSolver(
+                table, recipe.n_factors, recipe.scale_steps, engine=engine
+            )
         elif recipe.solver == "batch":
             self._solver = BatchSolver(table, recipe.n_factors, recipe.scale_steps, engine)
         elif recipe.solver == "sequential":
             self._solver = SequentialSolver(table, recipe.n_factors, runs[0].seed, engine)
         else:
             seeds = {run.view: run.seed for run in runs}
-            self._solver = JointSolver(table, [seeds[view] for view in range(table.n_views)], self._epochs, engine)
+            self._solver = JointSolver(
+                table, [seeds[view] for view in range(table.n_views)], self._epochs, engine
+            )
         self.raters = self._solver.raters
 
     def epochs(self) -> Iterator[int]:
-        """Train, and yield the number of each epoch when its work is under way (the device may not be done with it)."""
+        """Train, and yield the number of each epoch when its work is under way (the device may
+        not be done with it).
+        """
         recipe, solver, tensors = self._recipe, self._solver, self._tensors
         for number in range(1, self._epochs + 1):
             rates = self._rates[number - 1]
@@ -115,7 +132,9 @@ class GpuTraining:
                 drawn = number if recipe.fresh_noise else 0
                 solver.epoch(self.U, self.V, tensors, rates, drawn, recipe.noise, recipe.unit_ball)
             elif isinstance(solver, SequentialSolver):
-                solver.epoch(self.U, self.V, tensors, rates, number, recipe.noise, recipe.fresh_noise)
+                solver.epoch(
+                    self.U, self.V, tensors, rates, number, recipe.noise, recipe.fresh_noise
+                )
             else:
                 solver.epoch(self.U, self.V, tensors, rates)
             yield number

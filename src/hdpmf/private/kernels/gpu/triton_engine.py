@@ -1,7 +1,7 @@
 """The passes as Triton kernels, with the functions of ``torch_engine``.
 
-No floating-point atomics anywhere: a segment's sum is written once, a row adds its segments' sums in a fixed order. The
-same seed gives the same bits.
+No floating-point atomics anywhere: a segment's sum is written once, a row adds its segments' sums
+in a fixed order. The same seed gives the same bits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ Sums = Tensor
 """One row for every segment, not yet for every row."""
 
 
-def residual_sums(side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor) -> Sums:
+def residual_sums(
+    side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor
+) -> Sums:
     """Per segment and run, the sum over ratings of ``c (other . own - t) other``."""
     out = empty_sums(side, own)
     sum_range(side, side.partner, columns, runs, own, other, out, 0, side.n_segments, 0)
@@ -41,7 +43,9 @@ def sum_range(
     end_segment: int,
     first_rating: int,
 ) -> None:
-    """Sum some segments, of which ``partner`` and ``columns`` hold the ratings from ``first_rating`` on."""
+    """Sum some segments, of which ``partner`` and ``columns`` hold the ratings from
+    ``first_rating`` on.
+    """
     if end_segment <= first_segment:
         return
     n_runs, width = own.shape[1], own.shape[2]
@@ -75,11 +79,27 @@ def step(
     n_runs, width = own.shape[1], own.shape[2]
     rows = _rows_per_program(width)
     kernels.step_rows[(-(-side.n_rows // rows), n_runs)](
-        side.first, side.parts, sums, own, steps, rates, runs.view, runs.reg, runs.seed, runs.noise_scale,
-        epoch, side.n_rows, n_runs, _stride(steps), n_factors,
-        ROWS=rows, WIDTH=width, NOISE=noise, UNIT_BALL=unit_ball,
+        side.first,
+        side.parts,
+        sums,
+        own,
+        steps,
+        rates,
+        runs.view,
+        runs.reg,
+        runs.seed,
+        runs.noise_scale,
+        epoch,
+        side.n_rows,
+        n_runs,
+        _stride(steps),
+        n_factors,
+        ROWS=rows,
+        WIDTH=width,
+        NOISE=noise,
+        UNIT_BALL=unit_ball,
         num_warps=4,
-    )  # fmt: skip
+    )
 
 
 def _stride(column: Tensor | None) -> int:
@@ -88,7 +108,9 @@ def _stride(column: Tensor | None) -> int:
 
 
 def _tile(width: int, ratings_per_row: int) -> int:
-    """Ratings at a time (measured on an H200: more hide latency, too many waste lanes at the ends of short rows)."""
+    """Ratings at a time (measured on an H200: more hide latency, too many waste lanes at the
+    ends of short rows).
+    """
     return 64 if width <= 16 and ratings_per_row >= 1024 else 32
 
 
@@ -109,29 +131,63 @@ def visit_ratings(
     shares: Tensor | None = None,
     epoch: int = 0,
 ) -> None:
-    """One SGD step of each row per rating of its own; the arguments are those of ``torch_engine.visit_ratings``."""
+    """One SGD step of each row per rating of its own; the arguments are those of
+    ``torch_engine.visit_ratings``.
+    """
     n_rows, n_runs, width = own.shape
     lanes = max(1, 128 // width)
     coefficient, members = columns.coefficient, columns.members
     sequential.visit_ratings[(-(-n_rows * n_runs // lanes),)](
-        visits.begin, visits.ranked, visits.partner, columns.target,
+        visits.begin,
+        visits.ranked,
+        visits.partner,
+        columns.target,
         columns.target if coefficient is None else coefficient,
         visits.partner if members is None else members,
-        own, other, rates, rates if shares is None else shares,
-        runs.view, runs.reg, runs.seed, runs.noise_scale,
-        epoch, n_rows * n_runs, n_runs, _stride(columns.target), _stride(coefficient), _stride(shares), n_factors,
-        LANES=lanes, WIDTH=width, WEIGHTED=coefficient is not None, MASKED=members is not None,
-        NOISE=noise, UNIT_BALL=unit_ball, num_warps=1,
-    )  # fmt: skip
+        own,
+        other,
+        rates,
+        rates if shares is None else shares,
+        runs.view,
+        runs.reg,
+        runs.seed,
+        runs.noise_scale,
+        epoch,
+        n_rows * n_runs,
+        n_runs,
+        _stride(columns.target),
+        _stride(coefficient),
+        _stride(shares),
+        n_factors,
+        LANES=lanes,
+        WIDTH=width,
+        WEIGHTED=coefficient is not None,
+        MASKED=members is not None,
+        NOISE=noise,
+        UNIT_BALL=unit_ball,
+        num_warps=1,
+    )
 
 
 def step_levels(levels: Levels, runs: RunTensors, U: Tensor, V: Tensor, rates: Tensor) -> None:
     """Non-private MF: one step per rating on both its vectors, level after level; see ``joint``."""
     n_runs, width = U.shape[1], U.shape[2]
     sequential.step_levels[(n_runs,)](
-        levels.first, levels.start, levels.users, levels.items, levels.target, U, V, rates, runs.view, runs.reg, n_runs,
-        TILE=max(16, 1024 // width), WIDTH=width, num_warps=8,
-    )  # fmt: skip
+        levels.first,
+        levels.start,
+        levels.users,
+        levels.items,
+        levels.target,
+        U,
+        V,
+        rates,
+        runs.view,
+        runs.reg,
+        n_runs,
+        TILE=max(16, 1024 // width),
+        WIDTH=width,
+        num_warps=8,
+    )
 
 
 def find_levels(queues: Queues) -> Tensor:
@@ -143,15 +199,28 @@ def find_levels(queues: Queues) -> Tensor:
     ]
     level = torch.empty_like(queues.user)
     sequential.serve_queues[(n_orders,)](
-        queues.base, queues.view, queues.begin, queues.user, queues.turn, *scratch, level, n_items, queues.n_users,
-        BLOCK=min(4096, max(32, 1 << (n_items - 1).bit_length())), num_warps=16,
-    )  # fmt: skip
+        queues.base,
+        queues.view,
+        queues.begin,
+        queues.user,
+        queues.turn,
+        *scratch,
+        level,
+        n_items,
+        queues.n_users,
+        BLOCK=min(4096, max(32, 1 << (n_items - 1).bit_length())),
+        num_warps=16,
+    )
     return level
 
 
 def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
-    """One random word of 32 bits (in int64) for each rating, that depends on its user and item only."""
+    """One random word of 32 bits (in int64) for each rating, that depends on its user and item
+    only.
+    """
     out = torch.empty(len(users), dtype=torch.int64, device=users.device)
     if len(users):
-        sequential.write_words[(-(-len(users) // 256),)](out, users, items, seed, epoch, len(users), BLOCK=256)
+        sequential.write_words[(-(-len(users) // 256),)](
+            out, users, items, seed, epoch, len(users), BLOCK=256
+        )
     return out

@@ -1,6 +1,8 @@
-"""Triton kernels of all solvers. ``torch_engine`` says what each computes; ``triton_engine`` launches them.
+"""Triton kernels of all solvers. ``torch_engine`` says what each computes; ``triton_engine``
+launches them.
 
-One program is one warp wherever ratings are gathered: it needs no barrier, and many of them hide each other's waits.
+One program is one warp wherever ratings are gathered: it needs no barrier, and many of them hide
+each other's waits.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ import triton.language as tl
 
 @triton.jit
 def philox(seed, c0, c1, c2, c3):
-    """Philox4x32-10, as in ``hdpmf.private.kernels.gpu.philox``: counters and results are uint32, the seed is int64."""
+    """Philox4x32-10, as in ``hdpmf.private.kernels.gpu.philox``: counters and results are
+    uint32, the seed is int64.
+    """
     key0 = (seed & 0xFFFFFFFF).to(tl.uint32)
     key1 = ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
     for _ in tl.static_range(10):
@@ -34,7 +38,9 @@ def uniform(word):
 
 @triton.jit
 def box_muller(first, second):
-    """Two normals of two words. The angle is a quadrant and at most 45 degrees, where short polynomials are exact."""
+    """Two normals of two words. The angle is a quadrant and at most 45 degrees, where short
+    polynomials are exact.
+    """
     radius = tl.sqrt(-2.0 * tl.log(uniform(first)))
     angle = ((second >> 2).to(tl.int32) - 536870912).to(tl.float32) * 1.4629180792671596e-09
     square = angle * angle
@@ -57,7 +63,9 @@ def quad_words(seed, rows, epoch, purpose, ROWS: tl.constexpr, WIDTH: tl.constex
     zero = tl.zeros([ROWS, WIDTH // 4], tl.uint32)
     c0 = rows.to(tl.uint32)[:, None] + zero
     c1 = tl.arange(0, WIDTH // 4).to(tl.uint32)[None, :] + zero
-    return philox(seed + zero.to(tl.int64), c0, c1, zero + tl.full([], epoch, tl.uint32), zero + purpose)
+    return philox(
+        seed + zero.to(tl.int64), c0, c1, zero + tl.full([], epoch, tl.uint32), zero + purpose
+    )
 
 
 @triton.jit
@@ -98,7 +106,9 @@ def sum_segments(
     WIDTH: tl.constexpr, TILE: tl.constexpr,
     WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """One segment of one run: the sum over its ratings of the residual times the partner's factors."""
+    """One segment of one run: the sum over its ratings of the residual times the partner's
+    factors.
+    """
     segment = first_segment + tl.program_id(0)
     run = tl.program_id(1)
     view = tl.load(run_view + run).to(tl.int64)  # views times ratings may be more than 32 bits hold
@@ -110,27 +120,40 @@ def sum_segments(
     total = tl.zeros([TILE, WIDTH], tl.float32)
     t = tl.arange(0, TILE)
     active = t < count
-    # Ratings are read once, so they should not displace factors from the caches; the next ones are asked for before
-    # this tile's factors are used.
-    who = tl.load(partner + begin + t, mask=active, other=0, eviction_policy="evict_first").to(tl.int64)
+    # Ratings are read once, so they should not displace factors from the caches; the next ones are
+    # asked for before this tile's factors are used.
+    who = tl.load(partner + begin + t, mask=active, other=0, eviction_policy="evict_first").to(
+        tl.int64
+    )
     for at in range(0, count, TILE):
         place = begin + at + t
         factors = tl.load(other + ((who * n_runs + run) * WIDTH)[:, None] + k[None, :])
         following = at + TILE + t < count
-        who = tl.load(partner + place + TILE, mask=following, other=0, eviction_policy="evict_first").to(tl.int64)
+        who = tl.load(
+            partner + place + TILE, mask=following, other=0, eviction_policy="evict_first"
+        ).to(tl.int64)
         if MASKED:
             active &= (tl.load(members + place, mask=active, other=0) >> view & 1) != 0
-        wanted = tl.load(target + view * target_stride + place, mask=active, other=0.0, eviction_policy="evict_first")
+        wanted = tl.load(
+            target + view * target_stride + place,
+            mask=active,
+            other=0.0,
+            eviction_policy="evict_first",
+        )
         residual = tl.sum(factors * x, axis=1) - wanted
         if WEIGHTED:
-            residual *= tl.load(coefficient + view * coefficient_stride + place, mask=active, other=0.0)
+            residual *= tl.load(
+                coefficient + view * coefficient_stride + place, mask=active, other=0.0
+            )
         total += tl.where(active, residual, 0.0)[:, None] * factors
         active = following
     tl.store(out + (segment.to(tl.int64) * n_runs + run) * WIDTH + k, tl.sum(total, axis=0))
 
 
 @triton.jit
-def sum_parts(first, parts, partial, rows, valid, run, n_runs, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def sum_parts(
+    first, parts, partial, rows, valid, run, n_runs, ROWS: tl.constexpr, WIDTH: tl.constexpr
+):
     """The sums of a tile of rows, segment after segment in a fixed order."""
     k = tl.arange(0, WIDTH)
     begin = tl.load(first + rows, mask=valid, other=0)
@@ -140,7 +163,9 @@ def sum_parts(first, parts, partial, rows, valid, run, n_runs, ROWS: tl.constexp
         there = begin + part < end
         segment = tl.load(parts + begin + part, mask=there, other=0).to(tl.int64)
         total += tl.load(
-            partial + ((segment * n_runs + run) * WIDTH)[:, None] + k[None, :], mask=there[:, None], other=0.0
+            partial + ((segment * n_runs + run) * WIDTH)[:, None] + k[None, :],
+            mask=there[:, None],
+            other=0.0,
         )
     return total
 
@@ -151,7 +176,9 @@ def step_rows(
     epoch, n_rows, n_runs, step_stride, n_factors,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, NOISE: tl.constexpr, UNIT_BALL: tl.constexpr,
 ):  # fmt: skip
-    """Sum the parts, add noise, step, project: everything that happens to a row between two passes."""
+    """Sum the parts, add noise, step, project: everything that happens to a row between two
+    passes.
+    """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     run = tl.program_id(1)
     valid = rows < n_rows
@@ -180,9 +207,12 @@ def step_normals(seed, rows, steps, epoch, ROWS: tl.constexpr, WIDTH: tl.constex
     zero = tl.zeros([ROWS, WIDTH // 4], tl.uint32)
     quads = tl.arange(0, WIDTH // 4).to(tl.uint32)[None, :] + zero
     w0, w1, w2, w3 = philox(
-        seed + zero.to(tl.int64), rows.to(tl.uint32)[:, None] + zero, steps.to(tl.uint32)[:, None] + zero,
-        zero + tl.full([], epoch, tl.uint32), quads * 16 + 4,
-    )  # fmt: skip
+        seed + zero.to(tl.int64),
+        rows.to(tl.uint32)[:, None] + zero,
+        steps.to(tl.uint32)[:, None] + zero,
+        zero + tl.full([], epoch, tl.uint32),
+        quads * 16 + 4,
+    )
     a, b = box_muller(w0, w1)
     c, d = box_muller(w2, w3)
     return together(a, b, c, d, ROWS, WIDTH)
@@ -198,8 +228,8 @@ def visit_ratings(
 ):  # fmt: skip
     """Some lanes side by side; a lane is one row of one run, and steps once per rating of its row.
 
-    A step needs the vector that the step before left, so a lane cannot be split; what it will need next is asked
-    for while it computes.
+    A step needs the vector that the step before left, so a lane cannot be split; what it will need
+    next is asked for while it computes.
     """
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     valid = lane < n_lanes
@@ -216,7 +246,11 @@ def visit_ratings(
     if NOISE != "none":
         seed = tl.load(run_seed + run)[:, None]
         h_rows = tl.full([LANES], 0xFFFFFFFF, tl.uint32) if NOISE == "shared" else row
-        share = tl.load(shares + view * share_stride + row, mask=valid, other=0.0) * tl.load(run_scale + run) * rate
+        share = (
+            tl.load(shares + view * share_stride + row, mask=valid, other=0.0)
+            * tl.load(run_scale + run)
+            * rate
+        )
         h = exponentials(seed, h_rows, epoch, 2, LANES, WIDTH)
         deviation = tl.where(k[None, :] < n_factors, tl.sqrt(2.0 * h) * share[:, None], 0.0)
     done = tl.zeros([LANES], tl.int32)
@@ -237,7 +271,9 @@ def visit_ratings(
             taken &= (tl.load(members + at, mask=active, other=0) >> view & 1) != 0
         residual = wanted - tl.sum(factors * x, axis=1)
         if WEIGHTED:
-            residual *= tl.load(coefficient + view * coefficient_stride + at, mask=active, other=0.0)
+            residual *= tl.load(
+                coefficient + view * coefficient_stride + at, mask=active, other=0.0
+            )
         moved = x * keep + factors * (2.0 * rate * residual)[:, None]
         if NOISE != "none":
             moved -= deviation * step_normals(seed, row, done, epoch, LANES, WIDTH)
@@ -269,7 +305,20 @@ def write_words(out, users, items, seed, epoch, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def serve_queues(base, view, begin, user, turn, cursor, turns, ready, level, n_items, n_users, BLOCK: tl.constexpr):
+def serve_queues(
+    base,
+    view,
+    begin,
+    user,
+    turn,
+    cursor,
+    turns,
+    ready,
+    level,
+    n_items,
+    n_users,
+    BLOCK: tl.constexpr,
+):
     """One order: in every round, serve each item whose next user also waits for that item."""
     order = tl.program_id(0).to(tl.int64)
     offset = tl.load(base + order)
@@ -287,10 +336,14 @@ def serve_queues(base, view, begin, user, turn, cursor, turns, ready, level, n_i
         for tile in range(0, n_items, BLOCK):
             item = tile + tl.arange(0, BLOCK)
             there = item < n_items
-            place = tl.load(begin + item, mask=there, other=0) + tl.load(cursor + item, mask=there, other=0)
+            place = tl.load(begin + item, mask=there, other=0) + tl.load(
+                cursor + item, mask=there, other=0
+            )
             waiting = there & (place < tl.load(begin + item + 1, mask=there, other=0))
             who = tl.load(user + place, mask=waiting, other=0)
-            its_turn = tl.load(turns + who, mask=waiting, other=-1) == tl.load(turn + place, mask=waiting, other=-2)
+            its_turn = tl.load(turns + who, mask=waiting, other=-1) == tl.load(
+                turn + place, mask=waiting, other=-2
+            )
             go = waiting & its_turn
             tl.store(ready + item, go.to(tl.int32), mask=there)
             tl.store(level + place, number, mask=go)
@@ -330,8 +383,12 @@ def step_levels(
         for at in range(begin, end, TILE):
             place = at + tl.arange(0, TILE)
             there = place < end
-            who = ((tl.load(users + place, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH)[:, None]
-            what = ((tl.load(items + place, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH)[:, None]
+            who = (
+                (tl.load(users + place, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH
+            )[:, None]
+            what = (
+                (tl.load(items + place, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH
+            )[:, None]
             wanted = tl.load(target + place, mask=there, other=0.0)
             u = tl.load(U + who + k[None, :], mask=there[:, None], other=0.0)
             v = tl.load(V + what + k[None, :], mask=there[:, None], other=0.0)

@@ -1,8 +1,9 @@
-"""BPR: a pair-wise model. What a user rated should come before what the user did not rate (Rendle et al. 2009).
+"""BPR: a pair-wise model. What a user rated should come before what the user did not rate (Rendle
+et al. 2009).
 
-The score is that of a linear item-item model of low rank, (x E) D^T, where x is what else the user rated: it begins as
-a compressed EASE and is then trained on pairs, the hardest of some random unrated items against each rated one. A
-device puts its own ratings in, as for EASE.
+The score is that of a linear item-item model of low rank, (x E) D^T, where x is what else the user
+rated: it begins as a compressed EASE and is then trained on pairs, the hardest of some random
+unrated items against each rated one. A device puts its own ratings in, as for EASE.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.untrusted.recommender.lists.ease import STRENGTH, compress, item_item
 from hdpmf.untrusted.recommender.lists.presence import Presence, train_to_best
 
-_SLOPE = 10.0  # scores of EASE are below 1; pairs are told apart by the logistic of this times their difference
+# scores of EASE are below 1; pairs are told apart by the logistic of this times their difference
+_SLOPE = 10.0
 
 
 def train_bpr(presence: Presence, *, epochs: int = 30, seed: int = 0, **options: Any) -> ListModel:
     """Train it; see `PairwiseTraining` for its options.
 
-    The number of epochs is the best one (at most ``epochs``) on pairs held out of what was released.
+    The number of epochs is the best one (at most ``epochs``) on pairs held out of what was
+    released.
     """
-    return train_to_best(presence, lambda pairs: PairwiseTraining(pairs, seed=seed, **options), epochs, seed)
+    return train_to_best(
+        presence, lambda pairs: PairwiseTraining(pairs, seed=seed, **options), epochs, seed
+    )
 
 
 class PairwiseTraining:
@@ -61,9 +66,17 @@ class PairwiseTraining:
         users = rng.permutation(self._matrix.shape[0])
         state = np.uint64(rng.integers(1, 2**63))
         _epoch(
-            self._matrix.indptr, self._matrix.indices, users, self._encode, self._decode, self._seen_encode,
-            self._seen_decode, *self._rates, self._negatives, state,
-        )  # fmt: skip
+            self._matrix.indptr,
+            self._matrix.indices,
+            users,
+            self._encode,
+            self._decode,
+            self._seen_encode,
+            self._seen_decode,
+            *self._rates,
+            self._negatives,
+            state,
+        )
         self._epoch += 1
 
     def model(self) -> ListModel:
@@ -71,7 +84,12 @@ class PairwiseTraining:
         n, rank = self._encode.shape
         nothing = np.zeros(rank, np.float32), np.zeros(n, np.float32)
         return ListModel(
-            "linear", Bytes.of(self._encode), Bytes.of(self._decode), Entries.none(n), *nothing, about={"kind": "bpr"}
+            "linear",
+            Bytes.of(self._encode),
+            Bytes.of(self._decode),
+            Entries.none(n),
+            *nothing,
+            about={"kind": "bpr"},
         )
 
 
@@ -99,7 +117,11 @@ def _epoch(
 ) -> None:
     n_items, rank = encode.shape
     rated = np.zeros(n_items, np.bool_)
-    latent, without, step = np.empty(rank, np.float32), np.empty(rank, np.float32), np.empty(rank, np.float32)
+    latent, without, step = (
+        np.empty(rank, np.float32),
+        np.empty(rank, np.float32),
+        np.empty(rank, np.float32),
+    )
     for user in users:
         own = items[start[user] : start[user + 1]]
         if len(own) < 2 or len(own) > n_items - 1:

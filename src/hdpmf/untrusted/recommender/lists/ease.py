@@ -1,8 +1,10 @@
-"""EASE: each item's column is predicted from all others by ridge regression, in closed form (Steck 2019).
+"""EASE: each item's column is predicted from all others by ridge regression, in closed form (Steck
+2019).
 
-The regularisation grows with the root of how often an item was rated. The matrix is n_items squared, which no device
-wants: a reduced-rank regression keeps the directions that matter for the predictions (not for the matrix), and the
-largest entries that it misses are kept one by one. Everything in 8 bits.
+The regularisation grows with the root of how often an item was rated. The matrix is n_items
+squared, which no device wants: a reduced-rank regression keeps the directions that matter for the
+predictions (not for the matrix), and the largest entries that it misses are kept one by one.
+Everything in 8 bits.
 """
 
 from __future__ import annotations
@@ -20,19 +22,21 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 STRENGTH = 40.0
-"""Regularisation of an item is this times the root of its raters: best of 10 to 160 on ratings held out within the
-training parts of ML-100K and ML-1M (NDCG@10 .2186 and .1867)."""
+"""Regularisation of an item is this times the root of its raters: best of 10 to 160 on ratings held
+out within the training parts of ML-100K and ML-1M (NDCG@10 .2186 and .1867)."""
 
 _SAMPLE = 500  # users by whom the cost of compression is measured
 _AT_ONCE = 100_000  # entries whose low-rank part is computed at once
 
 
 DENSE_ITEMS = 5_000
-"""Up to so many items the whole matrix is computed (0.2 GB for each of a few copies); of more, a sparse one."""
+"""Up to so many items the whole matrix is computed (0.2 GB for each of a few copies); of more, a
+sparse one.
+"""
 
 NEIGHBOURS = 200
-"""Of each item of a large catalogue. Held out within ML-100K, mean of three seeds: NDCG@10 .175 with 50, .180 with 100,
-.188 with 200, .189 with 400, .188 with all."""
+"""Of each item of a large catalogue. Held out within ML-100K, mean of three seeds: NDCG@10 .175
+with 50, .180 with 100, .188 with 200, .189 with 400, .188 with all."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,8 +45,8 @@ class ItemItem:
 
     Attributes:
         matrix: B; its diagonal is zero. Of a large catalogue it is sparse.
-        importance: B^T (G + Lambda) B: which directions of outputs carry the predictions. Of a large catalogue it is
-            known by its products with vectors.
+        importance: B^T (G + Lambda) B: which directions of outputs carry the predictions. Of a
+            large catalogue it is known by its products with vectors.
     """
 
     matrix: np.ndarray | csr_matrix
@@ -56,20 +60,28 @@ def item_item(
     neighbours: int | None = None,
     n_threads: int | None = None,
 ) -> ItemItem:
-    """The matrix: whole, or with so many neighbours of each item, which is the default of large catalogues."""
+    """The matrix: whole, or with so many neighbours of each item, which is the default of large
+    catalogues.
+    """
     if neighbours is None and presence.n_items <= DENSE_ITEMS:
         return _whole(presence, strength)
     return _sparse(presence, strength, neighbours or NEIGHBOURS, n_threads)
 
 
-def _sparse(presence: Presence, strength: float, neighbours: int, n_threads: int | None) -> ItemItem:
+def _sparse(
+    presence: Presence, strength: float, neighbours: int, n_threads: int | None
+) -> ItemItem:
     from scipy.sparse.linalg import LinearOperator
 
     from hdpmf.untrusted.recommender.lists.sparse_ease import sparse_item_item
 
     rated, n = presence.matrix, presence.n_items
     matrix = sparse_item_item(presence, strength, neighbours, n_threads)
-    back, users, ridge = matrix.T.tocsr(), rated.T.tocsr(), strength * np.sqrt(np.maximum(presence.raters, 1))
+    back, users, ridge = (
+        matrix.T.tocsr(),
+        rated.T.tocsr(),
+        strength * np.sqrt(np.maximum(presence.raters, 1)),
+    )
 
     def important(vector: np.ndarray) -> np.ndarray:
         outputs = matrix @ vector.ravel()
@@ -90,7 +102,8 @@ def _whole(presence: Presence, strength: float) -> ItemItem:
         raise ConfigError("the item-item regression is singular; use a larger regularisation")
     inverse = np.tril(inverse) + np.tril(inverse, -1).T
     scale = 1.0 / np.diag(inverse)
-    # B = I - P D with P the inverse and D = diag(1 / P_jj); then B^T (G + Lambda) B = G + Lambda - 2 D + D P D.
+    # B = I - P D with P the inverse and D = diag(1 / P_jj); then B^T (G + Lambda) B = G + Lambda -
+    # 2 D + D P D.
     importance = system + scale[:, None] * inverse * scale
     importance[np.diag_indices(n)] -= 2.0 * scale
     matrix = -inverse * scale
@@ -109,13 +122,19 @@ def compress(whole: ItemItem, rank: int, per_item: int) -> ListModel:
     else:  # so many of all directions are sooner found all at once
         directions = np.linalg.eigh(whole.importance)[1][:, n - rank :]
     encode, decode = Bytes.of(np.asarray(whole.matrix @ directions)), Bytes.of(directions)
-    entries = _missed(whole.matrix, encode, decode, min(per_item, n - 1)) if per_item else Entries.none(n)
+    entries = (
+        _missed(whole.matrix, encode, decode, min(per_item, n - 1)) if per_item else Entries.none(n)
+    )
     nothing = np.zeros(directions.shape[1], np.float32), np.zeros(n, np.float32)
     return ListModel("linear", encode, decode, entries, *nothing)
 
 
-def _missed(matrix: np.ndarray | csr_matrix, encode: Bytes, decode: Bytes, per_item: int) -> Entries:
-    """The largest entries of each column that the low-rank part misses; of a sparse matrix, where it has some."""
+def _missed(
+    matrix: np.ndarray | csr_matrix, encode: Bytes, decode: Bytes, per_item: int
+) -> Entries:
+    """The largest entries of each column that the low-rank part misses; of a sparse matrix,
+    where it has some.
+    """
     n = matrix.shape[0]
     if isinstance(matrix, np.ndarray):
         missed = matrix - encode.rows(np.arange(n)) @ decode.rows(np.arange(n)).T
@@ -149,7 +168,8 @@ def train_ease(
         rank: Directions that are kept.
         per_item: Single entries of each item that are kept besides.
         strength: Regularisation.
-        neighbours: Predict each item from so many others only; None: from all, or of large catalogues from 200.
+        neighbours: Predict each item from so many others only; None: from all, or of large
+            catalogues from 200.
         n_threads: Threads for neighbours; every core by default. The result does not depend on it.
     """
     whole = item_item(presence, strength, neighbours=neighbours, n_threads=n_threads)
@@ -162,8 +182,9 @@ def cost(whole: ItemItem, model: ListModel, presence: Presence) -> dict[str, flo
     """What is lost by compression, over some users of the training data.
 
     Returns:
-        ``score_error``: the size of what scores are off by, relative to the scores. ``kept_of_ten``: how many of the
-        first ten of the whole matrix's lists are in the model's first ten.
+        ``score_error``: the size of what scores are off by, relative to the scores.
+        ``kept_of_ten``: how many of the first ten of the whole matrix's lists are in the model's
+        first ten.
     """
     some = presence.matrix[:: max(1, presence.n_users // _SAMPLE)]
     exact, compressed = some @ whole.matrix, model.many(some)

@@ -1,8 +1,10 @@
-"""Implicit ALS: what was rated counts 1, everything else 0 with a small weight (Hu, Koren and Volinsky 2008).
+"""Implicit ALS: what was rated counts 1, everything else 0 with a small weight (Hu, Koren and
+Volinsky 2008).
 
-A row's ridge grows with how often it occurs (Rendle et al. 2021). It begins with the largest singular vectors of who
-rated what, which a few multiplications find, and is then a few passes from the end; from random vectors it took some
-twelve. The item factors are what devices get; each device solves for its own vector.
+A row's ridge grows with how often it occurs (Rendle et al. 2021). It begins with the largest
+singular vectors of who rated what, which a few multiplications find, and is then a few passes from
+the end; from random vectors it took some twelve. The item factors are what devices get; each device
+solves for its own vector.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-# Sums may be reordered and fused, so that they are vectors' work; nothing is assumed about infinities or NaN.
+# Sums may be reordered and fused, so that they are vectors' work; nothing is assumed about
+# infinities or NaN.
 _FAST = {"reassoc", "contract", "nsz"}
 
 _NOTHING_LEFT = np.float32(1e-12)
@@ -40,7 +43,12 @@ def add_gram(first: int, end: int, vectors: np.ndarray, out: np.ndarray) -> None
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def sum_partners(
-    first: int, end: int, start: np.ndarray, partners: np.ndarray, vectors: np.ndarray, out: np.ndarray
+    first: int,
+    end: int,
+    start: np.ndarray,
+    partners: np.ndarray,
+    vectors: np.ndarray,
+    out: np.ndarray,
 ) -> None:
     """For some rows, the sum of their partners' vectors."""
     rank = vectors.shape[1]
@@ -63,7 +71,9 @@ def _multiply(
     target: np.float32,
     out: np.ndarray,
 ) -> None:
-    """The system times a vector, less ``target`` times the sum of the partners' vectors; four partners at a time."""
+    """The system times a vector, less ``target`` times the sum of the partners' vectors; four
+    partners at a time.
+    """
     rank = len(vector)
     for k in range(rank):
         out[k] = ridge * vector[k]
@@ -73,7 +83,12 @@ def _multiply(
             out[k] += factor * line[k]
     whole = len(own) - len(own) % 4
     for place in range(0, whole, 4):
-        p, q, r, s = fixed[own[place]], fixed[own[place + 1]], fixed[own[place + 2]], fixed[own[place + 3]]
+        p, q, r, s = (
+            fixed[own[place]],
+            fixed[own[place + 1]],
+            fixed[own[place + 2]],
+            fixed[own[place + 3]],
+        )
         a, b, c, d = -target, -target, -target, -target
         for k in range(rank):
             a += p[k] * vector[k]
@@ -106,7 +121,11 @@ def solve_rows(
 ) -> None:
     """Some rows of ``free``, by so many steps from where they are."""
     rank = fixed.shape[1]
-    residual, direction, image = np.empty(rank, np.float32), np.empty(rank, np.float32), np.empty(rank, np.float32)
+    residual, direction, image = (
+        np.empty(rank, np.float32),
+        np.empty(rank, np.float32),
+        np.empty(rank, np.float32),
+    )
     for row in range(first, end):
         own, solution = partners[start[row] : start[row + 1]], free[row]
         if len(own) == 0:
@@ -136,14 +155,17 @@ def solve_rows(
             size = left
 
 
-# On ratings held out within training parts .003 is best of ML-1M, .009 of ML-100K, .0006 of the Yelp sample.
+# On ratings held out within training parts .003 is best of ML-1M, .009 of ML-100K, .0006 of the
+# Yelp sample.
 _REGS = (0.0006, 0.0015, 0.003, 0.006, 0.009)
 
 _POWER_STEPS = 3
 
 _CG_STEPS = 3
 
-_GRAM_ROWS = 512  # a block's share of a Gram matrix; fixed, so that threads do not change the order of sums
+_GRAM_ROWS = (
+    512  # a block's share of a Gram matrix; fixed, so that threads do not change the order of sums
+)
 
 
 def train_ials(
@@ -162,8 +184,9 @@ def train_ials(
         presence: Who rated what.
         rank: Length of the vectors.
         unrated: Weight of what was not rated.
-        reg: Regularisation, times how often a user or item occurs (all else counting ``unrated``). None: the best one
-            of some for pairs held out of what was released; the larger the catalogue, the smaller it is.
+        reg: Regularisation, times how often a user or item occurs (all else counting ``unrated``).
+            None: the best one of some for pairs held out of what was released; the larger the
+            catalogue, the smaller it is.
         epochs: Passes over users and items.
         seed: Of the vectors that the search for singular vectors begins with.
         n_threads: Threads; every core by default. The result does not depend on it.
@@ -173,14 +196,21 @@ def train_ials(
         if reg is None:
             train, held = presence.hold_out(HELD_OUT, seed)
             found = {
-                reg: ndcg(_fit(train, rank, unrated, reg, epochs, seed, workers), train, held, seed) for reg in _REGS
+                reg: ndcg(_fit(train, rank, unrated, reg, epochs, seed, workers), train, held, seed)
+                for reg in _REGS
             }
             reg = max(_REGS, key=lambda reg: found[reg])
         return _fit(presence, rank, unrated, reg, epochs, seed, workers)
 
 
 def _fit(
-    presence: Presence, rank: int, unrated: float, reg: float, epochs: int, seed: int, workers: Workers
+    presence: Presence,
+    rank: int,
+    unrated: float,
+    reg: float,
+    epochs: int,
+    seed: int,
+    workers: Workers,
 ) -> ListModel:
     training = AlternatingTraining(presence, rank, unrated, reg, seed, workers)
     for _ in range(epochs):
@@ -209,7 +239,9 @@ class AlternatingTraining:
         items: One per item.
     """
 
-    def __init__(self, presence: Presence, rank: int, unrated: float, reg: float, seed: int, workers: Workers) -> None:
+    def __init__(
+        self, presence: Presence, rank: int, unrated: float, reg: float, seed: int, workers: Workers
+    ) -> None:
         self._by_user, self._by_item = presence.matrix, presence.matrix.T.tocsr()
         self._unrated, self._reg, self._workers = np.float32(unrated), np.float32(reg), workers
         self.users = np.zeros((presence.n_users, rank), np.float32)
@@ -221,7 +253,9 @@ class AlternatingTraining:
         self._solve(self._by_item, self.users, self.items)
 
     def _singular_vectors(self, rank: int, seed: int) -> np.ndarray:
-        """The largest right singular vectors, times the root of their singular values, by power iteration."""
+        """The largest right singular vectors, times the root of their singular values, by power
+        iteration.
+        """
         vectors = np.random.default_rng([seed, 12]).standard_normal((self._by_item.shape[0], rank))
         for _ in range(_POWER_STEPS):
             vectors = self._sums(self._by_item, self._sums(self._by_user, np.linalg.qr(vectors)[0]))
@@ -234,7 +268,8 @@ class AlternatingTraining:
         vectors = np.ascontiguousarray(vectors, np.float32)
         out = np.empty((rows.shape[0], vectors.shape[1]), np.float32)
         self._workers.over_rows(
-            rows.indptr, lambda first, end: sum_partners(first, end, rows.indptr, rows.indices, vectors, out)
+            rows.indptr,
+            lambda first, end: sum_partners(first, end, rows.indptr, rows.indices, vectors, out),
         )
         return out
 
@@ -244,7 +279,18 @@ class AlternatingTraining:
         ridge = np.float32(self._unrated * self._reg * len(fixed))
 
         def part(first: int, end: int) -> None:
-            solve_rows(first, end, rows.indptr, rows.indices, fixed, free, gram, ridge, self._reg, _CG_STEPS)
+            solve_rows(
+                first,
+                end,
+                rows.indptr,
+                rows.indices,
+                fixed,
+                free,
+                gram,
+                ridge,
+                self._reg,
+                _CG_STEPS,
+            )
 
         self._workers.over_rows(rows.indptr, part)
 

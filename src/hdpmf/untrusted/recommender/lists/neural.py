@@ -1,7 +1,8 @@
 """A deep model: a denoising autoencoder of who rated what (one hidden layer, tanh), with PyTorch.
 
-Half of what a user rated is left out of the input, and all of it is to come out. The squared error is as good as any
-loss here, and better than the softmax of variational autoencoders on data of this size (docs/lists.md).
+Half of what a user rated is left out of the input, and all of it is to come out. The squared error
+is as good as any loss here, and better than the softmax of variational autoencoders on data of this
+size (docs/lists.md).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def train_neural(
     on: str = "cpu",
     seed: int = 0,
 ) -> ListModel:
-    """Train it. The number of epochs is the best one (at most ``epochs``) on pairs held out of what was released."""
+    """Train it. The number of epochs is the best one (at most ``epochs``) on pairs held out of
+    what was released.
+    """
 
     def states(pairs: Presence) -> AutoencoderTraining:
         return AutoencoderTraining(pairs, hidden, dropout, learning_rate, reg, batch, on, seed)
@@ -35,7 +38,9 @@ def train_neural(
 
 
 class AutoencoderTraining:
-    """Epochs of training. The first weights and the order are drawn on the CPU, so that a seed decides them."""
+    """Epochs of training. The first weights and the order are drawn on the CPU, so that a seed
+    decides them.
+    """
 
     def __init__(
         self,
@@ -51,7 +56,9 @@ class AutoencoderTraining:
         import torch
 
         self._torch: Any = torch
-        self._place = "cuda" if on == "gpu" or (on == "auto" and torch.cuda.is_available()) else "cpu"
+        self._place = (
+            "cuda" if on == "gpu" or (on == "auto" and torch.cuda.is_available()) else "cpu"
+        )
         self._rng = np.random.default_rng([seed, 11])
         n = presence.n_items
 
@@ -72,7 +79,9 @@ class AutoencoderTraining:
         for first in range(0, len(order), self._batch):
             rows = self._matrix[order[first : first + self._batch]].toarray()
             kept = rows * (self._rng.random(rows.shape, np.float32) >= self._dropout)
-            wanted, given = (torch.from_numpy(np.ascontiguousarray(x)).to(self._place) for x in (rows, kept))
+            wanted, given = (
+                torch.from_numpy(np.ascontiguousarray(x)).to(self._place) for x in (rows, kept)
+            )
             length = given.pow(2).sum(1, keepdim=True).sqrt().clamp(min=1e-6)
             latent = torch.tanh((given / length) @ self._encode + self._hidden)
             loss = (latent @ self._decode.T + self._output - wanted).pow(2).sum(1).mean()
@@ -83,7 +92,9 @@ class AutoencoderTraining:
 
     def model(self) -> ListModel:
         """As devices get it."""
-        encode, decode, hidden, output = (values.detach().cpu().numpy() for values in self._parameters)
+        encode, decode, hidden, output = (
+            values.detach().cpu().numpy() for values in self._parameters
+        )
         entries = Entries.none(len(decode))
         return ListModel(
             "autoencoder",

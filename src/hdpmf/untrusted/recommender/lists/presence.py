@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 DAMPING = 20.0
-"""Raters added to every item where items are compared, so that pairs of rare ones do not look alike by chance."""
+"""Raters added to every item where items are compared, so that pairs of rare ones do not look
+alike by chance.
+"""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,7 +98,9 @@ class Training(Protocol):
         """As devices would get it now."""
 
 
-def train_to_best(presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int) -> ListModel:
+def train_to_best(
+    presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int
+) -> ListModel:
     """The model of all pairs after as many epochs as are best for pairs held out."""
     chosen = best_epoch(presence, begin, epochs, seed)
     training = begin(presence)
@@ -107,8 +111,12 @@ def train_to_best(presence: Presence, begin: Callable[[Presence], Training], epo
     return model
 
 
-def best_epoch(presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int) -> int:
-    """After how many epochs lists of pairs held out are best; it ends early when they stop getting better."""
+def best_epoch(
+    presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int
+) -> int:
+    """After how many epochs lists of pairs held out are best; it ends early when they stop
+    getting better.
+    """
     train, held = presence.hold_out(HELD_OUT, seed)
     if len(held.users) == 0:
         return epochs
@@ -136,7 +144,9 @@ def ndcg(model: ListModel, train: Presence, held: Presence, seed: int) -> float:
         scores = model.many(rated)
         scores[rated.nonzero()] = -np.inf
         top = np.argpartition(-scores, min(_TOP, scores.shape[1] - 1), axis=1)[:, :_TOP]
-        top = np.take_along_axis(top, np.argsort(-np.take_along_axis(scores, top, 1), axis=1, kind="stable"), 1)
+        top = np.take_along_axis(
+            top, np.argsort(-np.take_along_axis(scores, top, 1), axis=1, kind="stable"), 1
+        )
         found = np.take_along_axis(wanted.toarray(), top, 1) > 0
         best = np.cumsum(discounts)[np.minimum(np.diff(wanted.indptr), _TOP) - 1]
         total += float((found @ discounts[: top.shape[1]] / best).sum())

@@ -1,8 +1,10 @@
-"""EASE for catalogues whose item-item matrix is too large: each item is predicted from its most similar items alone.
+"""EASE for catalogues whose item-item matrix is too large: each item is predicted from its most
+similar items alone.
 
-An item's column of the whole matrix takes the inverse of all of it. Here it is the ridge regression on the items that
-are most often rated by the same people (the damped cosine), which takes a small system for each item and memory for
-the answer only. The more neighbours, the nearer to EASE; docs/lists.md has the error.
+An item's column of the whole matrix takes the inverse of all of it. Here it is the ridge regression
+on the items that are most often rated by the same people (the damped cosine), which takes a small
+system for each item and memory for the answer only. The more neighbours, the nearer to EASE;
+docs/lists.md has the error.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-def sparse_item_item(presence: Presence, strength: float, neighbours: int, n_threads: int | None = None) -> csr_matrix:
+def sparse_item_item(
+    presence: Presence, strength: float, neighbours: int, n_threads: int | None = None
+) -> csr_matrix:
     """The matrix: one column per item, with at most so many entries."""
     from scipy.sparse import csr_matrix
 
@@ -30,7 +34,16 @@ def sparse_item_item(presence: Presence, strength: float, neighbours: int, n_thr
 
     def part(first: int, end: int) -> None:
         _regress(
-            first, end, by_user.indptr, by_user.indices, by_item.indptr, by_item.indices, ridge, DAMPING, found, values
+            first,
+            end,
+            by_user.indptr,
+            by_user.indices,
+            by_item.indptr,
+            by_item.indices,
+            ridge,
+            DAMPING,
+            found,
+            values,
         )
 
     with Workers(n_threads) as workers:
@@ -52,7 +65,9 @@ def _regress(
     found: np.ndarray,
     values: np.ndarray,
 ) -> None:
-    """The regressions of some items. ``found`` gets the neighbours of each, ``values`` their coefficients."""
+    """The regressions of some items. ``found`` gets the neighbours of each, ``values`` their
+    coefficients.
+    """
     n_users, n_items, most = len(user_start) - 1, len(item_start) - 1, found.shape[1]
     together = np.zeros(n_items, np.int64)
     has = np.empty((n_users, most), np.int16)  # which neighbours each user has rated
@@ -73,7 +88,9 @@ def _regress(
         right = np.empty(n_touched)
         for k in range(n_touched):
             other = others[k]
-            similar[k] = together[other] / np.sqrt(item_start[other + 1] - item_start[other] + damping)
+            similar[k] = together[other] / np.sqrt(
+                item_start[other + 1] - item_start[other] + damping
+            )
             right[k] = together[other]
             together[other] = 0
         if n_touched > most:

@@ -1,4 +1,6 @@
-"""List models by their names, and the two that need no training: what most people choose, and nearest neighbours."""
+"""List models by their names, and the two that need no training: what most people choose, and
+nearest neighbours.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ from hdpmf.untrusted.recommender.lists.ease import DENSE_ITEMS, train_ease
 from hdpmf.untrusted.recommender.lists.presence import DAMPING, HELD_OUT, Presence, ndcg
 
 NEIGHBOURS = 200
-"""Best of 20, 50, 200 and 500 on ratings held out within ML-100K (NDCG@10 .163, .166, .189, .180) and ML-1M (.129,
-.131, .138, .137): ``python benchmarks/constants.py --only neighbours --users 1500 --seeds 2``."""
+"""Best of 20, 50, 200 and 500 on ratings held out within ML-100K (NDCG@10 .163, .166, .189, .180)
+and ML-1M (.129, .131, .138, .137): ``python benchmarks/constants.py --only neighbours --users 1500
+--seeds 2``."""
 
 
 def popular_lists(popularity: np.ndarray) -> ListModel:
@@ -29,7 +32,9 @@ def popular_lists(popularity: np.ndarray) -> ListModel:
 
 
 def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
-    """Items that go with what one has rated: for each item its most similar ones, by the damped cosine."""
+    """Items that go with what one has rated: for each item its most similar ones, by the damped
+    cosine.
+    """
     n = presence.n_items
     gram = presence.gram()
     length = np.sqrt(np.diag(gram) + DAMPING)
@@ -37,16 +42,20 @@ def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
     np.fill_diagonal(similar, 0.0)
     empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))
     entries = Entries.largest(similar, min(neighbours, n - 1))
-    return ListModel("linear", empty, empty, entries, np.zeros(0, np.float32), np.zeros(n, np.float32))
+    return ListModel(
+        "linear", empty, empty, entries, np.zeros(0, np.float32), np.zeros(n, np.float32)
+    )
 
 
 EASE_SIZES = (DENSE_ITEMS, 20_000)
-"""Of a larger catalogue EASE models so many of the most rated items: the first by the whole matrix, or the second from
-their neighbours, whichever makes better lists of pairs held out of what was released."""
+"""Of a larger catalogue EASE models so many of the most rated items: the first by the whole matrix,
+or the second from their neighbours, whichever makes better lists of pairs held out of what was
+released."""
 
 MOST_ITEMS = {"bpr": 5_000, "neural": 5_000, "knn": 5_000}
-"""How many items these take at most: of larger catalogues the most rated ones, because devices have to hold them and
-an item-item matrix of 5,000 has 0.2 GB. What is left out is what few people rated (docs/lists.md has what it costs)."""
+"""How many items these take at most: of larger catalogues the most rated ones, because devices have
+to hold them and an item-item matrix of 5,000 has 0.2 GB. What is left out is what few people rated
+(docs/lists.md has what it costs)."""
 
 LIST_MODELS = ("ease", "ials", "bpr", "neural", "knn", "popular")
 
@@ -58,7 +67,13 @@ def check_trainable(kind: str) -> None:
 
 
 def train_list_model(
-    kind: str, presence: Presence, *, seed: int = 0, on: str = "cpu", n_threads: int | None = None, **options: Any
+    kind: str,
+    presence: Presence,
+    *,
+    seed: int = 0,
+    on: str = "cpu",
+    n_threads: int | None = None,
+    **options: Any,
 ) -> ListModel:
     """Train a model for lists.
 
@@ -67,7 +82,8 @@ def train_list_model(
         presence: Who rated what.
         seed: Where something is drawn.
         on: ``cpu``, ``gpu`` or ``auto``, for ``neural``.
-        n_threads: Threads of ``ials`` and ``ease``; every core by default. The result does not depend on it.
+        n_threads: Threads of ``ials`` and ``ease``; every core by default. The result does not
+            depend on it.
         **options: Of that kind; see its module.
     """
     check_trainable(kind)
@@ -76,14 +92,20 @@ def train_list_model(
         return of_most_rated(
             presence,
             most,
-            lambda heads: train_list_model(kind, heads, seed=seed, on=on, n_threads=n_threads, **options),
+            lambda heads: train_list_model(
+                kind, heads, seed=seed, on=on, n_threads=n_threads, **options
+            ),
         )
     if kind == "ease":
 
         def train(pairs: Presence) -> ListModel:
             return train_ease(pairs, n_threads=n_threads, **options)
 
-        model = train(presence) if presence.n_items <= EASE_SIZES[0] else _large_ease(presence, train, seed)
+        model = (
+            train(presence)
+            if presence.n_items <= EASE_SIZES[0]
+            else _large_ease(presence, train, seed)
+        )
     elif kind == "ials":
         from hdpmf.untrusted.recommender.lists.ials import train_ials
 
@@ -97,9 +119,15 @@ def train_list_model(
 
         model = train_neural(presence, seed=seed, on=on, **options)
     elif kind in ("knn", "popular"):
-        model = train_knn(presence, **options) if kind == "knn" else popular_lists(presence.raters, **options)
+        model = (
+            train_knn(presence, **options)
+            if kind == "knn"
+            else popular_lists(presence.raters, **options)
+        )
     else:
-        raise ConfigError(f"there is no model {kind!r} for lists; choose from {', '.join(LIST_MODELS)}")
+        raise ConfigError(
+            f"there is no model {kind!r} for lists; choose from {', '.join(LIST_MODELS)}"
+        )
     model.about.setdefault("kind", kind)
     return model
 
@@ -110,7 +138,9 @@ def _large_ease(presence: Presence, train: Callable[[Presence], ListModel], seed
     return of_most_rated(presence, EASE_SIZES[int(np.argmax(found))], train)
 
 
-def of_most_rated(presence: Presence, most: int, train: Callable[[Presence], ListModel]) -> ListModel:
+def of_most_rated(
+    presence: Presence, most: int, train: Callable[[Presence], ListModel]
+) -> ListModel:
     """A model of only the most rated items; others come last."""
     heads = np.sort(np.argsort(-presence.raters, kind="stable")[:most]).astype(np.int32)
     return replace(train(presence.only(heads)), heads=heads, n_items=presence.n_items)

@@ -1,7 +1,9 @@
-"""From participants' contributions to what the recommender computes with: an interface, and three ways to do it.
+"""From participants' contributions to what the recommender computes with: an interface, and three
+ways to do it.
 
-``Direct`` sees every contribution, ``Masks`` only a masked sum over devices, ``TwoServers`` only a sum that two
-servers made. A run is a row of jobs; each job says what is asked and how the answer is read, whichever way it comes.
+``Direct`` sees every contribution, ``Masks`` only a masked sum over devices, ``TwoServers`` only a
+sum that two servers made. A run is a row of jobs; each job says what is asked and how the answer is
+read, whichever way it comes.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ class Job(Generic[T]):
         number: Of the job in its run.
         words: What is under way, for people.
         offer: What participants are asked.
-        asked: Whom, where the recommender asks devices; two servers take reports of everybody on the roster.
+        asked: Whom, where the recommender asks devices; two servers take reports of everybody on
+            the roster.
         kind: What the answer is.
         tally: Reads contributions in clear; None where a job is only ever summed.
         summation: Reads a masked sum; None where a job is never summed.
@@ -122,7 +125,9 @@ class Aggregation(ABC):
         """Return how many times the whole noise is in a sum over these devices."""
         return self.noises
 
-    def deliver(self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes) -> None:  # noqa: B027
+    def deliver(  # noqa: B027
+        self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes
+    ) -> None:
         """Give the result to those of the devices that do not fetch it by themselves."""
 
     def forget(self, number: int) -> None:  # noqa: B027

@@ -1,4 +1,6 @@
-"""Messages out, replies in: everything a device sends is checked here before anything else looks at it."""
+"""Messages out, replies in: everything a device sends is checked here before anything else looks
+at it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,18 @@ from typing import Literal
 from hdpmf.common.aggregation.masks import ToDevice, ToRecommender, decode_to_recommender
 from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.net import RecommenderTransport
-from hdpmf.common.protocol import Accepted, AnyCatalogue, Call, Envelope, Here, Message, Refusal, Reply, decode, encode
+from hdpmf.common.protocol import (
+    Accepted,
+    AnyCatalogue,
+    Call,
+    Envelope,
+    Here,
+    Message,
+    Refusal,
+    Reply,
+    decode,
+    encode,
+)
 from hdpmf.errors import HdpmfError, ProtocolError, SecureSumError
 from hdpmf.untrusted.service.metrics import Metrics
 
@@ -16,10 +29,11 @@ from hdpmf.untrusted.service.metrics import Metrics
 class RunChannel:
     """The messages of one run.
 
-    What a device sends can do no harm here: it is taken, or counted under a reason and left. The reasons are the
-    device's own word for its refusal, or one of ours: ``malformed`` (not a reply of this protocol), ``other-run``,
-    ``out-of-round``, ``unexpected`` (a message that was not asked for), ``unknown-device``, ``duplicate``, and those
-    that callers give to messages whose content cannot be right.
+    What a device sends can do no harm here: it is taken, or counted under a reason and left. The
+    reasons are the device's own word for its refusal, or one of ours: ``malformed`` (not a reply of
+    this protocol), ``other-run``, ``out-of-round``, ``unexpected`` (a message that was not asked
+    for), ``unknown-device``, ``duplicate``, and those that callers give to messages whose content
+    cannot be right.
 
     Args:
         run: The run's id.
@@ -57,10 +71,14 @@ class RunChannel:
         *expected: type,
         part: Literal["job", "lists"] = "job",
     ) -> Iterator[tuple[str, Message]]:
-        """Send all of ``devices`` the same message; the replies that are of an ``expected`` kind, as they come."""
+        """Send all of ``devices`` the same message; the replies that are of an ``expected``
+        kind, as they come.
+        """
         body = message if isinstance(message, bytes) else encode(message)
         data = encode(Envelope(run=self._run, number=number, part=part, body=body))
-        for device, reply in self._exchange(dict.fromkeys(sorted(devices), data), number, "job", deadline):
+        for device, reply in self._exchange(
+            dict.fromkeys(sorted(devices), data), number, "job", deadline
+        ):
             try:
                 answer = decode(reply.body)
             except ProtocolError:
@@ -71,17 +89,25 @@ class RunChannel:
             else:
                 self.refused("unexpected")
 
-    def tell(self, devices: Collection[str], number: int, message: Message | bytes, deadline: float) -> set[str]:
+    def tell(
+        self, devices: Collection[str], number: int, message: Message | bytes, deadline: float
+    ) -> set[str]:
         """Send all of ``devices`` the same message; those that accepted it."""
         return {device for device, _ in self.ask(devices, number, message, deadline, Accepted)}
 
     def give(
-        self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes, deadline: float
+        self,
+        devices: Collection[str],
+        number: int,
+        result: Message | bytes,
+        lists: bytes,
+        deadline: float,
     ) -> set[str]:
-        """Give devices a result and the model for lists that belongs to it, if any; those that have what they want.
+        """Give devices a result and the model for lists that belongs to it, if any; those that have
+        what they want.
 
-        A device that refuses the lists does without them. One that says nothing is not counted, so that it is asked
-        again.
+        A device that refuses the lists does without them. One that says nothing is not counted, so
+        that it is asked again.
         """
         took = self.tell(devices, number, result, deadline)
         if not (lists and took):
@@ -93,7 +119,9 @@ class RunChannel:
     def send_items(
         self, devices: Collection[str], table: AnyCatalogue, fingerprint: str, deadline: float
     ) -> tuple[set[str], set[str]]:
-        """Give the items to devices that do not have them; those that have them now, and those that refused."""
+        """Give the items to devices that do not have them; those that have them now, and those
+        that refused.
+        """
         ready: set[str] = set()
         without: set[str] = set()
         for device, here in self.ask(devices, 0, Call(), deadline, Here):
@@ -108,11 +136,15 @@ class RunChannel:
     def ask_in_sum(
         self, messages: Mapping[str, ToDevice], number: int, deadline: float
     ) -> Iterator[tuple[str, ToRecommender, bytes]]:
-        """Send each device its message of a secure sum; the replies with their bytes, as they come."""
+        """Send each device its message of a secure sum; the replies with their bytes, as they
+        come.
+        """
         encoded: dict[int, bytes] = {}  # two of the steps send everyone the same message
         for message in messages.values():
             if id(message) not in encoded:
-                envelope = Envelope(run=self._run, number=number, part="sum", body=encode_sum(message))
+                envelope = Envelope(
+                    run=self._run, number=number, part="sum", body=encode_sum(message)
+                )
                 encoded[id(message)] = encode(envelope)
         outgoing = {device: encoded[id(message)] for device, message in messages.items()}
         for device, reply in self._exchange(outgoing, number, "sum", deadline):
@@ -145,7 +177,9 @@ class RunChannel:
     def _opened(self, device: str, data: bytes, number: int, part: str) -> Reply | None:
         try:
             reply = decode(data)
-            refusal = decode(reply.body) if isinstance(reply, Reply) and reply.part == "refusal" else None
+            refusal = (
+                decode(reply.body) if isinstance(reply, Reply) and reply.part == "refusal" else None
+            )
         except HdpmfError:
             self.refused("malformed")
             return None

@@ -25,12 +25,15 @@ class Direct(Aggregation):
 
     Args:
         transport: The way to devices.
-        meanwhile: Called between exchanges, and again and again while devices are waited for, with those that take
-            part: others may be served.
+        meanwhile: Called between exchanges, and again and again while devices are waited for, with
+            those that take part: others may be served.
     """
 
     def __init__(
-        self, transport: RecommenderTransport, *, meanwhile: Callable[[Collection[str]], object] = lambda at_work: None
+        self,
+        transport: RecommenderTransport,
+        *,
+        meanwhile: Callable[[Collection[str]], object] = lambda at_work: None,
     ) -> None:
         self._transport = transport
         self._meanwhile = meanwhile
@@ -38,15 +41,18 @@ class Direct(Aggregation):
     def attach(self, run: Run) -> None:
         """Work for this run from now on."""
         if run.settings.view == "two-servers":
-            raise ConfigError("sums by two servers come from a task that they are given, not from asking devices")
+            raise ConfigError(
+                "sums by two servers come from a task that they are given, not from asking devices"
+            )
         super().attach(run)
         self.channel = RunChannel(self._transport, run.id, run.metrics)
 
     def gather(self) -> None:
         """Find devices that agree to the terms, until all have been asked or the time is over.
 
-        A device that is connected and says nothing, or cannot in this moment, has had its turn: once there are enough,
-        it is not waited for. As long as there are not, it is asked again: an owner may be about to answer.
+        A device that is connected and says nothing, or cannot in this moment, has had its turn:
+        once there are enough, it is not waited for. As long as there are not, it is asked again: an
+        owner may be about to answer.
         """
         run = self.run
         if run.checkpoint.stage != "gather":
@@ -61,34 +67,50 @@ class Direct(Aggregation):
             mute |= asked - agreed - refused
             waited = time.monotonic() - begin
             everyone = agreed | refused >= run.cohort
-            if run.enough(agreed) and (agreed | refused | mute >= run.cohort or waited >= run.pace.gather):
+            if run.enough(agreed) and (
+                agreed | refused | mute >= run.cohort or waited >= run.pace.gather
+            ):
                 break
             if everyone or waited >= patience:
                 run.save()  # why devices refused, which the next attempt counts on
                 raise FederationError(
-                    f"{run.enrolled.count_users(agreed)} users agreed to take part ({len(agreed)} devices; "
-                    f"{len(refused)} refused, {len(run.cohort - agreed - refused)} were silent or busy; refusals: "
-                    f"{refusals_in_short(run.metrics.refusals_of_run)}), and the run needs {run.settings.minimum}; "
-                    "start it again when more devices are there (hdpmf recommender status says why devices refuse)"
+                    f"{run.enrolled.count_users(agreed)} users agreed to take part ({len(agreed)} "
+                    "devices; "
+                    f"{len(refused)} refused, {len(run.cohort - agreed - refused)} were silent or "
+                    "busy; refusals: "
+                    f"{refusals_in_short(run.metrics.refusals_of_run)}), and the run needs "
+                    f"{run.settings.minimum}; "
+                    "start it again when more devices are there (hdpmf recommender status says "
+                    "why devices refuse)"
                 )
             self.serve_others()
             run.sleep(run.pace.pause)
         run.checkpoint.agreed = tuple(sorted(agreed))
         run.checkpoint.stage = "open"
         run.save()
-        run.log(f"{len(agreed)} devices take part ({run.enrolled.count_users(agreed)} users), {len(refused)} refused")
+        run.log(
+            f"{len(agreed)} devices take part ({run.enrolled.count_users(agreed)} users), "
+            f"{len(refused)} refused"
+        )
 
     def collect(self, job: Job[T]) -> Collected[T]:
-        """Return what devices contributed, added up as it came: memory does not grow with devices."""
+        """Return what devices contributed, added up as it came: memory does not grow with
+        devices.
+        """
         if job.tally is None:
-            raise ConfigError("the numbers of this job are summed before anybody sees them; they are not sent in clear")
+            raise ConfigError(
+                "the numbers of this job are summed before anybody sees them; they are not "
+                "sent in clear"
+            )
         return self.ask(job.asked, job.number, job.offer, job.tally())
 
-    def ask(self, asked: Collection[str], number: int, offer: Message | bytes, tally: Tally[T]) -> Collected[T]:
+    def ask(
+        self, asked: Collection[str], number: int, offer: Message | bytes, tally: Tally[T]
+    ) -> Collected[T]:
         """Ask devices until enough have given an answer that the tally takes.
 
-        A device that is silent, refuses or gives what cannot be right is left out. With too few, those that are
-        missing are asked again after a pause, a bounded number of times.
+        A device that is silent, refuses or gives what cannot be right is left out. With too few,
+        those that are missing are asked again after a pause, a bounded number of times.
         """
         run = self.run
         answered: set[str] = set()
@@ -106,10 +128,15 @@ class Direct(Aggregation):
             if run.enough(answered):
                 users = run.enrolled.count_users(answered)
                 return Collected(tally.total(answered), frozenset(answered), users, 1.0)
-            run.log(f"{run.enrolled.count_users(answered)} of {run.settings.minimum} users needed have answered")
+            run.log(
+                f"{run.enrolled.count_users(answered)} of {run.settings.minimum} users needed "
+                "have answered"
+            )
         raise self._too_few(answered, number)
 
-    def deliver(self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes) -> None:
+    def deliver(
+        self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes
+    ) -> None:
         """Give the result to those of the devices that are here."""
         run = self.run
         here = self.channel.present() & set(devices)
@@ -125,7 +152,9 @@ class Direct(Aggregation):
         if not devices:
             return set()
         run = self.run
-        ready, declined = self.channel.send_items(devices, run.table, run.known.fingerprint, run.pace.deadline)
+        ready, declined = self.channel.send_items(
+            devices, run.table, run.known.fingerprint, run.pace.deadline
+        )
         refused |= declined
         if not ready:
             return set()
@@ -134,7 +163,8 @@ class Direct(Aggregation):
         return agreed
 
     def _wait_for(self, devices: Collection[str], besides: Collection[str] = ()) -> frozenset[str]:
-        """Return the devices that are connected; wait up to a deadline for enough of them to come back.
+        """Return the devices that are connected; wait up to a deadline for enough of them to come
+        back.
 
         After a restart of the recommender nobody is there for a while.
         """
@@ -154,6 +184,8 @@ class Direct(Aggregation):
         run.save()
         step = f"round {number}" if number else "the opening"
         return FederationError(
-            f"{step} stopped after {run.pace.attempts} attempts: {run.enrolled.count_users(devices)} users answered "
-            f"and {run.settings.minimum} are needed; the run is kept and goes on from there when it is started again"
+            f"{step} stopped after {run.pace.attempts} attempts: "
+            f"{run.enrolled.count_users(devices)} users answered "
+            f"and {run.settings.minimum} are needed; the run is kept and goes on from there "
+            "when it is started again"
         )

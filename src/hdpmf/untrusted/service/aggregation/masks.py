@@ -1,4 +1,6 @@
-"""Masked sums over devices: the recommender sees only the sum, and goes on with one where it was killed."""
+"""Masked sums over devices: the recommender sees only the sum, and goes on with one where it was
+killed.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class SumBrokenOffError(SecureSumError):
     """A sum that did not come about.
 
     Attributes:
-        spent: Devices may have sent their masked vectors, and will not put the same numbers into another sum.
+        spent: Devices may have sent their masked vectors, and will not put the same numbers into
+            another sum.
     """
 
     def __init__(self, message: str, *, spent: bool) -> None:
@@ -74,7 +77,11 @@ class _Readiness(Tally[None]):
 
     def take(self, device: str, message: Message) -> str | None:
         """Take a device's word that it is ready for this job."""
-        return None if isinstance(message, Ready) and message.number == self._number else "out-of-round"
+        return (
+            None
+            if isinstance(message, Ready) and message.number == self._number
+            else "out-of-round"
+        )
 
     def total(self, devices: Collection[str]) -> None:
         """Return nothing: no number has been sent yet."""
@@ -84,9 +91,13 @@ class Masks(Direct):
     """Devices mask their contributions, and only a sum over enough of them can be read."""
 
     def surplus(self, devices: Collection[str]) -> float:
-        """Return how many times the whole noise is in a sum: everybody adds a share, and some make it already."""
+        """Return how many times the whole noise is in a sum: everybody adds a share, and some
+        make it already.
+        """
         settings, users = self.run.settings, self.run.enrolled.users
-        return settings.counted(users[device] for device in devices) / settings.sharing(users.values())
+        return settings.counted(users[device] for device in devices) / settings.sharing(
+            users.values()
+        )
 
     def collect(self, job: Job[T]) -> Collected[T]:
         """Return the masked sum; tried again where it breaks off before anyone has sent any number.
@@ -107,7 +118,8 @@ class Masks(Direct):
             except SumBrokenOffError as error:
                 if error.spent and (job.number == 0 or run.settings.one_round):
                     raise SumBrokenOffError(
-                        f"{error}. Devices do not put the same numbers into a second sum, so this run cannot go on: "
+                        f"{error}. Devices do not put the same numbers into a second sum, so this "
+                        "run cannot go on: "
                         "give it up and begin a new one",
                         spent=True,
                     ) from error
@@ -116,8 +128,10 @@ class Masks(Direct):
                 run.files.drop_sum_log(job.number)
                 if attempt == run.pace.attempts - 1:
                     raise FederationError(
-                        f"the secure sum of job {job.number} broke off {run.pace.attempts} times before anything was "
-                        f"sent, the last time because: {error}. The run is kept; start it again when more devices are "
+                        f"the secure sum of job {job.number} broke off {run.pace.attempts} times "
+                        "before anything was "
+                        f"sent, the last time because: {error}. The run is kept; start it again "
+                        "when more devices are "
                         "there"
                     ) from error
                 run.log(f"the secure sum broke off and is tried again: {error}")
@@ -134,7 +148,9 @@ class Masks(Direct):
     def _ready(self, job: Job[T]) -> frozenset[str]:
         """Ask devices to get ready; return those that are."""
         honest = set(job.asked) - set(self.run.checkpoint.barred)
-        return self.ask(honest, job.number, job.offer, _Readiness(job.number)).devices or frozenset()
+        return (
+            self.ask(honest, job.number, job.offer, _Readiness(job.number)).devices or frozenset()
+        )
 
     def _sum(self, job: Job[T], summation: Summation[T], devices: Collection[str] | None) -> Summed:
         """Sum these devices' numbers of a job; None goes on with a sum that is under way.
@@ -199,10 +215,11 @@ class _Session:
         return Summed(result.total, devices, server.plan.n_participants)
 
     def _step(self, number: int) -> None:
-        """One step: everyone gets a message. Where too few answer, the silent ones get it again, up to a deadline.
+        """One step: everyone gets a message. Where too few answer, the silent ones get it again, up
+        to a deadline.
 
-        A device that was cut off, or all of them after a restart of the recommender, may be back in a moment; a device
-        answers the same message with the same bytes.
+        A device that was cut off, or all of them after a restart of the recommender, may be back in
+        a moment; a device answers the same message with the same bytes.
         """
         run, server, channel = self._run, self._server, self._masks.channel
         spoke: set[str] = set()
@@ -210,7 +227,9 @@ class _Session:
             if look:
                 run.sleep(run.pace.look)
             self._masks.serve_others()
-            waiting = {run.enrolled.device(place): self._outgoing[place] for place in server.waiting}
+            waiting = {
+                run.enrolled.device(place): self._outgoing[place] for place in server.waiting
+            }
             here = channel.present() - spoke
             outgoing = {device: message for device, message in waiting.items() if device in here}
             if outgoing:
@@ -235,7 +254,10 @@ class _Session:
         named = {run.enrolled.device(place) for place in liars} - set(run.checkpoint.barred)
         for device in sorted(named):
             self._masks.channel.refused("wrong-shares")
-            run.log(f"device {device[:16]} gave or dealt wrong shares; it is asked for no more sums in this run")
+            run.log(
+                f"device {device[:16]} gave or dealt wrong shares; it is asked for no more sums "
+                "in this run"
+            )
         if named:
             run.checkpoint.barred += tuple(sorted(named))
             run.save()

@@ -1,7 +1,8 @@
 """Sums that two servers make: publish a task, wait until its period is over, collect the sum.
 
-Nobody has to be online at the same time, and the recommender does not learn who reported. Every step is in the
-checkpoint before it happens: whoever goes on after a kill has the same task and asks for the same sum.
+Nobody has to be online at the same time, and the recommender does not learn who reported. Every
+step is in the checkpoint before it happens: whoever goes on after a kill has the same task and asks
+for the same sum.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.task import Task, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, TransportError
 from hdpmf.untrusted.service.aggregation import Aggregation, Collected, Job
-from hdpmf.untrusted.service.collector import NOISES, collection_request, make_task, open_collection, read_task
+from hdpmf.untrusted.service.collector import (
+    NOISES,
+    collection_request,
+    make_task,
+    open_collection,
+    read_task,
+)
 from hdpmf.untrusted.service.collector_keys import CollectorKeys
 from hdpmf.untrusted.service.run_files import Period
 
@@ -26,7 +33,9 @@ LONGEST_PAUSE = 30.0
 """Seconds between two questions to the leader, at most."""
 
 LONGEST_WAIT = 600.0
-"""Seconds between two words on how long the period still takes, at most; towards its end they come more often."""
+"""Seconds between two words on how long the period still takes, at most; towards its end they
+come more often.
+"""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,7 +52,8 @@ class TwoServers(Aggregation):
         servers: The pair.
         keys: The recommender's.
         door: The way to the pair.
-        publish: Shows devices the task under way, or takes it down (None). It may be told the same again.
+        publish: Shows devices the task under way, or takes it down (None). It may be told the same
+            again.
         clock: For tests.
     """
 
@@ -81,18 +91,29 @@ class TwoServers(Aggregation):
             raise FederationError("the checkpoint holds the task of another step; start a new run")
         if reports > run.enrolled.count_users(run.enrolled.users):
             raise FederationError(
-                f"the servers counted {reports} reports, more than users are enrolled: a server does not keep to the "
+                f"the servers counted {reports} reports, more than users are enrolled: a server "
+                "does not keep to the "
                 "task, and its sum is not used. Give the run up (--give-up)"
             )
         run.log(f"{reports} reports are in the sum")
         return Collected(answer, None, reports, self.noises)
 
     def _period(self, job: Job[T]) -> Period:
-        """Return the task of a job: the one of before a kill, or a new one, which is kept before anybody sees it."""
+        """Return the task of a job: the one of before a kill, or a new one, which is kept before
+        anybody sees it.
+        """
         run = self.run
         periods = run.checkpoint.periods
         if job.number == len(periods):
-            task = make_task(run.settings, run.known, self._servers, self._keys, self._clock(), job.part, job.grouping)
+            task = make_task(
+                run.settings,
+                run.known,
+                self._servers,
+                self._keys,
+                self._clock(),
+                job.part,
+                job.grouping,
+            )
             periods.append(Period(document=encode(task), job=secrets.token_bytes(JOB_ID_SIZE)))
             run.save()
         return periods[job.number]
@@ -103,7 +124,8 @@ class TwoServers(Aggregation):
         if not period.placed:
             if self._clock() >= task.end:
                 raise FederationError(
-                    f"the period of task {name} was over before both servers had it; nobody has reported. Give the run "
+                    f"the period of task {name} was over before both servers had it; nobody has "
+                    "reported. Give the run "
                     "up (--give-up), and begin a new one when both servers can be reached"
                 )
             self.run.stage(f"giving task {name} to {task.servers.names}")
@@ -157,32 +179,41 @@ class TwoServers(Aggregation):
         give_up = "Give the run up (--give-up), and begin a new one"
         if error.kind == Problem.INVALID_BATCH_SIZE:
             return FederationError(
-                f"{what}: fewer than {task.minimum} reports that count came in its period, or fewer than a server's "
-                f"own minimum. Nothing was released. {give_up} with a longer --period, more devices or a lower "
+                f"{what}: fewer than {task.minimum} reports that count came in its period, or "
+                "fewer than a server's "
+                f"own minimum. Nothing was released. {give_up} with a longer --period, more "
+                "devices or a lower "
                 "--minimum (devices and servers have one of their own)"
             )
         if error.kind == Problem.UNAUTHORIZED_REQUEST:
             return FederationError(
-                f"{what}: they do not know this recommender. Their operators admit it: hdpmf aggregator admit FOLDER "
+                f"{what}: they do not know this recommender. Their operators admit it: hdpmf "
+                "aggregator admit FOLDER "
                 "collector-card.json. Nothing was released"
             )
-        return FederationError(f"{what} ({error.kind}): {error}. Nothing was released. {give_up} if this stays so")
+        return FederationError(
+            f"{what} ({error.kind}): {error}. Nothing was released. {give_up} if this stays so"
+        )
 
     def _try(self, call: Callable[[], R]) -> R:
-        """What a call gives; where a server cannot be reached, it is tried again, a bounded number of times."""
+        """What a call gives; where a server cannot be reached, it is tried again, a bounded
+        number of times.
+        """
         for attempt in range(1, self.run.pace.attempts + 1):
             try:
                 return call()
             except TransportError as error:
                 if attempt == self.run.pace.attempts:
                     raise FederationError(
-                        f"{error}; tried {attempt} times. The run is kept and goes on when it is started again"
+                        f"{error}; tried {attempt} times. The run is kept and goes on when it is "
+                        "started again"
                     ) from error
                 self.run.log(f"{error}; trying again")
                 self.run.sleep(self.run.pace.pause)
             except (DapError, ProtocolError) as error:
                 raise FederationError(
-                    f"a server refuses the task: {error}. Has its operator admitted this recommender (hdpmf aggregator "
+                    f"a server refuses the task: {error}. Has its operator admitted this "
+                    "recommender (hdpmf aggregator "
                     "admit FOLDER collector-card.json)?"
                 ) from error
         raise FederationError("attempts must be at least 1")

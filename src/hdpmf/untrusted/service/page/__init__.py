@@ -1,1 +1,3 @@
-"""The operator's page in the browser (``hdpmf recommender page``): it reads the folder and never writes."""
+"""The operator's page in the browser (``hdpmf recommender page``): it reads the folder and never
+writes.
+"""

@@ -62,7 +62,9 @@ class TokenLogin:
         return "operator"
 
     def enter(self, token: str, answer: Response) -> bool:
-        """Put a new session's cookie into the answer, if the token is good; it is used up by that."""
+        """Put a new session's cookie into the answer, if the token is good; it is used up by
+        that.
+        """
         cookie = self._door.enter(token)
         if cookie is None:
             return False
@@ -83,8 +85,14 @@ class ProxyLogin:
 
     def __init__(self, header: str, proxy: str) -> None:
         self._header = header.lower()
-        if not self._header or not set(self._header) <= _TOKEN_LETTERS or self._header in _EVERYBODYS:
-            raise ConfigError(f"--trusted-header takes a header that only the proxy sets, not {header!r}")
+        if (
+            not self._header
+            or not set(self._header) <= _TOKEN_LETTERS
+            or self._header in _EVERYBODYS
+        ):
+            raise ConfigError(
+                f"--trusted-header takes a header that only the proxy sets, not {header!r}"
+            )
         self._proxy = _address(proxy)
         if self._proxy is None:
             raise ConfigError(f"--behind-proxy takes the proxy's IP address, not {proxy!r}")
@@ -95,7 +103,8 @@ class ProxyLogin:
         if client is None or client != self._proxy:
             return "nobody"
         names = request.headers.getlist(self._header)
-        # Two of them: a proxy that adds its own to the browser's. Nobody can say which one is which.
+        # Two of them: a proxy that adds its own to the browser's. Nobody can say which one is
+        # which.
         if len(names) != 1 or not 0 < len(names[0].strip()) <= _LONGEST_NAME:
             return "nobody"
         return "operator"
@@ -103,10 +112,22 @@ class ProxyLogin:
 
 _EVERYBODYS = frozenset(
     {
-        "accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-length", "content-type",
-        "cookie", "host", "origin", "priority", "referer", "upgrade-insecure-requests", "user-agent",
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "cache-control",
+        "connection",
+        "content-length",
+        "content-type",
+        "cookie",
+        "host",
+        "origin",
+        "priority",
+        "referer",
+        "upgrade-insecure-requests",
+        "user-agent",
     }
-)  # fmt: skip
+)
 
 
 def _address(text: str) -> object:
@@ -134,7 +155,9 @@ class OperatorPage:
         scheme: ``https`` behind a proxy that has a certificate.
     """
 
-    def __init__(self, folder: ServiceFolder, login: Login, host: str, scheme: str = "http") -> None:
+    def __init__(
+        self, folder: ServiceFolder, login: Login, host: str, scheme: str = "http"
+    ) -> None:
         self._login, self._host, self._scheme = login, host, scheme
         self._pages = OperatorViews(folder).pages
         self._look = PageTemplates(
@@ -159,14 +182,18 @@ class OperatorPage:
         if request.method == "GET" or not isinstance(self._login, TokenLogin):
             return self._look.show("enter", {}, inside=False)
         answer = JSONResponse({"next": next(iter(self._pages))})
-        if not self._login.enter(json_fields(await read_body(request, _LONGEST_TOKEN)).get("token", ""), answer):
+        if not self._login.enter(
+            json_fields(await read_body(request, _LONGEST_TOKEN)).get("token", ""), answer
+        ):
             return JSONResponse({"error": self._look.t("enter.used")}, 403)
         return answer
 
     async def _page(self, request: Request) -> Response:
         seen = self._login.seen(request)
         if seen != "operator":
-            return self._look.show("locked" if seen == "locked" else "closed", {}, inside=False, status=403)
+            return self._look.show(
+                "locked" if seen == "locked" else "closed", {}, inside=False, status=403
+            )
         name, view = self._pages[request.url.path]
         try:
             facts = await run_in_threadpool(view, request.query_params.get("words", ""))

@@ -1,4 +1,6 @@
-"""The operator's pages: counts, sums, claims, and items of the public model with their noise. No device is named."""
+"""The operator's pages: counts, sums, claims, and items of the public model with their noise. No
+device is named.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +79,12 @@ class ModelItems:
                 "item": table.ids[place],
                 "title": (table.titles[place] if table.titles else "") or table.ids[place],
                 "popularity": float(self._popularity[place]),
-                "popularity_noise": None if self._deviations is None else float(self._deviations[place]),
-                "rating": float(np.clip(self._rating[place], scale.low, scale.high)) if self.rated else None,
+                "popularity_noise": None
+                if self._deviations is None
+                else float(self._deviations[place]),
+                "rating": float(np.clip(self._rating[place], scale.low, scale.high))
+                if self.rated
+                else None,
                 "rating_uncertain": float(self._uncertain[place]) if self.rated else None,
             }
             for place in places
@@ -145,7 +151,8 @@ class OperatorViews:
             "state": folder.state(),
             "alerts": seen.alerts,
             "certificates": [
-                (each.name, None if each.ends is None else ending_in(each.ends, seen.now)) for each in seen.certificates
+                (each.name, None if each.ends is None else ending_in(each.ends, seen.now))
+                for each in seen.certificates
             ],
             "free": seen.free,
             "devices": len(enrolled),
@@ -161,7 +168,10 @@ class OperatorViews:
 
     def _run(self, run: bytes) -> dict[str, Any]:
         facts, settings = run_facts(self._folder, run), self._folder.record(run).settings
-        about = {"refusals": sum(self._refusals(run).values()), "wrong_shares": len(facts["wrong_shares"])}
+        about = {
+            "refusals": sum(self._refusals(run).values()),
+            "wrong_shares": len(facts["wrong_shares"]),
+        }
         return facts | self._promised(run, settings) | about
 
     def _promised(self, run: bytes, settings: RunSettings) -> dict[str, Any]:
@@ -169,7 +179,11 @@ class OperatorViews:
         stated = (self._folder.summary(run) or {}).get("privacy")
         if not isinstance(stated, dict):
             stated = state(settings, self._folder.known.scale).as_dict()
-        return {"epsilon": stated.get("epsilon"), "status": stated.get("status"), "minimum": settings.minimum}
+        return {
+            "epsilon": stated.get("epsilon"),
+            "status": stated.get("status"),
+            "minimum": settings.minimum,
+        }
 
     def _devices(self, _: str) -> dict[str, Any]:
         folder, runs = self._folder, self._folder.runs()
@@ -235,8 +249,12 @@ class OperatorViews:
                 "claim": claim,
                 "form": form,
                 "promise": PROMISE[claim.status],
-                "guess": _guess(promised["epsilon"], claim.value) if claim.status == "proved" else None,
-                "presence": _guess(promised["epsilon"], claim.presence) if claim.status == "proved" else None,
+                "guess": _guess(promised["epsilon"], claim.value)
+                if claim.status == "proved"
+                else None,
+                "presence": _guess(promised["epsilon"], claim.presence)
+                if claim.status == "proved"
+                else None,
                 "runs": [(run.hex(), promised)],
             }
         return {"asked": list(asked.values())}
@@ -255,4 +273,8 @@ class OperatorViews:
 
 def _guess(epsilon: float | None, factor: float | None) -> str | None:
     """How often a guess about a rating of weight 1 is right, at most."""
-    return None if epsilon is None or factor is None else percent(guess_at(epsilon * factor), at_most=True)
+    return (
+        None
+        if epsilon is None or factor is None
+        else percent(guess_at(epsilon * factor), at_most=True)
+    )

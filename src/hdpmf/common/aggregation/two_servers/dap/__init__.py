@@ -1,7 +1,9 @@
-"""The messages of DAP (draft-ietf-ppm-dap-09): what devices, the two servers and the collector send each other.
+"""The messages of DAP (draft-ietf-ppm-dap-09): what devices, the two servers and the collector send
+each other.
 
-Bytes only: what is in the shares is ``hdpmf.common.aggregation.two_servers.prio``'s, and who answers what is the
-servers'. It imports nothing else of ours. What of the draft is here is in ``docs/two-servers.md``.
+Bytes only: what is in the shares is ``hdpmf.common.aggregation.two_servers.prio``'s, and who
+answers what is the servers'. It imports nothing else of ours. What of the draft is here is in
+``docs/two-servers.md``.
 """
 
 from hdpmf.common.aggregation.two_servers.dap.codec import Message

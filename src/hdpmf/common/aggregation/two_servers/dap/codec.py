@@ -7,11 +7,11 @@ A message is a frozen dataclass whose annotations are the draft's struct::
         extension_type: U16
         extension_data: Opaque16
 
-A struct with a ``select`` has ``cases``: for every tag, which of the optional fields follow it. The tag is not a field
-of its own, so that it cannot contradict them.
+A struct with a ``select`` has ``cases``: for every tag, which of the optional fields follow it. The
+tag is not a field of its own, so that it cannot contradict them.
 
-Reading compares every length with what is there before it takes anything, so memory is bounded by the size of the
-input. What is left over at the end is an error. Numbers are big-endian.
+Reading compares every length with what is there before it takes anything, so memory is bounded by
+the size of the input. What is left over at the end is an error. Numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ class Reader:
     def take(self, size: int) -> memoryview:
         """The next bytes, not copied."""
         if size > self.left:
-            raise DapError(f"{self.what}: {size} bytes were announced and {self.left} are left; the message was cut")
+            raise DapError(
+                f"{self.what}: {size} bytes were announced and {self.left} are left; the "
+                "message was cut"
+            )
         self._place += size
         return self._data[self._place - size : self._place]
 
@@ -156,7 +159,10 @@ class Opaque(Codec):
     def write(self, value: bytes, out: bytearray, what: str) -> None:
         """Append the value."""
         if not self.minimum <= len(value) < 1 << 8 * self.width:
-            raise DapError(f"{what}: a field has {len(value)} bytes; {self.minimum} to 2^{8 * self.width} - 1 fit")
+            raise DapError(
+                f"{what}: a field has {len(value)} bytes; {self.minimum} to 2^{8 * self.width} "
+                "- 1 fit"
+            )
         out += len(value).to_bytes(self.width, "big")
         out += value
 
@@ -182,7 +188,9 @@ class Items(Codec):
             item.write(out)
         size = len(out) - start - self.width
         if not self.minimum <= size < 1 << 8 * self.width:
-            raise DapError(f"{what}: a list has {size} bytes; {self.minimum} to 2^{8 * self.width} - 1 fit")
+            raise DapError(
+                f"{what}: a list has {size} bytes; {self.minimum} to 2^{8 * self.width} - 1 fit"
+            )
         out[start : start + self.width] = size.to_bytes(self.width, "big")
 
     def read(self, reader: Reader) -> tuple[Message, ...]:
@@ -273,10 +281,14 @@ class Message:
         for tag, names in self.cases.items():
             if there == set(names):
                 return tag
-        raise DapError(f"{type(self).__name__}: these fields do not go together: {', '.join(sorted(there)) or 'none'}")
+        raise DapError(
+            f"{type(self).__name__}: these fields do not go together: "
+            f"{', '.join(sorted(there)) or 'none'}"
+        )
 
     def __repr__(self) -> str:
-        # Shares travel in opaque fields: of those, and of anything else that may be long, only the size is shown.
+        # Shares travel in opaque fields: of those, and of anything else that may be long, only the
+        # size is shown.
         always, optional = layout(type(self))
         shown = []
         for name in [*dict(always), *optional]:
@@ -312,7 +324,9 @@ def choose(kind: type[_Member], reader: Reader) -> _Member:
 
 
 def layout(cls: type[Message]) -> _Layout:
-    """How a message's fields are written: those that are always there, in order; and those of cases, by name."""
+    """How a message's fields are written: those that are always there, in order; and those of
+    cases, by name.
+    """
     if cls not in _LAYOUTS:
         _LAYOUTS[cls] = _find_layout(cls)
     return _LAYOUTS[cls]
@@ -332,5 +346,9 @@ def _codec(hint: Any) -> Codec:
         (hint,) = (part for part in get_args(hint) if part is not types.NoneType)
     if get_origin(hint) is Annotated:
         kind, codec = get_args(hint)
-        return Items(codec.width, codec.minimum, get_args(kind)[0]) if isinstance(codec, Items) else codec
+        return (
+            Items(codec.width, codec.minimum, get_args(kind)[0])
+            if isinstance(codec, Items)
+            else codec
+        )
     return Choice(hint) if issubclass(hint, IntEnum) else Nested(hint)

@@ -1,7 +1,7 @@
 """Encryption to one server, or to the collector: HPKE (RFC 9180) in base mode.
 
-One triple of algorithms, which every implementation of DAP has: X25519, HKDF-SHA256 and AES-128-GCM. The work is done
-by the package ``pyhpke``. Base mode does not say who the sender is.
+One triple of algorithms, which every implementation of DAP has: X25519, HKDF-SHA256 and
+AES-128-GCM. The work is done by the package ``pyhpke``. Base mode does not say who the sender is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ import secrets
 from typing import Self
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
-from hdpmf.common.aggregation.two_servers.dap.types import HpkeCiphertext, HpkeConfig, HpkeConfigList, Role
+from hdpmf.common.aggregation.two_servers.dap.types import (
+    HpkeCiphertext,
+    HpkeConfig,
+    HpkeConfigList,
+    Role,
+)
 from hdpmf.errors import DapError, MissingExtraError
 
 try:
@@ -18,7 +23,8 @@ try:
     from pyhpke.exceptions import PyHPKEError
 except ImportError as error:  # pragma: no cover - tested in a process of its own
     raise MissingExtraError(
-        "sums by two servers need the package pyhpke: pip install 'hdpmf[federation]' (or pip install pyhpke)"
+        "sums by two servers need the package pyhpke: pip install 'hdpmf[federation]' "
+        "(or pip install pyhpke)"
     ) from error
 
 KEY_SIZE = 32
@@ -53,7 +59,9 @@ class KeyPair:
     def from_bytes(cls, data: bytes) -> Self:
         """What ``to_bytes`` wrote."""
         if len(data) != 1 + KEY_SIZE:
-            raise DapError(f"a key pair has {1 + KEY_SIZE} bytes, not {len(data)}; is this another file?")
+            raise DapError(
+                f"a key pair has {1 + KEY_SIZE} bytes, not {len(data)}; is this another file?"
+            )
         return cls(data[0], data[1:])
 
     def to_bytes(self) -> bytes:
@@ -69,15 +77,22 @@ class KeyPair:
         """What was sealed for this key, with the same info and additional data.
 
         Raises:
-            DapError: ``outdatedConfig`` if it is for a key with another id, ``reportRejected`` if it does not open.
+            DapError: ``outdatedConfig`` if it is for a key with another id, ``reportRejected`` if
+                it does not open.
         """
         if ciphertext.config_id != self._config.id:
-            raise DapError("encrypted for a key that is not in use; ask for the keys again", Problem.OUTDATED_CONFIG)
+            raise DapError(
+                "encrypted for a key that is not in use; ask for the keys again",
+                Problem.OUTDATED_CONFIG,
+            )
         try:
             context = _SUITE.create_recipient_context(ciphertext.enc, self._secret, info=info)
             return context.open(ciphertext.payload, aad=aad)
         except (PyHPKEError, ValueError):  # ValueError: the other key is none, or has a small order
-            message = "could not be decrypted: another key, another task, another sender or receiver, or changed bytes"
+            message = (
+                "could not be decrypted: another key, another task, another sender or "
+                "receiver, or changed bytes"
+            )
             raise DapError(message, Problem.REPORT_REJECTED) from None
 
     def __repr__(self) -> str:
@@ -91,17 +106,23 @@ class KeyPair:
 def is_supported(config: HpkeConfig) -> bool:
     """Whether we can seal to a key."""
     algorithms = config.kem_id, config.kdf_id, config.aead_id
-    return algorithms == (_KEM.value, _KDF.value, _AEAD.value) and len(config.public_key) == KEY_SIZE
+    return (
+        algorithms == (_KEM.value, _KDF.value, _AEAD.value) and len(config.public_key) == KEY_SIZE
+    )
 
 
 def select_config(configs: HpkeConfigList) -> HpkeConfig:
-    """The first key that we can seal to. Two keys with one id are an error: their owner could not tell them apart."""
+    """The first key that we can seal to. Two keys with one id are an error: their owner could
+    not tell them apart.
+    """
     if len({config.id for config in configs.hpke_configs}) < len(configs.hpke_configs):
         raise DapError("HpkeConfigList: two keys have the same id")
     for config in configs.hpke_configs:
         if is_supported(config):
             return config
-    raise DapError("HpkeConfigList: no key is for X25519, HKDF-SHA256 and AES-128-GCM; we speak nothing else")
+    raise DapError(
+        "HpkeConfigList: no key is for X25519, HKDF-SHA256 and AES-128-GCM; we speak nothing else"
+    )
 
 
 def seal(config: HpkeConfig, info: bytes, aad: bytes, plaintext: bytes) -> HpkeCiphertext:
@@ -114,11 +135,17 @@ def seal(config: HpkeConfig, info: bytes, aad: bytes, plaintext: bytes) -> HpkeC
         plaintext: What.
     """
     if not is_supported(config):
-        raise DapError("HpkeConfig: not a key for X25519, HKDF-SHA256 and AES-128-GCM; we speak nothing else")
+        raise DapError(
+            "HpkeConfig: not a key for X25519, HKDF-SHA256 and AES-128-GCM; we speak nothing else"
+        )
     try:
-        enc, context = _SUITE.create_sender_context(_SUITE.kem.deserialize_public_key(config.public_key), info=info)
+        enc, context = _SUITE.create_sender_context(
+            _SUITE.kem.deserialize_public_key(config.public_key), info=info
+        )
     except ValueError:
-        raise DapError("HpkeConfig: its public key is none that anything can be encrypted to") from None
+        raise DapError(
+            "HpkeConfig: its public key is none that anything can be encrypted to"
+        ) from None
     return HpkeCiphertext(config.id, enc, context.seal(plaintext, aad=aad))
 
 

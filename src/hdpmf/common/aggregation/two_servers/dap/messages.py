@@ -12,7 +12,16 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Annotated, Any, ClassVar
 
-from hdpmf.common.aggregation.two_servers.dap.codec import U16, U64, Fixed, Items, Message, Opaque16, Opaque32, message
+from hdpmf.common.aggregation.two_servers.dap.codec import (
+    U16,
+    U64,
+    Fixed,
+    Items,
+    Message,
+    Opaque16,
+    Opaque32,
+    message,
+)
 from hdpmf.common.aggregation.two_servers.dap.types import (
     CHECKSUM_SIZE,
     BatchSelector,
@@ -139,8 +148,8 @@ class Report(Message):
 class PingPongMessage(Message):
     """What the servers tell each other of one report, as a VDAF's two servers take turns.
 
-    A share alone initializes, a message alone finishes, both together continue. Prio3 has one round: the leader
-    initializes, and the helper finishes.
+    A share alone initializes, a message alone finishes, both together continue. Prio3 has one
+    round: the leader initializes, and the helper finishes.
 
     Attributes:
         prep_msg: The message of this round, for both.
@@ -352,14 +361,19 @@ PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 PROBLEM_URN = "urn:ietf:params:ppm:dap:error:"
 
-# Relative to a server's base URL. Ids in braces are as ``id_to_text`` writes them: PATH.format(task_id=...) is a path.
+# Relative to a server's base URL. Ids in braces are as ``id_to_text`` writes them:
+# PATH.format(task_id=...) is a path.
 HPKE_CONFIG_PATH = "/hpke_config"  # GET ?task_id=...
 
 REPORTS_PATH = "/tasks/{task_id}/reports"  # PUT, leader
 
-AGGREGATION_JOB_PATH = "/tasks/{task_id}/aggregation_jobs/{aggregation_job_id}"  # PUT, POST to continue; helper
+AGGREGATION_JOB_PATH = (
+    "/tasks/{task_id}/aggregation_jobs/{aggregation_job_id}"  # PUT, POST to continue; helper
+)
 
-COLLECTION_JOB_PATH = "/tasks/{task_id}/collection_jobs/{collection_job_id}"  # PUT, POST to poll, DELETE; leader
+COLLECTION_JOB_PATH = (
+    "/tasks/{task_id}/collection_jobs/{collection_job_id}"  # PUT, POST to poll, DELETE; leader
+)
 
 AGGREGATE_SHARES_PATH = "/tasks/{task_id}/aggregate_shares"  # POST, helper
 
@@ -383,14 +397,18 @@ class Problem(StrEnum):
     BATCH_OVERLAP = "batchOverlap"
 
 
-def problem_details(error: DapError, task_id: bytes | None = None, status: int = 400) -> dict[str, Any]:
+def problem_details(
+    error: DapError, task_id: bytes | None = None, status: int = 400
+) -> dict[str, Any]:
     """The answer to a message that was refused (RFC 9457), for ``PROBLEM_MEDIA_TYPE``."""
     details = {"type": PROBLEM_URN + error.kind, "status": status, "detail": str(error)}
     return details if task_id is None else details | {"taskid": id_to_text(task_id)}
 
 
 def problem_from_details(details: object) -> DapError:
-    """What another server refused, from its answer. What it says beyond the type is not repeated: anybody wrote it."""
+    """What another server refused, from its answer. What it says beyond the type is not
+    repeated: anybody wrote it.
+    """
     uri = details.get("type") if isinstance(details, dict) else None
     for problem in Problem:
         if uri == PROBLEM_URN + problem:
@@ -412,13 +430,17 @@ def id_from_text(text: str, size: int) -> bytes:
             data = b""
         if len(data) == size and id_to_text(data) == text:
             return data
-    raise DapError(f"an id of {size} bytes is expected in the path, in base64 for URLs and without padding")
+    raise DapError(
+        f"an id of {size} bytes is expected in the path, in base64 for URLs and without padding"
+    )
 
 
 def report_checksum(report_ids: Iterable[bytes]) -> bytes:
-    """Exclusive or of the SHA-256 of report ids: both servers count the same reports if it is the same.
+    """Exclusive or of the SHA-256 of report ids: both servers count the same reports if it is the
+    same.
 
-    Checksums of two sets without common reports combine by exclusive or, too (``combine_checksums``).
+    Checksums of two sets without common reports combine by exclusive or, too
+    (``combine_checksums``).
     """
     return combine_checksums(hashlib.sha256(report_id).digest() for report_id in report_ids)
 

@@ -1,4 +1,6 @@
-"""Types that messages of several interactions share (draft-ietf-ppm-dap-09, sections 4.1 to 4.4.1)."""
+"""Types that messages of several interactions share (draft-ietf-ppm-dap-09, sections 4.1 to
+4.4.1).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,16 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from hdpmf.common.aggregation.two_servers.dap.codec import U8, U16, U64, Fixed, Items, Message, Opaque, message
+from hdpmf.common.aggregation.two_servers.dap.codec import (
+    U8,
+    U16,
+    U64,
+    Fixed,
+    Items,
+    Message,
+    Opaque,
+    message,
+)
 
 REPORT_ID_SIZE = 16
 TASK_ID_SIZE = 32
@@ -81,7 +92,8 @@ class HpkeCiphertext(Message):
 
 @message
 class HpkeConfig(Message):
-    """A public key, and what to use it with. Algorithms are RFC 9180's numbers; we use one triple (``hpke.py``).
+    """A public key, and what to use it with. Algorithms are RFC 9180's numbers; we use one triple
+    (``hpke.py``).
 
     Attributes:
         id: Under which its owner finds the secret key.
@@ -163,7 +175,8 @@ class BatchSelector(Message):
 
 @message
 class PartialBatchSelector(Message):
-    """What is known of a batch before it is asked for: of a time interval nothing but that it is one.
+    """What is known of a batch before it is asked for: of a time interval nothing but that it is
+    one.
 
     Attributes:
         batch_id: Of a batch of fixed size; None for time intervals.

@@ -1,7 +1,9 @@
-"""Sums by two independent servers: what a device uploads, and how servers check it without seeing it.
+"""Sums by two independent servers: what a device uploads, and how servers check it without seeing
+it.
 
-The cryptography only: Prio3 of draft-irtf-cfrg-vdaf-08, its circuit SumVec, and a circuit of ours for ratings. It
-imports nothing else of ours. What it does and does not promise is in ``docs/two-servers.md``.
+The cryptography only: Prio3 of draft-irtf-cfrg-vdaf-08, its circuit SumVec, and a circuit of ours
+for ratings. It imports nothing else of ours. What it does and does not promise is in
+``docs/two-servers.md``.
 """
 
 from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, FIELD128, Field

@@ -1,12 +1,14 @@
 """Elements of the two fields inside kernels: ``get``, ``put``, ``add``, ``sub``, ``mul``.
 
-An element of Field64 is a word, one of Field128 a pair of words (low, high); the type of the array tells which, so
-that every kernel is written once. Elements are always below the modulus. Shares are secret, so nothing here branches
-or looks up by value: a carry is a comparison that becomes 0 or 1, and what depends on it is taken by a mask
-(``tests/unit/prio/test_prio_fields.py`` looks for jumps in the compiled code).
+An element of Field64 is a word, one of Field128 a pair of words (low, high); the type of the array
+tells which, so that every kernel is written once. Elements are always below the modulus. Shares are
+secret, so nothing here branches or looks up by value: a carry is a comparison that becomes 0 or 1,
+and what depends on it is taken by a mask (``tests/unit/prio/test_prio_fields.py`` looks for jumps
+in the compiled code).
 
-Field64 has p = 2^64 - 2^32 + 1, so 2^64 = 2^32 - 1 and 2^96 = -1. Field128 has p = 2^128 - 28 2^64 + 1, which is 1
-modulo 2^64: Montgomery's factor is a negation, and elements are kept plain by a second multiplication.
+Field64 has p = 2^64 - 2^32 + 1, so 2^64 = 2^32 - 1 and 2^96 = -1. Field128 has p = 2^128 - 28 2^64
++ 1, which is 1 modulo 2^64: Montgomery's factor is a negation, and elements are kept plain by a
+second multiplication.
 
 Numba's cache sees changes in a kernel's own file only: after a change here, ``make clean``.
 """
@@ -162,7 +164,9 @@ def mul(a: Any, b: Any) -> Any:
 
 
 def _is_pair(kind: Any) -> bool:
-    return isinstance(getattr(kind, "dtype", kind), types.Record) or isinstance(kind, types.UniTuple)
+    return isinstance(getattr(kind, "dtype", kind), types.Record) or isinstance(
+        kind, types.UniTuple
+    )
 
 
 @overload(get, strict=False)
@@ -259,7 +263,8 @@ def transform(rows: Any, reversal: Any, roots: Any) -> Any:
     """Each row's polynomial at all the 2 len(roots) powers of a root of unity, in their order.
 
     Args:
-        rows: Coefficients, as many as ``reversal`` has places (a power of two); further ones are zero.
+        rows: Coefficients, as many as ``reversal`` has places (a power of two); further ones are
+            zero.
         reversal: The places with their bits in the other order.
         roots: The first half of the root's powers.
     """

@@ -47,7 +47,11 @@ class Field:
     @property
     def dtype(self) -> np.dtype[Any]:
         """An array's type."""
-        return np.dtype(np.uint64) if self.words == 1 else np.dtype([("low", np.uint64), ("high", np.uint64)])
+        return (
+            np.dtype(np.uint64)
+            if self.words == 1
+            else np.dtype([("low", np.uint64), ("high", np.uint64)])
+        )
 
     def vector(self, values: Sequence[int]) -> np.ndarray:
         """Public whole numbers, negative ones too, as elements."""
@@ -64,7 +68,10 @@ class Field:
     def integers(self, vector: np.ndarray) -> list[int]:
         """The whole numbers of elements, the nearest to zero."""
         encoded, half = self.encode(vector), self.modulus // 2
-        found = (int.from_bytes(encoded[i : i + self.size], "little") for i in range(0, len(encoded), self.size))
+        found = (
+            int.from_bytes(encoded[i : i + self.size], "little")
+            for i in range(0, len(encoded), self.size)
+        )
         return [value - self.modulus if value > half else value for value in found]
 
     def encode(self, vector: np.ndarray) -> bytes:
@@ -75,15 +82,20 @@ class Field:
         """So many elements, or an error."""
         if len(encoded) != count * self.size:
             raise PrioError(
-                f"expected {count} elements of {self.name} in {count * self.size} bytes, not {len(encoded)}"
+                f"expected {count} elements of {self.name} in {count * self.size} bytes, not "
+                f"{len(encoded)}"
             )
         vector = np.frombuffer(bytearray(encoded), self.dtype)
         if not bool(self._below(vector).all()):
-            raise PrioError(f"a number is not an element of {self.name}: it is not below the modulus")
+            raise PrioError(
+                f"a number is not an element of {self.name}: it is not below the modulus"
+            )
         return vector
 
     def expand(self, tag: bytes, seed: bytes, binder: bytes, count: int) -> np.ndarray:
-        """Pseudorandom elements; words that make no element are left out, of which there is one in 2^32."""
+        """Pseudorandom elements; words that make no element are left out, of which there is one
+        in 2^32.
+        """
         spare = 0
         while True:
             lanes = xof_lanes(tag, seed, binder, (count + spare) * self.words)
@@ -102,7 +114,9 @@ class Field:
         if self.words == 1:
             return np.asarray(vector < np.uint64(self.modulus))
         high = np.uint64(self.modulus >> 64)  # the modulus has a low word of 1
-        return np.asarray((vector["high"] < high) | ((vector["high"] == high) & (vector["low"] == 0)))
+        return np.asarray(
+            (vector["high"] < high) | ((vector["high"] == high) & (vector["low"] == 0))
+        )
 
     def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Element by element; shapes must be the same."""
@@ -137,7 +151,9 @@ class Field:
         return np.asarray(powers(base, count))
 
     def evaluate(self, rows: np.ndarray, size: int) -> np.ndarray:
-        """Polynomials (a row of coefficients each, a power of two) at the ``size`` powers of a root of unity."""
+        """Polynomials (a row of coefficients each, a power of two) at the ``size`` powers of a
+        root of unity.
+        """
         return np.asarray(transform(rows, _reversal(rows.shape[1]), _roots(self, size, False)))
 
     def interpolate(self, rows: np.ndarray) -> np.ndarray:

@@ -1,25 +1,29 @@
-"""Our own circuit, "one rating per item": what is shared is what one legal user may say, and nothing else.
+"""Our own circuit, "one rating per item": what is shared is what one legal user may say, and
+nothing else.
 
-For each item a vector has a weight from 0 to 64 in two digits of 0 to 8 (lower + 7 upper), the level of the rating, and
-its score; and for each call of the gadget a subtotal. Valid is a vector in which
+For each item a vector has a weight from 0 to 64 in two digits of 0 to 8 (lower + 7 upper), the
+level of the rating, and its score; and for each call of the gadget a subtotal. Valid is a vector in
+which
 
 1. both digits of every weight are 0 to 8, so that the weight is a whole number from 0 to 64;
 2. every level is one of the scale;
 3. every score is its weight times the public code of its level;
 4. every subtotal is the sum over the call's items of weight times the public ruler of the level.
 
-Scores, weights and the sum of subtotals are summed. Numbers may be negative: an element stands for the whole number
-that is nearest to zero.
+Scores, weights and the sum of subtotals are summed. Numbers may be negative: an element stands for
+the whole number that is nearest to zero.
 
-**Soundness.** A call checks ``slots`` items. Its constraints, 4 slots + 1, are polynomials in wires that do not depend
-on randomness; the gadget adds them with the powers of one random r as factors, so that a fault in a call leaves a
-polynomial in r that is not 0, of degree at most 4 slots + 1. The circuit adds the calls with independent random
-factors. So a proof's joint randomness hides a fault with probability at most (4 slots + 2) / p: ``random_degree``. The
-gadget's degree is that of a digit's constraint, 9, or that of the levels'. With 3,706 items and five levels there
-are 31 calls of 120 slots, and three proofs in Field64 fail with probability 2^-163 (``soundness_bits``).
+**Soundness.** A call checks ``slots`` items. Its constraints, 4 slots + 1, are polynomials in wires
+that do not depend on randomness; the gadget adds them with the powers of one random r as factors,
+so that a fault in a call leaves a polynomial in r that is not 0, of degree at most 4 slots + 1. The
+circuit adds the calls with independent random factors. So a proof's joint randomness hides a fault
+with probability at most (4 slots + 2) / p: ``random_degree``. The gadget's degree is that of a
+digit's constraint, 9, or that of the levels'. With 3,706 items and five levels there are 31 calls
+of 120 slots, and three proofs in Field64 fail with probability 2^-163 (``soundness_bits``).
 
-That the gadget knows r is no loss: r is fixed, by hashes of the shares, before the proof is made, so the proof system's
-theorem holds for the circuit with that r. Servers compute r again before they decide (``Prio3.verify``).
+That the gadget knows r is no loss: r is fixed, by hashes of the shares, before the proof is made,
+so the proof system's theorem holds for the circuit with that r. Servers compute r again before they
+decide (``Prio3.verify``).
 """
 
 from __future__ import annotations
@@ -59,7 +63,10 @@ class OneRatingPerItem(Circuit):
         self.codes, self.rulers = tuple(map(int, codes)), tuple(map(int, rulers))
         self.levels = len(self.codes)
         if items < 1 or not 2 <= self.levels <= _MOST_LEVELS or len(self.rulers) != self.levels:
-            raise ConfigError(f"there must be an item and 2 to {_MOST_LEVELS} levels, each with a code and a ruler")
+            raise ConfigError(
+                f"there must be an item and 2 to {_MOST_LEVELS} levels, each with a code and a "
+                "ruler"
+            )
         self.items, self.output_length = items, 2 * items + 1
         self.degree = max(_DIGITS, self.levels)
         self.slots = best_chunk(items, 3, self.degree)
@@ -72,12 +79,19 @@ class OneRatingPerItem(Circuit):
     def encode(self, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """The vector of a user with these weights (0 where there is no rating) and levels.
 
-        Tables are read whole and digits come from arithmetic, so that neither time nor memory tells a rating.
+        Tables are read whole and digits come from arithmetic, so that neither time nor memory tells
+        a rating.
         """
         weights, levels = np.asarray(weights, np.int64), np.asarray(levels, np.int64)
         if weights.shape != (self.items,) or levels.shape != (self.items,):
-            raise PrioError(f"expected weights and levels of {self.items} items; nothing was shared")
-        if bool(((weights < 0) | (weights > LARGEST_WEIGHT) | (levels < 0) | (levels >= self.levels)).any()):
+            raise PrioError(
+                f"expected weights and levels of {self.items} items; nothing was shared"
+            )
+        if bool(
+            (
+                (weights < 0) | (weights > LARGEST_WEIGHT) | (levels < 0) | (levels >= self.levels)
+            ).any()
+        ):
             raise PrioError("a weight or a level is off its range; nothing was shared")
         upper = np.minimum(weights // _UPPER, _DIGITS - 1)
         scores, ruled = (
@@ -85,14 +99,20 @@ class OneRatingPerItem(Circuit):
             for table in (self.codes, self.rulers)
         )
         subtotals = np.add.reduceat(ruled, np.arange(0, self.items, self.slots))
-        return self.field.secret(np.concatenate([weights - _UPPER * upper, upper, levels, scores, subtotals]))
+        return self.field.secret(
+            np.concatenate([weights - _UPPER * upper, upper, levels, scores, subtotals])
+        )
 
     def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
-        """Lower digits, upper digits and levels of the call's items. The last call may have items too many: zeros."""
+        """Lower digits, upper digits and levels of the call's items. The last call may have
+        items too many: zeros.
+        """
         return np.concatenate([self._by_call(part) for part in self._parts(vector)[:3]], axis=1)
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
-        """The sum over slots of constraints 1 and 2, and of what 3 and 4 have of wires, with their factors."""
+        """The sum over slots of constraints 1 and 2, and of what 3 and 4 have of wires, with
+        their factors.
+        """
         field, factors = self.field, self._factors(joint)
         # Constraints 3 and 4 are the weight times a polynomial of the level each: add these first.
         code, ruler = (
@@ -130,7 +150,9 @@ class OneRatingPerItem(Circuit):
         return padded.reshape(self.calls, self.slots)
 
     def _factors(self, joint: np.ndarray) -> list[np.ndarray]:
-        """Powers of the first random element: for lower digits, upper digits, levels, scores, subtotal."""
+        """Powers of the first random element: for lower digits, upper digits, levels, scores,
+        subtotal.
+        """
         return _cut(self.field.powers(joint[:1], 4 * self.slots + 1), self.slots)
 
 
@@ -146,9 +168,13 @@ def _through(values: Sequence[int], field: Field) -> np.ndarray:
         basis, scale = [1], value
         for other in range(len(values)):
             if other != place:
-                basis = [low - other * high for low, high in zip([0, *basis], [*basis, 0], strict=True)]
+                basis = [
+                    low - other * high for low, high in zip([0, *basis], [*basis, 0], strict=True)
+                ]
                 scale = scale * pow(place - other, -1, field.modulus) % field.modulus
-        total = [so_far + scale * coefficient for so_far, coefficient in zip(total, basis, strict=True)]
+        total = [
+            so_far + scale * coefficient for so_far, coefficient in zip(total, basis, strict=True)
+        ]
     return field.vector(total)
 
 
@@ -190,8 +216,8 @@ def prio3_one_rating(items: int, codes: Sequence[int], rulers: Sequence[int], ta
         items: How many.
         codes: The whole number that each level stands for in scores.
         rulers: The same for the total.
-        task: Names the task. It and the circuit's parameters are hashed into all randomness, so that the proof of a
-            report for another task, or for other parameters, does not hold.
+        task: Names the task. It and the circuit's parameters are hashed into all randomness, so
+            that the proof of a report for another task, or for other parameters, does not hold.
     """
     circuit = OneRatingPerItem(items, codes, rulers)
     stated = repr((items, circuit.codes, circuit.rulers, circuit.slots, len(task))).encode() + task

@@ -7,8 +7,9 @@
     one server  verify()     all parts together: a refusal, or a message for all
     server      finish()     its share of what is summed
 
-A share of the vector is uniformly random unless all servers come together. The check shows the servers nothing but
-whether the vector is valid. A report must be counted once: who prepares it twice under two keys may learn more.
+A share of the vector is uniformly random unless all servers come together. The check shows the
+servers nothing but whether the vector is valid. A report must be counted once: who prepares it
+twice under two keys may learn more.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from hdpmf.errors import ConfigError, PrioError
 NONCE_SIZE = 16
 _VERSION = 8
 _LEADER = 0
-_VECTOR, _PROOF, _JOINT, MASKS, _QUERY, _JOINT_SEED, _JOINT_PART = range(1, 8)  # what randomness is for
+_VECTOR, _PROOF, _JOINT, MASKS, _QUERY, _JOINT_SEED, _JOINT_PART = range(
+    1, 8
+)  # what randomness is for
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class Sharded:
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """What a server keeps until all have prepared: its share of what is summed, and the joint randomness it used."""
+    """What a server keeps until all have prepared: its share of what is summed, and the joint
+    randomness it used.
+    """
 
     output: np.ndarray = field(repr=False)
     joint_seed: bytes = field(repr=False)
@@ -69,8 +74,15 @@ class Prio3:
         context: bytes = b"",
     ) -> None:
         if not (2 <= servers <= 255 and 1 <= proofs <= 255 and len(context) <= 247):
-            raise ConfigError("there are 2 to 255 servers, 1 to 255 proofs and at most 247 bytes of context")
-        self.circuit, self.field, self.proofs, self.servers = circuit, circuit.field, proofs, servers
+            raise ConfigError(
+                "there are 2 to 255 servers, 1 to 255 proofs and at most 247 bytes of context"
+            )
+        self.circuit, self.field, self.proofs, self.servers = (
+            circuit,
+            circuit.field,
+            proofs,
+            servers,
+        )
         self.seed_size = seed_size
         self._context = bytes([_VERSION, 0]) + identifier.to_bytes(4, "big"), context
 
@@ -82,7 +94,9 @@ class Prio3:
     def input_share_size(self, server: int) -> int:
         """Bytes of a server's share."""
         elements = self.circuit.length + self.proofs * self.circuit.proof_length
-        return self.seed_size + (elements * self.field.size if server == _LEADER else 2 * self.seed_size)
+        return self.seed_size + (
+            elements * self.field.size if server == _LEADER else 2 * self.seed_size
+        )
 
     @property
     def prepare_share_size(self) -> int:
@@ -90,7 +104,9 @@ class Prio3:
         return self.proofs * self.circuit.verifier_length * self.field.size + self.seed_size
 
     def shard(self, vector: np.ndarray, nonce: bytes, randomness: bytes | None = None) -> Sharded:
-        """Share an encoded vector. Randomness is from the operating system but for tests with fixed numbers."""
+        """Share an encoded vector. Randomness is from the operating system but for tests with
+        fixed numbers.
+        """
         self._check_size("nonce", nonce, NONCE_SIZE)
         randomness = secrets.token_bytes(self.random_size) if randomness is None else randomness
         self._check_size("randomness", randomness, self.random_size)
@@ -107,11 +123,15 @@ class Prio3:
         parts.insert(_LEADER, self._joint_part(_LEADER, leader_blind, encoded, nonce))
 
         joints = self._joints(self._joint_seed(parts))
-        prove_seeds = self._expand(MASKS, prove_seed, bytes([self.proofs]), self.circuit.arity * self.proofs)
+        prove_seeds = self._expand(
+            MASKS, prove_seed, bytes([self.proofs]), self.circuit.arity * self.proofs
+        )
         proof = np.concatenate(
             [
                 prove(self.circuit, vector, wire_seeds, joint)
-                for wire_seeds, joint in zip(prove_seeds.reshape(self.proofs, -1), joints, strict=True)
+                for wire_seeds, joint in zip(
+                    prove_seeds.reshape(self.proofs, -1), joints, strict=True
+                )
             ]
         )
         for server, (_, proof_seed, _) in enumerate(helpers, 1):
@@ -125,14 +145,17 @@ class Prio3:
         """A server's part of the check, and what it keeps.
 
         Args:
-            verify_key: Of all servers; no device may know it, and it is fixed before the first report.
+            verify_key: Of all servers; no device may know it, and it is fixed before the first
+                report.
             server: 0 for the leader.
             nonce: The report's, as it was sharded with.
             public_share: The report's part for all servers.
             input_share: This server's part.
         """
         if not 0 <= server < self.servers:
-            raise ConfigError(f"there is no server {server}: they are numbered from 0 to {self.servers - 1}")
+            raise ConfigError(
+                f"there is no server {server}: they are numbered from 0 to {self.servers - 1}"
+            )
         self._check_size("verify key", verify_key, self.seed_size)
         self._check_size("nonce", nonce, NONCE_SIZE)
         self._check_size("public share", public_share, self.servers * self.seed_size)
@@ -159,15 +182,21 @@ class Prio3:
             PrioError: The vector is not valid, or a part is malformed.
         """
         if len(prepare_shares) != self.servers:
-            raise PrioError(f"expected {self.servers} servers' parts of the check, not {len(prepare_shares)}")
+            raise PrioError(
+                f"expected {self.servers} servers' parts of the check, not {len(prepare_shares)}"
+            )
         count = self.circuit.verifier_length * self.proofs
         verifiers, parts = np.zeros(count, self.field.dtype), []
         for share in prepare_shares:
             self._check_size("part of the check", share, self.prepare_share_size)
-            verifiers = self.field.add(verifiers, self.field.decode(share[: -self.seed_size], count))
+            verifiers = self.field.add(
+                verifiers, self.field.decode(share[: -self.seed_size], count)
+            )
             parts.append(share[-self.seed_size :])
         joint_seed = self._joint_seed(parts)
-        for verifier, joint in zip(verifiers.reshape(self.proofs, -1), self._joints(joint_seed), strict=True):
+        for verifier, joint in zip(
+            verifiers.reshape(self.proofs, -1), self._joints(joint_seed), strict=True
+        ):
             if not decide(self.circuit, verifier, joint):
                 raise PrioError("a report was refused: its proof does not hold")
         return joint_seed
@@ -196,25 +225,35 @@ class Prio3:
             return vector, self._proof_share(server, proof_seed), self.field.encode(vector)
         end = self.circuit.length * self.field.size
         vector = self.field.decode(input_share[:end], self.circuit.length)
-        proofs = self.field.decode(input_share[end : -self.seed_size], self.circuit.proof_length * self.proofs)
+        proofs = self.field.decode(
+            input_share[end : -self.seed_size], self.circuit.proof_length * self.proofs
+        )
         return vector, proofs, input_share[:end]
 
     def _vector_share(self, server: int, seed: bytes) -> np.ndarray:
         return self._expand(_VECTOR, seed, bytes([server]), self.circuit.length)
 
     def _proof_share(self, server: int, seed: bytes) -> np.ndarray:
-        return self._expand(_PROOF, seed, bytes([self.proofs, server]), self.circuit.proof_length * self.proofs)
+        return self._expand(
+            _PROOF, seed, bytes([self.proofs, server]), self.circuit.proof_length * self.proofs
+        )
 
     def _joints(self, joint_seed: bytes) -> np.ndarray:
         """Joint randomness, a row for each proof."""
         count = self.circuit.random_length * self.proofs
-        return self._expand(_JOINT, joint_seed, bytes([self.proofs]), count).reshape(self.proofs, -1)
+        return self._expand(_JOINT, joint_seed, bytes([self.proofs]), count).reshape(
+            self.proofs, -1
+        )
 
     def _joint_part(self, server: int, blind: bytes, share: bytes, nonce: bytes) -> bytes:
-        return derive_seed(self._tag(_JOINT_PART), blind, bytes([server]) + nonce + share, self.seed_size)
+        return derive_seed(
+            self._tag(_JOINT_PART), blind, bytes([server]) + nonce + share, self.seed_size
+        )
 
     def _joint_seed(self, parts: Sequence[bytes]) -> bytes:
-        return derive_seed(self._tag(_JOINT_SEED), bytes(self.seed_size), b"".join(parts), self.seed_size)
+        return derive_seed(
+            self._tag(_JOINT_SEED), bytes(self.seed_size), b"".join(parts), self.seed_size
+        )
 
     def _expand(self, usage: int, seed: bytes, binder: bytes, count: int) -> np.ndarray:
         return self.field.expand(self._tag(usage), seed, binder, count)
@@ -225,7 +264,9 @@ class Prio3:
 
     def _check_size(self, what: str, given: bytes, size: int) -> None:
         if len(given) != size:
-            raise PrioError(f"a {what} has {size} bytes here, not {len(given)}; check the task's parameters")
+            raise PrioError(
+                f"a {what} has {size} bytes here, not {len(given)}; check the task's parameters"
+            )
 
 
 def _split(joined: bytes, size: int) -> list[bytes]:
@@ -237,6 +278,10 @@ def prio3_sum_vec(entries: int, bits: int, chunk: int | None = None, *, servers:
     return Prio3(SumVec(FIELD128, entries, bits, chunk), 2, proofs=1, servers=servers)
 
 
-def prio3_sum_vec_multiproof(entries: int, bits: int, chunk: int | None = None, *, proofs: int = 3) -> Prio3:
-    """The draft's Prio3SumVecWithMultiproof: Field64, half the bytes. The draft asks for three proofs at least."""
+def prio3_sum_vec_multiproof(
+    entries: int, bits: int, chunk: int | None = None, *, proofs: int = 3
+) -> Prio3:
+    """The draft's Prio3SumVecWithMultiproof: Field64, half the bytes. The draft asks for three
+    proofs at least.
+    """
     return Prio3(SumVec(FIELD64, entries, bits, chunk), 0xFFFFFFFF, proofs=proofs)

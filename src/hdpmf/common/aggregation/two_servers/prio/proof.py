@@ -1,9 +1,11 @@
-"""Proofs that a shared vector is valid (the draft's FlpGeneric, after Boneh et al. 2019, theorem 4.3).
+"""Proofs that a shared vector is valid (the draft's FlpGeneric, after Boneh et al. 2019, theorem
+4.3).
 
-A *circuit* says which vectors are valid: it calls one *gadget*, a polynomial of low degree, several times on wires that
-are affine in the vector, and is 0 (with high probability over the joint randomness) only for valid vectors. The prover
-interpolates each wire over the calls and sends the gadget of these polynomials, itself a polynomial; servers read the
-gadget's outputs from it, and check it at one random point.
+A *circuit* says which vectors are valid: it calls one *gadget*, a polynomial of low degree, several
+times on wires that are affine in the vector, and is 0 (with high probability over the joint
+randomness) only for valid vectors. The prover interpolates each wire over the calls and sends the
+gadget of these polynomials, itself a polynomial; servers read the gadget's outputs from it, and
+check it at one random point.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class Circuit(ABC):
         arity: Wires of the gadget.
         degree: Of the gadget.
         calls: Of the gadget.
-        random_degree: An invalid vector makes the circuit 0 with at most this probability, times the field's size.
+        random_degree: An invalid vector makes the circuit 0 with at most this probability, times
+            the field's size.
     """
 
     field: Field
@@ -44,7 +47,9 @@ class Circuit(ABC):
 
     @abstractmethod
     def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
-        """The gadget's inputs: a row for each call. Constants are divided by the number of shares."""
+        """The gadget's inputs: a row for each call. Constants are divided by the number of
+        shares.
+        """
 
     @abstractmethod
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
@@ -52,7 +57,9 @@ class Circuit(ABC):
 
     @abstractmethod
     def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
-        """The circuit's value, one element, from the outputs of the gadget's calls and the vector."""
+        """The circuit's value, one element, from the outputs of the gadget's calls and the
+        vector.
+        """
 
     @abstractmethod
     def truncate(self, vector: np.ndarray) -> np.ndarray:
@@ -82,8 +89,9 @@ class Circuit(ABC):
 def soundness_bits(circuit: Circuit, proofs: int) -> float:
     """An invalid vector passes with probability at most 2 to the minus this (the draft's formula).
 
-    A proof fails to show it if the joint randomness hides the fault, or if the random point is a root of the
-    difference of the gadget's true polynomial and the one sent. Who tries n inputs has n chances.
+    A proof fails to show it if the joint randomness hides the fault, or if the random point is a
+    root of the difference of the gadget's true polynomial and the one sent. Who tries n inputs has
+    n chances.
     """
     chances = circuit.random_degree + circuit.degree * (circuit.span - 1)
     return proofs * (math.log2(circuit.field.modulus - circuit.span) - math.log2(chances))
@@ -97,7 +105,9 @@ def best_chunk(elements: int, wires: int, degree: int) -> int:
 
 
 def prove(circuit: Circuit, vector: np.ndarray, seeds: np.ndarray, joint: np.ndarray) -> np.ndarray:
-    """A proof. Seeds are random elements, one for each wire: they hide the wires at the servers' point."""
+    """A proof. Seeds are random elements, one for each wire: they hide the wires at the servers'
+    point.
+    """
     field = circuit.field
     rows = np.zeros((circuit.arity, circuit.span), field.dtype)
     rows[:, 0] = seeds
@@ -109,25 +119,37 @@ def prove(circuit: Circuit, vector: np.ndarray, seeds: np.ndarray, joint: np.nda
 
 
 def query(
-    circuit: Circuit, vector: np.ndarray, proof: np.ndarray, point: np.ndarray, joint: np.ndarray, shares: int
+    circuit: Circuit,
+    vector: np.ndarray,
+    proof: np.ndarray,
+    point: np.ndarray,
+    joint: np.ndarray,
+    shares: int,
 ) -> np.ndarray:
-    """A server's part of the check, from its shares of vector and proof: the circuit, each wire and the gadget.
+    """A server's part of the check, from its shares of vector and proof: the circuit, each wire and
+    the gadget.
 
     Raises:
-        PrioError: At this point a wire would be seen; it is one of ``span`` points of the whole field.
+        PrioError: At this point a wire would be seen; it is one of ``span`` points of the whole
+            field.
     """
     field, span = circuit.field, circuit.span
     seeds, polynomial = proof[: circuit.arity], proof[circuit.arity :]
-    powers = np.concatenate([field.vector([1]), field.powers(point, max(span, len(polynomial) - 1))])
+    powers = np.concatenate(
+        [field.vector([1]), field.powers(point, max(span, len(polynomial) - 1))]
+    )
     if field.integers(powers[span : span + 1]) == [1]:
-        raise PrioError("the random point of this report would show an input; the report cannot be checked")
+        raise PrioError(
+            "the random point of this report would show an input; the report cannot be checked"
+        )
 
     folded = np.zeros((-(-len(polynomial) // span), span), field.dtype)
     folded.reshape(-1)[: len(polynomial)] = polynomial
     coefficients = field.combine(np.full(len(folded), field.vector([1])[0]), folded)
     outputs = field.evaluate(coefficients.reshape(1, -1), span)[0, 1 : circuit.calls + 1]
 
-    # The interpolation of powers gives the weights with which values at roots of unity make the value at the point.
+    # The interpolation of powers gives the weights with which values at roots of unity make the
+    # value at the point.
     weights = field.interpolate(powers[:span].reshape(1, -1))[0, : circuit.calls + 1]
     rows = np.concatenate([seeds.reshape(1, -1), circuit.wires(vector, joint, shares)])
     inputs = field.combine(weights, rows)
@@ -159,7 +181,9 @@ class SumVec(Circuit):
 
     def __init__(self, field: Field, entries: int, bits: int, chunk: int | None = None) -> None:
         if entries < 1 or not 1 <= bits <= 62 or (chunk is not None and chunk < 1):
-            raise ConfigError("a vector has at least 1 entry of 1 to 62 bits, and a chunk at least 1 bit")
+            raise ConfigError(
+                "a vector has at least 1 entry of 1 to 62 bits, and a chunk at least 1 bit"
+            )
         self.field, self.bits, self.output_length = field, bits, entries
         self.length = self.random_degree = entries * bits
         self.chunk = best_chunk(self.length, 2, self.degree) if chunk is None else chunk
@@ -169,8 +193,12 @@ class SumVec(Circuit):
     def encode(self, values: np.ndarray) -> np.ndarray:
         """The bits of a vector, the lowest first."""
         values = np.asarray(values, np.int64)
-        if values.shape != (self.output_length,) or bool(((values < 0) | (values >> self.bits != 0)).any()):
-            raise PrioError(f"expected {self.output_length} numbers of {self.bits} bits; nothing was shared")
+        if values.shape != (self.output_length,) or bool(
+            ((values < 0) | (values >> self.bits != 0)).any()
+        ):
+            raise PrioError(
+                f"expected {self.output_length} numbers of {self.bits} bits; nothing was shared"
+            )
         return self.field.secret((values[:, None] >> np.arange(self.bits)) & 1).reshape(-1)
 
     def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:

@@ -1,7 +1,8 @@
 """The expandable hash: TurboSHAKE128 (RFC 9861), that is Keccak-p[1600] with 12 rounds.
 
-The draft's XofTurboShake128 hashes ``len(tag) | tag | seed | binder`` with domain byte 1. The permutation is written
-for LLVM directly, lane by lane and without a jump: from Python code Numba needs ten seconds to compile it.
+The draft's XofTurboShake128 hashes ``len(tag) | tag | seed | binder`` with domain byte 1. The
+permutation is written for LLVM directly, lane by lane and without a jump: from Python code Numba
+needs ten seconds to compile it.
 """
 
 from __future__ import annotations
@@ -56,10 +57,14 @@ def turboshake128(message: bytes, domain: int, count: int) -> np.ndarray:
 def _rotated(builder: Any, lane: Any, by: int) -> Any:
     if by == 0:
         return lane
-    return builder.or_(builder.shl(lane, ir.Constant(_LANE, by)), builder.lshr(lane, ir.Constant(_LANE, 64 - by)))
+    return builder.or_(
+        builder.shl(lane, ir.Constant(_LANE, by)), builder.lshr(lane, ir.Constant(_LANE, 64 - by))
+    )
 
 
-def _round(builder: Any, lanes: dict[tuple[int, int], Any], constant: int) -> dict[tuple[int, int], Any]:
+def _round(
+    builder: Any, lanes: dict[tuple[int, int], Any], constant: int
+) -> dict[tuple[int, int], Any]:
     """One round of Keccak: theta, rho and pi, chi, iota."""
     xor, places = builder.xor, list(product(range(5), range(5)))
     parity = []
@@ -70,10 +75,13 @@ def _round(builder: Any, lanes: dict[tuple[int, int], Any], constant: int) -> di
         parity.append(column)
     spread = [xor(parity[x - 1], _rotated(builder, parity[(x + 1) % 5], 1)) for x in range(5)]
     moved = {
-        (y, (2 * x + 3 * y) % 5): _rotated(builder, xor(lanes[x, y], spread[x]), _ROTATIONS[x][y]) for x, y in places
+        (y, (2 * x + 3 * y) % 5): _rotated(builder, xor(lanes[x, y], spread[x]), _ROTATIONS[x][y])
+        for x, y in places
     }
     after = {
-        (x, y): xor(moved[x, y], builder.and_(builder.not_(moved[(x + 1) % 5, y]), moved[(x + 2) % 5, y]))
+        (x, y): xor(
+            moved[x, y], builder.and_(builder.not_(moved[(x + 1) % 5, y]), moved[(x + 2) % 5, y])
+        )
         for x, y in places
     }
     after[0, 0] = xor(after[0, 0], ir.Constant(_LANE, constant))
@@ -86,7 +94,11 @@ def _permute(context: Any, state: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         words = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        pointers = {(x, y): builder.gep(words, [ir.Constant(_LANE, x + 5 * y)]) for x in range(5) for y in range(5)}
+        pointers = {
+            (x, y): builder.gep(words, [ir.Constant(_LANE, x + 5 * y)])
+            for x in range(5)
+            for y in range(5)
+        }
         lanes = {place: builder.load(pointer) for place, pointer in pointers.items()}
         for constant in _ROUNDS:
             lanes = _round(builder, lanes, constant)
