@@ -54,7 +54,7 @@ _OWN_SITES = ("same-origin", "none")  # none: typed into the address bar, or fro
 
 
 class PageGuard:
-    """Turns away what does not come from our own page, before anything else sees it.
+    """ASGI middleware that refuses requests that do not come from our own page.
 
     Args:
         app: What is guarded.
@@ -72,7 +72,7 @@ class PageGuard:
         self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or turn it away."""
+        """Answer or refuse a request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -101,7 +101,7 @@ class PageGuard:
         await with_headers({"type": "http.response.body", "body": body})
 
     def _refused(self, scope: Scope) -> str | None:
-        """Why a request is turned away; None if it is not."""
+        """Return the reason to refuse a request, or None."""
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -164,5 +164,5 @@ def form_fields(data: bytes) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """As text that can be written anywhere: JSON can say half of a letter."""
+    """Return text; JSON strings may contain lone surrogates, which are replaced."""
     return str(value).encode("utf-8", "replace").decode()

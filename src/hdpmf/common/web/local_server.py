@@ -62,7 +62,7 @@ class Loopback:
         raise ConfigError(f"port {port} of this machine is taken; choose another one, or 0 for any")
 
     def close(self) -> None:
-        """Let the port go."""
+        """Close the sockets."""
         for listener in self.sockets:
             listener.close()
 

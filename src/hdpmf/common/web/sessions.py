@@ -24,7 +24,7 @@ _MOST_SESSIONS = 4
 
 @dataclass(slots=True, repr=False, eq=False)
 class BrowserSession:
-    """A browser that came with a token.
+    """The session of one browser.
 
     Attributes:
         csrf: What its own pages put into every request that changes something.
@@ -41,17 +41,17 @@ class BrowserSession:
     held: dict[str, object] = field(default_factory=dict)
 
     def note(self, words: str, kind: str = "done") -> None:
-        """Say something on the next page."""
+        """Add a note for the next page."""
         self.notes.append((kind, words))
 
     def take_notes(self) -> list[tuple[str, str]]:
-        """What there is to say, once."""
+        """Return the notes and clear them."""
         told, self.notes = self.notes, []
         return told
 
 
 class BrowserSessions:
-    """Lets one's own browser in, and locks it out again.
+    """Browser sessions, started by one-time tokens and locked when idle.
 
     Args:
         idle: Seconds until a session that is not used is locked.
@@ -69,7 +69,7 @@ class BrowserSessions:
         return f"PageDoor({len(self._sessions)} sessions)"
 
     def token(self) -> str:
-        """A new token, good once and for a while."""
+        """Return a new token, valid once and for ``TOKEN_SECONDS``."""
         now = self._clock()
         self._tokens = {known: until for known, until in self._tokens.items() if until > now}
         token = secrets.token_urlsafe(32)
@@ -77,7 +77,7 @@ class BrowserSessions:
         return token
 
     def enter(self, token: str) -> str | None:
-        """A new session's cookie for a token, which is used up by that; None if it is none."""
+        """Exchange a token for a new session's cookie; None if it is invalid."""
         until = self._tokens.pop(_known_by(token), None)
         now = self._clock()
         if until is None or until <= now:
@@ -91,7 +91,7 @@ class BrowserSessions:
         return cookie
 
     def session(self, cookie: str, *, used: bool = True) -> BrowserSession | None:
-        """The session of a cookie, locked by now if nobody used it for a while.
+        """Return the session of a cookie, locked if it has been idle too long.
 
         Args:
             cookie: What the browser sent.
@@ -107,17 +107,17 @@ class BrowserSessions:
         return session
 
     def seconds_left(self, session: BrowserSession) -> float:
-        """Until it is locked."""
+        """Return the seconds until a session locks."""
         return 0.0 if session.locked else session.used_at + self._idle - self._clock()
 
     def lock(self, session: BrowserSession) -> None:
-        """Show nothing more to this browser, and forget what it was about to do."""
+        """Lock a session and drop its pending state."""
         session.locked = True
         session.held.clear()
         session.notes.clear()
 
     def unlock(self, session: BrowserSession) -> None:
-        """Go on; what its pages knew before does not count any more."""
+        """Unlock a session, with a new CSRF token."""
         session.locked, session.used_at, session.csrf = (
             False,
             self._clock(),
@@ -125,29 +125,27 @@ class BrowserSessions:
         )
 
     def leave(self, session: BrowserSession) -> None:
-        """This browser has to come with a new token."""
+        """End a session."""
         self._sessions = {
             known: other for known, other in self._sessions.items() if other is not session
         }
 
     @property
     def anybody(self) -> bool:
-        """Whether somebody uses the page at the moment, or has a link to come in with."""
+        """True if a session is in use, or an unused token could still start one."""
         now = self._clock()
         waiting = any(until > now for until in self._tokens.values())
         return waiting or any(self.seconds_left(session) > 0 for session in self._sessions.values())
 
 
 def equal_secrets(given: str, expected: str) -> bool:
-    """Whether two secrets are the same, without telling by the time it takes how much of them
-    is.
-    """
+    """Compare two secrets in constant time."""
     return compare_digest(given.encode(), expected.encode())
 
 
 class AttemptLimit:
-    """How often a passphrase may be tried: after a few wrong ones each takes twice as long as
-    the one before.
+    """Back-off on wrong passphrases: after a few, each attempt waits twice as long as the one
+    before.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -157,11 +155,11 @@ class AttemptLimit:
 
     @property
     def wait(self) -> float:
-        """Seconds until the next try is looked at."""
+        """Seconds until the next attempt is allowed."""
         return max(0.0, self._next_at - self._clock())
 
     def wrong(self) -> None:
-        """It was wrong."""
+        """Count a wrong attempt."""
         self._wrong += 1
         if self._wrong >= _FREE_TRIES:
             self._next_at = self._clock() + min(
@@ -169,10 +167,10 @@ class AttemptLimit:
             )
 
     def right(self) -> None:
-        """It was right."""
+        """Reset the count."""
         self._wrong, self._next_at = 0, 0.0
 
 
 def _known_by(secret: str) -> bytes:
-    """What we keep of a secret: nothing that could be used, nor compared byte by byte."""
+    """Return the hash under which a secret is kept."""
     return sha256(secret.encode()).digest()

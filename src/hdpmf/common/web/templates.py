@@ -15,7 +15,7 @@ with needs("starlette", "page"), needs("jinja2", "page"):
 
 
 class Wording:
-    """Sentences by name, as ``rate.title``. A name that is not there is an error of ours.
+    """Sentences of a page by name, such as ``rate.title``, from ``words.toml``.
 
     Args:
         package: Where ``words.toml`` is.
@@ -57,7 +57,7 @@ _SHARED = "hdpmf.common.web"
 
 
 class PageTemplates:
-    """What a package shows.
+    """Templates, sentences and static files of one package.
 
     Args:
         package: Where its ``templates``, its ``words.toml`` and, if it has files of its own, its
@@ -84,7 +84,7 @@ class PageTemplates:
     def show(
         self, name: str, facts: Mapping[str, Any], *, inside: bool, status: int = 200
     ) -> Response:
-        """A page.
+        """Render a page.
 
         Args:
             name: Of its template and its title.
@@ -98,7 +98,7 @@ class PageTemplates:
         return Response(text, status, media_type="text/html; charset=utf-8")
 
     def file(self, name: str) -> Response:
-        """A file that pages load."""
+        """Return a static file."""
         if name not in self._files:
             return Response("There is no such file.", 404)
         return Response(self._files[name], media_type=_KINDS[name.rpartition(".")[2]])

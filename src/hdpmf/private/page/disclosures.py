@@ -26,7 +26,7 @@ _REFUSALS_SHOWN = 50
 
 
 def disclosures_page(visit: PageRequest) -> dict[str, Any]:
-    """What waits for an answer, what was sent or refused, and what is left."""
+    """Return pending offers, what was sent or refused, and the remaining budget."""
     with visit.owner.store() as store:
         policy, runs, kept = store.policy, past_runs(store)[::-1], kept_refusals(store)
         together, total = spent_together(store.ledger), store.ledger.spent_total()
@@ -122,7 +122,7 @@ def _pending(store: DeviceStore, asked: Asked) -> dict[str, Any]:
 
 
 def answer(visit: PageRequest) -> str:
-    """The owner's answer."""
+    """Store the owner's answer to an offer."""
     said = visit.text("answer")
     with visit.owner.store() as store:
         if said == "again":
@@ -138,19 +138,19 @@ def answer(visit: PageRequest) -> str:
 
 
 def export(visit: PageRequest) -> bytes:
-    """Everything that was ever sent or refused, as JSON."""
+    """Return all that was ever sent or refused, as JSON."""
     with visit.owner.store() as store:
         return json.dumps(disclosures(store), indent=1, allow_nan=False).encode()
 
 
 def receipt(visit: PageRequest) -> bytes:
-    """A receipt for what left in a run."""
+    """Return a receipt for what left in a run."""
     with visit.owner.store() as store:
         return receipt_of(store, visit.text("run")).to_json()
 
 
 def _picture(store: DeviceStore) -> list[dict[str, float]]:
-    """Bars of what each rating has left, the emptiest first: where each begins, how wide, how high.
+    """Return the bars of remaining budget per rating, smallest first: position, width, height.
 
     More than can be told apart are shown by some of them, at even steps from the emptiest to the
     fullest.
@@ -175,9 +175,7 @@ def _picture(store: DeviceStore) -> list[dict[str, float]]:
 
 
 def _most_told(found: SendPreview) -> str:
-    """How often a guess about one of the ratings is right, at most; nothing where that is not
-    proved.
-    """
+    """Return the highest success rate of a guess about one rating; empty where nothing is proved."""
     most = max((number.pays for number in found.numbers), default=0.0)
     return (
         percent(guess_at(most), at_most=True) if found.cost.status == "proved" and most > 0 else ""

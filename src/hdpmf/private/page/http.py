@@ -93,7 +93,7 @@ class OwnerPage:
         self._cookie = f"hdpmf-{host.partition('.')[0]}"
 
     def app(self) -> App:
-        """What a server serves."""
+        """Return the ASGI application."""
         routes = [
             Route("/", self._home),
             Route(ENTER, self._enter, methods=["GET", "POST"]),
@@ -111,7 +111,7 @@ class OwnerPage:
         return PageGuard(Starlette(routes=routes), self._host, ENTRY)
 
     def watch(self, stop: threading.Event) -> None:
-        """Close the store when nobody looks at it any more, until ``stop``."""
+        """Close the store when no session is in use, until ``stop``."""
         while not stop.wait(_WATCH_SECONDS):
             with self._owner.alone:
                 if self._owner.opened and not self._door.anybody:
@@ -120,8 +120,8 @@ class OwnerPage:
     # Coming in
 
     async def _enter(self, request: Request) -> Response:
-        """A token, which the page takes from behind the # of the command's link: that part is
-        sent to nobody.
+        """Exchange the token for a session. It is in the link's fragment, which browsers never
+        send.
         """
         if request.method == "GET":
             return self._show("enter", None, {})
@@ -136,7 +136,7 @@ class OwnerPage:
         return self._kept_out(request, self._session(request)) or RedirectResponse("/rate", 303)
 
     async def _state(self, request: Request) -> Response:
-        """How long until the page is locked; asking for that is not using it."""
+        """Return the seconds until the page locks, without counting as use."""
         session = self._session(request, used=False)
         left = 0.0 if session is None else self._door.seconds_left(session)
         return JSONResponse({"seconds": max(0, round(left))})
@@ -259,7 +259,7 @@ class OwnerPage:
         return self._door.session(request.cookies.get(self._cookie, ""), used=used)
 
     def _kept_out(self, request: Request, session: BrowserSession | None) -> Response | None:
-        """Where somebody is sent who may not see a page now; None for the others."""
+        """Return the redirect for a browser that may not see the page now; None if it may."""
         if session is None:
             return self._closed()
         if session.locked:
@@ -276,7 +276,7 @@ class OwnerPage:
         return await self._fields(request, session) is not None
 
     async def _fields(self, request: Request, session: BrowserSession) -> Mapping[str, str] | None:
-        """What a request of our own page says; None unless it has the session's token."""
+        """Return the fields of a request; None unless it has the session's CSRF token."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
         body = await read_body(request, MOST_BYTES)
         fields: dict[str, str] = {}

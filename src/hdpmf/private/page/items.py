@@ -37,7 +37,7 @@ _KINDS = {"csv": ".csv", "tsv": ".tsv", "txt": ".csv", "parquet": ".parquet"}
 
 
 def rate_page(visit: PageRequest) -> dict[str, Any]:
-    """What is rated, and what there is to search in."""
+    """Return the rated items and the catalogue's size."""
     with visit.store() as store:
         visit.owner.search(store.place, fresh=True)
         shown = shown_items(store)
@@ -78,12 +78,12 @@ def rate_page(visit: PageRequest) -> dict[str, Any]:
 
 
 def _rated_here(shown: PinnedCatalogue, items: Iterable[str]) -> int:
-    """How many of these items this recommender has."""
+    """Count the items that this recommender has."""
     return sum(item in shown.positions for item in items)
 
 
 def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
-    """Of how many of these items no recommender has heard."""
+    """Count the items that no recommender has."""
     shown = [shown_items(store.at(place)) for place in store.places]
     return sum(
         all(known is None or item not in known.positions for known in shown) for item in items
@@ -91,7 +91,7 @@ def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
 
 
 def find(visit: PageRequest) -> dict[str, Any]:
-    """Items with these words in the title."""
+    """Return items with these words in the title."""
     with visit.store() as store:
         search = visit.owner.search(store.place)
         if search is None:
@@ -103,7 +103,7 @@ def find(visit: PageRequest) -> dict[str, Any]:
 
 
 def set_rating(visit: PageRequest) -> dict[str, Any]:
-    """Rate an item, or take its rating out; what it was before, for undoing."""
+    """Set or remove a rating; return the old value, for undo."""
     item = visit.text("item")
     with visit.store() as store:
         sent, removed = releases(store, ME, item), visit.text("value") == ""
@@ -136,7 +136,7 @@ def set_private(visit: PageRequest) -> dict[str, Any]:
 
 
 def load_items(visit: PageRequest) -> str:
-    """A catalogue from a file that the browser read."""
+    """Load a catalogue from an uploaded file."""
     ending = _KINDS.get(visit.text("kind"))
     if ending is None or not visit.body:
         raise ConfigError(visit.t("rate.no_file"))
@@ -150,14 +150,14 @@ def load_items(visit: PageRequest) -> str:
 
 
 def look_into_file(visit: PageRequest) -> str:
-    """A file of ratings: what it would bring."""
+    """Preview an uploaded file of ratings."""
     with visit.store() as store:
         visit.session.held["file"] = preview_file(store, visit.body)
     return "/rate"
 
 
 def take_in_file(visit: PageRequest) -> str:
-    """Take in what was looked at, or not."""
+    """Import or drop the previewed file."""
     preview = visit.session.held.pop("file", None)
     if not isinstance(preview, FilePreview):
         raise ConfigError(visit.t("rate.no_file"))
@@ -171,7 +171,7 @@ _MOST_RECOMMENDED = 20
 
 
 def recommendations_page(visit: PageRequest) -> dict[str, Any]:
-    """The list, and what is hidden from it."""
+    """Return the recommendations and the hidden items."""
     with visit.store() as store:
         model, shown = kept_model(store), shown_items(store)
         facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
@@ -209,7 +209,7 @@ def recommendations_page(visit: PageRequest) -> dict[str, Any]:
 
 
 def set_hidden(visit: PageRequest) -> str:
-    """Not interested, or interested again."""
+    """Hide an item from the recommendations, or show it again."""
     with visit.store() as store:
         shown, item = shown_items(store), visit.text("item")
         if shown is None or item not in shown.positions:

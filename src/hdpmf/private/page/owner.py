@@ -31,7 +31,7 @@ _PATIENCE = 10.0  # seconds for a thread to end
 
 
 class BackgroundReports:
-    """Answers the recommenders that the owner has joined.
+    """Threads that answer the recommenders the owner has joined.
 
     Args:
         path: The store's file.
@@ -55,19 +55,17 @@ class BackgroundReports:
         return f"Answering({len(self._threads)} recommenders)"
 
     def said(self) -> list[tuple[str, str]]:
-        """The last lines for the owner with their times, the newest first; refusals have their
-        reasons.
-        """
+        """Return the last log lines for the owner with their times, newest first."""
         return list(reversed(self._said))
 
     def state(self, address: str) -> tuple[str, str] | None:
-        """How the connection to a recommender is, in words, and since when; None where there is
-        nothing to say.
+        """Return the state of the connection to a recommender and its time; None if nothing is to
+        be said.
         """
         return self._states.get(address)
 
     def _log_of(self, known: Joined) -> Callable[[str], None]:
-        """Lines about one of several recommenders say which."""
+        """Return a log function that prefixes the recommender's address."""
         return lambda line: self._log(f"{known.address}: {line}")
 
     def _log(self, line: str) -> None:
@@ -76,9 +74,7 @@ class BackgroundReports:
             self._tell(line)
 
     def begin(self, passphrase: str | None) -> None:
-        """Begin, unless it has begun; another process that answers from this store goes on doing
-        so.
-        """
+        """Start, unless another process already answers from this store."""
         if self._store is None:
             try:
                 self._store = DeviceStore.open(self._path, passphrase=passphrase, serving=True)
@@ -90,7 +86,9 @@ class BackgroundReports:
         self.refresh()
 
     def refresh(self) -> None:
-        """Answer those that are joined now and not paused, and look soon for what is new."""
+        """Start threads for recommenders that are joined and not paused, stop others, and poll
+        soon.
+        """
         if self._store is None:
             return
         wanted = {known.address: known for known in joined(self._store) if not known.paused}
@@ -103,7 +101,7 @@ class BackgroundReports:
                 self._start(known)
 
     def end(self) -> None:
-        """Answer nobody any more."""
+        """Stop all threads."""
         for address in list(self._threads):
             self._stop(address)
         if self._store is not None:
@@ -169,9 +167,7 @@ class BackgroundReports:
     def _answer(
         self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event
     ) -> None:
-        """By masks, as soon as a roster is pinned: without one, nobody knows among whom this
-        device would be hidden.
-        """
+        """Take part in sums by masks once a roster is pinned."""
         from hdpmf.common.net.flower.device import FlowerDevice
         from hdpmf.common.net.keys import NodeKey
 
@@ -201,7 +197,7 @@ class BackgroundReports:
 
 
 class Owner:
-    """What the page knows of its owner's store.
+    """The owner's store, as the page uses it.
 
     The page and what answers recommenders have a connection each, so that neither sees the other's
     half-done work.
@@ -229,34 +225,34 @@ class Owner:
 
     @property
     def made(self) -> bool:
-        """Whether there is a store."""
+        """True if the store exists."""
         return self.path.exists()
 
     @property
     def encrypted(self) -> bool:
-        """Whether the store needs a passphrase."""
+        """True if the store needs a passphrase."""
         return self.made and DeviceStore.is_encrypted(self.path)
 
     @property
     def opened(self) -> bool:
-        """Whether it is open."""
+        """True if the store is open."""
         return self._store is not None
 
     @property
     def alone(self) -> AbstractContextManager[object]:
-        """As a context: nobody else opens, uses or closes the store meanwhile."""
+        """The store's lock."""
         return self._lock
 
     @contextmanager
     def store(self) -> Iterator[DeviceStore]:
-        """The store, for one request."""
+        """Lock the open store for one request."""
         with self._lock:
             if self._store is None:
                 raise ConfigError("the store is locked; unlock it first")
             yield self._store
 
     def make(self, name: str, passphrase: str | None, scale: RatingScale) -> None:
-        """Make a new store, and open it."""
+        """Create a store and open it."""
         if name and not (len(name) <= 200 and name.isprintable()):
             raise ConfigError("a name has 1 to 200 printable characters")
         new_device(
@@ -269,7 +265,7 @@ class Owner:
         self.open(passphrase)
 
     def open(self, passphrase: str | None) -> None:
-        """Open the store, and begin to answer recommenders, if nobody else does so.
+        """Open the store and start to answer recommenders.
 
         Raises:
             PrivacyError: The passphrase is wrong, or it was tried too often.
@@ -290,21 +286,19 @@ class Owner:
             self.answering.begin(passphrase)
 
     def close(self) -> None:
-        """Let the store go, and with it its key and everything that was read from it. Answering
-        goes on.
-        """
+        """Close the store and drop its key. The background threads go on."""
         with self._lock:
             if self._store is not None:
                 self._store.close()
             self._store, self._searches = None, {}
 
     def end(self) -> None:
-        """Close it, and answer nobody any more."""
+        """Close the store and stop the background threads."""
         self.answering.end()
         self.close()
 
     def change_passphrase(self, old: str | None, new: str) -> None:
-        """Seal the store anew; it stays open."""
+        """Encrypt the store with a new passphrase; it stays open."""
         with self._lock:
             if self.tries.wait > 0:
                 raise PrivacyError(
@@ -333,9 +327,7 @@ class Owner:
             self._store, self._searches = None, {}
 
     def search(self, place: int, *, fresh: bool = False) -> TitleSearch | None:
-        """Search in the items of a place of the open store; ``fresh``: see first whether they
-        are others by now.
-        """
+        """Return the title search of a recommender's items; ``fresh`` reloads it if they changed."""
         with self.store() as store:
             found = self._searches.get(place)
             if fresh or found is None:

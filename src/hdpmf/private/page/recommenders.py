@@ -37,7 +37,7 @@ _ROSTER = "roster"
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """A roster that the owner looks at.
+    """A roster under review.
 
     Attributes:
         address: The recommender that it is for.
@@ -52,7 +52,7 @@ class _Looked:
 
 
 def recommenders_page(visit: PageRequest) -> dict[str, Any]:
-    """Those that are joined, and the invitation that is looked at."""
+    """Return the joined recommenders and the invitation under review."""
     with visit.owner.store() as store:
         invited = visit.session.held.get("invitation")
         return {
@@ -72,8 +72,8 @@ def recommenders_page(visit: PageRequest) -> dict[str, Any]:
 
 
 def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
-    """A recommender, and what is here of it. Items that others have, too, are rated once and
-    paid for once.
+    """Return a recommender and its data on this device. Items shared with others are rated and paid
+    for once.
     """
     pair = pinned_servers(store) if known.two_servers else None
     items, model = store.pinned_catalogue, kept_model(store)
@@ -100,16 +100,14 @@ def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
 
 
 def _at_the_moment(visit: PageRequest, known: Joined) -> dict[str, Any]:
-    """How the connection is, and the roster that the owner looks at, if it is for this
-    recommender.
-    """
+    """Return the connection's state, and the roster under review if it is for this recommender."""
     looked = visit.session.held.get(_ROSTER)
     given = looked if isinstance(looked, _Looked) and looked.address == known.address else None
     return {"now": visit.owner.answering.state(known.address), "roster_given": given}
 
 
 def _anything(store: DeviceStore) -> bool:
-    """Whether something of a recommender that was left is still here."""
+    """Return True if the store still has data of a recommender that was left."""
     return store.pinned_catalogue is not None or kept_model(store) is not None
 
 
@@ -123,7 +121,7 @@ def choose(visit: PageRequest) -> str:
 
 
 def look_at_invitation(visit: PageRequest) -> str:
-    """An invitation from a file or a link: who, and what to compare. Nothing is pinned yet."""
+    """Preview an invitation from a file or a link. Nothing is pinned yet."""
     found = Invitation.read(visit.body or visit.text("link", 100_000).encode())
     if found.authority:
         check_authority(found.authority.encode())
@@ -132,7 +130,7 @@ def look_at_invitation(visit: PageRequest) -> str:
 
 
 def answer_invitation(visit: PageRequest) -> str:
-    """Join the recommender whose digest was compared, or not."""
+    """Join the recommender of the previewed invitation, or drop it."""
     found = visit.session.held.get("invitation")
     if not isinstance(found, Invitation) or found.digest != visit.text(
         "digest"
@@ -152,7 +150,7 @@ def answer_invitation(visit: PageRequest) -> str:
 
 
 def look_into_roster(visit: PageRequest) -> str:
-    """A roster from a file: how many there are, and what to compare. Nothing is pinned yet."""
+    """Preview a roster from a file. Nothing is pinned yet."""
     address = visit.text("address")
     visit.session.held.pop(_ROSTER, None)
     with visit.owner.store() as store:
@@ -163,9 +161,7 @@ def look_into_roster(visit: PageRequest) -> str:
 
 
 def answer_roster(visit: PageRequest) -> str:
-    """Pin the roster whose digest was compared, or not; another one than before only with one
-    more yes.
-    """
+    """Pin the previewed roster or drop it; replacing another one needs a second confirmation."""
     looked = visit.session.held.get(_ROSTER)
     if not isinstance(looked, _Looked) or looked.digest != visit.text("digest"):
         raise ConfigError(visit.t("recommenders.no_roster"))
@@ -182,7 +178,7 @@ def answer_roster(visit: PageRequest) -> str:
 
 
 def _by_masks(visit: PageRequest, store: DeviceStore, address: str) -> DeviceStore:
-    """The store at the place of a recommender that sums by masks."""
+    """Return the store of a recommender that sums by masks."""
     known = next(
         (each for each in joined(store) if each.address == address and not each.two_servers), None
     )
@@ -192,15 +188,13 @@ def _by_masks(visit: PageRequest, store: DeviceStore, address: str) -> DeviceSto
 
 
 def card(visit: PageRequest) -> bytes:
-    """The device's card, for recommenders that want to know who takes part. There is no secret
-    in it.
-    """
+    """Return the device's public card."""
     with visit.owner.store() as store:
         return msgspec.json.format(msgspec.json.encode(card_of(store)), indent=1)
 
 
 def change(visit: PageRequest) -> str:
-    """Pause, go on, or leave."""
+    """Pause, resume or leave a recommender."""
     address, wanted = visit.text("address"), visit.text("change")
     with visit.owner.store() as store:
         if wanted in ("pause", "resume"):

@@ -43,7 +43,7 @@ class PageRequest:
 
     @contextmanager
     def store(self) -> Iterator[DeviceStore]:
-        """The store at the place of the recommender whose items the page shows.
+        """Lock the store of the recommender whose items the page shows.
 
         Raises:
             ConfigError: It is about a recommender whose items are not here any more: never about
@@ -57,23 +57,23 @@ class PageRequest:
 
     @property
     def place(self) -> int:
-        """The place that the page, or else the last one, was about; 0 where nobody has chosen."""
+        """The recommender of this page or else of the last one; 0 if none was chosen."""
         given = self.text("place") or str(self.session.held.get(_PLACE, ""))
         return int(given) if given.isdecimal() and len(given) < 6 else 0
 
     def choose(self, place: int) -> None:
-        """Show the items of this place from now on."""
+        """Show this recommender's items from now on."""
         self.session.held[_PLACE] = place
 
     def text(self, name: str, most: int = 300) -> str:
-        """A field as text."""
+        """Return a field as text."""
         value = self.fields.get(name, "")
         if len(value) > most or "\0" in value:
             raise ConfigError(f"{name} is longer than {most} characters")
         return value
 
     def number(self, name: str) -> float:
-        """A field as a number."""
+        """Return a field as a number."""
         try:
             return float(self.text(name))
         except ValueError:
@@ -86,7 +86,7 @@ def item_fields(
     values: Mapping[str, float],
     weights: Mapping[str, float],
 ) -> list[dict[str, Any]]:
-    """Items with the owner's ratings, as pages show them."""
+    """Return items with the owner's ratings, for templates."""
     found = []
     for place in positions:
         item = table.ids[place]
@@ -106,9 +106,7 @@ def item_fields(
 
 
 def choices(store: DeviceStore) -> list[dict[str, Any]]:
-    """The recommenders to choose from, with the one that is chosen; none where there is one at
-    most.
-    """
+    """Return the recommenders to choose from; empty if there is at most one."""
     known = with_catalogue(store)
     return [
         {
@@ -122,12 +120,12 @@ def choices(store: DeviceStore) -> list[dict[str, Any]]:
 
 
 def short(address: str) -> str:
-    """A recommender as people speak of it."""
+    """Return a recommender's address without its scheme."""
     return address.removeprefix(HTTPS)
 
 
 def levels(shown: PinnedCatalogue) -> list[float]:
-    """The values of a scale, if they are few enough for stars; else none."""
+    """Return the values of a scale, if they are few enough for stars."""
     scale = shown.known.scale
     step = scale.step or 1.0
     n = round(scale.width / step) + 1

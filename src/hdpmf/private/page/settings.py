@@ -33,7 +33,7 @@ _MARKED_SHOWN = 100
 
 
 def privacy_page(visit: PageRequest) -> dict[str, Any]:
-    """Where the dial is, and what is marked."""
+    """Return the privacy level, its meaning, and the sensitive items."""
     with visit.store() as store:
         position, shown, marked, policy = (
             privacy_level(store),
@@ -73,7 +73,7 @@ def privacy_page(visit: PageRequest) -> dict[str, Any]:
 
 
 def preview_privacy_level(visit: PageRequest) -> dict[str, Any]:
-    """What the dial would mean elsewhere."""
+    """Return the meaning of another privacy level."""
     with visit.store() as store:
         position = privacy_level(store, visit.number("weight"))
         return {
@@ -83,7 +83,7 @@ def preview_privacy_level(visit: PageRequest) -> dict[str, Any]:
 
 
 def change_privacy_level(visit: PageRequest) -> str:
-    """Turn it."""
+    """Set the privacy level."""
     with visit.store() as store:
         set_privacy_weight(store, visit.number("weight"))
     visit.session.note(visit.t("privacy.turned"))
@@ -100,7 +100,7 @@ def mark_genres(visit: PageRequest) -> str:
 
 
 def ask_me(visit: PageRequest) -> str:
-    """Ask before each run, or trust the policy alone."""
+    """Set whether the owner is asked before each run."""
     with visit.store() as store:
         store.set_policy(msgspec.structs.replace(store.policy, ask=visit.text("ask") == "yes"))
     visit.session.note(visit.t("privacy.ask_changed"))
@@ -131,7 +131,7 @@ SCALES = {
 
 
 def settings_page(visit: PageRequest) -> dict[str, Any]:
-    """What this device is."""
+    """Return the device's name, identity and file."""
     with visit.owner.store() as store:
         return {
             "name_of_device": (store.get("name") or b"").decode(),
@@ -143,7 +143,7 @@ def settings_page(visit: PageRequest) -> dict[str, Any]:
 
 
 def make_store(visit: PageRequest) -> str:
-    """Make a new store."""
+    """Create a store."""
     scale = SCALES.get(visit.text("scale"))
     first, second = visit.text("passphrase", 1000), visit.text("again", 1000)
     if scale is None or first != second:
@@ -154,7 +154,7 @@ def make_store(visit: PageRequest) -> str:
 
 
 def new_passphrase(visit: PageRequest) -> str:
-    """Seal the store with another passphrase."""
+    """Change the passphrase."""
     new, again = visit.text("new", 1000), visit.text("again", 1000)
     if not new or new != again:
         raise ConfigError(visit.t("settings.not_twice"))
@@ -164,7 +164,7 @@ def new_passphrase(visit: PageRequest) -> str:
 
 
 def export_everything(visit: PageRequest) -> bytes:
-    """Everything that the store knows about its owner, as JSON."""
+    """Export all personal data as JSON."""
     with visit.owner.store() as store:
         return json.dumps(
             data_export(store), indent=1, allow_nan=False, ensure_ascii=False
@@ -172,7 +172,7 @@ def export_everything(visit: PageRequest) -> bytes:
 
 
 def forget(visit: PageRequest) -> str:
-    """Take ratings, the model or everything out, for good."""
+    """Delete the ratings, the model or the whole store."""
     what = visit.text("what")
     if visit.text("sure") != "yes":
         raise ConfigError(visit.t("settings.not_sure"))

@@ -49,7 +49,9 @@ def prepare_share(
     public_share: bytes,
     encrypted: HpkeCiphertext,
 ) -> tuple[Preparation, bytes] | PrepareError:
-    """A server's part of the check of one report, and what it keeps meanwhile."""
+    """Decrypt and prepare one report share; return its state and message, or the reason to reject
+    it.
+    """
     aad = InputShareAad(opened.id, metadata, public_share).encode()
     try:
         plain = keys.hpke.open(encrypted, input_share_info(keys.dap_role), aad)
@@ -78,9 +80,7 @@ class _Bucket:
 
 
 class Accumulator:
-    """What one job adds: for each time its reports' sum, and for each reason how many were
-    rejected.
-    """
+    """Sums of one job by time bucket, and counts of rejected reports by reason."""
 
     def __init__(self, opened: OpenTask) -> None:
         self._opened = opened
@@ -99,16 +99,16 @@ class Accumulator:
         bucket.checksum ^= int.from_bytes(hashlib.sha256(report_id).digest(), "big")
 
     def reject(self, reason: PrepareError) -> None:
-        """Count a report that does not count."""
+        """Count a rejected report."""
         self._rejected[reason] = self._rejected.get(reason, 0) + 1
 
     @property
     def counted(self) -> int:
-        """Reports that count."""
+        """Number of reports in the sums."""
         return sum(bucket.count for bucket in self._buckets.values())
 
     def write(self, connection: sa.Connection, database: ServerDatabase) -> None:
-        """Add it to what is in the database, within the caller's transaction."""
+        """Add it to the database, within the caller's transaction."""
         shard = secrets.randbelow(database.shards)
         for time in sorted(
             self._buckets
@@ -171,7 +171,7 @@ class AggregationJob:
 
 
 class AggregationJobs:
-    """Claims and finishes jobs. A job whose worker died is claimed again, after its lease."""
+    """Claims and finishes jobs. A job whose worker died is claimed again after its lease."""
 
     def __init__(
         self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]
@@ -179,7 +179,7 @@ class AggregationJobs:
         self._database, self._book, self._rules, self._clock = database, book, rules, clock
 
     def claim(self, limit: int) -> AggregationJob | None:
-        """A job that was left, or a new one of stored reports; None if there is nothing to do."""
+        """Claim an abandoned job, or a new one of stored reports; None if there is nothing to do."""
         with self._database.write() as connection:
             found = self._left(connection) or self._new(connection, limit)
         if found is None:
@@ -198,7 +198,7 @@ class AggregationJobs:
             return AggregationJob(job, opened, list(connection.execute(bodies).scalars()), request)
 
     def write_request(self, job: AggregationJob, request: bytes) -> bytes:
-        """Write down what the helper is asked, before it is; what was written first stays."""
+        """Store the request before it is sent; the first one stored stays."""
         here = jobs.c.id == job.id
         with self._database.write() as connection:
             connection.execute(
@@ -208,12 +208,12 @@ class AggregationJobs:
         return request if found is None else found  # None: another worker has finished it
 
     def release(self, job: AggregationJob) -> None:
-        """Let another worker try at once."""
+        """End the lease, so that another worker can try at once."""
         with self._database.write() as connection:
             connection.execute(sa.update(jobs).where(jobs.c.id == job.id), {"lease": 0.0})
 
     def release_all(self) -> None:
-        """Whoever had a job is gone: only for the one process of a server, when it starts."""
+        """End all leases: only for a server with one process, when it starts."""
         with self._database.write() as connection:
             connection.execute(sa.update(jobs), {"lease": 0.0})
 
@@ -224,7 +224,8 @@ class AggregationJobs:
         counted: Iterable[bytes],
         rejected: Iterable[bytes],
     ) -> bool:
-        """Add the sums, mark the reports and drop what they said: all at once, and only once.
+        """Add the sums, mark the reports and delete their payloads, in one transaction and once
+        only.
 
         Returns:
             Whether it was this worker that finished the job.

@@ -24,7 +24,7 @@ _STOP_SECONDS = 10.0
 
 
 class AggregationJobDriver:
-    """A thread that aggregates until it is stopped; what fails is tried again, later and later.
+    """A thread that aggregates until it is stopped, and backs off while the helper fails.
 
     Attributes:
         overloaded: More reports wait than may.
@@ -39,15 +39,15 @@ class AggregationJobDriver:
         self._thread = threading.Thread(target=self._run, name="aggregation", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """There are new reports."""
+        """Signal that there are new reports."""
         self._woken.set()
 
     def stop(self) -> None:
-        """End after the job under way."""
+        """Stop after the current job."""
         self._stopping.set()
         self._woken.set()
         if self._thread.is_alive():
@@ -84,7 +84,7 @@ class AggregationJobDriver:
                 self._stopping.wait(_GATHER_SECONDS)
 
     def _look(self) -> None:
-        """How much waits, now and then; and what tasks that are long over have left."""
+        """Update the count of waiting reports and delete expired data, each at its own interval."""
         now = time.monotonic()
         if now >= self._looked + _LOOK_SECONDS:
             self._looked = now

@@ -86,8 +86,8 @@ class Batches:
         self._marks = ReleasedBatches(marks)
 
     def check(self, opened: OpenTask, interval: Interval) -> None:
-        """DapError unless the interval is of whole steps of the task's time, and within the
-        task.
+        """Raise DapError unless the interval lies within the task and is a multiple of its
+        precision.
         """
         task = opened.task
         whole = interval.start % task.precision == 0 == interval.duration % task.precision
@@ -97,14 +97,14 @@ class Batches:
             )
 
     def find(self, opened: OpenTask, interval: Interval) -> Batch | None:
-        """The batch, if it is closed."""
+        """Return the batch if it is closed."""
         with self._database.read() as connection:
             return _find(connection, opened, interval)
 
     def close(
         self, opened: OpenTask, interval: Interval, expected: tuple[int, bytes] | None = None
     ) -> Batch | None:
-        """Close a batch, or find it closed. When this returns its share may leave.
+        """Close a batch, or return it if it is closed. Once this returns, its share may leave.
 
         Args:
             opened: The task.
@@ -135,7 +135,7 @@ class Batches:
         return batch
 
     def keep_other(self, opened: OpenTask, interval: Interval, share: HpkeCiphertext) -> Batch:
-        """Write the helper's share down, unless there is one."""
+        """Store the helper's share, unless there is one."""
         here = sa.and_(_here(opened, interval), batches.c.other.is_(None))
         with self._database.write() as connection:
             connection.execute(sa.update(batches).where(here), {"other": share.encode()})
@@ -151,7 +151,7 @@ class Batches:
         interval: Interval,
         expected: tuple[int, bytes] | None,
     ) -> Batch:
-        """Sum, noise, encryption; all in the transaction that closes the batch."""
+        """Sum, add noise and encrypt, in the transaction that closes the batch."""
         overlapping = sa.and_(
             batches.c.task == opened.number,
             batches.c.start < interval.end,
@@ -209,7 +209,7 @@ class Batches:
 
 
 def closed_intervals(connection: sa.Connection, opened: OpenTask) -> list[Interval]:
-    """The closed intervals of a task."""
+    """Return the closed intervals of a task."""
     found = sa.select(batches.c.start, batches.c.duration).where(batches.c.task == opened.number)
     return [Interval(row.start, row.duration) for row in connection.execute(found)]
 

@@ -12,7 +12,7 @@ from hdpmf.untrusted.aggregator.tasks import Rules, ServerRole
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one server lets others take of it.
+    """Limits on what callers may use of one server.
 
     Attributes:
         connections: At a time, in each worker; more are closed at once.
@@ -44,7 +44,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class TaskRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tasks a server takes part in.
+    """Conditions for the tasks that a server accepts.
 
     Attributes:
         minimum: Reports that any sum is over, at least, whatever a task says.
@@ -68,12 +68,12 @@ class TaskRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def rules(self) -> Rules:
-        """As the servers' engine has them."""
+        """The same as ``Rules``."""
         return Rules(**msgspec.structs.asdict(self))
 
 
 class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of the two servers.
+    """Configuration of one of the two servers.
 
     Attributes:
         role: Devices upload to the leader.
@@ -105,13 +105,13 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def url(self) -> str:
-        """Where everybody reaches it."""
+        """The server's public address."""
         name = f"[{self.name}]" if ":" in self.name else self.name
         return f"https://{name}:{self.port}"
 
 
 def read_config(path: Path) -> AggregatorConfig:
-    """The operator's file; ConfigError if there is none, or something in it makes no sense."""
+    """Read the operator's file; raise ConfigError if it is missing or invalid."""
     try:
         plain = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -144,7 +144,7 @@ _REMARKS = {
 
 
 def config_file(config: AggregatorConfig) -> bytes:
-    """The file with its remarks."""
+    """Return the file's text, with comments."""
     lines = [
         "# One of two servers that sum reports. Read anew whenever it starts.",
         "# role, organisation, name and port are on the card that others have pinned: "
@@ -169,5 +169,5 @@ def config_file(config: AggregatorConfig) -> bytes:
 
 
 def _toml(value: object) -> str:
-    """A basic string or a number of TOML, which JSON's are."""
+    """Return a TOML value; JSON strings, numbers and booleans are TOML."""
     return msgspec.json.encode(value).decode()

@@ -24,7 +24,7 @@ with needs("sqlalchemy"):
 
 
 class _Body(sa.types.UserDefinedType[bytes]):
-    """Bytes as the driver takes and gives them: SQLAlchemy's own type copies them twice."""
+    """Bytes as the driver handles them: SQLAlchemy's own type copies them twice."""
 
     cache_ok = True
 
@@ -38,9 +38,7 @@ metadata = sa.MetaData()
 
 
 class ReportState(IntEnum):
-    """What became of a report. Its id stays for as long as the task does, so that nothing counts
-    twice.
-    """
+    """State of a report. Its id stays as long as its task, so that no report counts twice."""
 
     STORED = 0
     CLAIMED = 1
@@ -196,7 +194,7 @@ _SCHEMA_LOCK = 0x68_64_70_6D_66  # any number that others do not lock
 
 
 class ServerDatabase:
-    """Where a server keeps what must survive. Several processes may open the same one.
+    """A server's database, which several processes may open.
 
     Args:
         url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/name``; ``sqlite://``
@@ -243,26 +241,26 @@ class ServerDatabase:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """A transaction: all of it, on the disk, or nothing."""
+        """Begin a durable transaction."""
         with self._connection(writes=True) as connection, connection.begin():
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads."""
+        """Begin a read-only transaction."""
         with self._connection(writes=False) as connection, connection.begin():
             yield connection
 
     def insert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-        """An insertion that can say what to do about a row that is there."""
+        """Return an INSERT that supports ON CONFLICT."""
         return sqlite.insert(table) if self._sqlite else postgresql.insert(table)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
     def claim_role(self, role: str) -> None:
-        """Write down whose database it is; another role's is refused."""
+        """Record the role of this database; raise ConfigError if it is another one's."""
         with self.write() as connection:
             connection.execute(
                 self.insert(facts).on_conflict_do_nothing(), {"name": "role", "value": role}
@@ -303,9 +301,7 @@ class ServerDatabase:
         cursor.close()
 
     def _prepare(self) -> None:
-        """Make the tables if there are none, bring older ones forward, refuse newer ones; in one
-        transaction.
-        """
+        """Create or migrate the tables in one transaction; refuse a newer schema."""
         newest = 1 + len(MIGRATIONS)
         with self.write() as connection:
             if not self._sqlite:
@@ -333,7 +329,7 @@ class ServerDatabase:
 
 
 def lock_task(connection: sa.Connection, number: int, *, alone: bool = False) -> None:
-    """Keep a task as it is until the transaction ends: no batch of it closes meanwhile, or only
+    """Lock a task until the transaction ends, so that no batch of it closes meanwhile, or only
     here.
 
     SQLite needs no such lock: it has one writer.
@@ -349,7 +345,7 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _reason(error: SQLAlchemyError) -> str:
-    """The database's first line: it names tables, never what is in them."""
+    """Return the first line of the database's message: it names tables, never their contents."""
     original = getattr(error, "orig", None)
     return (str(original).splitlines() or [""])[0] if original is not None else type(error).__name__
 

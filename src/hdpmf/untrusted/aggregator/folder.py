@@ -53,7 +53,7 @@ _PARTY, _HPKE, _METRICS = "party.key", "hpke.key", "metrics.token"
 
 
 class AggregatorFolder:
-    """The folder of a server that was set up with ``create``.
+    """The folder of a server.
 
     Attributes:
         path: Where it is.
@@ -67,7 +67,7 @@ class AggregatorFolder:
 
     @classmethod
     def create(cls, path: Path, config: AggregatorConfig) -> AggregatorFolder:
-        """Set up a new server, whole or not at all; a folder that is in use is refused.
+        """Set up a new server atomically, in a folder that is new or empty.
 
         Raises:
             ConfigError: There is something, or a name makes no sense.
@@ -94,41 +94,41 @@ class AggregatorFolder:
 
     @property
     def card(self) -> Server:
-        """What this server shows everybody."""
+        """The server's public card."""
         return read_server(self._read("card.json"))
 
     @property
     def party(self) -> PartyKey:
-        """Its secret key towards servers and collectors."""
+        """The secret key that authenticates it to servers and collectors."""
         return PartyKey.from_bytes(self._read(f"keys/{_PARTY}"))
 
     @property
     def hpke(self) -> KeyPair:
-        """Its secret key towards devices."""
+        """The secret key that decrypts reports."""
         return KeyPair.from_bytes(self._read(f"keys/{_HPKE}"))
 
     @property
     def keys(self) -> ServerKeys:
-        """What the server is; ConfigError until it is paired."""
+        """The server's keys and both cards; raises ConfigError until it is paired."""
         return ServerKeys(self.config.role, self.party, self.hpke, self.card, self.partner)
 
     @property
     def metrics_token(self) -> str:
-        """What shows that somebody may read its counts."""
+        """The bearer token for /metrics."""
         return self._read(f"keys/{_METRICS}").decode("ascii", "replace").strip()
 
     @property
     def database_url(self) -> str:
-        """Its database."""
+        """The URL of its database."""
         return self.config.database or f"sqlite:///{self.path.resolve() / 'data.sqlite'}"
 
     @property
     def marks(self) -> Path:
-        """The file with closed batches, apart from the database."""
+        """The log of released batches, outside the database."""
         return self.path / "closed-batches"
 
     def certificates(self) -> Certificates:
-        """Its certificates, renewed where needed."""
+        """Return its certificates, renewed where needed."""
         return ensure_certificates(self.path / "tls", _names(self.config.name))
 
     @property
@@ -157,7 +157,7 @@ class AggregatorFolder:
         return pair.helper if self.config.role == "leader" else pair.leader
 
     def pair(self, partner: Server) -> Servers:
-        """Pin the other server, for good: verify keys of all tasks depend on it.
+        """Pin the other server permanently: the verify keys of all tasks depend on it.
 
         Raises:
             ConfigError: It is paired with another one, or the two are one.
@@ -186,12 +186,12 @@ class AggregatorFolder:
         return {card.identity: card for card in cards}
 
     def admit(self, card: Collector) -> None:
-        """Let a recommender have tasks; a new card of one that may already replaces the old one."""
+        """Allow a recommender to add tasks; a new card replaces its old one."""
         self.party.token(card.identity, card.identity)  # a key that gives no secret is refused here
         atomic_write(self._collector(card.identity), card_to_json(card))
 
     def dismiss(self, name: str) -> Collector:
-        """Let a recommender have no more tasks; by its organisation or its identity.
+        """Remove a recommender, by its organisation or its identity.
 
         Raises:
             ConfigError: There is none of this name, or several.
@@ -251,7 +251,7 @@ def _read(path: Path) -> bytes:
 
 
 class BearerTokens:
-    """What a server knows its partner and its collectors by.
+    """Bearer tokens of the partner, the collectors and Prometheus.
 
     Recommenders that are admitted or dismissed while the server runs count at once.
     """
@@ -264,12 +264,12 @@ class BearerTokens:
         self._as_of = 0
 
     def check_partner(self, headers: Mapping[str, str]) -> None:
-        """DapError unless the other server asks."""
+        """Raise DapError unless the other server asks."""
         if not compare_digest(_bearer(headers), self._partner):
             raise _refused("this is for the other server")
 
     def check_metrics(self, headers: Mapping[str, str]) -> None:
-        """DapError unless the operator's Prometheus asks."""
+        """Raise DapError unless the operator's Prometheus asks."""
         if not compare_digest(_bearer(headers), self._metrics):
             raise _refused(
                 "this is for the operator; the token is in keys/metrics.token of the server's "
@@ -277,7 +277,7 @@ class BearerTokens:
             )
 
     def collector(self, headers: Mapping[str, str]) -> str:
-        """The identity of the recommender that asks; DapError unless it is admitted."""
+        """Return the identity of the recommender that asks; raise DapError unless it is admitted."""
         self._refresh()
         shown, found = _bearer(headers), ""
         for identity, token in self._collectors.items():  # all of them, so that time tells nothing

@@ -27,7 +27,7 @@ with needs("sqlalchemy"):
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """A task in numbers.
+    """Counts of a task's reports and batches.
 
     Attributes:
         waiting: Reports that are not checked yet.
@@ -43,7 +43,7 @@ class TaskCounts:
 
 
 def count(database: ServerDatabase, opened: OpenTask) -> TaskCounts:
-    """A task in numbers."""
+    """Counts of a task's reports and batches."""
     number = opened.number
     with database.read() as connection:
         by_state = (
@@ -66,7 +66,7 @@ def count(database: ServerDatabase, opened: OpenTask) -> TaskCounts:
 
 
 def waiting(database: ServerDatabase) -> int:
-    """Reports of all tasks that are not checked yet. An index has just these."""
+    """Return the number of unchecked reports of all tasks An index has just these."""
     here = (
         sa.select(sa.func.count()).select_from(reports).where(reports.c.state < ReportState.COUNTED)
     )
@@ -75,7 +75,9 @@ def waiting(database: ServerDatabase) -> int:
 
 
 def purge(database: ServerDatabase, before: float) -> int:
-    """Drop payloads, jobs and sums of tasks that ended before; ids and closed batches stay."""
+    """Delete payloads, jobs and sums of tasks that ended before; report ids and closed batches
+    stay.
+    """
     over = sa.and_(tasks.c.end <= before, tasks.c.purged.is_(False))
     with database.read() as connection:
         numbers = list(connection.execute(sa.select(tasks.c.number).where(over)).scalars())

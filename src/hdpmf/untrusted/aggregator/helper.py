@@ -38,7 +38,7 @@ class Helper(Aggregator):
     role = "helper"
 
     def add_task(self, document: bytes) -> bytes:
-        """Take part in a task. The same again changes nothing.
+        """Add a task. Idempotent.
 
         Returns:
             The task's id.
@@ -49,7 +49,7 @@ class Helper(Aggregator):
         return self._book.add(document)
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
-        """Check reports with the leader, and add those that hold.
+        """Check reports with the leader, and add the valid ones to the sums.
 
         Args:
             task_id: Of the task.
@@ -112,7 +112,7 @@ class Helper(Aggregator):
     def _run(
         self, opened: OpenTask, job_id: bytes, digest: bytes, inits: tuple[PrepareInit, ...]
     ) -> bytes | None:
-        """Check the reports and write the result down; None if it was overtaken."""
+        """Check the reports and store the result; None if another worker was faster."""
         ids = {init.report_share.report_metadata.report_id for init in inits}
         with self._database.read() as connection:
             closed = closed_intervals(connection, opened)
@@ -158,7 +158,7 @@ class Helper(Aggregator):
     def _check(
         self, opened: OpenTask, sums: Accumulator, init: PrepareInit
     ) -> bytes | PrepareError:
-        """One report: what to tell the leader, or why it does not count."""
+        """Check one report; return the message for the leader, or the reason to reject it."""
         share = init.report_share
         try:
             leaders = PingPongMessage.decode(init.payload)
@@ -216,7 +216,7 @@ class Helper(Aggregator):
 def _answered(
     connection: sa.Connection, opened: OpenTask, job_id: bytes, digest: bytes
 ) -> bytes | None:
-    """What was answered to this job before."""
+    """Return the stored response to this job, if there is one."""
     here = sa.and_(answers.c.task == opened.number, answers.c.job == job_id)
     row = connection.execute(
         sa.select(answers.c.digest, answers.c.response).where(here)

@@ -88,7 +88,7 @@ _ROOM_SECONDS = 0.05  # until a connection that was cut has given back what it h
 
 
 class Resources:
-    """What both servers answer.
+    """Resources that both servers have.
 
     Args:
         keys: Whose server it is.
@@ -112,7 +112,7 @@ class Resources:
         self._threads = ThreadPoolExecutor(_THREADS, "request")
 
     def routes(self) -> list[Route]:
-        """For Starlette."""
+        """Return the routes."""
         return [
             self._route(HPKE_CONFIG_PATH, "keys", GET=self._get_keys),
             self._route(TASK_PATH, "task", PUT=self._put_task),
@@ -121,14 +121,14 @@ class Resources:
         ]
 
     async def start(self) -> None:
-        """Before the first request."""
+        """Start background work, before the first request."""
 
     async def stop(self) -> None:
-        """After the last one."""
+        """Stop background work, after the last request."""
         self._threads.shutdown()
 
     def app(self) -> Starlette:
-        """The application."""
+        """Return the Starlette application."""
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -160,7 +160,7 @@ class Resources:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
     async def _task(self, request: Request) -> OpenTask:
-        """The task in the path."""
+        """Return the task in the path."""
         found_id = id_from_text(request.path_params["task_id"], TASK_ID_SIZE)
         found = self._tasks.get(found_id)
         if found is None:
@@ -206,7 +206,7 @@ class Resources:
 
 
 class LeaderResources(Resources):
-    """What the leader answers.
+    """The leader's resources.
 
     Args:
         keys: Whose server it is.
@@ -236,7 +236,7 @@ class LeaderResources(Resources):
         )
 
     def routes(self) -> list[Route]:
-        """For Starlette."""
+        """Return the routes."""
         return [
             self._route(REPORTS_PATH, "reports", PUT=self._put_report),
             self._route(
@@ -249,12 +249,12 @@ class LeaderResources(Resources):
         ]
 
     async def start(self) -> None:
-        """Before the first request."""
+        """Start background work, before the first request."""
         self._intake.start()
         self._worker.start()
 
     async def stop(self) -> None:
-        """After the last one."""
+        """Stop background work, after the last request."""
         await self._intake.stop()
         await asyncio.to_thread(self._worker.stop)
         await super().stop()
@@ -286,9 +286,7 @@ class LeaderResources(Resources):
             self._intake.release()
 
     async def _has_room(self) -> bool:
-        """Room for a report is kept; where there is none, whoever has been sending one for too
-        long gives way.
-        """
+        """Reserve room for a report; if there is none, cut off the slowest sender."""
         if self._intake.reserve():
             return True
         if not self._make_room():
@@ -297,7 +295,7 @@ class LeaderResources(Resources):
         return self._intake.reserve()
 
     async def _collecting(self, request: Request) -> tuple[OpenTask, bytes]:
-        """The task and the job, if the task's collector asks."""
+        """Return the task and the job id; raise DapError unless the task's collector asks."""
         asking = self._tokens.collector(request.headers)
         opened = await self._task(request)
         if opened.task.collector.identity != asking:
@@ -319,7 +317,7 @@ class LeaderResources(Resources):
 
 
 class HelperResources(Resources):
-    """What the helper answers."""
+    """The helper's resources."""
 
     def __init__(
         self,
@@ -333,7 +331,7 @@ class HelperResources(Resources):
         self._helper = engine
 
     def routes(self) -> list[Route]:
-        """For Starlette."""
+        """Return the routes."""
         return [
             self._route(AGGREGATION_JOB_PATH, "aggregation", PUT=self._aggregate),
             self._route(AGGREGATE_SHARES_PATH, "share", POST=self._share),
@@ -358,7 +356,7 @@ class HelperResources(Resources):
 
 
 def _device(request: Request) -> tuple[str, bytes]:
-    """Who says that the report is its own; looked at before the report is read."""
+    """Return the device's identity and signature from the headers, before the report is read."""
     device, signature = (
         request.headers.get(DEVICE_HEADER, ""),
         request.headers.get(SIGNATURE_HEADER, ""),

@@ -52,13 +52,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class HelperApi(Protocol):
-    """What the leader needs of the helper: the helper itself, or something that reaches it."""
+    """The helper's two requests: implemented by ``Helper`` itself and by ``HelperClient``."""
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
-        """Check reports; the same again gives the same answer."""
+        """Check reports. Idempotent."""
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
-        """Close a batch; the same again gives the same share."""
+        """Close a batch. Idempotent."""
 
 
 class Leader(Aggregator):
@@ -93,7 +93,7 @@ class Leader(Aggregator):
         self._jobs = AggregationJobs(database, self._book, self._rules, self._clock)
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
-        """Take part in a task. The same again changes nothing.
+        """Add a task. Idempotent.
 
         Args:
             document: As it was published.
@@ -120,15 +120,18 @@ class Leader(Aggregator):
             raise refused
 
     def upload_many(self, uploads: Sequence[Upload]) -> list[DapError | None]:
-        """Store several with one commit; for each None, or why it was refused."""
+        """Store several reports with one commit; return for each None or the reason it was refused."""
         return self._uploads.take(uploads)
 
     def take_over(self) -> None:
-        """Go on at once with what a killed process had begun, where no other one can have it."""
+        """Resume at once the jobs of a killed process; only if no other process serves this
+        database.
+        """
         self._jobs.release_all()
 
     def aggregate(self, limit: int = 256) -> int:
-        """Check some of the stored reports together with the helper, and add those that hold.
+        """Check some of the stored reports together with the helper, and add the valid ones to the
+        sums.
 
         Several processes may do so at once, and any may be killed at any time.
 
@@ -155,7 +158,7 @@ class Leader(Aggregator):
         return len(job.bodies)
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
-        """The collector asks for a sum.
+        """Start a collection job.
 
         Args:
             task_id: Of which task.
@@ -184,7 +187,7 @@ class Leader(Aggregator):
             raise DapError("this collection job is another request; give it another id")
 
     def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """What the collector asked for: a ``Collection``, the same bytes each time.
+        """Return the ``Collection`` of a collection job, the same bytes each time.
 
         Returns:
             None while the time of the batch is not over, or reports of it wait to be checked.
@@ -221,11 +224,11 @@ class Leader(Aggregator):
         ).encode()
 
     def waiting(self) -> int:
-        """Reports of all tasks that are not checked yet."""
+        """Return the number of unchecked reports of all tasks"""
         return waiting(self._database)
 
     def _run(self, job: AggregationJob) -> None:
-        """One job, from its reports to their sum."""
+        """Run one job, from its reports to their sum."""
         opened, sums = job.opened, Accumulator(job.opened)
         prepared: dict[bytes, tuple[int, Preparation]] = {}
         inits, rejected = [], []
@@ -279,7 +282,7 @@ class Leader(Aggregator):
         when: int,
         preparation: Preparation,
     ) -> PrepareError | None:
-        """Add a report that the helper accepts; else the reason why not."""
+        """Add a report that the helper accepts; else return the reason to reject it."""
         if resp.prepare_error is not None:
             return resp.prepare_error
         try:

@@ -20,7 +20,7 @@ _GROUPS = (1, 4, 16, 64, 256)
 
 
 class AggregatorMetrics:
-    """The counts of one server.
+    """The metrics of one server.
 
     Attributes:
         uploads: Reports by what became of them: ``accepted``, ``busy``, ``failed`` or DAP's
@@ -66,7 +66,7 @@ class AggregatorMetrics:
         )
 
     def text(self) -> bytes:
-        """All of them, as Prometheus reads them; those of all workers together."""
+        """Return all metrics in Prometheus' text format, summed over workers."""
         if SHARED_FOLDER not in os.environ:
             return bytes(generate_latest(self._registry))
         together = CollectorRegistry()

@@ -37,7 +37,7 @@ _REQUEST_GRACE_SECONDS = 10
 
 
 def check_servable(folder: AggregatorFolder, workers: int) -> None:
-    """ConfigError if so many workers could not serve this folder."""
+    """Raise ConfigError if so many workers cannot serve this folder."""
     if workers < 1:
         raise ConfigError("at least one worker is needed")
     if workers > 1 and folder.database_url.startswith("sqlite"):
@@ -52,7 +52,7 @@ def check_servable(folder: AggregatorFolder, workers: int) -> None:
 
 @contextmanager
 def open_server(folder: AggregatorFolder) -> Iterator[Leader | Helper]:
-    """The server of this folder, without its HTTP."""
+    """Open the server of this folder, without HTTP."""
     keys, rules = folder.keys, folder.config.tasks.rules
     with closing(ServerDatabase(folder.database_url)) as database:
         if folder.config.role == "helper":
@@ -157,7 +157,7 @@ def serve(
 
 
 class _Workers:
-    """Processes that do the same."""
+    """Worker processes of one server."""
 
     def __init__(self, path: Path, listener: socket.socket, number: int) -> None:
         self._path, self._listener, self._number = path, listener, number
@@ -165,7 +165,7 @@ class _Workers:
         self._stopping = threading.Event()
 
     def run(self, ready: Callable[[], None]) -> None:
-        """Until a signal."""
+        """Run until a signal."""
         before = {
             number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)
         }

@@ -23,7 +23,7 @@ _CLOSE = {"connection": "close"}
 
 
 def problem_response(error: Exception, retry_after: int) -> Response:
-    """The answer that tells the other side what was wrong (RFC 9457), and nobody anything else."""
+    """Return the problem document (RFC 9457) for an error; unexpected errors disclose nothing."""
     if isinstance(error, HTTPException):
         details = {"type": "about:blank", "status": error.status_code, "detail": error.detail}
         return _json(details, error.status_code, dict(error.headers or {}))
@@ -44,7 +44,7 @@ def problem_response(error: Exception, retry_after: int) -> Response:
 
 
 def busy_error(retry_after: int) -> HTTPException:
-    """Come back later."""
+    """Return the error for an overloaded server."""
     return HTTPException(
         503, "too many reports are waiting; come back later", {"retry-after": str(retry_after)}
     )
@@ -53,7 +53,7 @@ def busy_error(retry_after: int) -> HTTPException:
 async def read_body(
     request: Request, media_type: str, most: int, *, exactly: bool = False
 ) -> bytes:
-    """The body of a request whose headers say how long it is; nothing of a wrong size is read.
+    """Read a body of announced length; a wrong length is refused before anything is read.
 
     Args:
         request: The request.
@@ -79,7 +79,7 @@ async def read_body(
 
 
 def check_body(request: Request, media_type: str, most: int, *, exactly: bool = False) -> int:
-    """How long the body will be, from the headers; HTTPException unless it may come."""
+    """Return the announced length of the body; raise HTTPException unless it is acceptable."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != media_type:
         raise HTTPException(415, f"expected {media_type}", _CLOSE)

@@ -36,7 +36,7 @@ class _ReleasedBatch:
 
 
 class ReleasedBatches:
-    """The file of a server's closed batches. All its workers must share it.
+    """The log file of a server's released batches, shared by all its workers.
 
     Args:
         path: Where it is; None keeps no marks, for databases in memory.
@@ -46,15 +46,15 @@ class ReleasedBatches:
         self._path = path
 
     def check(self, task_id: bytes, interval: Interval) -> None:
-        """Before noise is drawn: PrivacyError if a batch with any of this time was closed
-        before.
+        """Raise PrivacyError if any part of the interval was released before. Call it before
+        drawing noise.
         """
         with self._locked() as file:
             if any(mark.overlaps(task_id.hex(), interval) for mark in self._read(file)):
                 raise self._refusal(task_id, interval)
 
     def write(self, task_id: bytes, interval: Interval, share: bytes) -> None:
-        """Before a share leaves: it is the one of its batch, now and always."""
+        """Record the share of a batch permanently. Call it before the share leaves."""
         new = _ReleasedBatch(
             task_id.hex(), interval.start, interval.duration, sha256(share).hexdigest()
         )

@@ -43,7 +43,7 @@ _SAME_ID = "another report has the same id"
 
 @dataclass(frozen=True)
 class Upload:
-    """A report as it arrived.
+    """An uploaded report.
 
     Attributes:
         task_id: Of the task.
@@ -70,7 +70,7 @@ class _Checked:
 
 
 class Uploads:
-    """The leader's front door."""
+    """Checks uploads and stores them."""
 
     def __init__(
         self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]
@@ -78,7 +78,7 @@ class Uploads:
         self._database, self._book, self._rules, self._clock = database, book, rules, clock
 
     def take(self, uploads: Sequence[Upload]) -> list[DapError | None]:
-        """Store reports with one commit; for each None, or why it was refused."""
+        """Store reports with one commit; return for each None or the reason it was refused."""
         results: list[DapError | None] = [None] * len(uploads)
         by_task: dict[int, list[tuple[int, _Checked]]] = {}
         for place, upload in enumerate(uploads):
@@ -95,7 +95,7 @@ class Uploads:
         return results
 
     def _check(self, upload: Upload) -> _Checked:
-        """What can be said without the database; the length first."""
+        """Check all that needs no database, the length first."""
         opened = self._book.get(upload.task_id)
         if len(upload.report) != opened.report_size:
             raise DapError(
@@ -194,7 +194,7 @@ class Uploads:
             )
 
     def _left(self, connection: sa.Connection, given: list[tuple[int, _Checked]]) -> dict[str, int]:
-        """How many more different reports each device may send."""
+        """Return the number of reports that each device may still send."""
         names = {checked.upload.device for _, checked in given}
         here = sa.and_(devices.c.task == given[0][1].opened.number, devices.c.identity.in_(names))
         # In one order, so that no two workers wait for each other.
@@ -203,7 +203,7 @@ class Uploads:
 
 
 def _digests(connection: sa.Connection, opened: OpenTask, ids: Set[bytes]) -> dict[bytes, bytes]:
-    """Of the reports among these that are known."""
+    """Return the digests of the reports that are already stored, by id."""
     if not ids:
         return {}
     here = sa.and_(reports.c.task == opened.number, reports.c.id.in_(ids))
@@ -214,7 +214,7 @@ def _digests(connection: sa.Connection, opened: OpenTask, ids: Set[bytes]) -> di
 
 
 def _refusal(checked: _Checked, closed: list[Interval], left: dict[str, int]) -> DapError | None:
-    """Why a new report is not stored. What a device may still send is counted down."""
+    """Return the reason to refuse a new report, or None; count down the device's remaining reports."""
     if any(checked.time in interval for interval in closed):
         return _rejected("its batch is collected")
     if checked.opened.task.enrolled:
@@ -251,7 +251,7 @@ Writer = Callable[[Sequence[Upload]], Sequence[HdpmfError | None]]
 
 
 class ReportWriter:
-    """A queue of uploads and the thread that writes them down.
+    """A queue of uploads, and the thread that commits them in groups.
 
     Args:
         write: Writes a group, durably; for each report None, or why it was refused.
@@ -276,13 +276,13 @@ class ReportWriter:
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
 
     def start(self) -> None:
-        """Begin to write; called on the event loop whose coroutines put reports in."""
+        """Start the thread; call this on the event loop that calls ``put``."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     def reserve(self) -> bool:
-        """Whether there is room for one more; it is kept until ``release``. Asked before a
-        report is read.
+        """Reserve room for one report until ``release``; False if there is none. Call it before
+        reading the report.
         """
         if not self._open or self._expected >= self._room:
             return False
@@ -290,11 +290,11 @@ class ReportWriter:
         return True
 
     def release(self) -> None:
-        """Give back the room of a report."""
+        """Give back a reservation."""
         self._expected -= 1
 
     async def put(self, upload: Upload) -> None:
-        """Returns when the report is on the disk.
+        """Queue a report and return when it is on the disk.
 
         Raises:
             HdpmfError: It was refused, or the disk refused.
@@ -312,7 +312,7 @@ class ReportWriter:
             raise refused
 
     async def stop(self) -> None:
-        """Write what is there, then end the thread."""
+        """Write what is queued, then end the thread."""
         with self._some:
             self._open = False
             self._some.notify()
@@ -332,7 +332,7 @@ class ReportWriter:
             self._written()
 
     def _next(self) -> list[tuple[Upload, asyncio.Future[HdpmfError | None]]]:
-        """The next group; empty at the end."""
+        """Return the next group; empty at the end."""
         with self._some:
             while not self._waiting and self._open:
                 self._some.wait()

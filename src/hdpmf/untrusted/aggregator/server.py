@@ -16,7 +16,7 @@ from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys, Server
 
 
 class Aggregator:
-    """One of the two servers.
+    """Configuration of one of the two servers.
 
     Args:
         keys: Whose it is.
@@ -54,15 +54,15 @@ class Aggregator:
         return self._book.get(task_id)
 
     def task_ids(self) -> list[bytes]:
-        """All tasks."""
+        """Return the ids of all tasks."""
         return self._book.ids()
 
     def counts(self, task_id: bytes) -> TaskCounts:
-        """How many reports of a task there are."""
+        """Return the numbers of reports of a task, by state."""
         return count(self._database, self._book.get(task_id))
 
     def purge(self) -> int:
-        """Drop what tasks that are long over have left; report ids and closed batches stay.
+        """Delete what expired tasks left; report ids and closed batches stay.
 
         Returns:
             Tasks that were purged.

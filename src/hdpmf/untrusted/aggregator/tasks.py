@@ -76,11 +76,11 @@ class ServerKeys:
 
     @property
     def index(self) -> int:
-        """Which share is its own."""
+        """Index of this server's share."""
         return 0 if self.role == "leader" else 1
 
     def verify_key(self, task_id: bytes, size: int) -> bytes:
-        """Of a task: the partner computes the same, and nobody else can."""
+        """Derive a task's verify key; only the partner can derive the same one."""
         return verify_key(self.party, self.partner.identity, task_id, size)
 
 
@@ -97,7 +97,7 @@ _MOST_USERS = 1_000_000  # of a device
 
 @dataclass(frozen=True)
 class Rules:
-    """What a server's operator decides.
+    """Conditions for the tasks that a server accepts, set by its operator.
 
     Attributes:
         minimum: Reports that any sum is over, at least, whatever a task says.
@@ -146,7 +146,7 @@ class OpenTask:
 
     @cached_property
     def report_size(self) -> int:
-        """Bytes of any report: what a device says does not change them."""
+        """Size of every report in bytes, whatever its content."""
         shares = sum(
             _CIPHERTEXT + _PLAINTEXT + self.prio.input_share_size(server) for server in (0, 1)
         )
@@ -154,7 +154,7 @@ class OpenTask:
 
     @cached_property
     def prepare_init_size(self) -> int:
-        """Bytes of any report in an aggregation job."""
+        """Size of every report in an aggregation job, in bytes."""
         share = (
             16
             + 8
@@ -168,11 +168,11 @@ class OpenTask:
 
     @property
     def public_share_size(self) -> int:
-        """Bytes of the part for both servers."""
+        """Size of the public share in bytes."""
         return 2 * self.prio.seed_size
 
     def in_time(self, time: int) -> bool:
-        """Whether it is the time of a report: within the task, and rounded."""
+        """Return True if a report may have this time: within the task, and rounded."""
         return self.task.begin <= time < self.task.end and time % self.task.precision == 0
 
 
@@ -186,7 +186,7 @@ class TaskBook:
         self._open: dict[bytes, OpenTask] = {}
 
     def add(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
-        """Take part in a task; the same again changes nothing.
+        """Add a task. Idempotent.
 
         Args:
             document: The task as it was published.
@@ -229,7 +229,7 @@ class TaskBook:
         return found_id
 
     def get(self, found_id: bytes) -> OpenTask:
-        """A task by its id; DapError if the server does not take part in it."""
+        """Return a task by its id; raise DapError if it is unknown."""
         found = self._open.get(found_id)
         if found is None:
             with self._database.read() as connection:
@@ -244,7 +244,7 @@ class TaskBook:
         return found
 
     def by_number(self, number: int, connection: sa.Connection | None = None) -> OpenTask:
-        """A task by its number in the database."""
+        """Return a task by its row number."""
         for opened in list(self._open.values()):
             if opened.number == number:
                 return opened
@@ -254,19 +254,19 @@ class TaskBook:
         return found
 
     def ids(self) -> list[bytes]:
-        """The ids of all tasks, in the order in which they came."""
+        """Return the ids of all tasks, oldest first."""
         with self._database.read() as connection:
             return list(
                 connection.execute(sa.select(tasks.c.id).order_by(tasks.c.number)).scalars()
             )
 
     def row_numbers(self, connection: sa.Connection) -> list[int]:
-        """The numbers of tasks that are not purged."""
+        """Return the row numbers of tasks that are not purged."""
         live = sa.select(tasks.c.number).where(tasks.c.purged.is_(False)).order_by(tasks.c.number)
         return list(connection.execute(live).scalars())
 
     def expired(self, opened: OpenTask) -> bool:
-        """Whether nobody can collect from the task any more."""
+        """Return True if the task can no longer be collected."""
         return self._clock() >= opened.task.end + self._rules.keep
 
     def _opened(self, row: Any) -> OpenTask:
@@ -328,7 +328,7 @@ def _read_task(document: bytes) -> Task:
 
 
 def _check_noise(task: Task, rules: Rules) -> None:
-    """Whatever can differ from zero gets noise."""
+    """Raise ProtocolError unless every entry that can differ from zero gets noise."""
     circuit, entry = task.circuit, 0
     if isinstance(circuit, OneRating):
         needed = [

@@ -187,7 +187,7 @@ class SecureSumClient:
 
     @property
     def over(self) -> bool:
-        """Whether this session has ended, well or not."""
+        """True when this session has ended, well or not."""
         return not self._handlers
 
     def answer(self, message: ToDevice) -> ToRecommender:

@@ -72,7 +72,7 @@ class _Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class SumMessage(_Checked, frozen=True, tag=True, kw_only=True):
-    """Common manners: unknown fields and other versions are refused; every message names its
+    """Base class of messages: unknown fields and other versions are refused; each names its
     session.
     """
 
@@ -139,7 +139,7 @@ class SumPlan(SumMessage, frozen=True):
 
     @property
     def n_participants(self) -> int:
-        """How many devices are asked."""
+        """Number of devices in the cohort."""
         return len(read_bitmap(self.participants))
 
     @property
@@ -154,7 +154,7 @@ class SumPlan(SumMessage, frozen=True):
 
     @property
     def digest(self) -> bytes:
-        """What signatures and derived keys are bound to."""
+        """Digest that signatures and derived keys are bound to."""
         numbers = (
             self.version,
             self.length,

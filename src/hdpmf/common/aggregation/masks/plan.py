@@ -128,7 +128,8 @@ MIN_FRACTION = Fraction(1, 10)
 
 @dataclass(frozen=True)
 class SumPolicy:
-    """What a device insists on. A plan that offers less is refused, whatever the recommender says.
+    """A device's minimum requirements. A plan that offers less is refused, whatever the recommender
+    says.
 
     Whom to ask is the recommender's choice, so what a cohort must be is measured by the roster that
     the device pinned: if so many of *all* devices work for the recommender, the cohort must be safe
@@ -208,8 +209,8 @@ class SumPolicy:
 def is_safe(
     minimum: int, n: int, degree: int, threshold: int, colluding: int, max_risk: float = NEGLIGIBLE
 ) -> bool:
-    """Whether a cohort of ``n`` withstands so many colluding devices: honest survivors remain,
-    the risk is small.
+    """Return True if a cohort of ``n`` withstands so many colluding devices: honest survivors
+    remain, the risk is small.
     """
     if colluding > minimum - 2:
         return False
@@ -295,12 +296,12 @@ def check_roster(plan: SumPlan, roster: Roster) -> None:
 def keys_text(
     plan_digest: bytes, device: int, channel: bytes, mask: bytes, commitment: bytes
 ) -> bytes:
-    """What a device signs of its keys."""
+    """Return the bytes that a device signs with its keys."""
     return digest(b"keys", plan_digest, device_bytes(device), channel, mask, commitment)
 
 
 def survivors_text(plan_digest: bytes, device: int, survivors: bytes) -> bytes:
-    """What a device signs of the survivor list that it was told."""
+    """Return the bytes that a device signs for a survivor list."""
     return digest(b"survivors", plan_digest, device_bytes(device), survivors)
 
 
@@ -325,7 +326,7 @@ def pair_check(plan_digest: bytes, dealer: int, holder: int, shares: bytes) -> b
 
 
 def commitment_of(plan_digest: bytes, seed: bytes) -> bytes:
-    """What a device says in advance about the seed of its own mask."""
+    """Return the commitment to the seed of a device's own mask."""
     return digest(b"seed", plan_digest, seed)
 
 

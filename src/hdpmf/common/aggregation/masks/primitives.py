@@ -95,9 +95,7 @@ class Agreement:
 
 
 def is_low_order(theirs: bytes) -> bool:
-    """Whether an X25519 public key gives everyone the same secret, so that no device would use
-    it.
-    """
+    """Return True if an X25519 public key has low order, so that everyone gets the same secret."""
     try:
         X25519PrivateKey.from_private_bytes(b"k" * KEY_BYTES).exchange(
             X25519PublicKey.from_public_bytes(theirs)
@@ -108,7 +106,7 @@ def is_low_order(theirs: bytes) -> bool:
 
 
 def is_identity_key(public: bytes) -> bool:
-    """Whether this is an Ed25519 public key under which only the owner of a secret can sign.
+    """Return True if this is an Ed25519 public key under which only the owner of a secret can sign.
 
     It is a point of the curve, and not one of the eight points of small order, under which anybody
     can.
@@ -163,7 +161,7 @@ def seal(key: bytes, plain: bytes) -> bytes:
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes | None:
-    """What was sealed; None if a bit of it was changed, or it was made for another."""
+    """Decrypt; None if it was changed, or made for another key."""
     try:
         return ChaCha20Poly1305(key).decrypt(_NO_NONCE, sealed, None)
     except InvalidTag:
@@ -176,7 +174,7 @@ def sign(secret: bytes, text: bytes) -> bytes:
 
 
 def verifies(public: bytes, signature: bytes, text: bytes) -> bool:
-    """Whether the signature is that of the key's owner."""
+    """Return True if the signature is valid under this key."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
     except (InvalidSignature, ValueError):
@@ -191,7 +189,7 @@ def identity_public(secret: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class IntegerCoding:
-    """How a device's integers become words, and a sum of words integers.
+    """Coding of a device's integers as words, and of a sum of words as integers.
 
     The sum must stay below 2^31 in size (2^63 if words are wide), whatever each device sends within
     the bound. A number is one word, so that the sum of the words is a function of the sum of the

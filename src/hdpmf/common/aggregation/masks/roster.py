@@ -90,13 +90,13 @@ class Roster:
         return self._places[key]
 
     def verifies(self, device: int, signature: bytes, text: bytes) -> bool:
-        """Whether ``signature`` is that of the device with this number."""
+        """Return True if ``signature`` is that of the device with this number."""
         return 0 <= device < len(self) and verifies(self.keys[device], signature, text)
 
 
 def draw_holders(participants: np.ndarray, device: int, count: int, draw: bytes) -> tuple[int, ...]:
-    """The holders of a device's shares, ascending; a holder's point for shares is its place here,
-    from 1.
+    """Return the holders of a device's shares, ascending; a holder's point is its index here, from
+    1.
 
     Args:
         participants: Places on the roster of the cohort, ascending.
@@ -117,14 +117,14 @@ def draw_holders(participants: np.ndarray, device: int, count: int, draw: bytes)
 
 
 def bitmap(devices: np.ndarray | list[int], n_roster: int) -> bytes:
-    """A set of devices as one bit per place on the roster."""
+    """Encode a set of devices as one bit per roster number."""
     bits = np.zeros(n_roster, np.uint8)
     bits[np.asarray(devices, np.int64)] = 1
     return np.packbits(bits, bitorder="little").tobytes()
 
 
 def read_bitmap(data: bytes) -> np.ndarray:
-    """The places whose bits are set, ascending."""
+    """Return the roster numbers whose bits are set, ascending."""
     return np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little"))
 
 

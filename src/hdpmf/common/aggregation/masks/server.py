@@ -54,7 +54,7 @@ class WrongSharesError(SecureSumError):
 
 @dataclass
 class Unmasker:
-    """What the recommender knows when shares arrive.
+    """The recommender's state while shares arrive.
 
     Attributes:
         digest: Of the plan.
@@ -137,7 +137,7 @@ class Unmasker:
         return secret
 
     def _join(self, device: int, kind: str, shares: Mapping[int, bytes]) -> bytes | None:
-        """What the shares give, if it is what the device advertised."""
+        """Join shares; None unless the result is what the device advertised."""
         if len(shares) < self.threshold:
             return None
         secret = join(shares, len(self.holders[device]))
@@ -163,7 +163,7 @@ class Unmasker:
 
 @dataclass(frozen=True)
 class SumResult:
-    """What a secure sum gives.
+    """The result of a secure sum.
 
     Attributes:
         total: The sum of the survivors' vectors modulo 2^32 (2^64 if the plan is wide), in words.

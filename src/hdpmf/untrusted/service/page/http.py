@@ -30,15 +30,15 @@ _TOKEN_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 class Login(Protocol):
-    """Tells the operator from everybody else."""
+    """Authenticates the operator."""
 
     def seen(self, request: Request) -> Seen:
-        """Who asks."""
+        """Return the role of the caller."""
         ...
 
 
 class TokenLogin:
-    """The command's link, which works once, becomes a strict cookie.
+    """Login by the command's one-time link, which becomes a strict cookie.
 
     Args:
         door: Who may come in.
@@ -62,9 +62,7 @@ class TokenLogin:
         return "operator"
 
     def enter(self, token: str, answer: Response) -> bool:
-        """Put a new session's cookie into the answer, if the token is good; it is used up by
-        that.
-        """
+        """Exchange a token for a session cookie on the response; False if it is invalid."""
         cookie = self._door.enter(token)
         if cookie is None:
             return False
@@ -73,7 +71,7 @@ class TokenLogin:
 
 
 class ProxyLogin:
-    """A reverse proxy has asked who it is, and says so in a header. Nobody else's word counts.
+    """Login by a header that a reverse proxy sets.
 
     Args:
         header: Its name; the proxy takes it out of what browsers send.
@@ -131,7 +129,7 @@ _EVERYBODYS = frozenset(
 
 
 def _address(text: str) -> object:
-    """An IP address; IPv4 within IPv6 is IPv4. None: it is none."""
+    """Parse an IP address, IPv4-mapped ones as IPv4; None if it is malformed."""
     try:
         found = ip_address(text)
     except ValueError:
@@ -165,7 +163,7 @@ class OperatorPage:
         )
 
     def app(self) -> App:
-        """What a server serves."""
+        """Return the ASGI application."""
         routes = [
             Route(_START, self._start),
             Route("/static/{name}", self._file),

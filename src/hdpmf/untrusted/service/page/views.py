@@ -32,7 +32,7 @@ _PER_STAR = 4.0
 
 
 class ModelItems:
-    """What a public model says of items.
+    """Items of a public model with their popularity, rating and noise.
 
     Args:
         model: Of a run.
@@ -61,15 +61,15 @@ class ModelItems:
             self._rating = self._uncertain = np.zeros(len(numbers.raters))
 
     def most_popular(self, n: int) -> list[dict[str, Any]]:
-        """Items with most raters."""
+        """Return the items with most raters."""
         return self._rows(_first(self._popularity, n))
 
     def most_liked(self, n: int) -> list[dict[str, Any]]:
-        """Items that are rated best, less what is uncertain about that."""
+        """Return the items with the highest lower bound of their rating."""
         return self._rows(_first(self._rating - self._uncertain, n)) if self.rated else []
 
     def find(self, words: str, n: int) -> list[dict[str, Any]]:
-        """Items with these words in the title."""
+        """Return items with these words in the title."""
         return self._rows(self._search.find(words, n))
 
     def _rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ class ModelItems:
 
 
 class LatestItems:
-    """The items of the newest model, read once for each model."""
+    """The items of the newest model, read once per model."""
 
     def __init__(self, folder: ServiceFolder) -> None:
         self._folder = folder
@@ -101,7 +101,7 @@ class LatestItems:
         self._items: ModelItems | None = None
 
     def get(self) -> ModelItems | None:
-        """What there is now; None before the first run has ended."""
+        """Return the newest model's items; None before the first run has ended."""
         link = self._folder.path / "model"
         with self._lock:
             if not link.exists():
@@ -175,7 +175,7 @@ class OperatorViews:
         return facts | self._promised(run, settings) | about
 
     def _promised(self, run: bytes, settings: RunSettings) -> dict[str, Any]:
-        """What a rating pays: as the run went where it has ended, else as it was begun."""
+        """Return a rating's epsilon: as the run ended, else as it was planned."""
         stated = (self._folder.summary(run) or {}).get("privacy")
         if not isinstance(stated, dict):
             stated = state(settings, self._folder.known.scale).as_dict()
@@ -260,7 +260,7 @@ class OperatorViews:
         return {"asked": list(asked.values())}
 
     def _refusals(self, run: bytes) -> dict[str, int]:
-        """Of a run, by class: as it ended, or so far."""
+        """Return the refusals of a run by class, so far or at its end."""
         summary, state_now = self._folder.summary(run), self._folder.state()
         if summary is not None:
             found = summary.get("refusals", {})
@@ -272,7 +272,7 @@ class OperatorViews:
 
 
 def _guess(epsilon: float | None, factor: float | None) -> str | None:
-    """How often a guess about a rating of weight 1 is right, at most."""
+    """Return the highest success rate of a guess about a rating of weight 1."""
     return (
         None
         if epsilon is None or factor is None

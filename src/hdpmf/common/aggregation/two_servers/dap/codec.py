@@ -42,7 +42,7 @@ _Member = TypeVar("_Member", bound=IntEnum)
 
 
 class Reader:
-    """A place in bytes that arrived.
+    """A cursor over received bytes.
 
     Args:
         data: All of them.
@@ -62,7 +62,7 @@ class Reader:
         return self._end - self._place
 
     def take(self, size: int) -> memoryview:
-        """The next bytes, not copied."""
+        """Return the next bytes, without copying."""
         if size > self.left:
             raise DapError(
                 f"{self.what}: {size} bytes were announced and {self.left} are left; the "
@@ -72,7 +72,7 @@ class Reader:
         return self._data[self._place - size : self._place]
 
     def uint(self, width: int) -> int:
-        """A number of so many bytes."""
+        """Read a number of this many bytes."""
         return int.from_bytes(self.take(width), "big")
 
     def vector(self, width: int, minimum: int = 0) -> memoryview:
@@ -89,11 +89,11 @@ class Reader:
 
 
 class Codec(ABC):
-    """How one field is written and read."""
+    """The codec of one field."""
 
     @abstractmethod
     def write(self, value: Any, out: bytearray, what: str) -> None:
-        """Append a value; what cannot be written is a DapError."""
+        """Append a value; raise DapError if it does not fit."""
 
     @abstractmethod
     def read(self, reader: Reader) -> Any:
@@ -206,7 +206,7 @@ class Items(Codec):
 
 @dataclass(frozen=True)
 class Nested(Codec):
-    """Another message, as it stands."""
+    """A nested message."""
 
     kind: type[Message]
 
@@ -228,7 +228,7 @@ Opaque32 = Annotated[bytes, Opaque(4)]
 
 
 class Message:
-    """A message: see the top of this module.
+    """Base class of messages; see the module's docstring.
 
     Attributes:
         cases: For each tag of a select, which optional fields follow it.
@@ -238,14 +238,14 @@ class Message:
     cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {}
 
     def encode(self) -> bytes:
-        """The message as bytes; DapError if a field does not fit."""
+        """Encode the message; raise DapError if a field does not fit."""
         out = bytearray()
         self.write(out)
         return bytes(out)
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Self:
-        """The message that these bytes are, all of them; DapError if they are not one."""
+        """Decode all the bytes; raise DapError if they are not this message."""
         reader = Reader(data, cls.__name__)
         result = cls.read(reader)
         reader.finish()
@@ -276,7 +276,7 @@ class Message:
 
     @property
     def tag(self) -> IntEnum:
-        """Which case of the select this is: by the fields that are there."""
+        """The case of the select, by the fields that are present."""
         there = {name for name in layout(type(self))[1] if getattr(self, name) is not None}
         for tag, names in self.cases.items():
             if there == set(names):
@@ -324,8 +324,8 @@ def choose(kind: type[_Member], reader: Reader) -> _Member:
 
 
 def layout(cls: type[Message]) -> _Layout:
-    """How a message's fields are written: those that are always there, in order; and those of
-    cases, by name.
+    """Return the layout of a message: its fixed fields in order, and the fields of its cases by
+    name.
     """
     if cls not in _LAYOUTS:
         _LAYOUTS[cls] = _find_layout(cls)

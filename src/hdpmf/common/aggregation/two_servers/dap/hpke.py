@@ -57,7 +57,7 @@ class KeyPair:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """What ``to_bytes`` wrote."""
+        """Read the result of ``to_bytes``."""
         if len(data) != 1 + KEY_SIZE:
             raise DapError(
                 f"a key pair has {1 + KEY_SIZE} bytes, not {len(data)}; is this another file?"
@@ -74,7 +74,7 @@ class KeyPair:
         return self._config
 
     def open(self, ciphertext: HpkeCiphertext, info: bytes, aad: bytes) -> bytes:
-        """What was sealed for this key, with the same info and additional data.
+        """Decrypt a ciphertext with the same info and additional data.
 
         Raises:
             DapError: ``outdatedConfig`` if it is for a key with another id, ``reportRejected`` if
@@ -104,7 +104,7 @@ class KeyPair:
 
 
 def is_supported(config: HpkeConfig) -> bool:
-    """Whether we can seal to a key."""
+    """Return True if we can encrypt to this key."""
     algorithms = config.kem_id, config.kdf_id, config.aead_id
     return (
         algorithms == (_KEM.value, _KDF.value, _AEAD.value) and len(config.public_key) == KEY_SIZE
@@ -112,7 +112,7 @@ def is_supported(config: HpkeConfig) -> bool:
 
 
 def select_config(configs: HpkeConfigList) -> HpkeConfig:
-    """The first key that we can seal to. Two keys with one id are an error: their owner could
+    """Return the first key that we support. Two keys with one id are an error: their owner could
     not tell them apart.
     """
     if len({config.id for config in configs.hpke_configs}) < len(configs.hpke_configs):

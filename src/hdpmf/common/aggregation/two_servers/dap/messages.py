@@ -37,7 +37,7 @@ from hdpmf.errors import DapError
 
 
 class PrepareRespState(IntEnum):
-    """What became of a report at the helper."""
+    """State of a report at the helper."""
 
     CONTINUE = 0
     FINISHED = 1
@@ -45,7 +45,7 @@ class PrepareRespState(IntEnum):
 
 
 class PrepareError(IntEnum):
-    """Why a report does not count."""
+    """Reasons to reject a report."""
 
     BATCH_COLLECTED = 0
     REPORT_REPLAYED = 1
@@ -60,7 +60,7 @@ class PrepareError(IntEnum):
 
 
 class PingPongType(IntEnum):
-    """What a message between the servers does (``MessageType`` in VDAF's section 5.8)."""
+    """Types of ping-pong messages (``MessageType`` in VDAF's section 5.8)."""
 
     INITIALIZE = 0
     CONTINUE = 1
@@ -72,7 +72,7 @@ class PingPongType(IntEnum):
 
 @message
 class Extension(Message):
-    """Something more that a client tells a server.
+    """A report extension.
 
     Attributes:
         extension_type: Which.
@@ -85,7 +85,7 @@ class Extension(Message):
 
 @message
 class ReportMetadata(Message):
-    """What both servers see of a report.
+    """The part of a report that both servers see.
 
     Attributes:
         report_id: Random; also the VDAF's nonce.
@@ -98,7 +98,7 @@ class ReportMetadata(Message):
 
 @message
 class PlaintextInputShare(Message):
-    """What a client encrypts to one server.
+    """The plaintext that a client encrypts to one server.
 
     Attributes:
         extensions: For this server.
@@ -111,7 +111,7 @@ class PlaintextInputShare(Message):
 
 @message
 class InputShareAad(Message):
-    """What an encrypted input share is bound to.
+    """Additional data of an encrypted input share.
 
     Attributes:
         task_id: Of the task.
@@ -126,7 +126,7 @@ class InputShareAad(Message):
 
 @message
 class Report(Message):
-    """What a client uploads to the leader.
+    """A report, uploaded by a client to the leader.
 
     Attributes:
         report_metadata: What both servers see.
@@ -146,7 +146,7 @@ class Report(Message):
 
 @message
 class PingPongMessage(Message):
-    """What the servers tell each other of one report, as a VDAF's two servers take turns.
+    """A message of VDAF's ping-pong topology about one report.
 
     A share alone initializes, a message alone finishes, both together continue. Prio3 has one
     round: the leader initializes, and the helper finishes.
@@ -183,7 +183,7 @@ class ReportShare(Message):
 
 @message
 class PrepareInit(Message):
-    """A report, and the leader's first word on it.
+    """A report share, with the leader's first preparation message.
 
     Attributes:
         report_share: The helper's part.
@@ -211,7 +211,8 @@ class AggregationJobInitReq(Message):
 
 @message
 class PrepareResp(Message):
-    """The helper's word on a report: a payload continues, an error rejects, neither has finished.
+    """The helper's result for a report: a payload continues, an error rejects, neither has
+    finished.
 
     Attributes:
         report_id: Of the report.
@@ -232,7 +233,7 @@ class PrepareResp(Message):
 
 @message
 class AggregationJobResp(Message):
-    """The helper's answer, in the order of the question.
+    """The helper's results, in the order of the request.
 
     Attributes:
         prepare_resps: One for each report.
@@ -243,7 +244,7 @@ class AggregationJobResp(Message):
 
 @message
 class PrepareContinue(Message):
-    """The leader's next word on a report. Prio3 does not need it.
+    """The leader's next preparation message of a report. Prio3 does not need it.
 
     Attributes:
         report_id: Of the report.
@@ -285,7 +286,7 @@ class CollectionReq(Message):
 
 @message
 class Collection(Message):
-    """The sum, as two shares that the collector opens.
+    """A collected sum: two encrypted shares.
 
     Attributes:
         part_batch_selector: Which batch it is.
@@ -332,7 +333,7 @@ class AggregateShare(Message):
 
 @message
 class AggregateShareAad(Message):
-    """What an encrypted share of a sum is bound to.
+    """Additional data of an encrypted aggregate share.
 
     Attributes:
         task_id: Of the task.
@@ -379,7 +380,7 @@ AGGREGATE_SHARES_PATH = "/tasks/{task_id}/aggregate_shares"  # POST, helper
 
 
 class Problem(StrEnum):
-    """DAP's problem types: what a ``DapError`` has as its kind."""
+    """DAP's problem types: the ``kind`` of a ``DapError``."""
 
     INVALID_MESSAGE = "invalidMessage"
     UNRECOGNIZED_TASK = "unrecognizedTask"
@@ -400,14 +401,14 @@ class Problem(StrEnum):
 def problem_details(
     error: DapError, task_id: bytes | None = None, status: int = 400
 ) -> dict[str, Any]:
-    """The answer to a message that was refused (RFC 9457), for ``PROBLEM_MEDIA_TYPE``."""
+    """Return the problem document (RFC 9457) for a refused message."""
     details = {"type": PROBLEM_URN + error.kind, "status": status, "detail": str(error)}
     return details if task_id is None else details | {"taskid": id_to_text(task_id)}
 
 
 def problem_from_details(details: object) -> DapError:
-    """What another server refused, from its answer. What it says beyond the type is not
-    repeated: anybody wrote it.
+    """Return the error for another server's problem document. Only its type is used: the rest is
+    untrusted text.
     """
     uri = details.get("type") if isinstance(details, dict) else None
     for problem in Problem:
@@ -417,12 +418,12 @@ def problem_from_details(details: object) -> DapError:
 
 
 def id_to_text(data: bytes) -> str:
-    """An id as it stands in a path: base64 for URLs, no padding."""
+    """Return an id for a path: unpadded URL-safe base64."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def id_from_text(text: str, size: int) -> bytes:
-    """An id of so many bytes from a path. Each id has one text only; any other is a DapError."""
+    """Parse an id from a path; raise DapError unless it is the id's canonical text."""
     if len(text) == (4 * size + 2) // 3:
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -436,8 +437,7 @@ def id_from_text(text: str, size: int) -> bytes:
 
 
 def report_checksum(report_ids: Iterable[bytes]) -> bytes:
-    """Exclusive or of the SHA-256 of report ids: both servers count the same reports if it is the
-    same.
+    """Return the XOR of the report ids' SHA-256, by which both servers compare their reports.
 
     Checksums of two sets without common reports combine by exclusive or, too
     (``combine_checksums``).
@@ -446,7 +446,7 @@ def report_checksum(report_ids: Iterable[bytes]) -> bytes:
 
 
 def combine_checksums(checksums: Iterable[bytes]) -> bytes:
-    """The checksum of all reports from those of parts."""
+    """Combine checksums of disjoint sets of reports."""
     total = 0
     for checksum in checksums:
         total ^= int.from_bytes(checksum, "big")

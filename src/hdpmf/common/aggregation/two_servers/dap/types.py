@@ -31,7 +31,7 @@ BatchID = Annotated[bytes, Fixed(BATCH_ID_SIZE)]
 
 
 class Role(IntEnum):
-    """Who takes part."""
+    """Roles of DAP."""
 
     COLLECTOR = 0
     CLIENT = 1
@@ -40,7 +40,7 @@ class Role(IntEnum):
 
 
 class QueryType(IntEnum):
-    """How reports are put into batches. We use time intervals only."""
+    """Query types. We use time intervals only."""
 
     RESERVED = 0
     TIME_INTERVAL = 1
@@ -48,7 +48,7 @@ class QueryType(IntEnum):
 
 
 class FixedSizeQueryType(IntEnum):
-    """How a batch of fixed size is asked for."""
+    """Subtypes of a query for a batch of fixed size."""
 
     BY_BATCH_ID = 0
     CURRENT_BATCH = 1
@@ -68,7 +68,7 @@ class Interval(Message):
 
     @property
     def end(self) -> int:
-        """The first second that is not within the interval."""
+        """The first second after the interval."""
         return self.start + self.duration
 
     def __contains__(self, time: int) -> bool:
@@ -77,7 +77,7 @@ class Interval(Message):
 
 @message
 class HpkeCiphertext(Message):
-    """Something encrypted.
+    """An HPKE ciphertext.
 
     Attributes:
         config_id: Of the key that opens it.
@@ -92,8 +92,7 @@ class HpkeCiphertext(Message):
 
 @message
 class HpkeConfig(Message):
-    """A public key, and what to use it with. Algorithms are RFC 9180's numbers; we use one triple
-    (``hpke.py``).
+    """A public key and its algorithms (RFC 9180's numbers; we use one triple, see ``hpke``).
 
     Attributes:
         id: Under which its owner finds the secret key.
@@ -139,7 +138,7 @@ class FixedSizeQuery(Message):
 
 @message
 class Query(Message):
-    """What a collector asks for: one of the two.
+    """A collector's query: one of the two.
 
     Attributes:
         batch_interval: Reports of this time.
@@ -175,8 +174,8 @@ class BatchSelector(Message):
 
 @message
 class PartialBatchSelector(Message):
-    """What is known of a batch before it is asked for: of a time interval nothing but that it is
-    one.
+    """The part of a batch selector that is known before collection: for time intervals, only the
+    type.
 
     Attributes:
         batch_id: Of a batch of fixed size; None for time intervals.

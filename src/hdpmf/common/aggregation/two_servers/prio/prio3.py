@@ -36,7 +36,7 @@ _VECTOR, _PROOF, _JOINT, MASKS, _QUERY, _JOINT_SEED, _JOINT_PART = range(
 
 @dataclass(frozen=True)
 class Sharded:
-    """What a device uploads: one part for all servers, and one for each (the leader's first)."""
+    """A sharded vector: the public share, and one input share per server (the leader's first)."""
 
     public_share: bytes
     input_shares: list[bytes] = field(repr=False)  # all together they are what the device rated
@@ -44,9 +44,7 @@ class Sharded:
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """What a server keeps until all have prepared: its share of what is summed, and the joint
-    randomness it used.
-    """
+    """Preparation state of one server: its output share, and the joint randomness it used."""
 
     output: np.ndarray = field(repr=False)
     joint_seed: bytes = field(repr=False)

@@ -23,7 +23,7 @@ from hdpmf.errors import ConfigError, PrioError
 
 
 class Circuit(ABC):
-    """Which vectors are valid, and what is summed of them.
+    """A validity circuit: the vectors that are valid, and the part of them that is summed.
 
     Attributes:
         length: Elements of the vector that is shared.
@@ -63,7 +63,7 @@ class Circuit(ABC):
 
     @abstractmethod
     def truncate(self, vector: np.ndarray) -> np.ndarray:
-        """What is summed of a vector."""
+        """Return the part of a vector that is summed."""
 
     @property
     def span(self) -> int:
@@ -98,7 +98,7 @@ def soundness_bits(circuit: Circuit, proofs: int) -> float:
 
 
 def best_chunk(elements: int, wires: int, degree: int) -> int:
-    """How many elements a call should check (``wires`` each), for the shortest proof."""
+    """Return the number of elements per call (``wires`` each) that gives the shortest proof."""
     spans = [1 << log for log in range(1, elements.bit_length() + 1)]
     chunks = {span: -(-elements // (span - 1)) for span in spans}
     return chunks[min(spans, key=lambda span: wires * chunks[span] + degree * (span - 1))]
@@ -163,7 +163,7 @@ def query(
 
 
 def decide(circuit: Circuit, verifier: np.ndarray, joint: np.ndarray) -> bool:
-    """Whether the sum of all servers' parts shows a valid vector."""
+    """Return True if the sum of all servers' verifier shares shows a valid vector."""
     found = circuit.gadget(verifier[1:-1].reshape(-1, 1), joint)
     difference = circuit.field.sub(found, verifier[-1:])
     return circuit.field.integers(np.concatenate([verifier[:1], difference])) == [0, 0]
