@@ -57,7 +57,7 @@ from hdpmf.untrusted.service.folder import Config, ServiceFolder
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "aggregator"))
 from server_processes import HELPER, LEADER, Pair
 
-from hdpmf.untrusted.aggregator.config import TaskRules
+from hdpmf.untrusted.aggregator.tasks import Rules
 
 THREADS = 16
 """Of a process with devices that report to two servers: so many of them have a connection at
@@ -495,7 +495,7 @@ def _by_two_servers(
     from hdpmf.untrusted.service.collector_keys import pin_servers
 
     folder = service.path.parent
-    with Pair(folder, rules=TaskRules()) as pair:
+    with Pair(folder, rules=Rules()) as pair:
         keys = pin_servers(service.path, service.config.name, pair.servers)
         for made in pair.folders.values():
             made.admit(keys.card)

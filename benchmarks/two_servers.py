@@ -66,7 +66,7 @@ from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.report_writer import Upload
-from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
+from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 HOUR, BEGIN = 3600, 500_000 * 3600
@@ -181,15 +181,19 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
     """Everything, once."""
     both, watch, rng = keys(), Stopwatch(), np.random.default_rng(0)
     now = [BEGIN + 1.0]
-    rules = Rules(minimum=2, simulation=True)
+    rules = SimulationRules(minimum=2)
     databases = [
         ServerDatabase((url or f"sqlite:///{folder}/NAME.sqlite").replace("NAME", role))
         for role in ("leader", "helper")
     ]
     options: dict[str, Any] = {"clock": lambda: now[0], "rules": rules, "noise": KnownNoise()}
-    helper = Helper(both[1], databases[1], marks=folder / "helper.marks", **options)
+    helper = Helper(both[1], databases[1], released_batches=folder / "helper.released", **options)
     leader = Leader(
-        both[0], databases[0], TimedHelper(helper, watch), marks=folder / "leader.marks", **options
+        both[0],
+        databases[0],
+        TimedHelper(helper, watch),
+        released_batches=folder / "leader.released",
+        **options,
     )
     collector, device = KeyPair.generate(), Ed25519PrivateKey.generate()
     card = Collector(

@@ -55,8 +55,9 @@ from hdpmf.common.protocol.submission import (
 )
 from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors, Task, prio_of, task_id
 from hdpmf.lab.simulate.deploy import Deployment, free_port
-from hdpmf.untrusted.aggregator.config import AggregatorConfig, Limits, TaskRules
+from hdpmf.untrusted.aggregator.config import AggregatorConfig, Limits
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+from hdpmf.untrusted.aggregator.tasks import Rules
 
 LEADER, HELPER = "leader", "helper"
 SMALL = SumOfVectors(entries=4, bits=8, chunk=5)
@@ -199,7 +200,7 @@ class Pair:
         *,
         databases: dict[str, str] | None = None,
         limits: Limits | None = None,
-        rules: TaskRules | None = None,
+        rules: Rules | None = None,
         environment: dict[str, str] | None = None,
     ) -> None:
         self.collector = CollectorHere()
@@ -213,7 +214,7 @@ class Pair:
                     port=free_port(),
                     database=(databases or {}).get(role, ""),
                     limits=limits or Limits(),
-                    tasks=rules or TaskRules(minimum=MINIMUM, lease=2.0),
+                    tasks=rules or Rules(minimum=MINIMUM, lease=2.0),
                 ),
             )
             for role, name in ((LEADER, "North"), (HELPER, "South"))

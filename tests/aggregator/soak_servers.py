@@ -97,7 +97,7 @@ def one_period(pair: Pair, seed: int, kills: int, timeout: float = 240.0) -> End
     if pair.collection(asked, secrets.token_bytes(16), 60)[-len(first) :] != first:
         ended.faults.append("another sum for the same batch: noise was drawn again")
     for role, folder in pair.folders.items():
-        lines = folder.marks.read_text().splitlines()
+        lines = folder.released_batches.read_text().splitlines()
         if sum(line.startswith(asked.id.hex()) for line in lines) != 1:
             ended.faults.append(f"the {role} has not closed the batch once")
     ended.seconds, ended.reports = round(time.monotonic() - begin, 1), count

@@ -19,7 +19,7 @@ from server_processes import HELPER, LEADER, Pair
 from hdpmf.cli import main
 from hdpmf.common.protocol.servers import read_collector
 from hdpmf.lab.simulate.deploy import RECOMMENDER, free_port
-from hdpmf.untrusted.aggregator.config import TaskRules
+from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.folder import ServiceFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -46,7 +46,7 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
         hdpmf("device", "policy", store, "--set", policy)
         hdpmf("device", "rate", store, number, 5)
         hdpmf("recommender", "enroll", shop, Path(f"{store}.card.json"))
-    with Pair(tmp_path, rules=TaskRules(minimum=USERS, lease=2.0)) as pair:
+    with Pair(tmp_path, rules=Rules(minimum=USERS, lease=2.0)) as pair:
         servers = tmp_path / "servers.json"
         servers.write_bytes(pair.servers.to_json())
         hdpmf("recommender", "servers", shop, servers)

@@ -39,7 +39,7 @@ from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.lab.simulate.deploy import free_port
 from hdpmf.private.device.device_identity import card_of
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.aggregator.config import TaskRules
+from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.folder import ServiceFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -62,7 +62,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
     hdpmf("recommender", "init", shop, "--items", films_file, "--name", "Film club", "--port", port)
     others = make_others(tmp_path)
     with (
-        Pair(tmp_path, rules=TaskRules(minimum=16, lease=2.0)) as pair,
+        Pair(tmp_path, rules=Rules(minimum=16, lease=2.0)) as pair,
         owner_page(mine, "--every", "1") as served,
     ):
         main = page.locator("main")

@@ -23,7 +23,7 @@ from hdpmf.common.data import RatingScale
 from hdpmf.lab.simulate.deploy import free_port
 from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.aggregator.config import TaskRules
+from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.folder import ServiceFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -43,7 +43,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(
         card = card_of(store)
     with (
         ExitStack() as alive,
-        Pair(tmp_path, rules=TaskRules(minimum=16, lease=2.0)) as pair,
+        Pair(tmp_path, rules=Rules(minimum=16, lease=2.0)) as pair,
         owner_page(mine, "--every", "1") as served,
     ):
         invitations = {}

@@ -41,7 +41,7 @@ from hdpmf.common.protocol.task import Noise, OneRating, prio_of
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import HelperApi, Leader
-from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
+from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
 
 ITEMS, CODES, RULERS = 6, (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 HOUR = 3600
@@ -99,7 +99,7 @@ class Device:
         return self.key.sign(signed_bytes(task, sha256(report).digest()))
 
 
-SIMULATED = Rules(minimum=2, simulation=True)
+SIMULATED = SimulationRules(minimum=2)
 
 
 class Pair:
@@ -129,17 +129,26 @@ class Pair:
 
     def start(self) -> None:
         """Both servers, from what is in their databases."""
-        marks = [
-            None if self.folder is None else self.folder / f"{role}.marks"
+        logs = [
+            None if self.folder is None else self.folder / f"{role}.released"
             for role in ("leader", "helper")
         ]
         options: dict[str, Any] = {"clock": self.clock, "rules": self.rules}
         self.helper = Helper(
-            self.keys[1], self.databases[1], noise=self.noises[1], marks=marks[1], **options
+            self.keys[1],
+            self.databases[1],
+            noise=self.noises[1],
+            released_batches=logs[1],
+            **options,
         )
         door = self.between(self.helper)
         self.leader = Leader(
-            self.keys[0], self.databases[0], door, noise=self.noises[0], marks=marks[0], **options
+            self.keys[0],
+            self.databases[0],
+            door,
+            noise=self.noises[0],
+            released_batches=logs[0],
+            **options,
         )
 
     def reopen(self) -> None:

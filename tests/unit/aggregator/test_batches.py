@@ -27,7 +27,7 @@ from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError
 from hdpmf.untrusted.aggregator.collection import Batches
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, accumulators
-from hdpmf.untrusted.aggregator.tasks import Rules
+from hdpmf.untrusted.aggregator.tasks import Rules, SimulationRules
 
 
 def refused(pair: Pair, task: bytes, interval: Interval) -> str:
@@ -79,7 +79,7 @@ def test_the_servers_own_minimum_holds_whatever_the_task_says() -> None:
     task = pair.add()
     pair.upload(task, [0, 1])
     pair.aggregate_all()
-    pair.rules = Rules(minimum=3, simulation=True)  # its operator has raised it
+    pair.rules = SimulationRules(minimum=3)  # its operator has raised it
     pair.start()
     assert refused(pair, task, WHOLE) == Problem.INVALID_BATCH_SIZE
 
@@ -152,7 +152,7 @@ def test_only_a_simulation_may_have_seeded_noise() -> None:
     with pytest.raises(PrivacyError):
         Batches(database, pair.keys[0], real, SeededNoise(1))
     Batches(database, pair.keys[0], real, ReleasedNoise())
-    Batches(database, pair.keys[0], Rules(minimum=2, simulation=True), SeededNoise(1))
+    Batches(database, pair.keys[0], SimulationRules(minimum=2), SeededNoise(1))
 
 
 def test_a_database_on_the_disk_needs_its_marks(tmp_path: Path) -> None:
@@ -224,11 +224,11 @@ def test_marks_survive_an_unfinished_line_and_refuse_a_damaged_one(tmp_path: Pat
     task = pair.add()
     pair.upload(task, [0, 1])
     pair.aggregate_all()
-    marks = tmp_path / "leader.marks"
-    marks.write_bytes(b"00ff 12")
+    log = tmp_path / "leader.released"
+    log.write_bytes(b"00ff 12")
     first = pair.collect(task)
-    assert marks.read_bytes().count(b"\n") == 1
+    assert log.read_bytes().count(b"\n") == 1
     assert pair.collect(task) == first
-    marks.write_bytes(b"garbage\n")
+    log.write_bytes(b"garbage\n")
     with pytest.raises(StorageError, match="damaged"):
         pair.ask(pair.leader.task_ids()[0], Interval(BEGIN, HOUR))

@@ -10,7 +10,7 @@ from server_pair import BEGIN, HOUR, Device, Pair, make_report, plain_sum
 
 from hdpmf.common.aggregation.two_servers.dap import Collection, Interval
 from hdpmf.common.protocol.task import Noise, SumOfVectors
-from hdpmf.untrusted.aggregator.tasks import Rules
+from hdpmf.untrusted.aggregator.tasks import SimulationRules
 
 
 def test_the_sum_is_that_of_numpy() -> None:
@@ -51,7 +51,7 @@ def test_two_tasks_do_not_mix() -> None:
 
 
 def test_vectors_of_other_clients_are_summed_too() -> None:
-    pair = Pair(rules=Rules(minimum=2, simulation=True, allow_noiseless=True))
+    pair = Pair(rules=SimulationRules(minimum=2, allow_noiseless=True))
     circuit = SumOfVectors(entries=3, bits=4, chunk=3)
     task = pair.add(pair.a_task(circuit=circuit, noise=(Noise(entries=3, scale="0/1"),)))
     opened = pair.leader.task(task)

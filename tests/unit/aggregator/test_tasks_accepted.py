@@ -14,7 +14,7 @@ from hdpmf.common.protocol.servers import Collector, Servers
 from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
-from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
+from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
 
 
 def noises(*scales: str) -> tuple[Noise, ...]:
@@ -56,7 +56,7 @@ REFUSED = {
         "noise": (Noise(entries=5, scale="5/1"),),
     },
 }
-STRICT = Rules(minimum=3, most_items=50, simulation=True)
+STRICT = SimulationRules(minimum=3, most_items=50)
 
 
 @pytest.fixture

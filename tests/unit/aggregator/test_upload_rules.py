@@ -183,11 +183,11 @@ def test_a_task_that_is_long_over_takes_nothing_and_keeps_ids_only(pair: Pair) -
     task = pair.add()
     report = pair.report(task, 0)
     pair.leader.upload(task, report)
-    assert pair.leader.purge() == 0
+    assert pair.leader.collect_garbage() == 0
     pair.clock.now = END + 31 * 86_400
     assert refused(pair, task, pair.report(task, 1)) == Problem.REPORT_REJECTED
-    assert (pair.leader.purge(), pair.helper.purge()) == (1, 1)
-    assert pair.leader.purge() == 0
+    assert (pair.leader.collect_garbage(), pair.helper.collect_garbage()) == (1, 1)
+    assert pair.leader.collect_garbage() == 0
     assert (rows(pair, payloads), rows(pair, reports)) == (0, 1)
     assert sum(pair.leader.counts(task).rejected.values()) == 1
     assert pair.leader.aggregate() == 0

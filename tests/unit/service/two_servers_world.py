@@ -39,7 +39,7 @@ from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
-from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
+from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
 from hdpmf.untrusted.service.collector_keys import CollectorKeys
@@ -92,7 +92,7 @@ class World:
             for n, device in enumerate(self.devices)
         )
         keys = server_keys()
-        rules = Rules(minimum=2, simulation=True)
+        rules = SimulationRules(minimum=2)
         self.helper = Helper(
             keys[1], ServerDatabase(), clock=self.clock, noise=SeededNoise(2), rules=rules
         )

@@ -46,7 +46,8 @@ class BrowserSession:
 
     def take_notes(self) -> list[tuple[str, str]]:
         """Return the notes and clear them."""
-        told, self.notes = self.notes, []
+        told = self.notes
+        self.notes = []
         return told
 
 
@@ -61,7 +62,8 @@ class BrowserSessions:
     def __init__(
         self, idle: float = IDLE_SECONDS, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._idle, self._clock = idle, clock
+        self._idle = idle
+        self._clock = clock
         self._tokens: dict[bytes, float] = {}
         self._sessions: dict[bytes, BrowserSession] = {}
 
@@ -118,11 +120,9 @@ class BrowserSessions:
 
     def unlock(self, session: BrowserSession) -> None:
         """Unlock a session, with a new CSRF token."""
-        session.locked, session.used_at, session.csrf = (
-            False,
-            self._clock(),
-            secrets.token_urlsafe(32),
-        )
+        session.locked = False
+        session.used_at = self._clock()
+        session.csrf = secrets.token_urlsafe(32)
 
     def leave(self, session: BrowserSession) -> None:
         """End a session."""
@@ -168,7 +168,8 @@ class AttemptLimit:
 
     def right(self) -> None:
         """Reset the count."""
-        self._wrong, self._next_at = 0, 0.0
+        self._wrong = 0
+        self._next_at = 0.0
 
 
 def _known_by(secret: str) -> bytes:

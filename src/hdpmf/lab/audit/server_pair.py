@@ -50,7 +50,7 @@ from hdpmf.private.client.outgoing import sealed_report
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
-from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
+from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
 
 ServerName = Literal["leader", "helper"]
 
@@ -157,7 +157,8 @@ class AuditedServers:
     def __init__(self, corrupt: ServerName, noise: Any = None) -> None:
         self._keys, self._collector = _keys(), KeyPair.generate(9)
         self._index = 0 if corrupt == "leader" else 1
-        rules = Rules(minimum=2, simulation=noise is not None)
+        kind = Rules if noise is None else SimulationRules
+        rules = kind(minimum=2)
         noises = [None if place == self._index else noise for place in (0, 1)]
         self._now = float(_BEGIN)
         common: dict[str, Any] = {"clock": lambda: self._now, "rules": rules}

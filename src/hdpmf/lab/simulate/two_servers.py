@@ -25,7 +25,7 @@ from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.report_writer import Upload
-from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys
+from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
 from hdpmf.untrusted.service.collector_keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
@@ -67,7 +67,7 @@ class ServersInProcess:
             for name, party, key in zip(("leader", "helper"), parties, hpke, strict=True)
         ]
         self.servers = Servers(leader=cards[0], helper=cards[1])
-        rules = Rules(minimum=2, simulation=True)
+        rules = SimulationRules(minimum=2)
         self._databases = [ServerDatabase(), ServerDatabase()]
         helper = Helper(
             ServerKeys("helper", parties[1], hpke[1], cards[1], cards[0]),

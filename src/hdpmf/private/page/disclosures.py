@@ -28,8 +28,11 @@ _REFUSALS_SHOWN = 50
 def disclosures_page(visit: PageRequest) -> dict[str, Any]:
     """Return pending offers, what was sent or refused, and the remaining budget."""
     with visit.owner.store() as store:
-        policy, runs, kept = store.policy, past_runs(store)[::-1], kept_refusals(store)
-        together, total = spent_together(store.ledger), store.ledger.spent_total()
+        policy = store.policy
+        runs = past_runs(store)[::-1]
+        kept = kept_refusals(store)
+        together = spent_together(store.ledger)
+        total = store.ledger.spent_total()
         return {
             "ask": policy.ask,
             "asked": [_pending(store, asked) for asked in pending(store, time.time())],
@@ -175,7 +178,7 @@ def _picture(store: DeviceStore) -> list[dict[str, float]]:
 
 
 def _most_told(found: SendPreview) -> str:
-    """Return the highest success rate of a guess about one rating; empty where nothing is proved."""
+    """Return the highest success rate of a guess about one rating; empty if none is proved."""
     most = max((number.pays for number in found.numbers), default=0.0)
     return (
         percent(guess_at(most), at_most=True) if found.cost.status == "proved" and most > 0 else ""

@@ -85,7 +85,10 @@ class OwnerPage:
     def __init__(
         self, owner: Owner, host: str, door: BrowserSessions, relink: Callable[[], None]
     ) -> None:
-        self._owner, self._host, self._door, self._relink = owner, host, door, relink
+        self._owner = owner
+        self._host = host
+        self._door = door
+        self._relink = relink
         self._look = PageTemplates(
             "hdpmf.private.page", {path: name for path, (name, _) in _PAGES.items()}
         )
@@ -227,10 +230,8 @@ class OwnerPage:
         fields = await self._fields(request, session)
         if fields is None:
             return self._closed()
-        path, visit = (
-            request.url.path,
-            self._visit(session, fields, getattr(request.state, "file", b"")),
-        )
+        path = request.url.path
+        visit = self._visit(session, fields, getattr(request.state, "file", b""))
         try:
             if path in _QUESTIONS:
                 return JSONResponse(await run_in_threadpool(_QUESTIONS[path], visit))
@@ -283,12 +284,11 @@ class OwnerPage:
         if kind == "application/x-www-form-urlencoded":
             fields = form_fields(body)
         elif kind == "application/json":
-            fields, request.state.script = json_fields(body), True
+            fields = json_fields(body)
+            request.state.script = True
         elif kind == "application/octet-stream":
-            fields, request.state.script = (
-                json_fields(request.headers.get("x-fields", "{}").encode()),
-                True,
-            )
+            fields = json_fields(request.headers.get("x-fields", "{}").encode())
+            request.state.script = True
             request.state.file = body
         given = request.headers.get("x-csrf", fields.get("csrf", ""))
         return fields if equal_secrets(given, session.csrf) else None

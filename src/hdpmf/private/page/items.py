@@ -55,7 +55,8 @@ def rate_page(visit: PageRequest) -> dict[str, Any]:
         }
         if shown is None:
             return facts
-        table, scale = shown.table, shown.known.scale
+        table = shown.table
+        scale = shown.known.scale
         places = [shown.positions[item] for item in values if item in shown.positions]
         places.sort(
             key=lambda place: (
@@ -98,7 +99,8 @@ def find(visit: PageRequest) -> dict[str, Any]:
             raise ConfigError(visit.t("rate.no_items"))
         found = search.find(visit.text("words"), _FOUND)
         items = [search.table.ids[place] for place in found]
-        values, weights = store.rated.values_of(ME, items), item_weights(store, items)
+        values = store.rated.values_of(ME, items)
+        weights = item_weights(store, items)
         return {"items": item_fields(search.table, found, values, weights)}
 
 
@@ -106,17 +108,16 @@ def set_rating(visit: PageRequest) -> dict[str, Any]:
     """Set or remove a rating; return the old value, for undo."""
     item = visit.text("item")
     with visit.store() as store:
-        sent, removed = releases(store, ME, item), visit.text("value") == ""
+        sent = releases(store, ME, item)
+        removed = visit.text("value") == ""
         if removed:
             before = rating_of(store, item)
             store.remove(item)
         else:
             before = rate_known(store, item, visit.number("value"))
         told = "" if not sent else released_words(sent[-1].entry, removed=removed)
-        shown, mine = (
-            shown_items(store),
-            (record.item for record in store.rated.records() if record.user == ME),
-        )
+        shown = shown_items(store)
+        mine = (record.item for record in store.rated.records() if record.user == ME)
         return {
             "before": before,
             "rated": 0 if shown is None else _rated_here(shown, mine),
@@ -127,7 +128,8 @@ def set_rating(visit: PageRequest) -> dict[str, Any]:
 def set_private(visit: PageRequest) -> dict[str, Any]:
     """Mark an item as sensitive, or not any more."""
     with visit.store() as store:
-        shown, item = shown_items(store), visit.text("item")
+        shown = shown_items(store)
+        item = visit.text("item")
         if shown is None or item not in shown.positions:
             raise ConfigError(visit.t("rate.unknown"))
         private = visit.text("private") == "yes"
@@ -173,7 +175,8 @@ _MOST_RECOMMENDED = 20
 def recommendations_page(visit: PageRequest) -> dict[str, Any]:
     """Return the recommendations and the hidden items."""
     with visit.store() as store:
-        model, shown = kept_model(store), shown_items(store)
+        model = kept_model(store)
+        shown = shown_items(store)
         facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
         facts |= {"places": choices(store), "place": store.place}
         if shown is not None:
@@ -211,7 +214,8 @@ def recommendations_page(visit: PageRequest) -> dict[str, Any]:
 def set_hidden(visit: PageRequest) -> str:
     """Hide an item from the recommendations, or show it again."""
     with visit.store() as store:
-        shown, item = shown_items(store), visit.text("item")
+        shown = shown_items(store)
+        item = visit.text("item")
         if shown is None or item not in shown.positions:
             raise ConfigError(visit.t("rate.unknown"))
         wanted = visit.text("hidden") == "yes"

@@ -43,7 +43,8 @@ class BackgroundReports:
     """
 
     def __init__(self, path: Path, log: Callable[[str], None], every: float | None = None) -> None:
-        self._path, self._every = path, every or LOOK_EVERY
+        self._path = path
+        self._every = every or LOOK_EVERY
         self._tell = log
         self._said: deque[tuple[str, str]] = deque(maxlen=_SAID)
         self._store: DeviceStore | None = None
@@ -109,7 +110,8 @@ class BackgroundReports:
             self._store = None
 
     def _start(self, known: Joined) -> None:
-        stop, soon = threading.Event(), threading.Event()
+        stop = threading.Event()
+        soon = threading.Event()
         work = self._report if known.two_servers else self._answer
         thread = threading.Thread(target=self._guarded, args=(work, known, stop, soon), daemon=True)
         self._threads[known.address] = thread, stop, soon
@@ -290,7 +292,8 @@ class Owner:
         with self._lock:
             if self._store is not None:
                 self._store.close()
-            self._store, self._searches = None, {}
+            self._store = None
+            self._searches = {}
 
     def end(self) -> None:
         """Close the store and stop the background threads."""
@@ -324,10 +327,11 @@ class Owner:
             self.answering.end()
             with self.store() as store:
                 store.destroy()
-            self._store, self._searches = None, {}
+            self._store = None
+            self._searches = {}
 
     def search(self, place: int, *, fresh: bool = False) -> TitleSearch | None:
-        """Return the title search of a recommender's items; ``fresh`` reloads it if they changed."""
+        """Return a recommender's title search; ``fresh`` reloads it if the items changed."""
         with self.store() as store:
             found = self._searches.get(place)
             if fresh or found is None:

@@ -76,7 +76,8 @@ def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
     for once.
     """
     pair = pinned_servers(store) if known.two_servers else None
-    items, model = store.pinned_catalogue, kept_model(store)
+    items = store.pinned_catalogue
+    model = kept_model(store)
     others = (
         each
         for each, place in with_catalogue(store)
@@ -167,7 +168,8 @@ def answer_roster(visit: PageRequest) -> str:
         raise ConfigError(visit.t("recommenders.no_roster"))
     if visit.text("answer") == "yes":
         with visit.owner.store() as store:
-            place, sure = _by_masks(visit, store, looked.address), visit.text("sure") == "yes"
+            place = _by_masks(visit, store, looked.address)
+            sure = visit.text("sure") == "yes"
             if pinned_digest(place) not in ("", looked.digest) and not sure:
                 raise ConfigError(visit.t("recommenders.other_roster_sure"))
             pin_roster(place, looked.data, new=sure)
@@ -195,7 +197,8 @@ def card(visit: PageRequest) -> bytes:
 
 def change(visit: PageRequest) -> str:
     """Pause, resume or leave a recommender."""
-    address, wanted = visit.text("address"), visit.text("change")
+    address = visit.text("address")
+    wanted = visit.text("change")
     with visit.owner.store() as store:
         if wanted in ("pause", "resume"):
             pause(store, address, wanted == "pause")

@@ -35,12 +35,10 @@ _MARKED_SHOWN = 100
 def privacy_page(visit: PageRequest) -> dict[str, Any]:
     """Return the privacy level, its meaning, and the sensitive items."""
     with visit.store() as store:
-        position, shown, marked, policy = (
-            privacy_level(store),
-            shown_items(store),
-            item_weights(store),
-            store.policy,
-        )
+        position = privacy_level(store)
+        shown = shown_items(store)
+        marked = item_weights(store)
+        policy = store.policy
         by_genre = genres(store)
         places = (
             []
@@ -145,7 +143,8 @@ def settings_page(visit: PageRequest) -> dict[str, Any]:
 def make_store(visit: PageRequest) -> str:
     """Create a store."""
     scale = SCALES.get(visit.text("scale"))
-    first, second = visit.text("passphrase", 1000), visit.text("again", 1000)
+    first = visit.text("passphrase", 1000)
+    second = visit.text("again", 1000)
     if scale is None or first != second:
         raise ConfigError(visit.t("settings.not_twice"))
     visit.owner.make(visit.text("name"), first or None, scale)
@@ -155,7 +154,8 @@ def make_store(visit: PageRequest) -> str:
 
 def new_passphrase(visit: PageRequest) -> str:
     """Change the passphrase."""
-    new, again = visit.text("new", 1000), visit.text("again", 1000)
+    new = visit.text("new", 1000)
+    again = visit.text("again", 1000)
     if not new or new != again:
         raise ConfigError(visit.t("settings.not_twice"))
     visit.owner.change_passphrase(visit.text("old", 1000) or None, new)

@@ -33,7 +33,6 @@ from hdpmf.untrusted.aggregator.datastore import (
     jobs,
     lock_task,
     payloads,
-    rejections,
     reports,
 )
 from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys, TaskBook
@@ -115,19 +114,13 @@ class Accumulator:
         ):  # in one order, so that no two workers wait for each other
             self._write_bucket(connection, database, time, shard)
         for reason, amount in sorted(self._rejected.items()):
-            made = database.insert(rejections)
-            more = made.on_conflict_do_update(
-                index_elements=[rejections.c.task, rejections.c.reason],
-                set_={"amount": rejections.c.amount + made.excluded.amount},
-            )
-            connection.execute(
-                more, {"task": self._opened.number, "reason": int(reason), "amount": amount}
-            )
+            database.add_rejections(connection, self._opened.number, int(reason), amount)
 
     def _write_bucket(
         self, connection: sa.Connection, database: ServerDatabase, time: int, shard: int
     ) -> None:
-        prio, bucket = self._opened.prio, self._buckets[time]
+        prio = self._opened.prio
+        bucket = self._buckets[time]
         place = {"task": self._opened.number, "bucket": time, "shard": shard}
         empty = {"amount": 0, "checksum": bytes(CHECKSUM_SIZE), "total": b""}
         connection.execute(database.insert(accumulators).on_conflict_do_nothing(), place | empty)
@@ -176,10 +169,13 @@ class AggregationJobs:
     def __init__(
         self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]
     ) -> None:
-        self._database, self._book, self._rules, self._clock = database, book, rules, clock
+        self._database = database
+        self._book = book
+        self._rules = rules
+        self._clock = clock
 
     def claim(self, limit: int) -> AggregationJob | None:
-        """Claim an abandoned job, or a new one of stored reports; None if there is nothing to do."""
+        """Claim an abandoned job, or a new one of stored reports; None if there is none."""
         with self._database.write() as connection:
             found = self._left(connection) or self._new(connection, limit)
         if found is None:
@@ -224,14 +220,9 @@ class AggregationJobs:
         counted: Iterable[bytes],
         rejected: Iterable[bytes],
     ) -> bool:
-        """Add the sums, mark the reports and delete their payloads, in one transaction and once
-        only.
-
-        Returns:
-            Whether it was this worker that finished the job.
-        """
+        """Add the sums and delete the payloads, once; return True if this worker did it."""
         number = job.opened.number
-        marks = [
+        changes = [
             {"report": report, "state_": state}
             for state, ids in ((ReportState.COUNTED, counted), (ReportState.REJECTED, rejected))
             for report in ids
@@ -243,8 +234,8 @@ class AggregationJobs:
             sums.write(connection, self._database)
             here = sa.and_(reports.c.task == number, reports.c.id == sa.bindparam("report"))
             done = sa.update(reports).where(here).values(state=sa.bindparam("state_"), job=None)
-            connection.execute(done, marks)
-            spent = [mark["report"] for mark in marks]
+            connection.execute(done, changes)
+            spent = [change["report"] for change in changes]
             gone = sa.and_(payloads.c.task == number, payloads.c.report.in_(spent))
             connection.execute(sa.delete(payloads).where(gone))
         return True

@@ -17,7 +17,8 @@ from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 
 _IDLE_SECONDS = 5.0  # between looks for work that another worker left
 _GATHER_SECONDS = 0.5  # so that a job has more than one report
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # while the helper is away
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0  # while the helper is away
 _LOOK_SECONDS = 2.0
 _TIDY_SECONDS = 3600.0
 _STOP_SECONDS = 10.0
@@ -31,9 +32,12 @@ class AggregationJobDriver:
     """
 
     def __init__(self, leader: Leader, metrics: AggregatorMetrics, limits: Limits) -> None:
-        self._leader, self._metrics, self._limits = leader, metrics, limits
+        self._leader = leader
+        self._metrics = metrics
+        self._limits = limits
         self.overloaded = False
-        self._woken, self._stopping = threading.Event(), threading.Event()
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
         self._pause = _FIRST_PAUSE
         self._looked = self._tidied = 0.0
         self._thread = threading.Thread(target=self._run, name="aggregation", daemon=True)
@@ -93,4 +97,4 @@ class AggregationJobDriver:
             self.overloaded = waiting > self._limits.waiting_reports
         if now >= self._tidied + _TIDY_SECONDS:
             self._tidied = now
-            self._leader.purge()
+            self._leader.collect_garbage()

@@ -65,7 +65,7 @@ class Batches:
 
     Args:
         noise: What is added to sums: released noise, but for simulations.
-        marks: The file with closed batches; None for databases in memory.
+        released_batches: The log file; None if the database is in memory.
     """
 
     def __init__(
@@ -74,16 +74,19 @@ class Batches:
         keys: ServerKeys,
         rules: Rules,
         noise: Noise,
-        marks: Path | None = None,
+        released_batches: Path | None = None,
     ) -> None:
         if not rules.simulation:
             require_released(noise)
-        if marks is None and not database.in_memory:
+        if released_batches is None and not database.in_memory:
             raise ConfigError(
                 "a server with a database needs a file for its closed batches, outside the database"
             )
-        self._database, self._keys, self._rules, self._noise = database, keys, rules, noise
-        self._marks = ReleasedBatches(marks)
+        self._database = database
+        self._keys = keys
+        self._rules = rules
+        self._noise = noise
+        self._released = ReleasedBatches(released_batches)
 
     def check(self, opened: OpenTask, interval: Interval) -> None:
         """Raise DapError unless the interval lies within the task and is a multiple of its
@@ -122,7 +125,7 @@ class Batches:
         self.check(opened, interval)
         batch = self.find(opened, interval)
         if batch is None:
-            self._marks.check(opened.id, interval)
+            self._released.check(opened.id, interval)
             with self._database.write() as connection:
                 lock_task(connection, opened.number, alone=True)
                 batch = _find(connection, opened, interval)
@@ -131,7 +134,7 @@ class Batches:
                         return None
                     batch = self._draw(connection, opened, interval, expected)
         _compare(expected, batch.count, batch.checksum)
-        self._marks.write(opened.id, interval, batch.share.encode())
+        self._released.write(opened.id, interval, batch.share.encode())
         return batch
 
     def keep_other(self, opened: OpenTask, interval: Interval, share: HpkeCiphertext) -> Batch:
@@ -162,7 +165,9 @@ class Batches:
         within = _within(accumulators, opened, interval)
         prio = opened.prio
         total = np.zeros(prio.circuit.output_length, prio.field.dtype)
-        count, checksums, times = 0, [], []
+        count = 0
+        checksums = []
+        times = []
         for row in connection.execute(sa.select(accumulators).where(within)):
             total = prio.field.add(total, prio.field.decode(row.total, len(total)))
             count += row.amount

@@ -255,6 +255,17 @@ class ServerDatabase:
         """Return an INSERT that supports ON CONFLICT."""
         return sqlite.insert(table) if self._sqlite else postgresql.insert(table)
 
+    def add_rejections(
+        self, connection: sa.Connection, task: int, reason: int, amount: int
+    ) -> None:
+        """Add to the count of a task's rejected reports, within the caller's transaction."""
+        made = self.insert(rejections)
+        more = made.on_conflict_do_update(
+            index_elements=[rejections.c.task, rejections.c.reason],
+            set_={"amount": rejections.c.amount + made.excluded.amount},
+        )
+        connection.execute(more, {"task": task, "reason": reason, "amount": amount})
+
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
@@ -348,6 +359,3 @@ def _reason(error: SQLAlchemyError) -> str:
     """Return the first line of the database's message: it names tables, never their contents."""
     original = getattr(error, "orig", None)
     return (str(original).splitlines() or [""])[0] if original is not None else type(error).__name__
-
-
-"""The same; devices have a class of that name, too."""

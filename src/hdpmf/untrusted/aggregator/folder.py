@@ -49,7 +49,9 @@ LAYOUT = FolderLayout("a server's folder")
 """Whoever changes what is in the folder so that this version could not read what the last one wrote
 adds a step. The database has steps of its own (``migrations``)."""
 
-_PARTY, _HPKE, _METRICS = "party.key", "hpke.key", "metrics.token"
+_PARTY = "party.key"
+_HPKE = "hpke.key"
+_METRICS = "metrics.token"
 
 
 class AggregatorFolder:
@@ -123,7 +125,7 @@ class AggregatorFolder:
         return self.config.database or f"sqlite:///{self.path.resolve() / 'data.sqlite'}"
 
     @property
-    def marks(self) -> Path:
+    def released_batches(self) -> Path:
         """The log of released batches, outside the database."""
         return self.path / "closed-batches"
 
@@ -221,7 +223,8 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     LAYOUT.mark(folder)
     for name, mode in (("keys", 0o700), ("collectors", 0o755)):
         (folder / name).mkdir(mode=mode)
-    party, hpke = PartyKey.generate(), KeyPair.generate()
+    party = PartyKey.generate()
+    hpke = KeyPair.generate()
     atomic_write(folder / "keys" / _PARTY, party.to_bytes(), mode=0o600)
     atomic_write(folder / "keys" / _HPKE, hpke.to_bytes(), mode=0o600)
     atomic_write(folder / "keys" / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
@@ -257,7 +260,8 @@ class BearerTokens:
     """
 
     def __init__(self, folder: AggregatorFolder) -> None:
-        self._folder, self._party = folder, folder.party
+        self._folder = folder
+        self._party = folder.party
         self._partner = self._token(folder.partner.identity)
         self._metrics = folder.metrics_token.encode()
         self._collectors: dict[str, bytes] = {}
@@ -277,9 +281,10 @@ class BearerTokens:
             )
 
     def collector(self, headers: Mapping[str, str]) -> str:
-        """Return the identity of the recommender that asks; raise DapError unless it is admitted."""
+        """Return the identity of the calling recommender; raise DapError unless it is admitted."""
         self._refresh()
-        shown, found = _bearer(headers), ""
+        shown = _bearer(headers)
+        found = ""
         for identity, token in self._collectors.items():  # all of them, so that time tells nothing
             if compare_digest(shown, token):
                 found = identity

@@ -62,7 +62,8 @@ class Helper(Aggregator):
         Raises:
             DapError: It is no such message, or another one came under the same name.
         """
-        opened, digest = self._book.get(task_id), sha256(body).digest()
+        opened = self._book.get(task_id)
+        digest = sha256(body).digest()
         if len(job_id) != JOB_ID_SIZE:
             raise DapError(f"a job's id has {JOB_ID_SIZE} bytes")
         with self._database.read() as connection:
@@ -98,7 +99,8 @@ class Helper(Aggregator):
             DapError: It is no batch, too small, overlaps with another, or the servers have other
                 reports in it.
         """
-        opened, asked = self._book.get(task_id), AggregateShareReq.decode(body)
+        opened = self._book.get(task_id)
+        asked = AggregateShareReq.decode(body)
         interval = asked.batch_selector.batch_interval
         if interval is None or asked.agg_param:
             raise DapError(
@@ -118,7 +120,9 @@ class Helper(Aggregator):
             closed = closed_intervals(connection, opened)
             here = sa.and_(reports.c.task == opened.number, reports.c.id.in_(ids))
             seen = set(connection.execute(sa.select(reports.c.id).where(here)).scalars())
-        sums, resps, rows = Accumulator(opened), [], []
+        sums = Accumulator(opened)
+        resps = []
+        rows = []
         for init in inits:
             metadata = init.report_share.report_metadata
             reason: PrepareError | None

@@ -56,8 +56,7 @@ from hdpmf.common.protocol.submission import (
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import DapError
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
-from hdpmf.untrusted.aggregator.config import Limits
-from hdpmf.untrusted.aggregator.folder import BearerTokens
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder, BearerTokens
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
@@ -68,7 +67,7 @@ from hdpmf.untrusted.aggregator.problem_details import (
     read_body,
 )
 from hdpmf.untrusted.aggregator.report_writer import ReportWriter, Upload
-from hdpmf.untrusted.aggregator.tasks import OpenTask, ServerKeys
+from hdpmf.untrusted.aggregator.tasks import OpenTask
 
 with needs("starlette", "servers"):
     from starlette.applications import Starlette
@@ -91,23 +90,19 @@ class Resources:
     """Resources that both servers have.
 
     Args:
-        keys: Whose server it is.
-        engine: What does the work.
-        tokens: Who may ask for what.
-        limits: What others may take.
-        metrics: What is counted.
+        folder: The server's folder.
+        engine: The opened leader or helper.
+        metrics: Metrics to update.
     """
 
     def __init__(
-        self,
-        keys: ServerKeys,
-        engine: Leader | Helper,
-        tokens: BearerTokens,
-        limits: Limits,
-        metrics: AggregatorMetrics,
+        self, folder: AggregatorFolder, engine: Leader | Helper, metrics: AggregatorMetrics
     ) -> None:
-        self._engine, self._tokens, self._limits, self._metrics = engine, tokens, limits, metrics
-        self._keys_answer = HpkeConfigList((keys.hpke.config,)).encode()
+        self._engine = engine
+        self._tokens = BearerTokens(folder)
+        self._limits = folder.config.limits
+        self._metrics = metrics
+        self._keys_answer = HpkeConfigList((folder.hpke.config,)).encode()
         self._tasks: dict[bytes, OpenTask] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "request")
 
@@ -147,9 +142,7 @@ class Resources:
         async def answer(request: Request) -> Response:
             try:
                 response = await handlers[request.method](request)
-            except (
-                Exception
-            ) as error:  # whatever it is, the other side gets an answer, and the log the kind of it
+            except Exception as error:  # the caller gets an answer, the log the kind of error
                 response = problem_response(error, self._limits.retry_after)
             self._metrics.answers.labels(resource, response.status_code).inc()
             return response
@@ -209,30 +202,25 @@ class LeaderResources(Resources):
     """The leader's resources.
 
     Args:
-        keys: Whose server it is.
-        engine: What does the work.
-        tokens: Who may ask for what.
-        limits: What others may take.
-        metrics: What is counted.
-        make_room: Cuts whoever has been sending for too long, where others wait; whether somebody
-            was cut.
+        folder: The server's folder.
+        leader: The opened leader.
+        metrics: Metrics to update.
+        make_room: Cuts off the slowest sender; True if there was one.
     """
 
     def __init__(
         self,
-        keys: ServerKeys,
-        engine: Leader,
-        tokens: BearerTokens,
-        limits: Limits,
+        folder: AggregatorFolder,
+        leader: Leader,
         metrics: AggregatorMetrics,
-        make_room: Callable[[], bool] = lambda: False,
+        make_room: Callable[[], bool],
     ) -> None:
-        super().__init__(keys, engine, tokens, limits, metrics)
+        super().__init__(folder, leader, metrics)
         self._make_room = make_room
-        self._leader = engine
-        self._worker = AggregationJobDriver(engine, metrics, limits)
-        self._intake = ReportWriter(
-            engine.upload_many, metrics, limits.waiting_uploads, self._worker.wake
+        self._leader = leader
+        self._driver = AggregationJobDriver(leader, metrics, self._limits)
+        self._writer = ReportWriter(
+            leader.upload_many, metrics, self._limits.waiting_uploads, self._driver.wake
         )
 
     def routes(self) -> list[Route]:
@@ -250,13 +238,13 @@ class LeaderResources(Resources):
 
     async def start(self) -> None:
         """Start background work, before the first request."""
-        self._intake.start()
-        self._worker.start()
+        self._writer.start()
+        self._driver.start()
 
     async def stop(self) -> None:
         """Stop background work, after the last request."""
-        await self._intake.stop()
-        await asyncio.to_thread(self._worker.stop)
+        await self._writer.stop()
+        await asyncio.to_thread(self._driver.stop)
         await super().stop()
 
     async def _put_report(self, request: Request) -> Response:
@@ -277,22 +265,22 @@ class LeaderResources(Resources):
         media_type = MEDIA_TYPES[Report]
         check_body(request, media_type, opened.report_size, exactly=True)
         device, signature = _device(request) if opened.task.enrolled else ("", b"")
-        if self._worker.overloaded or not await self._has_room():
+        if self._driver.overloaded or not await self._has_room():
             raise busy_error(self._limits.retry_after)
         try:
             report = await read_body(request, media_type, opened.report_size, exactly=True)
-            await self._intake.put(Upload(opened.id, report, device, signature))
+            await self._writer.put(Upload(opened.id, report, device, signature))
         finally:
-            self._intake.release()
+            self._writer.release()
 
     async def _has_room(self) -> bool:
         """Reserve room for a report; if there is none, cut off the slowest sender."""
-        if self._intake.reserve():
+        if self._writer.reserve():
             return True
         if not self._make_room():
             return False
         await asyncio.sleep(_ROOM_SECONDS)
-        return self._intake.reserve()
+        return self._writer.reserve()
 
     async def _collecting(self, request: Request) -> tuple[OpenTask, bytes]:
         """Return the task and the job id; raise DapError unless the task's collector asks."""
@@ -320,15 +308,10 @@ class HelperResources(Resources):
     """The helper's resources."""
 
     def __init__(
-        self,
-        keys: ServerKeys,
-        engine: Helper,
-        tokens: BearerTokens,
-        limits: Limits,
-        metrics: AggregatorMetrics,
+        self, folder: AggregatorFolder, helper: Helper, metrics: AggregatorMetrics
     ) -> None:
-        super().__init__(keys, engine, tokens, limits, metrics)
-        self._helper = engine
+        super().__init__(folder, helper, metrics)
+        self._helper = helper
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -357,10 +340,8 @@ class HelperResources(Resources):
 
 def _device(request: Request) -> tuple[str, bytes]:
     """Return the device's identity and signature from the headers, before the report is read."""
-    device, signature = (
-        request.headers.get(DEVICE_HEADER, ""),
-        request.headers.get(SIGNATURE_HEADER, ""),
-    )
+    device = request.headers.get(DEVICE_HEADER, "")
+    signature = request.headers.get(SIGNATURE_HEADER, "")
     try:
         if len(device) == 64 and len(signature) == 128:
             bytes.fromhex(device)

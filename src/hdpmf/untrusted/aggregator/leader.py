@@ -40,7 +40,6 @@ from hdpmf.untrusted.aggregator.aggregation_job import (
     prepare_share,
 )
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, collections
-from hdpmf.untrusted.aggregator.garbage_collector import waiting
 from hdpmf.untrusted.aggregator.report_writer import Upload, Uploads
 from hdpmf.untrusted.aggregator.server import Aggregator
 from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys
@@ -65,13 +64,7 @@ class Leader(Aggregator):
     """The server that devices and the collector talk to.
 
     Args:
-        keys: Whose it is.
-        database: Where it writes.
-        helper: The other server.
-        clock: Seconds since 1970.
-        noise: What it adds to sums.
-        marks: The file of closed batches, outside the database; None if that is in memory.
-        rules: What its operator decides.
+        helper: The other server. Others as in ``Aggregator``.
     """
 
     role = "leader"
@@ -84,10 +77,12 @@ class Leader(Aggregator):
         *,
         clock: Callable[[], float] = time.time,
         noise: Noise | None = None,
-        marks: Path | None = None,
+        released_batches: Path | None = None,
         rules: Rules | None = None,
     ) -> None:
-        super().__init__(keys, database, clock=clock, noise=noise, marks=marks, rules=rules)
+        super().__init__(
+            keys, database, clock=clock, noise=noise, released_batches=released_batches, rules=rules
+        )
         self._helper = helper
         self._uploads = Uploads(database, self._book, self._rules, self._clock)
         self._jobs = AggregationJobs(database, self._book, self._rules, self._clock)
@@ -120,7 +115,7 @@ class Leader(Aggregator):
             raise refused
 
     def upload_many(self, uploads: Sequence[Upload]) -> list[DapError | None]:
-        """Store several reports with one commit; return for each None or the reason it was refused."""
+        """Store reports with one commit; return for each None or the reason it was refused."""
         return self._uploads.take(uploads)
 
     def take_over(self) -> None:
@@ -168,7 +163,8 @@ class Leader(Aggregator):
         Raises:
             DapError: It is no batch of this task, or the same name was another request.
         """
-        opened, wanted = self._book.get(task_id), CollectionReq.decode(request)
+        opened = self._book.get(task_id)
+        wanted = CollectionReq.decode(request)
         interval = wanted.query.batch_interval
         if interval is None or wanted.agg_param or len(job_id) != JOB_ID_SIZE:
             raise DapError(
@@ -223,15 +219,13 @@ class Leader(Aggregator):
             PartialBatchSelector(), batch.count, batch.times, batch.share, batch.other
         ).encode()
 
-    def waiting(self) -> int:
-        """Return the number of unchecked reports of all tasks"""
-        return waiting(self._database)
-
     def _run(self, job: AggregationJob) -> None:
         """Run one job, from its reports to their sum."""
-        opened, sums = job.opened, Accumulator(job.opened)
+        opened = job.opened
+        sums = Accumulator(job.opened)
         prepared: dict[bytes, tuple[int, Preparation]] = {}
-        inits, rejected = [], []
+        inits = []
+        rejected = []
         for body in job.bodies:
             report = Report.decode(body)
             metadata = report.report_metadata

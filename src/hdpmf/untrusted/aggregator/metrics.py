@@ -36,7 +36,8 @@ class AggregatorMetrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        to, name = self._registry, "hdpmf_aggregator_{}".format
+        to = self._registry
+        name = "hdpmf_aggregator_{}".format
         self.uploads = Counter(
             name("uploads"), "Reports by what became of them.", ["outcome"], registry=to
         )

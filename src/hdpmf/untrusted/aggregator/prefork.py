@@ -24,7 +24,7 @@ from hdpmf.common.net.tls import server_context
 from hdpmf.common.net.web_server import listen, settings
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
-from hdpmf.untrusted.aggregator.folder import AggregatorFolder, BearerTokens
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.helper_client import HelperClient
 from hdpmf.untrusted.aggregator.http import HelperResources, LeaderResources, Resources
@@ -46,32 +46,22 @@ def check_servable(folder: AggregatorFolder, workers: int) -> None:
             '"postgresql+psycopg://..." in '
             f"{folder.path / 'config.toml'}; with SQLite there is one"
         )
-    _ = folder.keys
+    _ = folder.keys  # raises unless it is paired
     ServerDatabase(folder.database_url).close()
 
 
 @contextmanager
 def open_server(folder: AggregatorFolder) -> Iterator[Leader | Helper]:
     """Open the server of this folder, without HTTP."""
-    keys, rules = folder.keys, folder.config.tasks.rules
+    keys = folder.keys
+    rules = folder.config.tasks
+    log = folder.released_batches
     with closing(ServerDatabase(folder.database_url)) as database:
         if folder.config.role == "helper":
-            yield Helper(keys, database, marks=folder.marks, rules=rules)
+            yield Helper(keys, database, released_batches=log, rules=rules)
             return
-        with HelperClient(keys) as door:
-            yield Leader(keys, database, door, marks=folder.marks, rules=rules)
-
-
-def _resources(
-    folder: AggregatorFolder,
-    engine: Leader | Helper,
-    metrics: AggregatorMetrics,
-    make_room: Callable[[], bool],
-) -> Resources:
-    keys, tokens, limits = folder.keys, BearerTokens(folder), folder.config.limits
-    if isinstance(engine, Leader):
-        return LeaderResources(keys, engine, tokens, limits, metrics, make_room)
-    return HelperResources(keys, engine, tokens, limits, metrics)
+        with HelperClient(keys) as client:
+            yield Leader(keys, database, client, released_batches=log, rules=rules)
 
 
 def run_worker(
@@ -85,13 +75,15 @@ def run_worker(
 
     Args:
         path: The folder.
-        listener: Where; other workers may have it, too.
+        listener: A socket, which other workers may share.
         ready: Called when it listens.
-        tls: Without it only for measuring what it costs.
+        tls: False only to measure the cost of TLS.
     """
     folder = AggregatorFolder(path)
     log_to_stderr(role=folder.config.role)
-    limits, metrics, made = folder.config.limits, AggregatorMetrics(), folder.certificates()
+    limits = folder.config.limits
+    metrics = AggregatorMetrics()
+    made = folder.certificates()
     allow_connections(limits.connections)
     connections = Connections(
         HttpLimits(
@@ -105,10 +97,15 @@ def run_worker(
     with open_server(folder) as engine:
         if isinstance(engine, Leader) and folder.database_url.startswith("sqlite"):
             engine.take_over()  # with SQLite there is one process, and it has the port
-        config = settings(
-            _resources(
+        resources: Resources
+        if isinstance(engine, Leader):
+            resources = LeaderResources(
                 folder, engine, metrics, lambda: connections.make_room(of_senders=True)
-            ).app(),
+            )
+        else:
+            resources = HelperResources(folder, engine, metrics)
+        config = settings(
+            resources.app(),
             connections.protocol,
             idle=_IDLE_SECONDS,
             grace=_REQUEST_GRACE_SECONDS,
@@ -160,7 +157,9 @@ class _Workers:
     """Worker processes of one server."""
 
     def __init__(self, path: Path, listener: socket.socket, number: int) -> None:
-        self._path, self._listener, self._number = path, listener, number
+        self._path = path
+        self._listener = listener
+        self._number = number
         self._processes: dict[int, tuple[SpawnProcess, Connection]] = {}
         self._stopping = threading.Event()
 

@@ -39,7 +39,7 @@ class ReleasedBatches:
     """The log file of a server's released batches, shared by all its workers.
 
     Args:
-        path: Where it is; None keeps no marks, for databases in memory.
+        path: The file; None if the database is in memory.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -50,7 +50,7 @@ class ReleasedBatches:
         drawing noise.
         """
         with self._locked() as file:
-            if any(mark.overlaps(task_id.hex(), interval) for mark in self._read(file)):
+            if any(batch.overlaps(task_id.hex(), interval) for batch in self._read(file)):
                 raise self._refusal(task_id, interval)
 
     def write(self, task_id: bytes, interval: Interval, share: bytes) -> None:
@@ -59,10 +59,10 @@ class ReleasedBatches:
             task_id.hex(), interval.start, interval.duration, sha256(share).hexdigest()
         )
         with self._locked() as file:
-            marks = self._read(file)
-            if new in marks:
+            released = self._read(file)
+            if new in released:
                 return
-            if any(mark.overlaps(new.task, interval) for mark in marks):
+            if any(batch.overlaps(new.task, interval) for batch in released):
                 raise self._refusal(task_id, interval)
             if file is not None:
                 self._append(file, f"{new.task} {new.start} {new.duration} {new.digest}\n".encode())
@@ -99,19 +99,19 @@ class ReleasedBatches:
         os.lseek(file, 0, os.SEEK_SET)
         with os.fdopen(os.dup(file), "rb") as stream:
             whole = stream.read()
-        marks = []
+        released = []
         for line in whole[
             : whole.rfind(b"\n") + 1
         ].splitlines():  # an unfinished line was never relied on
             try:
                 task, start, duration, digest = line.decode("ascii").split(" ")
-                marks.append(_ReleasedBatch(task, int(start), int(duration), digest))
+                released.append(_ReleasedBatch(task, int(start), int(duration), digest))
             except ValueError:
                 raise StorageError(
                     f"{self._path} is damaged; bring back its copy. Without it nobody knows which "
                     "batches are closed"
                 ) from None
-        return marks
+        return released
 
     def _append(self, file: int, line: bytes) -> None:
         try:

@@ -46,10 +46,9 @@ class Upload:
     """An uploaded report.
 
     Attributes:
-        task_id: Of the task.
-        report: Its bytes.
-        device: Of a task for enrolled devices: whose it is, an Ed25519 public key in hexadecimal.
-        signature: The device's, over ``signed_bytes``.
+        report: Encoded.
+        device: Ed25519 public key (hexadecimal), in tasks for enrolled devices.
+        signature: Of ``signed_bytes``, by this key.
     """
 
     task_id: bytes
@@ -75,19 +74,22 @@ class Uploads:
     def __init__(
         self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]
     ) -> None:
-        self._database, self._book, self._rules, self._clock = database, book, rules, clock
+        self._database = database
+        self._book = book
+        self._rules = rules
+        self._clock = clock
 
     def take(self, uploads: Sequence[Upload]) -> list[DapError | None]:
         """Store reports with one commit; return for each None or the reason it was refused."""
         results: list[DapError | None] = [None] * len(uploads)
         by_task: dict[int, list[tuple[int, _Checked]]] = {}
-        for place, upload in enumerate(uploads):
+        for index, upload in enumerate(uploads):
             try:
                 checked = self._check(upload)
             except DapError as error:
-                results[place] = error
+                results[index] = error
             else:
-                by_task.setdefault(checked.opened.number, []).append((place, checked))
+                by_task.setdefault(checked.opened.number, []).append((index, checked))
         if by_task:
             with self._database.write() as connection:
                 for number in sorted(by_task):
@@ -130,17 +132,17 @@ class Uploads:
         left = self._left(connection, given) if opened.task.enrolled else {}
         known = _digests(connection, opened, {checked.report_id for _, checked in given})
         fresh: dict[bytes, list[tuple[int, _Checked]]] = {}
-        for place, checked in given:
+        for index, checked in given:
             before = known.get(checked.report_id)
             if before is None:
-                results[place] = _refusal(checked, closed, left)
-                if results[place] is None:
+                results[index] = _refusal(checked, closed, left)
+                if results[index] is None:
                     known[checked.report_id] = checked.digest
-                    fresh[checked.report_id] = [(place, checked)]
+                    fresh[checked.report_id] = [(index, checked)]
             elif before != checked.digest:
-                results[place] = _rejected(_SAME_ID)
+                results[index] = _rejected(_SAME_ID)
             elif checked.report_id in fresh:
-                fresh[checked.report_id].append((place, checked))
+                fresh[checked.report_id].append((index, checked))
         if fresh:
             self._insert(connection, opened, fresh, results)
 
@@ -151,7 +153,7 @@ class Uploads:
         fresh: dict[bytes, list[tuple[int, _Checked]]],
         results: list[DapError | None],
     ) -> None:
-        first = [places[0][1] for _, places in sorted(fresh.items())]
+        first = [copies[0][1] for _, copies in sorted(fresh.items())]
         rows = [
             {
                 "task": opened.number,
@@ -166,12 +168,10 @@ class Uploads:
         made = self._database.insert(reports).on_conflict_do_nothing().returning(reports.c.id)
         written = set(connection.execute(made, rows).scalars())
         stored = [checked for checked in first if checked.report_id in written]
-        faster = _digests(
-            connection, opened, fresh.keys() - written
-        )  # what another worker stored meanwhile
-        for report_id, digest in faster.items():
-            for place, checked in fresh[report_id]:
-                results[place] = None if checked.digest == digest else _rejected(_SAME_ID)
+        # Another worker may have stored some of them meanwhile.
+        for report_id, digest in _digests(connection, opened, fresh.keys() - written).items():
+            for index, checked in fresh[report_id]:
+                results[index] = None if checked.digest == digest else _rejected(_SAME_ID)
         if not stored:
             return
         bodies = [
@@ -184,13 +184,14 @@ class Uploads:
             for checked in stored:
                 taken[checked.upload.device] = taken.get(checked.upload.device, 0) + 1
             here = sa.and_(
-                devices.c.task == opened.number, devices.c.identity == sa.bindparam("who")
+                devices.c.task == opened.number, devices.c.identity == sa.bindparam("device_")
             )
             more = (
                 sa.update(devices).where(here).values(taken=devices.c.taken + sa.bindparam("more"))
             )
             connection.execute(
-                more, [{"who": who, "more": count} for who, count in sorted(taken.items())]
+                more,
+                [{"device_": identity, "more": count} for identity, count in sorted(taken.items())],
             )
 
     def _left(self, connection: sa.Connection, given: list[tuple[int, _Checked]]) -> dict[str, int]:
@@ -214,7 +215,7 @@ def _digests(connection: sa.Connection, opened: OpenTask, ids: Set[bytes]) -> di
 
 
 def _refusal(checked: _Checked, closed: list[Interval], left: dict[str, int]) -> DapError | None:
-    """Return the reason to refuse a new report, or None; count down the device's remaining reports."""
+    """Return the reason to refuse a new report, or None; count down ``left``."""
     if any(checked.time in interval for interval in closed):
         return _rejected("its batch is collected")
     if checked.opened.task.enrolled:
@@ -267,7 +268,10 @@ class ReportWriter:
         room: int,
         written: Callable[[], None] = lambda: None,
     ) -> None:
-        self._write, self._metrics, self._room, self._written = write, metrics, room, written
+        self._write = write
+        self._metrics = metrics
+        self._room = room
+        self._written = written
         self._waiting: deque[tuple[Upload, asyncio.Future[HdpmfError | None]]] = deque()
         self._some = threading.Condition()
         self._open = True

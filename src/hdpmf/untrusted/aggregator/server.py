@@ -1,30 +1,57 @@
-"""The base class of leader and helper: tasks, batches, counts."""
+"""The base class of leader and helper: tasks, batches, counts, garbage collection."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from hdpmf.common.aggregation.two_servers.dap import PrepareError
+from hdpmf.common.net.extras import needs
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.aggregator.collection import Batches
-from hdpmf.untrusted.aggregator.datastore import ServerDatabase
-from hdpmf.untrusted.aggregator.garbage_collector import TaskCounts, count, purge
+from hdpmf.untrusted.aggregator.datastore import (
+    ReportState,
+    ServerDatabase,
+    accumulators,
+    answers,
+    batches,
+    jobs,
+    lock_task,
+    payloads,
+    rejections,
+    reports,
+    tasks,
+)
 from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys, ServerRole, TaskBook
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """Counts of a task's reports and closed batches."""
+
+    waiting: int
+    counted: int
+    rejected: dict[PrepareError, int]
+    batches: int
 
 
 class Aggregator:
-    """Configuration of one of the two servers.
+    """Base class of leader and helper.
 
     Args:
-        keys: Whose it is.
-        database: Where it writes.
+        keys: Its keys, and both cards.
+        database: Its database.
         clock: Seconds since 1970.
-        noise: What it adds to sums.
-        marks: The file of closed batches, outside the database; None if that is in memory.
-        rules: What its operator decides.
+        noise: Added to sums; released noise except in simulations.
+        released_batches: The log file, outside the database; None if that is in memory.
+        rules: Conditions for tasks.
     """
 
     role: ClassVar[ServerRole]
@@ -36,21 +63,23 @@ class Aggregator:
         *,
         clock: Callable[[], float] = time.time,
         noise: Noise | None = None,
-        marks: Path | None = None,
+        released_batches: Path | None = None,
         rules: Rules | None = None,
     ) -> None:
         if keys.role != self.role:
             raise ConfigError(f"these keys are the {keys.role}'s")
-        rules = Rules() if rules is None else rules
         database.claim_role(keys.role)
-        self._keys, self._database, self._clock, self._rules = keys, database, clock, rules
-        self._book = TaskBook(database, keys, rules, clock)
+        self._keys = keys
+        self._database = database
+        self._clock = clock
+        self._rules = Rules() if rules is None else rules
+        self._book = TaskBook(database, keys, self._rules, clock)
         self._batches = Batches(
-            database, keys, rules, ReleasedNoise() if noise is None else noise, marks
+            database, keys, self._rules, noise or ReleasedNoise(), released_batches
         )
 
     def task(self, task_id: bytes) -> OpenTask:
-        """A task that this server takes part in."""
+        """Return a task that this server takes part in."""
         return self._book.get(task_id)
 
     def task_ids(self) -> list[bytes]:
@@ -58,13 +87,63 @@ class Aggregator:
         return self._book.ids()
 
     def counts(self, task_id: bytes) -> TaskCounts:
-        """Return the numbers of reports of a task, by state."""
-        return count(self._database, self._book.get(task_id))
+        """Return the counts of a task."""
+        number = self._book.get(task_id).number
+        by_state = (
+            sa.select(reports.c.state, sa.func.count())
+            .where(reports.c.task == number)
+            .group_by(reports.c.state)
+        )
+        by_reason = sa.select(rejections.c.reason, rejections.c.amount).where(
+            rejections.c.task == number
+        )
+        closed = sa.select(sa.func.count()).select_from(batches).where(batches.c.task == number)
+        with self._database.read() as connection:
+            states = {ReportState(state): n for state, n in connection.execute(by_state)}
+            return TaskCounts(
+                waiting=states.get(ReportState.STORED, 0) + states.get(ReportState.CLAIMED, 0),
+                counted=states.get(ReportState.COUNTED, 0),
+                rejected={PrepareError(why): n for why, n in connection.execute(by_reason)},
+                batches=connection.execute(closed).scalar_one(),
+            )
 
-    def purge(self) -> int:
-        """Delete what expired tasks left; report ids and closed batches stay.
+    def waiting(self) -> int:
+        """Return the number of unchecked reports of all tasks; an index has just these."""
+        unchecked = reports.c.state < ReportState.COUNTED
+        with self._database.read() as connection:
+            found = connection.execute(
+                sa.select(sa.func.count()).select_from(reports).where(unchecked)
+            )
+            return int(found.scalar_one())
 
-        Returns:
-            Tasks that were purged.
+    def collect_garbage(self) -> int:
+        """Delete payloads, jobs and sums of expired tasks; return the number of these tasks.
+
+        Report ids and closed batches stay.
         """
-        return purge(self._database, self._clock() - self._rules.keep)
+        expired = tasks.c.end <= self._clock() - self._rules.keep
+        old = sa.select(tasks.c.number).where(expired, tasks.c.purged.is_(False))
+        with self._database.read() as connection:
+            numbers = list(connection.execute(old).scalars())
+        for number in numbers:
+            with self._database.write() as connection:
+                lock_task(connection, number, alone=True)
+                for table in (payloads, jobs, accumulators):
+                    connection.execute(sa.delete(table).where(table.c.task == number))
+                connection.execute(
+                    sa.update(answers).where(answers.c.task == number), {"response": None}
+                )
+                lost = connection.execute(
+                    sa.update(reports).where(
+                        reports.c.task == number, reports.c.state < ReportState.COUNTED
+                    ),
+                    {"state": ReportState.REJECTED, "job": None},
+                ).rowcount
+                if lost:
+                    self._database.add_rejections(
+                        connection, number, int(PrepareError.TASK_EXPIRED), lost
+                    )
+                connection.execute(
+                    sa.update(tasks).where(tasks.c.number == number), {"purged": True}
+                )
+        return len(numbers)

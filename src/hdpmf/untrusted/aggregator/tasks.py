@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
+from msgspec import Meta
 
 from hdpmf.common.aggregation.two_servers.dap import HpkeConfig, Problem, Role
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, is_supported
@@ -95,33 +96,35 @@ _MOST_DOCUMENT = 64 << 20
 _MOST_USERS = 1_000_000  # of a device
 
 
-@dataclass(frozen=True)
-class Rules:
-    """Conditions for the tasks that a server accepts, set by its operator.
+class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Conditions for the tasks that a server accepts; the ``[tasks]`` of its configuration file."""
 
-    Attributes:
-        minimum: Reports that any sum is over, at least, whatever a task says.
-        most_items: Entries of a task's vectors, at most (items, for tasks of ratings).
-        allow_noiseless: Take tasks of others (SumVec) without noise: for tests of clients, never
-            for people's data.
-        simulation: Noise may be seeded. Nothing of a simulation may leave the machine.
-        skew: Seconds that a device's clock may be ahead.
-        keep: Seconds after the end of a task during which its reports and sums wait to be
-            collected.
-        lease: Seconds after which another worker takes over what one has begun.
-    """
-
-    minimum: int = 10
-    most_items: int = 200_000
-    allow_noiseless: bool = False
-    simulation: bool = False
-    skew: float = 300.0
-    keep: float = 30 * 86_400.0
-    lease: float = 60.0
+    simulation: ClassVar[bool] = False
+    minimum: Annotated[
+        int, Meta(description="Fewest reports of any sum, whatever a task says.")
+    ] = 10
+    most_items: Annotated[int, Meta(description="Longest vectors (items of a task).")] = 200_000
+    allow_noiseless: Annotated[
+        bool,
+        Meta(description="Accept tasks of others (SumVec) without noise: for tests of clients."),
+    ] = False
+    skew: Annotated[float, Meta(description="Seconds that devices' clocks may be ahead.")] = 300.0
+    keep: Annotated[
+        float, Meta(description="Seconds after its end in which a task can be collected.")
+    ] = 30 * 86_400.0
+    lease: Annotated[
+        float, Meta(description="Seconds after which another worker takes over a job.")
+    ] = 60.0
 
     def __post_init__(self) -> None:
         if self.minimum < 2:
             raise ConfigError("a sum over fewer than 2 reports is none; minimum must be 2 or more")
+
+
+class SimulationRules(Rules, frozen=True, kw_only=True):
+    """Rules with which noise may be seeded. Nothing of a simulation may leave the machine."""
+
+    simulation: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,10 @@ class TaskBook:
     def __init__(
         self, database: ServerDatabase, keys: ServerKeys, rules: Rules, clock: Callable[[], float]
     ) -> None:
-        self._database, self._keys, self._rules, self._clock = database, keys, rules, clock
+        self._database = database
+        self._keys = keys
+        self._rules = rules
+        self._clock = clock
         self._open: dict[bytes, OpenTask] = {}
 
     def add(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
@@ -193,7 +199,8 @@ class TaskBook:
             devices: At the leader of a task with enrolled devices: who may report, and how many
                 users each has.
         """
-        found_id, listed = task_id(document), sorted((who, users) for who, users in devices)
+        found_id = task_id(document)
+        listed = sorted((who, users) for who, users in devices)
         digest = hashlib.sha256(msgspec.msgpack.encode(listed)).digest()
         with self._database.read() as connection:
             found = connection.execute(
@@ -283,7 +290,9 @@ class TaskBook:
         )
 
     def _accept(self, document: bytes, devices: list[tuple[str, int]]) -> Task:
-        task, rules, now = _read_task(document), self._rules, self._clock()
+        task = _read_task(document)
+        rules = self._rules
+        now = self._clock()
         if task.servers != self._keys.servers:
             raise ProtocolError(
                 "refused: the task is for another pair of servers; compare their digests"
@@ -329,7 +338,8 @@ def _read_task(document: bytes) -> Task:
 
 def _check_noise(task: Task, rules: Rules) -> None:
     """Raise ProtocolError unless every entry that can differ from zero gets noise."""
-    circuit, entry = task.circuit, 0
+    circuit = task.circuit
+    entry = 0
     if isinstance(circuit, OneRating):
         needed = [
             (range(circuit.items), any(circuit.codes)),

@@ -167,19 +167,16 @@ class SecureSumClient:
         client._set_plan(plan)
         client._holders = state.holders
         client._own = state.own
-        client._seed, client._mask_secret = state.seed, state.mask_secret
-        client._channel, client._mask_key = (
-            Agreement(state.channel_secret),
-            Agreement(state.mask_secret),
-        )
+        client._seed = state.seed
+        client._mask_secret = state.mask_secret
+        client._channel = Agreement(state.channel_secret)
+        client._mask_key = Agreement(state.mask_secret)
         client._mask_keys = state.mask_keys
         client._channels = state.channels
         client._held = state.held
         client._partners = set(state.partners)
-        client._survivors, client._listed = (
-            state.survivors,
-            int.from_bytes(state.survivors, "little"),
-        )
+        client._survivors = state.survivors
+        client._listed = int.from_bytes(state.survivors, "little")
         return client
 
     def __repr__(self) -> str:
@@ -237,7 +234,8 @@ class SecureSumClient:
         self._holders = draw_holders(
             read_bitmap(plan.participants), self.device, plan.neighbours, draw
         )
-        self._seed, self._mask_secret = new_secret(), new_secret()
+        self._seed = new_secret()
+        self._mask_secret = new_secret()
         self._channel = Agreement(new_secret())
         self._mask_key = Agreement(self._mask_secret)
         fields = (
@@ -271,11 +269,13 @@ class SecureSumClient:
                     f"the keys of device {peer} are not signed by its identity on the roster"
                 )
         self._mask_keys = {peer: keys.mask for peer, keys in peers.items()}
-        degree, threshold = len(self._holders), self._plan.threshold
+        degree = len(self._holders)
+        threshold = self._plan.threshold
         seeds = split(self._seed, threshold, degree)
         mask_keys = split(self._mask_secret, threshold, degree)
         points = {peer: point for point, peer in enumerate(self._holders)}
-        sealed, checks = {}, {}
+        sealed = {}
+        checks = {}
         for peer, keys in peers.items():
             outgoing, self._channels[peer] = self._channel_keys(peer, keys.channel)
             if peer in points:
@@ -332,7 +332,8 @@ class SecureSumClient:
             )
         self._mask_keys.clear()
         self._check_holders("survivors", alive)
-        self._survivors, self._listed = listed, bits
+        self._survivors = listed
+        self._listed = bits
         signature = self._identity.sign(survivors_text(self._digest, self.device, listed))
         return Confirmation(session=self._plan.session, signature=signature)
 
@@ -390,5 +391,6 @@ class SecureSumClient:
             raise SecureSumError("this session is over")
         info = pair_info(b"channel", self.device, peer)
         both = self._channel.key(theirs, self._digest, info, 2 * KEY_BYTES)
-        up, down = both[:KEY_BYTES], both[KEY_BYTES:]
+        up = both[:KEY_BYTES]
+        down = both[KEY_BYTES:]
         return (up, down) if self.device < peer else (down, up)

@@ -105,7 +105,8 @@ def _log_at_least(count: int, population: int, marked: np.ndarray, drawn: int) -
 
 def _log_comb(n: np.ndarray | int, k: np.ndarray | int, most: int) -> np.ndarray:
     """Logarithm of (n over k), for n up to ``most``; minus infinity where there is no way."""
-    n, k = np.asarray(n), np.asarray(k)
+    n = np.asarray(n)
+    k = np.asarray(k)
     possible = (k >= 0) & (k <= n)
     factorial = _log_factorials(most)
     within = np.where(possible, k, 0)
@@ -174,7 +175,8 @@ class SumPolicy:
             plan: The plan.
             n_roster: Devices on the roster that this device pinned.
         """
-        n, degree = plan.n_participants, plan.degree
+        n = plan.n_participants
+        degree = plan.degree
         if degree < min(self.min_neighbours, n - 1):
             raise SecureSumError(
                 f"the plan gives a device {degree} neighbours; this device insists on "

@@ -152,10 +152,8 @@ class Unmasker:
         return secret if right else None
 
     def _is_dealt(self, device: int, holder: int, kind: str, share: bytes) -> bool:
-        first, second = (
-            self.checks[device][holder][:KEY_BYTES],
-            self.checks[device][holder][KEY_BYTES:],
-        )
+        first = self.checks[device][holder][:KEY_BYTES]
+        second = self.checks[device][holder][KEY_BYTES:]
         return share_check(self.digest, device, holder, kind, share) == (
             first if kind == "seeds" else second
         )

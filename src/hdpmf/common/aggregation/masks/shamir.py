@@ -92,7 +92,8 @@ def correct(shares: Mapping[int, bytes], threshold: int) -> dict[int, bytes] | N
     a polynomial Q = P * E are found together, from the linear equations Q(x) = share(x) * E(x);
     then P = Q / E.
     """
-    points, values = list(shares), [_element(share) for share in shares.values()]
+    points = list(shares)
+    values = [_element(share) for share in shares.values()]
     wrong = (len(points) - threshold) // 2
     if wrong < 0:
         return None
@@ -110,7 +111,8 @@ def correct(shares: Mapping[int, bytes], threshold: int) -> dict[int, bytes] | N
     solution = _solve(rows)
     if solution is None:
         return None
-    product, locator = solution[: threshold + wrong], [*solution[threshold + wrong :], 1]
+    product = solution[: threshold + wrong]
+    locator = [*solution[threshold + wrong :], 1]
     quotient = _divide(product, locator)
     if quotient is None:
         return None

@@ -47,7 +47,8 @@ class TokenLogin:
     """
 
     def __init__(self, door: BrowserSessions, host: str, relink: Callable[[], None]) -> None:
-        self._door, self._relink = door, relink
+        self._door = door
+        self._relink = relink
         self._cookie = f"hdpmf-{host.partition('.')[0]}"
 
     def seen(self, request: Request) -> Seen:
@@ -156,7 +157,9 @@ class OperatorPage:
     def __init__(
         self, folder: ServiceFolder, login: Login, host: str, scheme: str = "http"
     ) -> None:
-        self._login, self._host, self._scheme = login, host, scheme
+        self._login = login
+        self._host = host
+        self._scheme = scheme
         self._pages = OperatorViews(folder).pages
         self._look = PageTemplates(
             "hdpmf.untrusted.service.page", {path: name for path, (name, _) in self._pages.items()}

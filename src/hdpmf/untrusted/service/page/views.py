@@ -45,7 +45,8 @@ class ModelItems:
 
     def __init__(self, model: PublicModel, deviations: np.ndarray | None) -> None:
         self.model = model
-        numbers, method = model.numbers, method_named(str(model.about["method"]))
+        numbers = model.numbers
+        method = method_named(str(model.about["method"]))
         self.rated = isinstance(numbers, ItemFacts) and not method.lists_only
         self.weighted = method.family == "sums"
         self._deviations = deviations
@@ -73,7 +74,8 @@ class ModelItems:
         return self._rows(self._search.find(words, n))
 
     def _rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
-        table, scale = self._table, self.model.scale
+        table = self._table
+        scale = self.model.scale
         return [
             {
                 "item": table.ids[place],
@@ -110,7 +112,8 @@ class LatestItems:
             if self._items is None or place != self._place:
                 model = PublicModel.load(place)
                 deviations = weight_deviations(self._folder, bytes.fromhex(str(model.about["run"])))
-                self._items, self._place = ModelItems(model, deviations), place
+                self._items = ModelItems(model, deviations)
+                self._place = place
             return self._items
 
 
@@ -118,7 +121,9 @@ def _first(values: np.ndarray, n: int) -> list[int]:
     return [int(place) for place in np.argsort(-values, kind="stable")[:n]]
 
 
-_SHOWN, _FOUND, _MOST_RUNS = 10, 20, 50
+_SHOWN = 10
+_FOUND = 20
+_MOST_RUNS = 50
 
 _LONGEST_SEARCH = 200
 
@@ -143,7 +148,8 @@ class OperatorViews:
         """By path: the name, and what is on it for the words that somebody looks for."""
 
     def _overview(self, _: str) -> dict[str, Any]:
-        folder, seen = self._folder, look(self._folder)
+        folder = self._folder
+        seen = look(self._folder)
         enrolled = folder.enrolled
         return {
             "recommender": folder.config.name,
@@ -167,7 +173,8 @@ class OperatorViews:
         return {"runs": [self._run(run) for run in runs[: -_MOST_RUNS - 1 : -1]], "all": len(runs)}
 
     def _run(self, run: bytes) -> dict[str, Any]:
-        facts, settings = run_facts(self._folder, run), self._folder.record(run).settings
+        facts = run_facts(self._folder, run)
+        settings = self._folder.record(run).settings
         about = {
             "refusals": sum(self._refusals(run).values()),
             "wrong_shares": len(facts["wrong_shares"]),
@@ -186,10 +193,13 @@ class OperatorViews:
         }
 
     def _devices(self, _: str) -> dict[str, Any]:
-        folder, runs = self._folder, self._folder.runs()
-        enrolled, last = folder.enrolled, None
+        folder = self._folder
+        runs = self._folder.runs()
+        enrolled = folder.enrolled
+        last = None
         if runs:
-            record, checkpoint = folder.record(runs[-1]), folder.run_files(runs[-1]).load()
+            record = folder.record(runs[-1])
+            checkpoint = folder.run_files(runs[-1]).load()
             by_servers = record.settings.view == "two-servers"
             last = {
                 "run": runs[-1].hex(),
@@ -209,7 +219,8 @@ class OperatorViews:
         }
 
     def _model(self, words: str) -> dict[str, Any]:
-        found, wanted = self._items.get(), words.strip()[:_LONGEST_SEARCH]
+        found = self._items.get()
+        wanted = words.strip()[:_LONGEST_SEARCH]
         if found is None:
             return {"model": None}
         model = found.model
@@ -239,8 +250,10 @@ class OperatorViews:
             if key in asked:
                 asked[key]["runs"].append((run.hex(), promised))
                 continue
-            method, labels = method_named(settings.method), settings.labels is not None
-            form, claim = method.form(labels), method.claim(settings.view, labels=labels)
+            method = method_named(settings.method)
+            labels = settings.labels is not None
+            form = method.form(labels)
+            claim = method.claim(settings.view, labels=labels)
             asked[key] = {
                 "method": settings.method,
                 "label": method.label,
@@ -261,7 +274,8 @@ class OperatorViews:
 
     def _refusals(self, run: bytes) -> dict[str, int]:
         """Return the refusals of a run by class, so far or at its end."""
-        summary, state_now = self._folder.summary(run), self._folder.state()
+        summary = self._folder.summary(run)
+        state_now = self._folder.state()
         if summary is not None:
             found = summary.get("refusals", {})
         elif state_now is not None and state_now.get("run") == run.hex():

@@ -53,7 +53,8 @@ class Reader:
 
     def __init__(self, data: bytes | memoryview, what: str) -> None:
         self._data = memoryview(data)
-        self._place, self._end = 0, len(self._data)
+        self._place = 0
+        self._end = len(self._data)
         self.what = what
 
     @property

@@ -28,7 +28,9 @@ except ImportError as error:  # pragma: no cover - tested in a process of its ow
     ) from error
 
 KEY_SIZE = 32
-_KEM, _KDF, _AEAD = KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256, AEADId.AES128_GCM
+_KEM = KEMId.DHKEM_X25519_HKDF_SHA256
+_KDF = KDFId.HKDF_SHA256
+_AEAD = AEADId.AES128_GCM
 _SUITE = CipherSuite.new(_KEM, _KDF, _AEAD)
 
 

@@ -33,7 +33,8 @@ _EPSILON = _U(2**32 - 1)  # 2^64 modulo p
 
 _HIGH = _U(2**64 - 28)  # the modulus of Field128 is this and, in the low word, 1
 
-_FOLD_LOW, _FOLD_HIGH = _U(2**64 - 1), _U(27)  # 2^128 modulo p
+_FOLD_LOW = _U(2**64 - 1)
+_FOLD_HIGH = _U(27)  # 2^128 modulo p
 
 _SQUARE_LOW, _SQUARE_HIGH = (_U(word) for word in reversed(divmod(2**256 % MODULUS128, 2**64)))
 
@@ -72,7 +73,8 @@ def sub64(a: Any, b: Any) -> Any:
 def mul64(a: Any, b: Any) -> Any:
     """Product in Field64."""
     low, high = wide_mul(a, b)
-    top, middle = high >> _U(32), high & _EPSILON
+    top = high >> _U(32)
+    middle = high & _EPSILON
     first = low - top - (_EPSILON & (_U(0) - _U(low < top)))
     second = (middle << _U(32)) - middle
     total = first + second
@@ -102,9 +104,11 @@ def add128(a: Any, b: Any) -> Any:
 @njit(cache=True)
 def sub128(a: Any, b: Any) -> Any:
     """Difference in Field128."""
-    low, borrow = a[0] - b[0], _U(a[0] < b[0])
+    low = a[0] - b[0]
+    borrow = _U(a[0] < b[0])
     under = _U(a[1] < b[1]) | (_U(a[1] == b[1]) & borrow)
-    high, mask = a[1] - b[1] - borrow, _U(0) - under
+    high = a[1] - b[1] - borrow
+    mask = _U(0) - under
     fold = _FOLD_LOW & mask
     return low - fold, high - (_FOLD_HIGH & mask) - _U(low < fold)
 
@@ -112,7 +116,9 @@ def sub128(a: Any, b: Any) -> Any:
 @njit(cache=True)
 def _montgomery(a: Any, b: Any) -> Any:
     """The product divided by 2^128, word by word of ``a``."""
-    word0, word1, word2 = _U(0), _U(0), _U(0)
+    word0 = _U(0)
+    word1 = _U(0)
+    word2 = _U(0)
     for digit in a:
         low, carry = wide_mul(digit, b[0])
         word0, over = _add_words(word0, low, _U(0))
@@ -268,7 +274,8 @@ def transform(rows: Any, reversal: Any, roots: Any) -> Any:
         reversal: The places with their bits in the other order.
         roots: The first half of the root's powers.
     """
-    length, size = len(reversal), 2 * len(roots)
+    length = len(reversal)
+    size = 2 * len(roots)
     out = np.empty((len(rows), size), rows.dtype)
     copies = size // length
     for row in range(len(rows)):

@@ -67,7 +67,8 @@ class Field:
 
     def integers(self, vector: np.ndarray) -> list[int]:
         """The whole numbers of elements, the nearest to zero."""
-        encoded, half = self.encode(vector), self.modulus // 2
+        encoded = self.encode(vector)
+        half = self.modulus // 2
         found = (
             int.from_bytes(encoded[i : i + self.size], "little")
             for i in range(0, len(encoded), self.size)

@@ -60,19 +60,23 @@ class OneRatingPerItem(Circuit):
     field: Field = FIELD64
 
     def __init__(self, items: int, codes: Sequence[int], rulers: Sequence[int]) -> None:
-        self.codes, self.rulers = tuple(map(int, codes)), tuple(map(int, rulers))
+        self.codes = tuple(map(int, codes))
+        self.rulers = tuple(map(int, rulers))
         self.levels = len(self.codes)
         if items < 1 or not 2 <= self.levels <= _MOST_LEVELS or len(self.rulers) != self.levels:
             raise ConfigError(
                 f"there must be an item and 2 to {_MOST_LEVELS} levels, each with a code and a "
                 "ruler"
             )
-        self.items, self.output_length = items, 2 * items + 1
+        self.items = items
+        self.output_length = 2 * items + 1
         self.degree = max(_DIGITS, self.levels)
         self.slots = best_chunk(items, 3, self.degree)
         self.calls = -(-items // self.slots)
-        self.arity, self.length = 3 * self.slots, 4 * items + self.calls
-        self.random_length, self.random_degree = 1 + self.calls, 4 * self.slots + 2
+        self.arity = 3 * self.slots
+        self.length = 4 * items + self.calls
+        self.random_length = 1 + self.calls
+        self.random_degree = 4 * self.slots + 2
         self._constants = self.field.vector(range(_CONSTANTS))
         self._polynomials = [_through(values, self.field) for values in (self.codes, self.rulers)]
 
@@ -82,7 +86,8 @@ class OneRatingPerItem(Circuit):
         Tables are read whole and digits come from arithmetic, so that neither time nor memory tells
         a rating.
         """
-        weights, levels = np.asarray(weights, np.int64), np.asarray(levels, np.int64)
+        weights = np.asarray(weights, np.int64)
+        levels = np.asarray(levels, np.int64)
         if weights.shape != (self.items,) or levels.shape != (self.items,):
             raise PrioError(
                 f"expected weights and levels of {self.items} items; nothing was shared"
@@ -113,7 +118,8 @@ class OneRatingPerItem(Circuit):
         """The sum over slots of constraints 1 and 2, and of what 3 and 4 have of wires, with
         their factors.
         """
-        field, factors = self.field, self._factors(joint)
+        field = self.field
+        factors = self._factors(joint)
         # Constraints 3 and 4 are the weight times a polynomial of the level each: add these first.
         code, ruler = (
             field.mul(np.repeat(factor, self.levels), np.tile(polynomial, self.slots))
@@ -126,7 +132,9 @@ class OneRatingPerItem(Circuit):
 
     def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The calls with their factors, less the scores and subtotals, which are no wires."""
-        field, factors, calls = self.field, self._factors(joint), joint[1:]
+        field = self.field
+        factors = self._factors(joint)
+        calls = joint[1:]
         *_, scores, subtotals = self._parts(vector)
         claimed = field.add(
             field.dot(factors[3], field.combine(calls, self._by_call(scores))),
@@ -165,7 +173,8 @@ def _through(values: Sequence[int], field: Field) -> np.ndarray:
     """The polynomial whose value at 0, 1, 2, ... these are, from the lowest coefficient."""
     total = [0] * len(values)
     for place, value in enumerate(values):
-        basis, scale = [1], value
+        basis = [1]
+        scale = value
         for other in range(len(values)):
             if other != place:
                 basis = [
@@ -195,11 +204,13 @@ def _constraints(points: Any, factors: Any, valued: Any, constants: Any) -> Any:
     slots, levels = valued.shape
     for slot in range(slots):
         for i in range(points.shape[1]):
-            lower, upper = get(points, (slot, i)), get(points, (slots + slot, i))
+            lower = get(points, (slot, i))
+            upper = get(points, (slots + slot, i))
             level = get(points, (2 * slots + slot, i))
             total = mul(get(factors, (0, slot)), _digit_constraint(lower, constants))
             total = add(total, mul(get(factors, (1, slot)), _digit_constraint(upper, constants)))
-            product, value = level, get(valued, (slot, levels - 1))
+            product = level
+            value = get(valued, (slot, levels - 1))
             for k in range(1, levels):
                 product = mul(product, sub(level, get(constants, k)))
                 value = add(mul(value, level), get(valued, (slot, levels - 1 - k)))

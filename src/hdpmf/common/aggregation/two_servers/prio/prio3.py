@@ -75,12 +75,10 @@ class Prio3:
             raise ConfigError(
                 "there are 2 to 255 servers, 1 to 255 proofs and at most 247 bytes of context"
             )
-        self.circuit, self.field, self.proofs, self.servers = (
-            circuit,
-            circuit.field,
-            proofs,
-            servers,
-        )
+        self.circuit = circuit
+        self.field = circuit.field
+        self.proofs = proofs
+        self.servers = servers
         self.seed_size = seed_size
         self._context = bytes([_VERSION, 0]) + identifier.to_bytes(4, "big"), context
 
@@ -112,7 +110,8 @@ class Prio3:
         helpers = [seeds[3 * i : 3 * i + 3] for i in range(self.servers - 1)]
         leader_blind, prove_seed = seeds[-2:]
 
-        leader_vector, parts = vector, []
+        leader_vector = vector
+        parts = []
         for server, (vector_seed, _, blind) in enumerate(helpers, 1):
             share = self._vector_share(server, vector_seed)
             leader_vector = self.field.sub(leader_vector, share)
@@ -184,7 +183,8 @@ class Prio3:
                 f"expected {self.servers} servers' parts of the check, not {len(prepare_shares)}"
             )
         count = self.circuit.verifier_length * self.proofs
-        verifiers, parts = np.zeros(count, self.field.dtype), []
+        verifiers = np.zeros(count, self.field.dtype)
+        parts = []
         for share in prepare_shares:
             self._check_size("part of the check", share, self.prepare_share_size)
             verifiers = self.field.add(

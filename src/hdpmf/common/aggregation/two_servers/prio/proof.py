@@ -133,8 +133,10 @@ def query(
         PrioError: At this point a wire would be seen; it is one of ``span`` points of the whole
             field.
     """
-    field, span = circuit.field, circuit.span
-    seeds, polynomial = proof[: circuit.arity], proof[circuit.arity :]
+    field = circuit.field
+    span = circuit.span
+    seeds = proof[: circuit.arity]
+    polynomial = proof[circuit.arity :]
     powers = np.concatenate(
         [field.vector([1]), field.powers(point, max(span, len(polynomial) - 1))]
     )
@@ -184,7 +186,9 @@ class SumVec(Circuit):
             raise ConfigError(
                 "a vector has at least 1 entry of 1 to 62 bits, and a chunk at least 1 bit"
             )
-        self.field, self.bits, self.output_length = field, bits, entries
+        self.field = field
+        self.bits = bits
+        self.output_length = entries
         self.length = self.random_degree = entries * bits
         self.chunk = best_chunk(self.length, 2, self.degree) if chunk is None else chunk
         self.calls = -(-self.length // self.chunk)
@@ -203,7 +207,8 @@ class SumVec(Circuit):
 
     def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
         """For each bit: the bit times a power of the joint randomness, and the bit less 1."""
-        field, padded = self.field, np.zeros(self.calls * self.chunk, self.field.dtype)
+        field = self.field
+        padded = np.zeros(self.calls * self.chunk, self.field.dtype)
         padded[: self.length] = vector
         less = field.vector([pow(shares, -1, field.modulus)])
         pairs = np.empty((len(padded), 2), field.dtype)

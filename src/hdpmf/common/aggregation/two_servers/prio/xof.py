@@ -66,7 +66,8 @@ def _round(
     builder: Any, lanes: dict[tuple[int, int], Any], constant: int
 ) -> dict[tuple[int, int], Any]:
     """One round of Keccak: theta, rho and pi, chi, iota."""
-    xor, places = builder.xor, list(product(range(5), range(5)))
+    xor = builder.xor
+    places = list(product(range(5), range(5)))
     parity = []
     for x in range(5):
         column = lanes[x, 0]
