@@ -159,9 +159,8 @@ class OwnerPage:
             return RedirectResponse("/welcome", 303)
         if not session.locked and self._owner.opened:
             return RedirectResponse("/rate", 303)
-        if (
-            not self._owner.encrypted
-        ):  # there is nothing that only the owner knows but the next link
+        # There is nothing that only the owner knows but the next link.
+        if not self._owner.encrypted:
             self._door.leave(session)
             self._relink()
             return self._show("locked", None, {}, 403)
@@ -183,9 +182,8 @@ class OwnerPage:
         )
 
     def _open(self, session: BrowserSession, passphrase: str) -> None:
-        with (
-            self._owner.alone
-        ):  # or the watch would find it open with nobody inside, and close it again
+        # Or the watch would find it open with nobody inside, and close it again.
+        with self._owner.alone:
             self._owner.open(passphrase)
             self._door.unlock(session)
 
@@ -245,9 +243,8 @@ class OwnerPage:
                 return JSONResponse({"error": str(problem)}, 400)
             session.note(str(problem), "error")
             place = "/" + path.split("/")[1]
-        if getattr(
-            request.state, "script", False
-        ):  # a file that a script has sent: it goes there itself
+        # A file that a script has sent: it goes there itself.
+        if getattr(request.state, "script", False):
             return JSONResponse({"next": place})
         return RedirectResponse(place, 303)
 

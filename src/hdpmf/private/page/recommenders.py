@@ -133,9 +133,8 @@ def look_at_invitation(visit: PageRequest) -> str:
 def answer_invitation(visit: PageRequest) -> str:
     """Join the recommender of the previewed invitation, or drop it."""
     found = visit.session.held.get("invitation")
-    if not isinstance(found, Invitation) or found.digest != visit.text(
-        "digest"
-    ):  # another tab may look at another one
+    # Another tab may look at another one.
+    if not isinstance(found, Invitation) or found.digest != visit.text("digest"):
         raise ConfigError(visit.t("recommenders.no_invitation"))
     del visit.session.held["invitation"]
     if visit.text("answer") == "yes":

@@ -109,9 +109,8 @@ class Accumulator:
     def write(self, connection: sa.Connection, database: ServerDatabase) -> None:
         """Add it to the database, within the caller's transaction."""
         shard = secrets.randbelow(database.shards)
-        for time in sorted(
-            self._buckets
-        ):  # in one order, so that no two workers wait for each other
+        # In one order, so that no two workers wait for each other.
+        for time in sorted(self._buckets):
             self._write_bucket(connection, database, time, shard)
         for reason, amount in sorted(self._rejected.items()):
             database.add_rejections(connection, self._opened.number, int(reason), amount)

@@ -293,9 +293,8 @@ class ServerDatabase:
                 yield connection.execution_options(hdpmf_writes=writes)
         except SQLAlchemyError as error:
             raise StorageError(
-                f"the database refused: {_reason(error)}. What was not confirmed is not "
-                "written; free space or bring "
-                "the database back, then try again"
+                f"the database refused: {_reason(error)}. What was not confirmed is not written; "
+                "free space or bring the database back, then try again"
             ) from None
         finally:
             if self.in_memory:

@@ -82,9 +82,8 @@ class AggregatorFolder:
         staging: Path | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            staging = Path(
-                tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
-            )  # for its owner alone
+            # For its owner alone.
+            staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             _fill(staging, config)
             os.rename(staging, path)
         except OSError as error:
@@ -153,8 +152,7 @@ class AggregatorFolder:
         if pair is None:
             raise ConfigError(
                 f"{self.path} has no partner yet; exchange cards with the other organisation, "
-                "then: "
-                f"hdpmf aggregator pair {self.path} PARTNER-CARD.json"
+                f"then: hdpmf aggregator pair {self.path} PARTNER-CARD.json"
             )
         return pair.helper if self.config.role == "leader" else pair.leader
 
@@ -171,8 +169,7 @@ class AggregatorFolder:
         if held is not None and held != pair:
             raise ConfigError(
                 f"{self.path} is paired with {self.partner.organisation!r}; its tasks depend on "
-                "that. "
-                "For another partner, or another card of it, set up a new folder"
+                "that. For another partner, or another card of it, set up a new folder"
             )
         if held is None:
             atomic_write(self.path / "servers.json", pair.to_json())
@@ -237,9 +234,8 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
         authority=made.authority.read_text("ascii"),
     )
     atomic_write(folder / "card.json", card_to_json(card))
-    atomic_write(
-        folder / "config.toml", config_file(config), mode=0o600
-    )  # the database's password may be in it
+    # The database's password may be in it.
+    atomic_write(folder / "config.toml", config_file(config), mode=0o600)
 
 
 def _names(name: str) -> tuple[str, ...]:

@@ -75,9 +75,8 @@ class Helper(Aggregator):
             raise DapError(
                 "batches are intervals of time here, and Prio3 has no aggregation parameter"
             )
-        for _ in range(
-            _TRIES
-        ):  # another worker may take one of these reports, or close their batch, meanwhile
+        # Another worker may take one of these reports, or close their batch, meanwhile.
+        for _ in range(_TRIES):
             response = self._run(opened, job_id, digest, asked.prepare_inits)
             if response is not None:
                 return response

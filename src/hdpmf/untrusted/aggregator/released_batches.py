@@ -69,13 +69,11 @@ class ReleasedBatches:
 
     def _refusal(self, task_id: bytes, interval: Interval) -> PrivacyError:
         return PrivacyError(
-            f"the batch of task {task_id.hex()[:16]} from {interval.start} to "
-            f"{interval.end} was closed before, and "
-            f"the database does not have its share: it is older than {self._path}. Noise "
-            "that is drawn again can be "
-            "averaged away, so this batch stays closed. Bring back the newest copy of the "
-            "database; if there is none, "
-            "give this task up and make a new one"
+            f"the batch of task {task_id.hex()[:16]} from {interval.start} to {interval.end} was "
+            "closed before, and the database does not have its share: it is older than "
+            f"{self._path}. Noise that is drawn again can be averaged away, so this batch stays "
+            "closed. Bring back the newest copy of the database; if there is none, give this task "
+            "up and make a new one"
         )
 
     @contextmanager
@@ -100,9 +98,8 @@ class ReleasedBatches:
         with os.fdopen(os.dup(file), "rb") as stream:
             whole = stream.read()
         released = []
-        for line in whole[
-            : whole.rfind(b"\n") + 1
-        ].splitlines():  # an unfinished line was never relied on
+        # An unfinished line was never relied on.
+        for line in whole[: whole.rfind(b"\n") + 1].splitlines():
             try:
                 task, start, duration, digest = line.decode("ascii").split(" ")
                 released.append(_ReleasedBatch(task, int(start), int(duration), digest))
@@ -135,6 +132,6 @@ class ReleasedBatches:
 
     def _failed(self, error: OSError) -> StorageError:
         return StorageError(
-            f"could not write {self._path}: {error.strerror or error}. No share left; free "
-            "space, then try again"
+            f"could not write {self._path}: {error.strerror or error}. No share left; free space, "
+            "then try again"
         )

@@ -341,16 +341,15 @@ class SecureSumClient:
         signatures = message.signatures
         if not set(signatures) <= set(self._holders):
             raise SecureSumError(
-                "a signature of the survivor list came from a device that holds no share of "
-                "this one"
+                "a signature of the survivor list came from a device that holds no share of this "
+                "one"
             )
         if not all(self._listed >> holder & 1 for holder in signatures):
             raise SecureSumError("a device confirmed the survivor list that is not on it")
         if len(signatures) < self._plan.threshold:
             raise SecureSumError(
                 f"{len(signatures)} holders confirmed the survivor list; the threshold is "
-                f"{self._plan.threshold}, so "
-                "no share is given"
+                f"{self._plan.threshold}, so no share is given"
             )
         # The threshold is enough: which signatures are passed on is the recommender's choice
         # anyway.
@@ -358,8 +357,8 @@ class SecureSumClient:
             text = survivors_text(self._digest, holder, self._survivors)
             if not self._roster.verifies(holder, signatures[holder], text):
                 raise SecureSumError(
-                    f"device {holder} did not sign the survivor list that this device was told; "
-                    "no share is given"
+                    f"device {holder} did not sign the survivor list that this device was told; no "
+                    "share is given"
                 )
         # One kind of share per device, decided here by the confirmed list: nobody can ask for the
         # other one.
@@ -381,8 +380,7 @@ class SecureSumClient:
         if there < self._plan.threshold:
             raise SecureSumError(
                 f"{what} of {there} holders of this device's shares; the threshold is "
-                f"{self._plan.threshold}, so this "
-                "sum is off"
+                f"{self._plan.threshold}, so this sum is off"
             )
 
     def _channel_keys(self, peer: int, theirs: bytes) -> tuple[bytes, bytes]:

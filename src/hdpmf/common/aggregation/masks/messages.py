@@ -82,9 +82,8 @@ class SumMessage(_Checked, frozen=True, tag=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.version != VERSION:
             raise SecureSumError(
-                f"{type(self).__name__} is of version {self.version} of the secure sum, this "
-                f"side speaks {VERSION}; "
-                "bring both sides to the same release of hdpmf"
+                f"{type(self).__name__} is of version {self.version} of the secure sum, this side "
+                f"speaks {VERSION}; bring both sides to the same release of hdpmf"
             )
         self._require_bytes("session", SESSION_BYTES)
         self._check()

@@ -201,10 +201,8 @@ class SumPolicy:
         if not is_safe(plan.minimum, n, degree, plan.threshold, colluding, self.max_risk):
             raise SecureSumError(
                 f"{colluding} of the {n_roster} devices on the roster may work for the "
-                f"recommender; a cohort of {n} "
-                f"with {degree} neighbours each, threshold {plan.threshold} and minimum "
-                f"{plan.minimum}, does not "
-                "withstand so many"
+                f"recommender; a cohort of {n} with {degree} neighbours each, threshold "
+                f"{plan.threshold} and minimum {plan.minimum}, does not withstand so many"
             )
 
 

@@ -29,8 +29,8 @@ try:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 except ImportError as error:  # pragma: no cover - tested in a process of its own
     raise MissingExtraError(
-        "secure sums need the package cryptography: pip install 'hdpmf[federation]' "
-        "(or pip install cryptography)"
+        "secure sums need the package cryptography: pip install 'hdpmf[federation]' (or pip "
+        "install cryptography)"
     ) from error
 
 
@@ -215,8 +215,8 @@ class IntegerCoding:
                 else "use wide=True or a coarser grid"
             )
             raise SecureSumError(
-                f"{self.participants} numbers up to {self.bound} may add up to more than the "
-                f"words can hold; {hint}"
+                f"{self.participants} numbers up to {self.bound} may add up to more than the words "
+                f"can hold; {hint}"
             )
 
     @staticmethod

@@ -67,8 +67,8 @@ class Roster:
         self.keys = tuple(bytes(key) for key in keys)
         if not MIN_DEVICES <= len(self.keys) <= MAX_DEVICES:
             raise SecureSumError(
-                f"a roster has {MIN_DEVICES} to {MAX_DEVICES} devices, not {len(self.keys)}; "
-                "more make several cohorts"
+                f"a roster has {MIN_DEVICES} to {MAX_DEVICES} devices, not {len(self.keys)}; more "
+                "make several cohorts"
             )
         if any(len(key) != KEY_BYTES for key in self.keys):
             raise SecureSumError(f"every key on a roster has {KEY_BYTES} bytes")

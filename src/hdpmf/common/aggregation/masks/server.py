@@ -412,9 +412,8 @@ class SecureSumServer:
         }
         if len(messages) < self.plan.threshold:
             raise SecureSumError(
-                f"{len(signatures)} devices confirmed the survivors, too few for each other; "
-                "the sum is broken off and "
-                "stays masked"
+                f"{len(signatures)} devices confirmed the survivors, too few for each other; the "
+                "sum is broken off and stays masked"
             )
         return messages
 
@@ -465,8 +464,7 @@ class SecureSumServer:
             there.difference_update(weak)
         if len(there) < self.plan.minimum:
             raise SecureSumError(
-                f"{len(devices)} devices {what}, {len(there)} of them with enough holders; the "
-                "sum needs "
-                f"{self.plan.minimum} and is broken off"
+                f"{len(devices)} devices {what}, {len(there)} of them with enough holders; the sum "
+                f"needs {self.plan.minimum} and is broken off"
             )
         return frozenset(there)

@@ -156,9 +156,8 @@ def _solve(rows: list[list[int]]) -> list[int] | None:
         pivots.append(column)
     if any(row[-1] for row in rows[len(pivots) :]):
         return None
-    solution = [
-        0
-    ] * width  # where the equations leave a choice, any solution leads to the same polynomial
+    # Where the equations leave a choice, any solution leads to the same polynomial.
+    solution = [0] * width
     for row, column in enumerate(pivots):
         solution[column] = rows[row][-1]
     return solution

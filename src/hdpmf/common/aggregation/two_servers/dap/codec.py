@@ -66,8 +66,8 @@ class Reader:
         """Return the next bytes, without copying."""
         if size > self.left:
             raise DapError(
-                f"{self.what}: {size} bytes were announced and {self.left} are left; the "
-                "message was cut"
+                f"{self.what}: {size} bytes were announced and {self.left} are left; the message "
+                "was cut"
             )
         self._place += size
         return self._data[self._place - size : self._place]
@@ -161,8 +161,8 @@ class Opaque(Codec):
         """Append the value."""
         if not self.minimum <= len(value) < 1 << 8 * self.width:
             raise DapError(
-                f"{what}: a field has {len(value)} bytes; {self.minimum} to 2^{8 * self.width} "
-                "- 1 fit"
+                f"{what}: a field has {len(value)} bytes; {self.minimum} to 2^{8 * self.width} - 1 "
+                "fit"
             )
         out += len(value).to_bytes(self.width, "big")
         out += value

@@ -23,8 +23,8 @@ try:
     from pyhpke.exceptions import PyHPKEError
 except ImportError as error:  # pragma: no cover - tested in a process of its own
     raise MissingExtraError(
-        "sums by two servers need the package pyhpke: pip install 'hdpmf[federation]' "
-        "(or pip install pyhpke)"
+        "sums by two servers need the package pyhpke: pip install 'hdpmf[federation]' (or pip "
+        "install pyhpke)"
     ) from error
 
 KEY_SIZE = 32
@@ -92,8 +92,8 @@ class KeyPair:
             return context.open(ciphertext.payload, aad=aad)
         except (PyHPKEError, ValueError):  # ValueError: the other key is none, or has a small order
             message = (
-                "could not be decrypted: another key, another task, another sender or "
-                "receiver, or changed bytes"
+                "could not be decrypted: another key, another task, another sender or receiver, or "
+                "changed bytes"
             )
             raise DapError(message, Problem.REPORT_REJECTED) from None
 

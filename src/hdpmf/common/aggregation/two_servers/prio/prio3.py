@@ -29,9 +29,8 @@ from hdpmf.errors import ConfigError, PrioError
 NONCE_SIZE = 16
 _VERSION = 8
 _LEADER = 0
-_VECTOR, _PROOF, _JOINT, MASKS, _QUERY, _JOINT_SEED, _JOINT_PART = range(
-    1, 8
-)  # what randomness is for
+# What randomness is for.
+_VECTOR, _PROOF, _JOINT, MASKS, _QUERY, _JOINT_SEED, _JOINT_PART = range(1, 8)
 
 
 @dataclass(frozen=True)
