@@ -1,1 +1,1 @@
-"""How contributions are summed."""
+"""Ways to sum contributions."""

@@ -90,9 +90,7 @@ def _name(port: int) -> str:
 
 
 def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.socket | None:
-    """A socket that listens there; None if somebody else does. Any other OSError: there is no
-    such address here.
-    """
+    """Return a listening socket; None if the port is taken. OSError: no such address here."""
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         if family == socket.AF_INET6:
@@ -109,7 +107,5 @@ def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.sock
 
 
 def local_server(app: App, ready: Callable[[], None] = lambda: None) -> WebServer:
-    """A server for a page; ``run(sockets=...)`` serves until SIGTERM, SIGINT or ``should_exit``.
-    It logs no request.
-    """
+    """Return a server; ``run(sockets=...)`` serves until SIGTERM, SIGINT or ``should_exit``."""
     return WebServer(settings(app, "h11", idle=_IDLE_SECONDS, grace=_GRACE_SECONDS), ready)

@@ -1,6 +1,4 @@
-"""Browser sessions: one-time tokens that become cookies, idle locks, limits on passphrase
-attempts.
-"""
+"""Browser sessions: one-time tokens, cookies, idle locks, limits on passphrase attempts."""
 
 from __future__ import annotations
 
@@ -144,9 +142,7 @@ def equal_secrets(given: str, expected: str) -> bool:
 
 
 class AttemptLimit:
-    """Back-off on wrong passphrases: after a few, each attempt waits twice as long as the one
-    before.
-    """
+    """Back-off on wrong passphrases: after a few, the wait doubles with each attempt."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

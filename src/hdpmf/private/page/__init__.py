@@ -1,3 +1,1 @@
-"""The owner's page in the browser (``hdpmf device open``): a thin layer over
-``hdpmf.private.device``.
-"""
+"""The owner's page in the browser (``hdpmf device open``)."""

@@ -1,6 +1,4 @@
-"""The pages "Rate" and "For you": search, stars, undo, files of ratings, recommendations
-computed on the device.
-"""
+"""The pages "Rate" and "For you": items, ratings and recommendations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The store behind the page, one request at a time, and the threads that answer recommenders
-while it is locked.
-"""
+"""The store behind the page, and the threads that answer recommenders."""
 
 from __future__ import annotations
 
@@ -60,9 +58,7 @@ class BackgroundReports:
         return list(reversed(self._said))
 
     def state(self, address: str) -> tuple[str, str] | None:
-        """Return the state of the connection to a recommender and its time; None if nothing is to
-        be said.
-        """
+        """Return the time and state of the connection to a recommender, if known."""
         return self._states.get(address)
 
     def _log_of(self, known: Joined) -> Callable[[str], None]:
@@ -87,9 +83,7 @@ class BackgroundReports:
         self.refresh()
 
     def refresh(self) -> None:
-        """Start threads for recommenders that are joined and not paused, stop others, and poll
-        soon.
-        """
+        """Start threads for joined recommenders, stop those of paused ones, and poll soon."""
         if self._store is None:
             return
         wanted = {known.address: known for known in joined(self._store) if not known.paused}

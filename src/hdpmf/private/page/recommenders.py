@@ -72,9 +72,7 @@ def recommenders_page(visit: PageRequest) -> dict[str, Any]:
 
 
 def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
-    """Return a recommender and its data on this device. Items shared with others are rated and paid
-    for once.
-    """
+    """Return a recommender and its data on this device."""
     pair = pinned_servers(store) if known.two_servers else None
     items = store.pinned_catalogue
     model = kept_model(store)

@@ -1,6 +1,4 @@
-"""The pages "My privacy" and "Settings": privacy level, sensitive items, passphrase, data
-export, forgetting.
-"""
+"""The pages "My privacy" and "Settings": privacy level, passphrase, data export, deletion."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""One of the two servers that sum devices' reports: leader or helper, each run by its own
-organisation.
-"""
+"""One of the two servers that sum devices' reports: a leader or a helper."""

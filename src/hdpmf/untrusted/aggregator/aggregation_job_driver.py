@@ -1,6 +1,4 @@
-"""The leader's background thread: aggregates reports with the helper as they come in, and
-deletes expired data.
-"""
+"""The leader's background thread: aggregates reports with the helper, deletes expired data."""
 
 from __future__ import annotations
 

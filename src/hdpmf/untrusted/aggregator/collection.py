@@ -1,6 +1,4 @@
-"""Closing a batch: its sum gets noise once, is encrypted to the collector, and stays the same
-bytes.
-"""
+"""Closing a batch: its sum gets noise once and is encrypted once, to the collector."""
 
 from __future__ import annotations
 
@@ -89,9 +87,7 @@ class Batches:
         self._released = ReleasedBatches(released_batches)
 
     def check(self, opened: OpenTask, interval: Interval) -> None:
-        """Raise DapError unless the interval lies within the task and is a multiple of its
-        precision.
-        """
+        """Raise DapError unless the interval is within the task and a multiple of its precision."""
         task = opened.task
         whole = interval.start % task.precision == 0 == interval.duration % task.precision
         if not (whole and task.begin <= interval.start < interval.end <= task.end):

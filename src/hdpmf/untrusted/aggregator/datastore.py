@@ -339,8 +339,7 @@ class ServerDatabase:
 
 
 def lock_task(connection: sa.Connection, number: int, *, alone: bool = False) -> None:
-    """Lock a task until the transaction ends, so that no batch of it closes meanwhile, or only
-    here.
+    """Lock a task until the transaction ends: no batch of it closes meanwhile, or only here.
 
     SQLite needs no such lock: it has one writer.
     """

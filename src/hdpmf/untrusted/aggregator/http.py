@@ -1,5 +1,4 @@
-"""A server's HTTP: DAP's resources (draft-ietf-ppm-dap-09) of leader and helper, and a few of our
-own.
+"""The HTTP resources of leader and helper: DAP's (draft-ietf-ppm-dap-09) and a few of our own.
 
 ::
 

@@ -1,6 +1,4 @@
-"""The leader: stores reports, checks them together with the helper, and gives sums to the
-collector.
-"""
+"""The leader: stores reports, checks them with the helper, gives sums to the collector."""
 
 from __future__ import annotations
 
@@ -119,14 +117,11 @@ class Leader(Aggregator):
         return self._uploads.take(uploads)
 
     def take_over(self) -> None:
-        """Resume at once the jobs of a killed process; only if no other process serves this
-        database.
-        """
+        """Resume jobs of a killed process at once. Only if no other process uses the database."""
         self._jobs.release_all()
 
     def aggregate(self, limit: int = 256) -> int:
-        """Check some of the stored reports together with the helper, and add the valid ones to the
-        sums.
+        """Check some of the stored reports with the helper, and add the valid ones to the sums.
 
         Several processes may do so at once, and any may be killed at any time.
 

@@ -1,6 +1,4 @@
-"""A server as one process, or as several that share its port and a PostgreSQL database; one that
-died is replaced.
-"""
+"""A server as one process, or as several that share its port and a PostgreSQL database."""
 
 from __future__ import annotations
 

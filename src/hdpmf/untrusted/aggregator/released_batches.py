@@ -1,5 +1,4 @@
-"""A log of released batches outside the database, so that a database that was rolled back cannot
-draw noise again.
+"""A log of released batches: a database that was rolled back must not draw noise again.
 
 One line per batch: task, interval, digest of the share. A share leaves only after its line is on
 the disk. So a batch with a line and without its share in the database was closed before, and the
@@ -46,9 +45,7 @@ class ReleasedBatches:
         self._path = path
 
     def check(self, task_id: bytes, interval: Interval) -> None:
-        """Raise PrivacyError if any part of the interval was released before. Call it before
-        drawing noise.
-        """
+        """Raise PrivacyError if a part of the interval was released. Call it before drawing noise."""
         with self._locked() as file:
             if any(batch.overlaps(task_id.hex(), interval) for batch in self._read(file)):
                 raise self._refusal(task_id, interval)

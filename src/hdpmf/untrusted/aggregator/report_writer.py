@@ -1,6 +1,4 @@
-"""Uploaded reports: cheap checks first, then group commits, so that one wait for the disk serves
-many uploads.
-"""
+"""Uploaded reports: cheap checks first, then one commit for many of them."""
 
 from __future__ import annotations
 
@@ -285,9 +283,7 @@ class ReportWriter:
         self._thread.start()
 
     def reserve(self) -> bool:
-        """Reserve room for one report until ``release``; False if there is none. Call it before
-        reading the report.
-        """
+        """Reserve room for a report until ``release``, before it is read; False if there is none."""
         if not self._open or self._expected >= self._room:
             return False
         self._expected += 1

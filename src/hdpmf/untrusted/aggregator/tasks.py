@@ -1,6 +1,4 @@
-"""The tasks that a server takes part in, the keys it does so with, and the rules by which it
-accepts them.
-"""
+"""The tasks of a server, its keys, and its rules for accepting tasks."""
 
 from __future__ import annotations
 

@@ -123,8 +123,7 @@ class SecureSumClient:
         self._survivors = b""
 
     def suspend(self) -> bytes | None:
-        """Return the session as bytes, for a device whose process ends between two messages; None
-        when it is over.
+        """Return the session as bytes, to resume it in another process; None when it is over.
 
         Whoever resumes it must be the only one: two answers to one step would give away what one
         must not.

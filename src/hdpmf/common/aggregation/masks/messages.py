@@ -72,9 +72,7 @@ class _Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class SumMessage(_Checked, frozen=True, tag=True, kw_only=True):
-    """Base class of messages: unknown fields and other versions are refused; each names its
-    session.
-    """
+    """Base class of messages. Unknown fields and other versions are refused."""
 
     session: bytes
     version: int = VERSION
@@ -90,8 +88,7 @@ class SumMessage(_Checked, frozen=True, tag=True, kw_only=True):
 
 
 class SumPlan(SumMessage, frozen=True):
-    """Recommender to devices: the sum that it proposes. All of it is public and signed along with
-    every key.
+    """Recommender to devices: the proposed sum. It is public, and signed with every key.
 
     Attributes:
         roster: Digest of the roster.
@@ -205,9 +202,7 @@ class Advertisement(SumMessage, frozen=True):
 
 
 class PartnerKeys(SumMessage, frozen=True):
-    """Recommender to device: the keys of its partners, that is of its holders and of those that
-    drew it as theirs.
-    """
+    """Recommender to device: keys of its holders, and of the devices whose holder it is."""
 
     keys: dict[int, DeviceKeys]
 
@@ -216,8 +211,7 @@ class PartnerKeys(SumMessage, frozen=True):
 
 
 class DealtShares(SumMessage, frozen=True):
-    """Device to recommender: for each holder its pair of shares, sealed, and what tells these
-    shares from others.
+    """Device to recommender: for each holder its encrypted pair of shares, and their digests.
 
     Attributes:
         sealed: The pair of shares.
@@ -303,9 +297,7 @@ class Confirmations(SumMessage, frozen=True):
 
 
 class Unmasking(SumMessage, frozen=True):
-    """Device to recommender: one share per device it holds for, of a survivor's seed or of a
-    lost one's mask key.
-    """
+    """Device to recommender: one share per dealer, of a survivor's seed or a lost one's mask key."""
 
     seeds: dict[int, bytes]
     keys: dict[int, bytes]

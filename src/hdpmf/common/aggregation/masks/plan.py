@@ -1,4 +1,4 @@
-"""What a recommender proposes, and what a device agrees to whatever is proposed."""
+"""Plans of a secure sum: proposal by the recommender, checks by the device, and their risks."""
 
 from __future__ import annotations
 
@@ -88,9 +88,7 @@ def risks(
 
 
 def _log_at_least(count: int, population: int, marked: np.ndarray, drawn: int) -> np.ndarray:
-    """Logarithm of the chance that at least ``count`` of ``drawn`` are marked, drawing without
-    putting back.
-    """
+    """Return the log probability of at least ``count`` marked among ``drawn`` (hypergeometric)."""
     hits = np.arange(count, drawn + 1)[:, None]
     terms = (
         _log_comb(marked, hits, population)
@@ -129,8 +127,7 @@ MIN_FRACTION = Fraction(1, 10)
 
 @dataclass(frozen=True)
 class SumPolicy:
-    """A device's minimum requirements. A plan that offers less is refused, whatever the recommender
-    says.
+    """A device's minimum requirements of a plan.
 
     Whom to ask is the recommender's choice, so what a cohort must be is measured by the roster that
     the device pinned: if so many of *all* devices work for the recommender, the cohort must be safe
@@ -163,9 +160,7 @@ class SumPolicy:
             raise SecureSumError("max_colluding and min_fraction are fractions of the roster")
 
     def colluding(self, n_roster: int) -> int:
-        """Devices of a roster, at most, that this device takes to be working for the
-        recommender.
-        """
+        """Return the most devices of a roster that are assumed to collude with the recommender."""
         return math.ceil(self.max_colluding * n_roster)
 
     def check(self, plan: SumPlan, n_roster: int) -> None:
@@ -209,9 +204,7 @@ class SumPolicy:
 def is_safe(
     minimum: int, n: int, degree: int, threshold: int, colluding: int, max_risk: float = NEGLIGIBLE
 ) -> bool:
-    """Return True if a cohort of ``n`` withstands so many colluding devices: honest survivors
-    remain, the risk is small.
-    """
+    """Return True if a cohort of ``n`` withstands so many colluding devices with negligible risk."""
     if colluding > minimum - 2:
         return False
     chances = risks(n, degree, threshold, colluding=colluding, dropping=0)
@@ -221,8 +214,7 @@ def is_safe(
 def safe_sizes(
     n: int, n_roster: int, least: int = 64, colluding: Fraction = MAX_COLLUDING
 ) -> tuple[int, int]:
-    """Holders of each device and threshold, for a cohort of ``n`` that devices with the default
-    policy agree to.
+    """Return the holders per device and the threshold that the default policy accepts for ``n``.
 
     Two thirds of ``least`` holders where that is enough; else three quarters, of as many as it
     takes. Where nothing is enough, everyone: devices will refuse, and say why.

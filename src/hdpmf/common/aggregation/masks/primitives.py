@@ -123,9 +123,7 @@ def is_identity_key(public: bytes) -> bool:
 
 
 def digest(label: bytes, *parts: bytes) -> bytes:
-    """SHA-256 of parts, each with its length, so that no two lists of parts run together to the
-    same bytes.
-    """
+    """Return the SHA-256 of parts, each prefixed by its length."""
     state = sha256(DOMAIN + label)
     for part in parts:
         state.update(len(part).to_bytes(8, "little"))
@@ -139,8 +137,7 @@ def device_bytes(device: int) -> bytes:
 
 
 def add_mask(total: np.ndarray, key: bytes, *, subtract: bool = False) -> None:
-    """Add the ChaCha20 keystream of ``key`` to ``total``, or subtract it, in place, modulo 2^32
-    (2^64 if it is wide).
+    """Add or subtract the ChaCha20 keystream of ``key`` in place, modulo 2^32 (2^64 if wide).
 
     The nonce is zero because a key makes one keystream in its life.
     """

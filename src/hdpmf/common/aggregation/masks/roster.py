@@ -25,8 +25,7 @@ MAX_DEVICES = 1 << 16
 
 
 class DeviceIdentity:
-    """A device's long-lived Ed25519 key. It signs one-time keys, survivor lists, reports and its
-    successor.
+    """A device's long-lived Ed25519 key for signatures.
 
     Args:
         secret: 32 bytes that only this device knows.
@@ -56,8 +55,7 @@ class DeviceIdentity:
 
 
 class Roster:
-    """The public keys of the devices that may take part, in a fixed order; a device's place in it
-    is its number.
+    """The public keys of the devices that may take part; a device's index is its number.
 
     Args:
         keys: Ed25519 public keys, all different.
@@ -95,8 +93,7 @@ class Roster:
 
 
 def draw_holders(participants: np.ndarray, device: int, count: int, draw: bytes) -> tuple[int, ...]:
-    """Return the holders of a device's shares, ascending; a holder's point is its index here, from
-    1.
+    """Return the holders of a device's shares, ascending; their points are 1, 2, ...
 
     Args:
         participants: Places on the roster of the cohort, ascending.

@@ -1,6 +1,4 @@
-"""The recommender's side of one secure sum. It is trusted with nothing: it carries messages and
-adds words.
-"""
+"""The recommender's side of a secure sum, which is not trusted."""
 
 from __future__ import annotations
 
@@ -176,9 +174,7 @@ class SumResult:
 
 @dataclass(frozen=True)
 class _Phase:
-    """A step of the conversation: what is awaited, how it is taken in, and what follows when the
-    step closes.
-    """
+    """A step: the message that it awaits, its handler, and the step's end."""
 
     expects: type
     take: Callable[[int, Any], None]
@@ -244,9 +240,7 @@ class SecureSumServer:
 
     @property
     def liars(self) -> frozenset[int]:
-        """Devices that gave or dealt wrong shares; known when the sum is at its end or was
-        broken off.
-        """
+        """Devices that gave or dealt wrong shares; known when the sum has ended."""
         return self._liars
 
     @property
@@ -449,9 +443,7 @@ class SecureSumServer:
         return {}
 
     def _well_connected(self, devices: set[int] | frozenset[int], what: str) -> frozenset[int]:
-        """Those that have at least the threshold of holders among themselves; the others cannot
-        go on.
-        """
+        """Return the devices that have at least the threshold of holders among themselves."""
         there = set(devices)
         while True:
             weak = [

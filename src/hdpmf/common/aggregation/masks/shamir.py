@@ -51,9 +51,7 @@ def split(secret: bytes, threshold: int, n_points: int) -> list[bytes]:
 
 
 def _value(coefficients: list[int], point: int) -> int:
-    """The polynomial's value, highest coefficient first. Points are small, so one reduction at
-    the end is enough.
-    """
+    """Evaluate a polynomial, highest coefficient first. Points are small: one reduction is enough."""
     value = 0
     for coefficient in coefficients:
         value = value * point + coefficient
@@ -61,8 +59,7 @@ def _value(coefficients: list[int], point: int) -> int:
 
 
 def join(shares: Mapping[int, bytes], n_points: int) -> bytes | None:
-    """The secret behind shares (by point); None if the shares cannot belong to a secret of 32
-    bytes.
+    """Return the secret of shares (by point); None if they belong to no secret of 32 bytes.
 
     All shares given are used. They must be at least the threshold, which the shares themselves do
     not tell: with fewer, or with a wrong one among them, the answer is another number, so the
@@ -85,8 +82,7 @@ def join(shares: Mapping[int, bytes], n_points: int) -> bytes | None:
 
 
 def correct(shares: Mapping[int, bytes], threshold: int) -> dict[int, bytes] | None:
-    """The shares that lie on one polynomial, where at most (shares - threshold) / 2 of them do not;
-    else None.
+    """Return the shares on one polynomial if at most (shares - threshold) / 2 are wrong; else None.
 
     This is the decoder of Berlekamp and Welch: a polynomial E that is zero at the wrong points and
     a polynomial Q = P * E are found together, from the linear equations Q(x) = share(x) * E(x);
@@ -135,9 +131,7 @@ def _element(share: bytes) -> int:
 
 
 def _solve(rows: list[list[int]]) -> list[int] | None:
-    """A solution of linear equations over the field (each row: coefficients, then the right
-    side); None if none is.
-    """
+    """Solve linear equations over the field (rows: coefficients, right side); None if impossible."""
     width = len(rows[0]) - 1
     pivots: list[int] = []
     for column in range(width):
@@ -164,9 +158,7 @@ def _solve(rows: list[list[int]]) -> list[int] | None:
 
 
 def _divide(product: list[int], by: list[int]) -> list[int] | None:
-    """The quotient of two polynomials, lowest coefficient first; None if something is left over.
-    ``by`` ends with 1.
-    """
+    """Divide polynomials, lowest coefficient first, ``by`` monic; None if there is a remainder."""
     left = list(product)
     quotient = [0] * (len(left) - len(by) + 1)
     for place in reversed(range(len(quotient))):

@@ -1,3 +1,1 @@
-"""The operator's page in the browser (``hdpmf recommender page``): it reads the folder and never
-writes.
-"""
+"""The operator's page in the browser (``hdpmf recommender page``). It is read-only."""

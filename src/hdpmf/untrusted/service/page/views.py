@@ -1,6 +1,4 @@
-"""The operator's pages: counts, sums, claims, and items of the public model with their noise. No
-device is named.
-"""
+"""The operator's pages: counts, sums, claims, items of the public model. No device is named."""
 
 from __future__ import annotations
 

@@ -325,9 +325,7 @@ def choose(kind: type[_Member], reader: Reader) -> _Member:
 
 
 def layout(cls: type[Message]) -> _Layout:
-    """Return the layout of a message: its fixed fields in order, and the fields of its cases by
-    name.
-    """
+    """Return the layout of a message: fixed fields in order, and fields of cases by name."""
     if cls not in _LAYOUTS:
         _LAYOUTS[cls] = _find_layout(cls)
     return _LAYOUTS[cls]

@@ -211,8 +211,7 @@ class AggregationJobInitReq(Message):
 
 @message
 class PrepareResp(Message):
-    """The helper's result for a report: a payload continues, an error rejects, neither has
-    finished.
+    """The helper's result for a report: payload (continue), error (reject) or neither (finished).
 
     Attributes:
         report_id: Of the report.
@@ -407,9 +406,7 @@ def problem_details(
 
 
 def problem_from_details(details: object) -> DapError:
-    """Return the error for another server's problem document. Only its type is used: the rest is
-    untrusted text.
-    """
+    """Return the error for a problem document. Only its type is used: the rest is untrusted text."""
     uri = details.get("type") if isinstance(details, dict) else None
     for problem in Problem:
         if uri == PROBLEM_URN + problem:

@@ -1,6 +1,4 @@
-"""Types that messages of several interactions share (draft-ietf-ppm-dap-09, sections 4.1 to
-4.4.1).
-"""
+"""Types shared by messages (draft-ietf-ppm-dap-09, sections 4.1 to 4.4.1)."""
 
 from __future__ import annotations
 
@@ -174,8 +172,7 @@ class BatchSelector(Message):
 
 @message
 class PartialBatchSelector(Message):
-    """The part of a batch selector that is known before collection: for time intervals, only the
-    type.
+    """The part of a batch selector known before collection: of time intervals, only the type.
 
     Attributes:
         batch_id: Of a batch of fixed size; None for time intervals.

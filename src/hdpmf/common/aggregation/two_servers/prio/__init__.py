@@ -1,5 +1,4 @@
-"""Sums by two independent servers: what a device uploads, and how servers check it without seeing
-it.
+"""Prio3: a device shares a vector, servers check and sum the shares without seeing it.
 
 The cryptography only: Prio3 of draft-irtf-cfrg-vdaf-08, its circuit SumVec, and a circuit of ours
 for ratings. It imports nothing else of ours. What it does and does not promise is in

@@ -94,9 +94,7 @@ class Field:
         return vector
 
     def expand(self, tag: bytes, seed: bytes, binder: bytes, count: int) -> np.ndarray:
-        """Pseudorandom elements; words that make no element are left out, of which there is one
-        in 2^32.
-        """
+        """Return pseudorandom elements, by rejection sampling."""
         spare = 0
         while True:
             lanes = xof_lanes(tag, seed, binder, (count + spare) * self.words)
@@ -152,9 +150,7 @@ class Field:
         return np.asarray(powers(base, count))
 
     def evaluate(self, rows: np.ndarray, size: int) -> np.ndarray:
-        """Polynomials (a row of coefficients each, a power of two) at the ``size`` powers of a
-        root of unity.
-        """
+        """Evaluate polynomials (rows of coefficients) at the ``size`` powers of a root of unity."""
         return np.asarray(transform(rows, _reversal(rows.shape[1]), _roots(self, size, False)))
 
     def interpolate(self, rows: np.ndarray) -> np.ndarray:

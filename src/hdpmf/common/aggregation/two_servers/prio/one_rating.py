@@ -1,5 +1,4 @@
-"""Our own circuit, "one rating per item": what is shared is what one legal user may say, and
-nothing else.
+"""Our own circuit, "one rating per item": a valid vector is one that a legal user may send.
 
 For each item a vector has a weight from 0 to 64 in two digits of 0 to 8 (lower + 7 upper), the
 level of the rating, and its score; and for each call of the gadget a subtotal. Valid is a vector in
@@ -109,14 +108,12 @@ class OneRatingPerItem(Circuit):
         )
 
     def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
-        """Lower digits, upper digits and levels of the call's items. The last call may have
-        items too many: zeros.
-        """
+        """Return lower digits, upper digits and levels of the call's items, padded with zeros."""
         return np.concatenate([self._by_call(part) for part in self._parts(vector)[:3]], axis=1)
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
-        """The sum over slots of constraints 1 and 2, and of what 3 and 4 have of wires, with
-        their factors.
+        """Return the weighted sum over slots of constraints 1 and 2, and of the wires' part of 3
+        and 4.
         """
         field = self.field
         factors = self._factors(joint)
@@ -158,9 +155,7 @@ class OneRatingPerItem(Circuit):
         return padded.reshape(self.calls, self.slots)
 
     def _factors(self, joint: np.ndarray) -> list[np.ndarray]:
-        """Powers of the first random element: for lower digits, upper digits, levels, scores,
-        subtotal.
-        """
+        """Return powers of the first random element, one per constraint."""
         return _cut(self.field.powers(joint[:1], 4 * self.slots + 1), self.slots)
 
 

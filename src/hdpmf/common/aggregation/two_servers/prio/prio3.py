@@ -99,9 +99,7 @@ class Prio3:
         return self.proofs * self.circuit.verifier_length * self.field.size + self.seed_size
 
     def shard(self, vector: np.ndarray, nonce: bytes, randomness: bytes | None = None) -> Sharded:
-        """Share an encoded vector. Randomness is from the operating system but for tests with
-        fixed numbers.
-        """
+        """Share an encoded vector. Tests may fix the randomness."""
         self._check_size("nonce", nonce, NONCE_SIZE)
         randomness = secrets.token_bytes(self.random_size) if randomness is None else randomness
         self._check_size("randomness", randomness, self.random_size)
@@ -278,7 +276,5 @@ def prio3_sum_vec(entries: int, bits: int, chunk: int | None = None, *, servers:
 def prio3_sum_vec_multiproof(
     entries: int, bits: int, chunk: int | None = None, *, proofs: int = 3
 ) -> Prio3:
-    """The draft's Prio3SumVecWithMultiproof: Field64, half the bytes. The draft asks for three
-    proofs at least.
-    """
+    """The draft's Prio3SumVecWithMultiproof: Field64, half the bytes, at least three proofs."""
     return Prio3(SumVec(FIELD64, entries, bits, chunk), 0xFFFFFFFF, proofs=proofs)

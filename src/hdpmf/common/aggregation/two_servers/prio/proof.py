@@ -1,5 +1,4 @@
-"""Proofs that a shared vector is valid (the draft's FlpGeneric, after Boneh et al. 2019, theorem
-4.3).
+"""Proofs that a shared vector is valid: FlpGeneric (Boneh et al. 2019, theorem 4.3), and SumVec.
 
 A *circuit* says which vectors are valid: it calls one *gadget*, a polynomial of low degree, several
 times on wires that are affine in the vector, and is 0 (with high probability over the joint
@@ -47,7 +46,7 @@ class Circuit(ABC):
 
     @abstractmethod
     def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
-        """The gadget's inputs: a row for each call. Constants are divided by the number of
+        """Return the gadget's inputs, a row per call. Constants are divided by the number of
         shares.
         """
 
@@ -57,9 +56,7 @@ class Circuit(ABC):
 
     @abstractmethod
     def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
-        """The circuit's value, one element, from the outputs of the gadget's calls and the
-        vector.
-        """
+        """Return the circuit's value, one element, from the gadget's outputs and the vector."""
 
     @abstractmethod
     def truncate(self, vector: np.ndarray) -> np.ndarray:
@@ -105,9 +102,7 @@ def best_chunk(elements: int, wires: int, degree: int) -> int:
 
 
 def prove(circuit: Circuit, vector: np.ndarray, seeds: np.ndarray, joint: np.ndarray) -> np.ndarray:
-    """A proof. Seeds are random elements, one for each wire: they hide the wires at the servers'
-    point.
-    """
+    """Prove validity. Seeds are random elements, one per wire, which hide the wires."""
     field = circuit.field
     rows = np.zeros((circuit.arity, circuit.span), field.dtype)
     rows[:, 0] = seeds
@@ -126,8 +121,7 @@ def query(
     joint: np.ndarray,
     shares: int,
 ) -> np.ndarray:
-    """A server's part of the check, from its shares of vector and proof: the circuit, each wire and
-    the gadget.
+    """Return a server's verifier share, from its shares of vector and proof.
 
     Raises:
         PrioError: At this point a wire would be seen; it is one of ``span`` points of the whole
