@@ -123,7 +123,7 @@ class OwnerPage:
     # Coming in
 
     async def _enter(self, request: Request) -> Response:
-        """Exchange the token, from the link's fragment, which browsers never send, for a session."""
+        """Exchange the token, which comes in the link's fragment, for a session."""
         if request.method == "GET":
             return self._show("enter", None, {})
         cookie = self._door.enter(json_fields(await read_body(request, 1000)).get("token", ""))

@@ -48,7 +48,7 @@ def prepare_share(
     public_share: bytes,
     encrypted: HpkeCiphertext,
 ) -> tuple[Preparation, bytes] | PrepareError:
-    """Decrypt and prepare a report share; return its state and message, or the reason to reject it."""
+    """Decrypt and prepare a report share; return state and message, or the reason to reject it."""
     aad = InputShareAad(opened.id, metadata, public_share).encode()
     try:
         plain = keys.hpke.open(encrypted, input_share_info(keys.dap_role), aad)

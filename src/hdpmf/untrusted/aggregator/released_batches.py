@@ -45,7 +45,7 @@ class ReleasedBatches:
         self._path = path
 
     def check(self, task_id: bytes, interval: Interval) -> None:
-        """Raise PrivacyError if a part of the interval was released. Call it before drawing noise."""
+        """Raise PrivacyError if part of the interval was released. Call it before drawing noise."""
         with self._locked() as file:
             if any(batch.overlaps(task_id.hex(), interval) for batch in self._read(file)):
                 raise self._refusal(task_id, interval)

@@ -297,7 +297,7 @@ class Confirmations(SumMessage, frozen=True):
 
 
 class Unmasking(SumMessage, frozen=True):
-    """Device to recommender: one share per dealer, of a survivor's seed or a lost one's mask key."""
+    """Device to recommender: per dealer a share of a survivor's seed or a lost mask key."""
 
     seeds: dict[int, bytes]
     keys: dict[int, bytes]

@@ -204,7 +204,7 @@ class SumPolicy:
 def is_safe(
     minimum: int, n: int, degree: int, threshold: int, colluding: int, max_risk: float = NEGLIGIBLE
 ) -> bool:
-    """Return True if a cohort of ``n`` withstands so many colluding devices with negligible risk."""
+    """Return True if a cohort of ``n`` withstands so many colluding devices at small risk."""
     if colluding > minimum - 2:
         return False
     chances = risks(n, degree, threshold, colluding=colluding, dropping=0)

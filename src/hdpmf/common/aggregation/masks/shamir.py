@@ -51,7 +51,7 @@ def split(secret: bytes, threshold: int, n_points: int) -> list[bytes]:
 
 
 def _value(coefficients: list[int], point: int) -> int:
-    """Evaluate a polynomial, highest coefficient first. Points are small: one reduction is enough."""
+    """Evaluate a polynomial, highest coefficient first. For small points one reduction is enough."""
     value = 0
     for coefficient in coefficients:
         value = value * point + coefficient
@@ -131,7 +131,7 @@ def _element(share: bytes) -> int:
 
 
 def _solve(rows: list[list[int]]) -> list[int] | None:
-    """Solve linear equations over the field (rows: coefficients, right side); None if impossible."""
+    """Solve linear equations (rows: coefficients, right side); None if there is no solution."""
     width = len(rows[0]) - 1
     pivots: list[int] = []
     for column in range(width):

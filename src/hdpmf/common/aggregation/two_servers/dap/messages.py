@@ -406,7 +406,7 @@ def problem_details(
 
 
 def problem_from_details(details: object) -> DapError:
-    """Return the error for a problem document. Only its type is used: the rest is untrusted text."""
+    """Return the error for a problem document. Only its type is used: the rest is untrusted."""
     uri = details.get("type") if isinstance(details, dict) else None
     for problem in Problem:
         if uri == PROBLEM_URN + problem:
