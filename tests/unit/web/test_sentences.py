@@ -28,7 +28,7 @@ def test_every_sentence_is_in_the_one_file_and_used(package: str):
         else:
             used.add(name)
     for first, second in re.findall(
-        r"""t(?:\.count)?\("([a-z_.]+)" if [^"]+ else "([a-z_.]+)\"""", text
+        r"""t(?:\.count)?\(\s*"([a-z_.]+)" if [^"]+ else "([a-z_.]+)\"""", text
     ):
         used |= {first, second}
     missing = {name for name in used if name not in known and f"{name}.one" not in known}

@@ -283,7 +283,7 @@ class ReportWriter:
         self._thread.start()
 
     def reserve(self) -> bool:
-        """Reserve room for a report, before reading it, until ``release``; False if there is none."""
+        """Reserve room for a report before reading it, until ``release``; False if none is left."""
         if not self._open or self._expected >= self._room:
             return False
         self._expected += 1

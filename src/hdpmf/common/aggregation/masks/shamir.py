@@ -51,7 +51,7 @@ def split(secret: bytes, threshold: int, n_points: int) -> list[bytes]:
 
 
 def _value(coefficients: list[int], point: int) -> int:
-    """Evaluate a polynomial, highest coefficient first. For small points one reduction is enough."""
+    """Evaluate a polynomial, highest coefficient first. Small points need one reduction only."""
     value = 0
     for coefficient in coefficients:
         value = value * point + coefficient
