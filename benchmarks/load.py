@@ -134,15 +134,15 @@ def _over_flower(
 ) -> None:
     from hdpmf.common.net.flower.device import FlowerDevice
     from hdpmf.common.net.keys import NodeKey
-    from hdpmf.private.device.agent import DeviceAgent
     from hdpmf.private.device.messages import in_slots
+    from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.recommendations import kept_model
 
     stop, guard = threading.Event(), threading.Lock()
     threads = []
 
     def serve(store: Any) -> None:
-        agent, number = DeviceAgent(store, recommender=address), 0
+        agent, number = Participant(store, recommender=address), 0
 
         def answer(data: bytes) -> bytes:
             nonlocal number
@@ -221,15 +221,17 @@ def _by_reports(
     pair: Servers,
 ) -> None:
     from hdpmf.common.aggregation.two_servers.prio import prio3_sum_vec
+    from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.pinned_servers import pin_servers
-    from hdpmf.private.device.reporting import Reporter
 
     door = _TimedDoor(address, authority, told)
     for store in stores:
         pin_servers(store, pair)
     warm = prio3_sum_vec(4, 8, 5)  # what Numba has compiled is loaded once when a device starts
     warm.shard(warm.circuit.encode(np.zeros(4, np.int64)), bytes(16))
-    reporters = [Reporter(store, door, recommender=address, every=LOOK_EVERY) for store in stores]
+    reporters = [
+        Participant(store, door, recommender=address, every=LOOK_EVERY) for store in stores
+    ]
     pipe.send("ready")
     pipe.recv()
     now = time.monotonic()

@@ -25,7 +25,7 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -52,7 +52,7 @@ def device(
     users: int = 1,
     path: Any = ":memory:",
     weight: float | None = None,
-) -> DeviceAgent:
+) -> Participant:
     """A person's device with the default policy and real noise; the item table is pinned where
     one is given.
     """
@@ -63,11 +63,11 @@ def device(
         store.set_weight(beta=weight)
     if catalogue is not None:
         store.pin_catalogue(catalogue)
-    return DeviceAgent(store)
+    return Participant(store)
 
 
 def enrol(
-    agents: Sequence[DeviceAgent], others: int = 0, users: Sequence[int] | None = None
+    agents: Sequence[Participant], others: int = 0, users: Sequence[int] | None = None
 ) -> list[DeviceIdentity]:
     """All agents pin a roster of themselves and so many others, whose keys the recommender has."""
     strangers = [DeviceIdentity.generate() for _ in range(others)]
@@ -87,14 +87,14 @@ def envelope(
     return encode(Envelope(run=run, number=number, part=part, body=body))  # type: ignore[arg-type]
 
 
-def ask(agent: DeviceAgent, message: Message, number: int = 0, *, run: bytes = RUN) -> Any:
+def ask(agent: Participant, message: Message, number: int = 0, *, run: bytes = RUN) -> Any:
     """What the agent says; a Refusal where it refuses."""
     reply = decode(agent.answer(envelope(message, number, run=run)))
     assert isinstance(reply, Reply)
     return decode(reply.body)
 
 
-def refusals(agent: DeviceAgent, *messages: Message, run: bytes = RUN) -> list[str]:
+def refusals(agent: Participant, *messages: Message, run: bytes = RUN) -> list[str]:
     """The words of what is refused of these messages."""
     answers = [ask(agent, one, getattr(one, "number", 0), run=run) for one in messages]
     return [one.reason for one in answers if isinstance(one, Refusal)]

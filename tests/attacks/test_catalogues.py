@@ -4,6 +4,7 @@ their backs.
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from hdpmf.common.protocol import Call as Hello
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.layout import survey_layout
 from hdpmf.common.protocol.versions import bound_to, next_version, signed_first
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -75,7 +76,7 @@ def state(store: DeviceStore) -> tuple[Any, ...]:
 
 
 @pytest.fixture(params=["memory", "disk"])
-def agent(request: pytest.FixtureRequest, tmp_path: Path) -> DeviceAgent:
+def agent(request: pytest.FixtureRequest, tmp_path: Path) -> Participant:
     """A device that has seen version 2."""
     made = device(STARS, path=":memory:" if request.param == "memory" else tmp_path / "me.hdpmf")
     assert ask(made, FIRST) == Accepted()
@@ -83,7 +84,7 @@ def agent(request: pytest.FixtureRequest, tmp_path: Path) -> DeviceAgent:
     return made
 
 
-def test_the_next_version_is_taken_from_wherever_one_is(agent: DeviceAgent) -> None:
+def test_the_next_version_is_taken_from_wherever_one_is(agent: Participant) -> None:
     third = with_item("later", COMMON)
     for _ in range(2):
         assert ask(agent, third) == Accepted()
@@ -133,10 +134,10 @@ LIES: dict[str, CatalogueVersion | CatalogueTable] = {
 
 
 @pytest.mark.parametrize("lie", LIES, ids=[name.replace(" ", "-") for name in LIES])
-def test_what_does_not_follow_is_refused_and_changes_nothing(agent: DeviceAgent, lie: str) -> None:
+def test_what_does_not_follow_is_refused_and_changes_nothing(agent: Participant, lie: str) -> None:
     before = state(agent._store)
     said: list[str] = []
-    agent._log = said.append
+    agent._conversation._setup = dataclasses.replace(agent._setup, log=said.append)
     assert refusals(agent, LIES[lie]) == ["catalogue"]
     assert state(agent._store) == before
     assert "refused (catalogue)" in said[0]
@@ -158,7 +159,7 @@ def test_after_a_restart_a_device_knows_what_it_has_seen(tmp_path: Path) -> None
     assert ask(made, COMMON) == Accepted()
     made._store.close()
     with DeviceStore.open(tmp_path / "me.hdpmf") as store:
-        again = DeviceAgent(store)
+        again = Participant(store)
         assert refusals(again, FIRST, LIES["the same after it"]) == ["catalogue"] * 2
         assert ask(again, THIRD) == Accepted()
 
@@ -172,7 +173,7 @@ def test_a_refusal_says_nothing_about_ratings() -> None:
     assert len(replies) == 1
 
 
-def crowd(shown: list[CatalogueVersion]) -> list[DeviceAgent]:
+def crowd(shown: list[CatalogueVersion]) -> list[Participant]:
     """Devices that were shown these catalogues and are ready for a sum over all of them."""
     agents = [device(STARS, policy=Policy(**SMALL)) for _ in shown]
     enrol(agents)
@@ -191,7 +192,7 @@ class Credulous(Roster):
         return True
 
 
-def in_a_sum(agents: list[DeviceAgent], about: bytes) -> list[str]:
+def in_a_sum(agents: list[Participant], about: bytes) -> list[str]:
     """What devices refuse in a sum over all of them."""
     pinned = agents[0]._store.roster
     assert pinned is not None

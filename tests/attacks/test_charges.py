@@ -14,7 +14,7 @@ from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.protocol import ItemFacts, Ready, Refusal, Reply, decode
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.layout import counts_layout, survey_layout
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommender_state import MAX_OPEN
 
@@ -45,7 +45,7 @@ SMALL = {
 FEW: dict[str, Any] = {"users": 4, "minimum": 4, "sharing": 4}
 
 
-def left(agent: DeviceAgent) -> float:
+def left(agent: Participant) -> float:
     """The part of its budget that a rating has left."""
     store = agent._store
     found = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
@@ -53,14 +53,14 @@ def left(agent: DeviceAgent) -> float:
     return float(found[0])
 
 
-def crowd(policy: Policy, n: int = 4) -> list[DeviceAgent]:
+def crowd(policy: Policy, n: int = 4) -> list[Participant]:
     agents = [device(STARS, policy=policy, catalogue=TABLE) for _ in range(n)]
     enrol(agents)
     return agents
 
 
 def summed(
-    agents: list[DeviceAgent], length: int, number: int = 0, run: bytes = RUN, wide: bool = True
+    agents: list[Participant], length: int, number: int = 0, run: bytes = RUN, wide: bool = True
 ) -> None:
     """A secure sum over all of them."""
     pinned = agents[0]._store.roster
@@ -80,7 +80,7 @@ def summed(
         outgoing = server.advance()
 
 
-def ready(agent: DeviceAgent, run: bytes = RUN, **fields: Any) -> None:
+def ready(agent: Participant, run: bytes = RUN, **fields: Any) -> None:
     ask(agent, terms("hdp-sum", "sums", TABLE, **fields), run=run)
     assert ask(
         agent, survey("A", TABLE, contributors=fields.get("sharing", 100)), run=run
@@ -123,7 +123,7 @@ def test_ratings_pay_when_masked_numbers_leave() -> None:
     for agent in agents:
         assert agent._store.ledger.spent_total() == pytest.approx(0.5 * len(STARS))
         # Another recommender's: with the first one each rating has answered.
-        ready(DeviceAgent(agent._store, recommender="another"), b"the next run....", **FEW)
+        ready(Participant(agent._store, recommender="another"), b"the next run....", **FEW)
         assert left(agent) == 0  # what left stays paid, whatever comes after
         # gives back what the second run held, and not what the first has taken
         agent._store.forget()

@@ -32,7 +32,7 @@ from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import SumLayout
 from hdpmf.errors import HdpmfError, SecureSumError
 from hdpmf.lab.simulate.population import deal
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.session import Plans, SumOfJob
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -82,7 +82,7 @@ def town(
     for home in deal(WORLD, PrivacyWeights.uniform(WORLD), N, 0):
         store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
         store.add(home.ratings)
-        agents.append(DeviceAgent(store))
+        agents.append(Participant(store))
         names.append(store.identity.public.hex())
     pace = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
     table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
@@ -97,7 +97,7 @@ def town(
     return Service(made, network, sleep=lambda _: None, log=said.append), names, said
 
 
-def _answers(agent: DeviceAgent, change: Change | None) -> Callable[[bytes], bytes]:
+def _answers(agent: Participant, change: Change | None) -> Callable[[bytes], bytes]:
     def answer(data: bytes) -> bytes:
         reply = decode(agent.answer(data))
         assert isinstance(reply, Reply)

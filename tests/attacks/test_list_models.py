@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 from hdpmf.common.protocol import Accepted, Call, ItemFacts, Refusal, Reply, decode, encode
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, ListTable, digest_of
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import kept_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -61,7 +62,7 @@ def _lists(n: int = N_ITEMS, rank: int = 2, **changes: Any) -> ListTable:
 
 
 def _say(
-    agent: DeviceAgent, message: Any, number: int = 0, run: bytes = RUN, part: str = "job"
+    agent: Participant, message: Any, number: int = 0, run: bytes = RUN, part: str = "job"
 ) -> Any:
     reply = decode(agent.answer(envelope(message, number, run=run, part=part)))
     assert isinstance(reply, Reply)
@@ -118,11 +119,11 @@ HOSTILE = {
 
 
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> DeviceAgent:
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Participant:
     store = DeviceStore.create(tmp_path_factory.mktemp("device") / "me.sqlite")
     for item, value in STARS.items():
         store.rate(item, value)
-    made = DeviceAgent(store)
+    made = Participant(store)
     assert _say(made, table()) == Accepted()
     assert _say(made, _facts(digest_of(GOOD)), 1) == Accepted()
     assert _say(made, GOOD, 2, part="lists") == Accepted()
@@ -131,7 +132,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> DeviceAgent:
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_model_for_lists_is_refused_and_the_good_one_stays(
-    agent: DeviceAgent, kind: str
+    agent: Participant, kind: str
 ) -> None:
     before, store = [one.item for one in recommend(agent._store)], agent._store
     body = HOSTILE[kind]
@@ -145,7 +146,7 @@ def test_a_hostile_model_for_lists_is_refused_and_the_good_one_stays(
     assert store.ledger.entries() == []
 
 
-def test_one_that_the_facts_do_not_name_is_refused(agent: DeviceAgent) -> None:
+def test_one_that_the_facts_do_not_name_is_refused(agent: Participant) -> None:
     other = encode(_lists(rank=3))
     assert _say(agent, _facts(digest_of(GOOD)), 1, LYING) == Accepted()
     assert _say(agent, other, 2, LYING, "lists") == Refusal(reason="protocol")
@@ -158,11 +159,11 @@ def test_one_that_the_facts_do_not_name_is_refused(agent: DeviceAgent) -> None:
     assert _say(agent, GOOD, 2, part="lists") == Accepted()
 
 
-def test_a_large_one_is_refused_by_its_length_alone(agent: DeviceAgent) -> None:
+def test_a_large_one_is_refused_by_its_length_alone(agent: Participant) -> None:
     """50 MB for 40 items: it is not decoded, and nothing of its size is made."""
     assert _say(agent, _facts(digest_of(GOOD)), 1, RUN) == Accepted()
     log: list[str] = []
-    agent._log = log.append
+    agent._conversation._setup = replace(agent._setup, log=log.append)
     bomb = b"\x91" * 50_000_000
     data = envelope(bomb, 2, run=RUN, part="lists")
     tracemalloc.start()
@@ -187,7 +188,7 @@ def test_a_large_one_is_refused_by_its_length_alone(agent: DeviceAgent) -> None:
 )
 def test_the_owner_sets_the_limit(limit: int, taken: bool) -> None:
     store = DeviceStore.create(":memory:", policy=Policy(max_list_bytes=limit))
-    agent = DeviceAgent(store)
+    agent = Participant(store)
     assert _say(agent, table()) == Accepted()
     assert _say(agent, _facts(digest_of(GOOD)), 1) == Accepted()
     assert (_say(agent, GOOD, 2, part="lists") == Accepted()) == taken

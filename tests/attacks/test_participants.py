@@ -16,7 +16,7 @@ from hdpmf.common.aggregation.masks import propose
 from hdpmf.common.protocol import Ready, Refusal, Reply, decode
 from hdpmf.common.protocol.layout import survey_layout
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.untrusted.service.settings import RunSettings
 
@@ -29,7 +29,7 @@ COLLUDING = 15
 
 def asked(
     roster: Sequence[int] | None = None, policy: Policy | None = None, **changes: Any
-) -> tuple[DeviceAgent, Any]:
+) -> tuple[Participant, Any]:
     """A device on a roster of 300, and what it says to such terms."""
     agent = device(STARS, policy=policy, catalogue=TABLE)
     enrol([agent], others=ROSTER - 1, users=roster)
@@ -143,7 +143,7 @@ def test_the_whole_noise_is_in_the_smallest_sum() -> None:
     for agent in agents[8:60]:  # of 60 in the sum the first 8 tell theirs
         ask(agent, terms("hdp-sum", "sums", wide, users=80, minimum=60, sharing=sharing))
         assert ask(agent, survey("A", wide, contributors=sharing)) == Ready(number=0)
-        found = agent._sessions[RUN].sum
+        found = agent._conversation._sessions[RUN].sum
         assert found is not None
         assert found.numbers is not None
         honest += found.numbers[: len(wide.ids)]

@@ -19,7 +19,7 @@ from hdpmf.common.aggregation.masks.messages import Advertisement, SumPlan
 from hdpmf.common.protocol import Ready, Refusal, Reply, decode
 from hdpmf.common.protocol.layout import survey_layout
 from hdpmf.errors import ConfigError, SecureSumError
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.session import DAY, Plans
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -51,16 +51,16 @@ class Clock:
 
 def victim(
     clock: Clock, ratings: dict[str, float] = STARS, path: Any = ":memory:", **policy: Any
-) -> DeviceAgent:
+) -> Participant:
     store = device(ratings, policy=Policy(**(SMALL | policy)), catalogue=TABLE, path=path)._store
-    return DeviceAgent(store, recommender="first", clock=clock)
+    return Participant(store, recommender="first", clock=clock)
 
 
 def run_of(number: int) -> bytes:
     return b"%016d" % number
 
 
-def begin(agent: DeviceAgent, number: int, epsilon: float = 0.5) -> None:
+def begin(agent: Participant, number: int, epsilon: float = 0.5) -> None:
     """A run, up to numbers that wait for a sum."""
     asked = terms("hdp-sum", "sums", TABLE, users=N, minimum=N, sharing=N, epsilon=epsilon)
     ask(agent, asked, run=run_of(number))
@@ -68,13 +68,13 @@ def begin(agent: DeviceAgent, number: int, epsilon: float = 0.5) -> None:
     assert ask(agent, made, run=run_of(number)) == Ready(number=0)
 
 
-def offer(agent: DeviceAgent) -> SumPlan:
+def offer(agent: Participant) -> SumPlan:
     pinned = agent._store.roster
     assert pinned is not None
     return propose(pinned.roster, LENGTH, minimum=N, wide=True)
 
 
-def drawn(agent: DeviceAgent, number: int, plan: SumPlan | None = None) -> str | bytes:
+def drawn(agent: Participant, number: int, plan: SumPlan | None = None) -> str | bytes:
     """What a device draws for a plan, or the word with which it refuses."""
     reply = decode(
         agent.answer(envelope(encode_sum(plan or offer(agent)), run=run_of(number), part="sum"))
@@ -89,7 +89,7 @@ def drawn(agent: DeviceAgent, number: int, plan: SumPlan | None = None) -> str |
     return refused.reason
 
 
-def attack(agent: DeviceAgent, tries: int, per_run: int = 7, first: int = 0) -> list[str | bytes]:
+def attack(agent: Participant, tries: int, per_run: int = 7, first: int = 0) -> list[str | bytes]:
     """Plan after plan, in runs that are broken off before anything has left."""
     answers = []
     for one in range(tries):
@@ -119,7 +119,7 @@ def test_nobody_is_starved_by_somebody_elses_plans() -> None:
     agent = victim(clock, max_plans_per_day=3)
     enrol([agent], others=N - 1)
     assert attack(agent, 5)[3:] == ["secure-sum"] * 2
-    other = DeviceAgent(agent._store, recommender="second", clock=clock)
+    other = Participant(agent._store, recommender="second", clock=clock)
     assert "secure-sum" not in attack(other, 3, first=100)
     assert attack(other, 1, first=200) == attack(agent, 1, first=300) == ["secure-sum"]
 
@@ -159,7 +159,7 @@ def test_a_sum_that_comes_about_does_not_count() -> None:
                 server.receive(place, decode_to_recommender(reply.body))
             outgoing = server.advance()
         assert len(server.result.survivors) == N
-    assert [agent._plans.open for agent in agents] == [1, 0, 0, 0]
+    assert [agent._conversation._plans.open for agent in agents] == [1, 0, 0, 0]
     begin(agents[0], 5, epsilon=0.01)
     assert [drawn(agents[0], 5) == "secure-sum" for _ in range(2)] == [False, True]
 
@@ -173,7 +173,7 @@ def test_a_plan_that_is_refused_or_repeated_draws_nothing_and_does_not_count() -
         assert drawn(agent, 0, short) == "secure-sum"
     plan = offer(agent)
     assert len({drawn(agent, 0, plan) for _ in range(5)}) == 1
-    assert agent._plans.open == 1
+    assert agent._conversation._plans.open == 1
 
 
 def test_after_the_refusal_there_is_no_sum_to_go_on_with() -> None:
@@ -184,7 +184,7 @@ def test_after_the_refusal_there_is_no_sum_to_go_on_with() -> None:
     enrol([agent], others=N - 1)
     begin(agent, 0)
     assert [drawn(agent, 0) == "secure-sum" for _ in range(2)] == [False, True]
-    session = agent._session(run_of(0))
+    session = agent._conversation._session(run_of(0))
     assert session is not None
     assert session.sum is not None
     assert session.sum._client is None
@@ -200,12 +200,12 @@ def test_a_kill_or_a_restart_forgets_nothing(tmp_path: Path) -> None:
         child = os.fork()
         if child == 0:
             with DeviceStore.open(path, serving=True) as store:
-                attack(DeviceAgent(store, recommender="first", clock=clock), 2, first=first)
+                attack(Participant(store, recommender="first", clock=clock), 2, first=first)
                 os.kill(os.getpid(), signal.SIGKILL)
         assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     with DeviceStore.open(path, serving=True) as store:
-        again = DeviceAgent(store, recommender="first", clock=clock)
-        assert again._plans.open == 4
+        again = Participant(store, recommender="first", clock=clock)
+        assert again._conversation._plans.open == 4
         assert attack(again, 2, first=200) == ["secure-sum"] * 2
         store.forget()  # the owner's word about runs is none about plans
         assert attack(again, 2, first=300) == ["secure-sum"] * 2
@@ -218,7 +218,7 @@ def test_a_clock_that_is_put_back_forgets_nothing_and_locks_nobody_out() -> None
     assert "secure-sum" not in attack(agent, 2)
     for back in (1.0, DAY, 400 * DAY):
         clock.now = NOW - back
-        assert agent._plans.open == 2
+        assert agent._conversation._plans.open == 2
     assert [one == "secure-sum" for one in attack(agent, 2, first=100)] == [False, True]
     clock.now += DAY  # by the clock as it is now
     assert "secure-sum" not in attack(agent, 3, first=200)

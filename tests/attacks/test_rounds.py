@@ -14,7 +14,7 @@ from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.aggregation.masks import propose
 from hdpmf.common.protocol import Ready, Refusal
 from hdpmf.common.protocol.layout import gradients_layout
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 
 from .hostile import (
@@ -79,7 +79,7 @@ ROUNDS: dict[str, Callable[[int], dict[str, Any]]] = {
 
 def opened(
     ratings: dict[str, float], policy: Policy, method: str, mechanism: str, view: str = "sums"
-) -> DeviceAgent:
+) -> Participant:
     agent = device(ratings, policy=policy, catalogue=TABLE)
     enrol([agent], others=199)
     ask(agent, terms(method, view, TABLE))

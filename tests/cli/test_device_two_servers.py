@@ -58,21 +58,21 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Two servers and a recommender in place of the network; a period that is over in no time."""
     made = World()
     monkeypatch.setattr(web, "WebDoor", lambda *_: made)
-    steps = reporting.Reporter.step
+    steps = reporting.Participant.step
 
-    def step(self: reporting.Reporter) -> float:
+    def step(self: reporting.Participant) -> float:
         made.now += 60.0
         if made.uploads:
             made.publish(facts=make_facts(3.0 + len(made.uploads) / 10))
         return min(steps(self), 0.001)
 
-    init = reporting.Reporter.__init__
+    init = reporting.Participant.__init__
 
-    def with_clock(self: reporting.Reporter, *arguments: Any, **options: Any) -> None:
+    def with_clock(self: reporting.Participant, *arguments: Any, **options: Any) -> None:
         init(self, *arguments, **options, clock=lambda: made.now)
 
-    monkeypatch.setattr(reporting.Reporter, "step", step)
-    monkeypatch.setattr(reporting.Reporter, "__init__", with_clock)
+    monkeypatch.setattr(reporting.Participant, "step", step)
+    monkeypatch.setattr(reporting.Participant, "__init__", with_clock)
     return made
 
 

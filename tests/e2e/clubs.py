@@ -20,12 +20,11 @@ from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.common.protocol.invitation import Invitation
 from hdpmf.common.protocol.servers import read_collector
 from hdpmf.lab.simulate.deploy import Deployment
-from hdpmf.private.device.agent import DeviceAgent
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.joined import join
 from hdpmf.private.device.messages import in_slots
-from hdpmf.private.device.reporting import Reporter
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import ServiceFolder
 
@@ -107,7 +106,7 @@ def living(stores: list[DeviceStore], invitation: Invitation) -> Iterator[None]:
         join(store, invitation)
         door = WebDoor(invitation.address, invitation.authority.encode())
         reporters.append(
-            Reporter(store, door, recommender=invitation.address, every=2, uniform=lambda: 0.3)
+            Participant(store, door, recommender=invitation.address, every=2, uniform=lambda: 0.3)
         )
 
     def work() -> None:
@@ -131,7 +130,7 @@ def answering(stores: Sequence[DeviceStore], address: str, authority: bytes) -> 
     stop, threads = threading.Event(), []
     for store in stores:
         agent, key = (
-            DeviceAgent(store, recommender=address),
+            Participant(store, recommender=address),
             NodeKey.from_bytes(store.get("node-key") or b""),
         )
         device = FlowerDevice(address, authority, key)

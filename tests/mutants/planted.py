@@ -360,7 +360,7 @@ PLANTED = (
     ),
     Planted(
         "plans of sums that came about count",
-        "private/device/agent.py",
+        "private/device/conversation.py",
         "self._plans.sent()",
         "pass",
         (_PLANS,),

@@ -34,7 +34,7 @@ from hdpmf.common.protocol import (
 )
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import counts_layout, gradients_layout, survey_layout
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -94,7 +94,7 @@ class Recorder:
             store.set_weights(weights, ratings)
             self.stores.append(store)
             noise = SeededNoise(seed * 100 + device)
-            self.agents.append(DeviceAgent(store, noise=noise, simulation=True, seed=seed))
+            self.agents.append(Participant(store, noise=noise, simulation=True, seed=seed))
         keys = [store.identity.public for store in self.stores]
         for store in self.stores:
             store.pin_roster(keys, [1] * DEVICES)
@@ -343,9 +343,11 @@ def test_the_statistics_tell_two_sets_of_ratings_apart_without_masks():
     for seed in (1, 2):
         recorder = Recorder("sums", seed)
         recorder.agents = [
-            DeviceAgent(store, noise=Silent(), simulation=True) for store in recorder.stores
+            Participant(store, noise=Silent(), simulation=True) for store in recorder.stores
         ]
         recorder.tell(encode(recorder.terms("hdp-sum", 1)))
         recorder.tell(encode(survey_of("A")))
-        vectors.append(np.tile(recorder.agents[0]._sessions[RUN].sum.numbers, (40, 1)))
+        vectors.append(
+            np.tile(recorder.agents[0]._conversation._sessions[RUN].sum.numbers, (40, 1))
+        )
     assert p_value(vectors[0].view(np.uint8), vectors[1].view(np.uint8)) < LEVEL

@@ -34,8 +34,8 @@ from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.client.device_gradients import DeviceShard
 from hdpmf.private.device import survey as device_survey
 from hdpmf.private.device import training as device_training
-from hdpmf.private.device.agent import DeviceAgent
 from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.participant import Participant
 
 SURE = 1 - 1e-6
 QUICK = {("hdp-sum", "sums", "value", False), ("hdp-bit", "messages", "value", False)}
@@ -273,14 +273,14 @@ def test_the_time_of_an_answer_does_not_show_one_rating():
 @pytest.mark.slow
 def test_a_leak_by_time_is_found(monkeypatch):
     """A device that takes 20 ms longer if it likes something."""
-    right = DeviceAgent.answer
+    right = Participant.answer
 
     def answer(self, data):
         if (self._store.ratings().values >= 5).any():
             time.sleep(0.02)
         return right(self, data)
 
-    monkeypatch.setattr(DeviceAgent, "answer", answer)
+    monkeypatch.setattr(Participant, "answer", answer)
     audit = DeviceAudit("hdp-bit", "messages", canaries=100)
     stars = worlds(audit)
     apart = times_apart(*_timed(audit, stars["low"], stars["high"]))

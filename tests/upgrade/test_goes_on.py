@@ -21,8 +21,8 @@ from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import DapError, TransportError
 from hdpmf.private.device.consent import give_answer, pending
 from hdpmf.private.device.joined import at_recommender
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.recommendations import kept_model
-from hdpmf.private.device.reporting import Reporter
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
@@ -93,7 +93,7 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
 
 
 @contextmanager
-def device(outside: Outside, name: str) -> Iterator[tuple[DeviceStore, Reporter]]:
+def device(outside: Outside, name: str) -> Iterator[tuple[DeviceStore, Participant]]:
     """A device at the shop's place."""
     place = outside.files.parents[1]
     with DeviceStore.open(
@@ -102,7 +102,7 @@ def device(outside: Outside, name: str) -> Iterator[tuple[DeviceStore, Reporter]
         view = at_recommender(store, SHOP)
         yield (
             view,
-            Reporter(
+            Participant(
                 view,
                 outside,
                 recommender=SHOP,
@@ -113,7 +113,7 @@ def device(outside: Outside, name: str) -> Iterator[tuple[DeviceStore, Reporter]
         )
 
 
-def live(outside: Outside, reporter: Reporter, until: float) -> None:
+def live(outside: Outside, reporter: Participant, until: float) -> None:
     """Let time pass for a device."""
     outside.now = outside.task.begin + 1.0
     while outside.now < until:

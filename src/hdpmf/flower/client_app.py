@@ -17,7 +17,7 @@ from flwr.clientapp import ClientApp
 from hdpmf.errors import ConfigError
 from hdpmf.flower.records import Card, Question, UserVectors, pack, unpack
 from hdpmf.lab.simulate.virtual_device import VirtualDevice
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.catalogues import PinnedRoster
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -96,7 +96,7 @@ def _answer_from(store: DeviceStore, question: Question, context: Context) -> by
     if question.public.roster:
         roster = PinnedRoster.from_bytes(question.public.roster)
         store.pin_roster(roster.roster.keys, roster.users)
-    agent = DeviceAgent(store, log=_log.warning)
+    agent = Participant(store, log=_log.warning)
     if context.state:
         agent.resume(unpack(context.state, bytes))
     reply = agent.answer(question.message)

@@ -40,7 +40,7 @@ from hdpmf.common.protocol.layout import (
     gradients_from_sum,
     gradients_layout,
 )
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender import Recommender
@@ -143,10 +143,10 @@ def partition(n: int) -> list[Ratings]:
     return [part([user for user in range(WORLD.n_users) if user % n == one]) for one in range(n)]
 
 
-def agent_for(store: DeviceStore, noise: Any = None, **options: Any) -> DeviceAgent:
+def agent_for(store: DeviceStore, noise: Any = None, **options: Any) -> Participant:
     """An agent whose noise is off, or as given."""
     settings = {"simulation": True, "seed": SEED} | options
-    return DeviceAgent(store, noise=noise or Silent(), **settings)
+    return Participant(store, noise=noise or Silent(), **settings)
 
 
 def envelope(
@@ -157,7 +157,7 @@ def envelope(
     return encode(Envelope(run=run, number=number, part=kind, body=body))  # type: ignore[arg-type]
 
 
-def ask(agent: DeviceAgent, message: Message, number: int = 0, *, run: bytes = RUN) -> Message:
+def ask(agent: Participant, message: Message, number: int = 0, *, run: bytes = RUN) -> Message:
     """What the agent says to a message; a Refusal where it refuses."""
     reply = decode(agent.answer(envelope(message, number, run=run)))
     assert isinstance(reply, Reply)
@@ -168,7 +168,7 @@ def ask(agent: DeviceAgent, message: Message, number: int = 0, *, run: bytes = R
 
 
 def refuses(
-    agent: DeviceAgent, message: Message, reason: str, number: int = 0, *, run: bytes = RUN
+    agent: Participant, message: Message, reason: str, number: int = 0, *, run: bytes = RUN
 ) -> None:
     """The agent refuses with this word, and its ledger stays as it is."""
     before = agent._store.ledger.entries()
@@ -238,7 +238,7 @@ def facts_for(**changes: Any) -> ItemFacts:
     return ItemFacts(**(fields | changes))
 
 
-def enrol(agents: Sequence[DeviceAgent]) -> Roster:
+def enrol(agents: Sequence[Participant]) -> Roster:
     """Every device pins the roster of all."""
     stores = [agent._store for agent in agents]
     keys, users = [one.identity.public for one in stores], [one.users for one in stores]
@@ -259,7 +259,7 @@ class Run:
 
     def __init__(
         self,
-        agents: Sequence[DeviceAgent],
+        agents: Sequence[Participant],
         method: str = "hdpmf",
         view: str = "messages",
         *,

@@ -24,8 +24,8 @@ from hdpmf.common.protocol.servers import Collector, Server, Servers
 from hdpmf.common.protocol.survey_task import stated
 from hdpmf.common.protocol.task import Task, prio_of, task_id
 from hdpmf.errors import TransportError
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.reporting import Reporter
 from hdpmf.private.device.store.device_store import DeviceStore
 
 N_ITEMS = 12
@@ -256,15 +256,15 @@ def make_store(
     return store
 
 
-def reporter(store: DeviceStore, world: World, moment: float = 0.5, **options: Any) -> Reporter:
+def reporter(store: DeviceStore, world: World, moment: float = 0.5, **options: Any) -> Participant:
     """A device whose random numbers are all ``moment``."""
     settings = {"every": 60.0, "uniform": lambda: moment, "log": world.logged.append} | options
-    return Reporter(
+    return Participant(
         store, world, recommender="https://films.example", clock=lambda: world.now, **settings
     )
 
 
-def live(device: Reporter, world: World, seconds: float) -> None:
+def live(device: Participant, world: World, seconds: float) -> None:
     """Let time pass, a step at a time."""
     end = world.now + seconds
     while world.now < end:

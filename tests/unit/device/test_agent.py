@@ -281,7 +281,7 @@ def test_ratings_given_during_a_run_stay_out_of_it_and_after_a_removal_none_is_i
     other = next(str(one) for one in WORLD.items.ids.tolist() if str(one) not in rated)
     store.rate(other, 5.0, user=user)
     run.round()
-    assert agent._sessions[RUN]._part.ratings.user_counts().sum() == len(part([5]))
+    assert agent._conversation._sessions[RUN]._part.ratings.user_counts().sum() == len(part([5]))
     store.remove(next(iter(rated)), user=user)
     message = run.recommender.next_round()
     assert not ask(agent, message, message.number).sums.any()

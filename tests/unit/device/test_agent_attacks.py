@@ -28,7 +28,7 @@ from hdpmf.common.protocol import (
 from hdpmf.common.protocol.messages import MAX_FACTORS
 from hdpmf.common.protocol.wire import MAX_BYTES
 from hdpmf.errors import StorageError
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommender_state import MAX_OPEN
 
@@ -292,7 +292,7 @@ def test_a_letter_of_another_job(agent, run):
 
 def test_a_secure_sum_in_a_run_of_messages(agent, run):
     _refused(agent, envelope(b"x", kind="sum"), "secure-sum")
-    assert agent._sessions[RUN].sum is None
+    assert agent._conversation._sessions[RUN].sum is None
 
 
 def test_a_run_that_is_over_does_not_begin_again(agent, run):
@@ -431,7 +431,7 @@ def test_a_survey_that_is_not_what_the_terms_say(changes):
 def test_a_second_survey_gets_nothing_that_the_first_one_had():
     store = make_store(ratings=part([4]))
     agent = agent_for(store, SeededNoise(1))
-    elsewhere = DeviceAgent(store, recommender="other", noise=SeededNoise(1), simulation=True)
+    elsewhere = Participant(store, recommender="other", noise=SeededNoise(1), simulation=True)
     # Each rating has epsilon 1, of which a survey costs a half: one recommender gets it once, two
     # get it once each.
     bits = []

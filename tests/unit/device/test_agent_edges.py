@@ -116,7 +116,7 @@ def test_what_the_disk_refused_has_not_happened(
                 assert agent._store.ledger.entries() == before
             answers.append(ask(agent, message, number))
         entries = [(entry.action, entry.paid) for entry in agent._store.ledger.entries()]
-        session = agent._sessions.get(RUN)
+        session = agent._conversation._sessions.get(RUN)
         return (
             answers,
             entries,
@@ -141,7 +141,7 @@ def test_a_restarted_survey_makes_ready_only_what_was() -> None:
     for message, number in _conversation("hdp-sum", "sums"):
         ask(agent, message, number)
     again = agent_for(store)
-    session = again._session(RUN)
+    session = again._conversation._session(RUN)
     assert session is not None
     for other in (1, 2):
         session.revive(other)

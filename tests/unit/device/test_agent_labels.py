@@ -84,7 +84,7 @@ def counted(agents, roster, grouping=None):
 
 
 def numbers(agent):
-    return agent._sessions[RUN].sum.numbers
+    return agent._conversation._sessions[RUN].sum.numbers
 
 
 def labels_of(agent):
@@ -207,7 +207,7 @@ def test_a_label_that_could_not_be_kept_is_used_for_nothing(monkeypatch):
         disk.setattr(agent._store.runs, "put_reply", full)
         refuses(agent, GROUPING, "storage", 1)
     assert labels_of(agent) is None
-    assert RUN not in agent._sessions  # the numbers made with it are gone, too
+    assert RUN not in agent._conversation._sessions  # the numbers made with it are gone, too
     words = survey_layout(SURVEY, N, len(GROUPING.heads))
     data = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, kind="sum")
     assert decode(decode(agent.answer(data)).body) == Refusal(reason="secure-sum")
@@ -375,7 +375,7 @@ def test_what_changed_between_the_sums_is_held_to_what_was_paid(change):
         assert labels_of(agents[0]) is None
         return
     assert ask(agents[0], GROUPING, 1) == Ready(number=1)
-    n, numbers = WORLD.n_items, agents[0]._sessions[RUN].sum.numbers
+    n, numbers = WORLD.n_items, agents[0]._conversation._sessions[RUN].sum.numbers
     units = np.bincount(ratings.item_codes, weight_units(store_weights), n)
     sent = numbers[n + len(GROUPING.heads) : 2 * n + len(GROUPING.heads)]
     assert sent.sum() < units.sum()  # what weighs more than was paid for, or is gone, is not in it

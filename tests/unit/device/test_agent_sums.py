@@ -268,14 +268,14 @@ def test_a_surveys_numbers_come_back_with_new_noise_that_nobody_has_seen():
     survey = survey_for()
     run.tell(run.terms)
     run.tell(survey)
-    first = run.agents[0]._sessions[RUN].sum.numbers
+    first = run.agents[0]._conversation._sessions[RUN].sum.numbers
     run.agents = [
         agent_for(agent._store, SeededNoise(90 + place)) for place, agent in enumerate(agents)
     ]
     assert run.tell(survey) == [Ready(number=0)] * N
-    assert not np.array_equal(run.agents[0]._sessions[RUN].sum.numbers, first)
+    assert not np.array_equal(run.agents[0]._conversation._sessions[RUN].sum.numbers, first)
     secure_sum(run, roster, 0, survey_layout(survey, N))
-    assert run.agents[0]._sessions[RUN].sum.numbers is None
+    assert run.agents[0]._conversation._sessions[RUN].sum.numbers is None
     refuses(run.agents[0], survey, "secure-sum")
     assert (
         len([one for one in run.agents[0]._store.ledger.entries() if one.action == "agreed"]) == 1
@@ -324,7 +324,7 @@ def test_numbers_too_large_for_the_words_are_reduced_by_their_width():
     run.tell(run.terms)
     run.tell(plan_for())
     run.tell(Opening(noise_budget=0.5))
-    job = run.agents[0]._sessions[RUN].sum
+    job = run.agents[0]._conversation._sessions[RUN].sum
     job.numbers = job.numbers + 2**40
     small = job.numbers - 2**40
     assert np.array_equal(job.layout(3).encode(job.numbers), small.astype(np.uint32))

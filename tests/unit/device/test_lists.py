@@ -16,7 +16,7 @@ from hdpmf.common.protocol import Accepted, ItemFacts, Refusal, Reply, decode, e
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.models import HDPBit
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.recommendations import kept_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.lists import train_list_model
@@ -29,14 +29,14 @@ BODY = encode(
 )
 
 
-def _silo(folder: Path, ratings=WORLD, weights=WEIGHTS) -> DeviceAgent:
+def _silo(folder: Path, ratings=WORLD, weights=WEIGHTS) -> Participant:
     store = DeviceStore.create(folder / "silo.sqlite", users=ratings.n_users)
     store.add(ratings)
     store.set_weights(weights, ratings)
-    return DeviceAgent(store)
+    return Participant(store)
 
 
-def _say(agent: DeviceAgent, message, number=0, run=RUN, kind="job"):
+def _say(agent: Participant, message, number=0, run=RUN, kind="job"):
     reply = decode(agent.answer(envelope(message, number, run=run, kind=kind)))
     assert isinstance(reply, Reply)
     return decode(reply.body)

@@ -29,10 +29,10 @@ from hdpmf.private.device.joined import (
     with_catalogue,
 )
 from hdpmf.private.device.own_items import load_catalogue, rate_known, shown_items
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import for_you, hide, kept_model
-from hdpmf.private.device.reporting import Reporter
 from hdpmf.private.device.store.catalogues import (
     PLAIN,
     PinnedCatalogue,
@@ -59,8 +59,8 @@ def at(store: DeviceStore, invitation: Invitation) -> DeviceStore:
     return at_recommender(store, invitation.address)
 
 
-def reporter(store: DeviceStore, invitation: Invitation, world: World) -> Reporter:
-    return Reporter(
+def reporter(store: DeviceStore, invitation: Invitation, world: World) -> Participant:
+    return Participant(
         at(store, invitation),
         world,
         recommender=invitation.address,

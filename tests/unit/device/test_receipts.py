@@ -21,7 +21,6 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Reply, decode
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.private.device.agent import DeviceAgent
 from hdpmf.private.device.device_identity import new_device, rotate
 from hdpmf.private.device.disclosures import sent_bytes
 from hdpmf.private.device.disclosures.data_export import data_export
@@ -37,6 +36,7 @@ from hdpmf.private.device.disclosures.receipts import (
     read_receipt,
     receipt_of,
 )
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 
 from . import federated
@@ -187,7 +187,7 @@ def test_a_silo_has_a_piece_for_each_user_up_to_a_limit(monkeypatch: pytest.Monk
 
 def test_masked_messages_have_the_digest_of_what_left():
     stores = [federated.make_store(ratings=each) for each in federated.partition(6)]
-    agents = [DeviceAgent(store, recommender="films.example:9443") for store in stores]
+    agents = [Participant(store, recommender="films.example:9443") for store in stores]
     left: dict[int, list[str]] = {}
 
     def heard(place: int, data: bytes, answer: bytes) -> None:
@@ -212,7 +212,7 @@ def test_what_left_in_clear_has_no_digest_by_which_a_guess_could_be_checked():
     store = federated.make_store(ratings=federated.part([4]))
     sizes = []
     run = federated.Run(
-        [DeviceAgent(store)], "hdpmf", heard=lambda place, data, answer: sizes.append(len(answer))
+        [Participant(store)], "hdpmf", heard=lambda place, data, answer: sizes.append(len(answer))
     )
     run.open()
     run.round()

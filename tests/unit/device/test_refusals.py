@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from hdpmf.common.protocol import Refusal
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import StorageError
-from hdpmf.private.device.agent import DeviceAgent
 from hdpmf.private.device.consent import give_answer, pending
 from hdpmf.private.device.disclosures.data_export import disclosures
 from hdpmf.private.device.disclosures.refusals import (
@@ -30,6 +29,7 @@ from hdpmf.private.device.disclosures.refusals import (
     Refused,
     kept_refusals,
 )
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -65,7 +65,7 @@ def count_writes(store: DeviceStore, monkeypatch: pytest.MonkeyPatch) -> list[st
 
 def test_a_refusal_is_kept_with_what_was_asked():
     store = store_with(policy=Policy())
-    agent = DeviceAgent(store, recommender="films.example:1")
+    agent = Participant(store, recommender="films.example:1")
     for _ in range(3):
         assert ask(agent, terms_for("mf")) == Refusal(reason="policy")
     agent.answer(b"no message at all")
@@ -152,9 +152,9 @@ def test_a_full_disk_changes_no_answer(monkeypatch: pytest.MonkeyPatch):
         envelope(plan_for(), 3),
         envelope(terms_for("hdp-sum", "sums")),
     ]
-    well = [DeviceAgent(store_with(policy=Policy())).answer(request) for request in requests]
+    well = [Participant(store_with(policy=Policy())).answer(request) for request in requests]
     store = store_with(policy=Policy())
-    agent = DeviceAgent(store)
+    agent = Participant(store)
 
     def full(key: str, value: bytes) -> None:
         raise StorageError("the disk is full")
@@ -171,7 +171,7 @@ def test_nobody_waits_for_a_refusal_to_be_written(tmp_path: Path):
     path = tmp_path / "me.sqlite"
     store_with(path=path, policy=Policy()).close()
     with DeviceStore.open(path) as store:
-        agent = DeviceAgent(store)
+        agent = Participant(store)
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # the owner is importing a large file
         begun = time.monotonic()

@@ -14,7 +14,7 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.lab.simulate.population import deal
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
@@ -52,7 +52,7 @@ class Town:
         self.later: list[Ratings] = []
         self.network, self.agents, self.cards = (
             InProcessNetwork({}),
-            list[DeviceAgent](),
+            list[Participant](),
             list[DeviceCard](),
         )
         for number, home in enumerate(deal(world, PrivacyWeights.uniform(world), world.n_users, 0)):
@@ -60,7 +60,7 @@ class Town:
             store.add(home.ratings.take(np.arange(0, len(home.ratings), 2)))
             self.later.append(home.ratings.take(np.arange(1, len(home.ratings), 2)))
             name = store.identity.public.hex()
-            self.agents.append(DeviceAgent(store, noise=SeededNoise(number), simulation=True))
+            self.agents.append(Participant(store, noise=SeededNoise(number), simulation=True))
             self.network.attach(name, self.agents[-1].answer)
             self.cards.append(DeviceCard(name=f"d{number}", identity=name, node=name))
             self.stores.append(store)

@@ -22,7 +22,7 @@ from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import ConfigError, FederationError, SecureSumError, StorageError
 from hdpmf.lab.simulate.population import deal
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.backup import back_up, restore
@@ -64,7 +64,7 @@ class Village:
             store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
             store.add(home.ratings)
             name = store.identity.public.hex()
-            agent = DeviceAgent(store, noise=SeededNoise(number), simulation=True, seed=0)
+            agent = Participant(store, noise=SeededNoise(number), simulation=True, seed=0)
             answers[name] = agent.answer
             self.stores.append(store)
             cards.append(DeviceCard(name=f"d{number}", identity=name, node=name))

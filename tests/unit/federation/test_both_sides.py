@@ -21,7 +21,7 @@ from hdpmf.common.protocol.lists import digest_of
 from hdpmf.errors import ConfigError
 from hdpmf.lab.simulate.population import deal
 from hdpmf.models import HDPBit
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import recommend
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -64,7 +64,7 @@ class Town:
                 DeviceStore.create(":memory:", policy=(policies or {}).get(number, OPEN))
             )
             store.add(home.ratings)
-            agent = DeviceAgent(store, noise=SeededNoise(number), simulation=True, seed=0)
+            agent = Participant(store, noise=SeededNoise(number), simulation=True, seed=0)
             name = store.identity.public.hex()
             self.stores.append(store)
             self.agents.append(agent)

@@ -25,7 +25,7 @@ from hdpmf.errors import ConfigError, FederationError
 from hdpmf.lab.simulate.population import deal
 from hdpmf.lab.simulate.simulate import simulate
 from hdpmf.models import HDPSum, load_prior, one_round
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import predict_ratings, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -151,8 +151,8 @@ class Town:
         self.wire.attach(self.cards[number].identity, lambda data: self.agents[number].answer(data))
 
 
-def agent_of(store: DeviceStore) -> DeviceAgent:
-    return DeviceAgent(store, noise=Silent(), simulation=True, seed=0)  # type: ignore[arg-type]
+def agent_of(store: DeviceStore) -> Participant:
+    return Participant(store, noise=Silent(), simulation=True, seed=0)  # type: ignore[arg-type]
 
 
 @pytest.fixture

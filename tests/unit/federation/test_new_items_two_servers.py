@@ -24,8 +24,8 @@ from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.versions import number_of
 from hdpmf.errors import TransportError
 from hdpmf.lab.simulate.two_servers import ServersInProcess
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.recommendations import recommend
-from hdpmf.private.device.reporting import Reporter
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.collector_keys import pin_servers
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
@@ -69,8 +69,8 @@ class Village:
             self.folder, servers=self.pair.door, sleep=self.sleep, clock=lambda: self.pair.now
         )
 
-    def device(self, store: DeviceStore) -> Reporter:
-        return Reporter(
+    def device(self, store: DeviceStore) -> Participant:
+        return Participant(
             store,
             self,
             recommender="https://village",

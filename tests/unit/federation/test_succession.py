@@ -23,7 +23,7 @@ from hdpmf.common.net.keys import NodeKey
 from hdpmf.common.net.web import WebDoor
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.private.device.device_identity import authorities_of, digests, follow
-from hdpmf.private.device.reporting import Reporter
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.publish import PublicFiles
@@ -40,7 +40,7 @@ class WebDevice:
         store.put("authority", authority)
         self.store, self.said = store, list[str]()
         door = WebDoor(address, authority)
-        self._reporter = Reporter(
+        self._reporter = Participant(
             store,
             door,
             recommender=address,

@@ -187,12 +187,12 @@ def report_until(
     from hdpmf.common.net.web import WebDoor
     from hdpmf.private.device.device_identity import follow
     from hdpmf.private.device.model_update import kept_facts
-    from hdpmf.private.device.reporting import LOOK_EVERY, Reporter
+    from hdpmf.private.device.participant import LOOK_EVERY, Participant
 
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
     door = WebDoor(address, store.get("authority") or b"")
-    reporter = Reporter(
+    reporter = Participant(
         store,
         door,
         recommender=address,
@@ -450,11 +450,11 @@ def _answer(
     """Answer until stopped; the runs that ended with a model, and how many messages were
     answered.
     """
-    from hdpmf.private.device.agent import DeviceAgent
     from hdpmf.private.device.messages import in_slots
+    from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.recommendations import kept_model
 
-    agent = DeviceAgent(store, recommender=recommender, log=note)
+    agent = Participant(store, recommender=recommender, log=note)
     ended: list[str] = []
     messages = 0
 

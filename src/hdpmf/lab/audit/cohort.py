@@ -1,7 +1,7 @@
 """Real devices and the recommender that talks to them: what leaves a device is recorded as it
 leaves.
 
-The audited device is a real ``DeviceAgent`` with a store, the default policy and ``ReleasedNoise``;
+The audited device is a real ``Participant`` with a store, the default policy and ``ReleasedNoise``;
 so are the honest others of a sum. Colluding devices of the roster are in the sum as well, with
 zeros: what they add, they tell. Sums are real secure sums, so that nothing is read from inside of a
 device.
@@ -32,7 +32,7 @@ from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import SumLayout
 from hdpmf.errors import ProtocolError
 from hdpmf.lab.audit.world import LessNoise
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -94,7 +94,7 @@ def make_agent(
     *,
     weight: float = 1.0,
     noise_factor: float = 1.0,
-) -> tuple[DeviceAgent, DeviceStore]:
+) -> tuple[Participant, DeviceStore]:
     """A device with these ratings (one per item, 0 for none)."""
     store = DeviceStore.create(":memory:", policy=policy, scale=SCALE)
     store.pin_catalogue(table)
@@ -108,9 +108,9 @@ def make_agent(
         )
         store.set_weight(user="me", beta=weight)
     if noise_factor == 1.0:
-        return DeviceAgent(store), store
+        return Participant(store), store
     planted: Any = LessNoise(ReleasedNoise(), noise_factor)
-    return DeviceAgent(
+    return Participant(
         store, noise=planted, simulation=True
     ), store  # only simulation takes noise that is not released
 

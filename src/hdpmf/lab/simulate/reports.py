@@ -76,14 +76,14 @@ def reports_of(
     Raises:
         FederationError: A device did not report.
     """
+    from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.pinned_servers import pin_servers
-    from hdpmf.private.device.reporting import Reporter
 
     for store, noise in zip(stores, noises, strict=True):
         pin_servers(store, servers)
         said: list[str] = []
         door = _Door(files)
-        reporter = Reporter(
+        reporter = Participant(
             store,
             door,
             recommender="recommender",

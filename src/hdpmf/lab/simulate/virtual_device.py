@@ -16,7 +16,7 @@ from hdpmf.common.protocol import CatalogueTable, DeviceCard
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.lab.simulate.population import DeviceRatings
 from hdpmf.lab.simulate.reports import SentReport, reports_of
-from hdpmf.private.device.agent import DeviceAgent
+from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, PinnedRoster, pinned
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -85,7 +85,7 @@ class VirtualDevice:
         self._number = number
         self._seed = seed
         self._noise = SeededNoise(seed, stream=_FIRST_STREAM + number)
-        self._agent = DeviceAgent(store, noise=self._noise, simulation=True, seed=seed)
+        self._agent = Participant(store, noise=self._noise, simulation=True, seed=seed)
 
     @classmethod
     def create(cls, part: DeviceRatings, policy: Policy, number: int, seed: int) -> VirtualDevice:

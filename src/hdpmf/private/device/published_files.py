@@ -35,7 +35,7 @@ MOST_CATALOGUE = 64 << 20
 """Bytes of an item table, which says itself how many items there are."""
 
 
-class Door(Protocol):
+class Carrier(Protocol):
     """How a device reaches the recommender's files, and the leader. Whoever answers may be
     lying.
     """
@@ -127,9 +127,9 @@ def most_bytes(n_items: int) -> int:
     return _FREE + _PER_ITEM * n_items
 
 
-def fetch_file(door: Door, kind: str, file: PublicFile, most: int) -> bytes:
+def fetch_file(carrier: Carrier, kind: str, file: PublicFile, most: int) -> bytes:
     """A file of this kind, with the digest that the index says."""
-    got = door.fetch(f"{kind}-{file.sha256}.msgpack", most)
+    got = carrier.fetch(f"{kind}-{file.sha256}.msgpack", most)
     if got is None or sha256(got[0]).hexdigest() != file.sha256:
         raise ProtocolError(f"refused: the {kind} is not what the index says (its SHA-256 differs)")
     return got[0]
@@ -225,3 +225,15 @@ def check_period(task: Task, now: float, until: int) -> None:
         raise ProtocolError(
             "refused: there is one task at a time; this device agreed to another one for that time"
         )
+
+
+def pinned_items(store: DeviceStore) -> int:
+    """Return how many items the pinned catalogue has.
+
+    Raises:
+        ProtocolError: None is pinned.
+    """
+    catalogue = store.pinned_catalogue
+    if catalogue is None:
+        raise ProtocolError("refused: no item table is pinned here")
+    return len(catalogue.positions)

@@ -1,4 +1,4 @@
-"""A device's reports for one task: made once, paid once, sent until they are taken.
+"""Reports to two servers: for each task made once, paid once, sent until they are taken.
 
 Ratings pay in the commit that keeps the reports, right before the first byte leaves. From then on
 the very same bytes go out, however often they are tried. What never left is given back.
@@ -6,18 +6,15 @@ the very same bytes go out, however often they are tried. What never left is giv
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.dap import REPORTS_PATH, id_to_text
-from hdpmf.common.privacy.sampling import Noise
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.task import prio_of
-from hdpmf.errors import TransportError
+from hdpmf.errors import HdpmfError, ProtocolError, TransportError
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.client.outgoing import report_headers, sealed_report
 from hdpmf.private.device.budget import (
@@ -28,13 +25,23 @@ from hdpmf.private.device.budget import (
     taking_part,
     who_paid,
 )
+from hdpmf.private.device.consent import Asked, require_consent
 from hdpmf.private.device.disclosures.ledger import Action, Entry
 from hdpmf.private.device.disclosures.sent_bytes import leader_answered, report_leaves
-from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.errors import DeclinedError, reason_of
 from hdpmf.private.device.model_update import kept_facts
-from hdpmf.private.device.published_files import Door, ReadTask, check_task
-from hdpmf.private.device.recommender_state import Counted, ReportBook, TaskState
-from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.published_files import (
+    Carrier,
+    PublicFile,
+    ReadTask,
+    check_period,
+    check_task,
+    most_bytes,
+    pinned_items,
+    read_task,
+)
+from hdpmf.private.device.recommender_state import Counted, ReportBook, TaskState, collector_digest
+from hdpmf.private.device.session import Setup
 
 REFUSED = frozenset({401, 403, 409, 410, 413, 415, 422})
 """Answers of a leader after which a report is not tried again. Others may pass: it does not know
@@ -43,37 +50,164 @@ the task yet (404), a clock is wrong (400), it is busy or broken."""
 LONGEST_WAIT = 3600.0
 """Seconds between two tries, about."""
 
+_LATEST = 0.9  # of what is left of a period: the rest is for trying again
+_AFTER_ERROR = 60.0
+_MAY_PASS = ("storage", "busy", "unavailable")
 _FIRST_WAIT = 15.0
 _AT_A_TIME = 64
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TaskReports:
-    """Brings the task under way forward.
+class Reports:
+    """Reports to two servers for the tasks of one recommender, one task at a time.
 
-    Attributes:
-        store: The device's store.
-        book: What is kept of the task.
-        door: How to reach the leader.
-        recommender: Whose task it is, for the ledger.
-        noise: What labels are drawn with.
-        simulation: Seeded noise is allowed.
-        uniform: A random number from 0 to 1, which waits are spread by.
-        log: Told what happens, in lines for the device's owner.
+    Args:
+        setup: The participant's.
+        carrier: How to reach the recommender's files and the leader.
     """
 
-    store: DeviceStore
-    book: ReportBook
-    door: Door
-    recommender: str
-    noise: Noise
-    simulation: bool
-    uniform: Callable[[], float]
-    log: Callable[[str], None]
+    def __init__(self, setup: Setup, carrier: Carrier) -> None:
+        self._setup = setup
+        self._store = setup.store
+        self._carrier = carrier
+        self.book = ReportBook(setup.store, setup.recommender)
+        self._held: tuple[str, bytes] = ("", b"")  # a task whose time has not come
+        self._rest_until = 0.0  # after the disk refused
+        self._told = b""  # the task that the owner was last told to wait for an answer
+        self._read: ReadTask | None = None
+        self.asked: ReadTask | None = None  # the task that is looked at
 
-    def make(self, read: ReadTask, state: TaskState) -> None:
+    def __repr__(self) -> str:
+        return f"Reports({self._store!r})"
+
+    def due(self) -> float | None:
+        """Return when there is something to do for the task under way; None where there is none."""
+        opened = self._opened()
+        if opened is None:
+            return None
+        return max(self._due(*opened, self._setup.clock()), self._rest_until)
+
+    def go_on(self) -> None:
+        """Make the report, send it, or give it up, if it is time for that."""
+        standing, opened, now = self.book.standing(), self._opened(), self._setup.clock()
+        if opened is None:
+            if standing.task:  # the owner has forgotten the runs under way
+                self.book.end(standing.task)
+            return
+        if now < max(self._due(*opened, now), min(self._rest_until, now + _AFTER_ERROR)):
+            return
+        try:
+            self._bring_forward(*opened, now)
+        except (
+            HdpmfError
+        ):  # the disk refused, or another process was here; what is in the store holds
+            self._rest_until = now + _AFTER_ERROR
+            raise
+
+    def take_task(self, file: PublicFile) -> None:
+        """Agree to a task, or refuse it. Nothing is paid or sent here."""
+        standing, now = self.book.standing(), self._setup.clock()
+        if self.book.knows(bytes.fromhex(file.sha256)):
+            return
+        if self._held[0] != file.sha256:
+            got = self._carrier.fetch(
+                f"task-{file.sha256}.msgpack", most_bytes(pinned_items(self._store))
+            )
+            self._held = file.sha256, b"" if got is None else got[0]
+        self.asked = read = read_task(self._held[1])
+        if read.id.hex() != file.sha256:
+            raise ProtocolError(
+                "refused: the task is not the one that the index names (its id differs)"
+            )
+        check_period(read.task, now, standing.until)
+        check_task(self._store, read)
+        collector = collector_digest(read.task.collector)
+        if standing.collector not in (b"", collector):
+            raise ProtocolError("refused: the sums would go to somebody else than those before")
+        if standing.task:
+            return  # its time comes when the one under way is over
+        if not self._owner_agrees(read):
+            return  # looked at again when the index is, for as long as the task lasts
+        begin = max(now, read.task.begin)
+        moment = begin + self._setup.uniform() * _LATEST * (read.task.end - begin)
+        state = TaskState(moment=moment, run=read.id)
+        standing.collector, standing.task, standing.until = collector, read.id, read.task.end
+        with self._store.transaction():
+            self.book.begin(read.id, state, self._held[1], read.task.end, now)
+            self.book.set_standing(standing)
+        self._held = "", b""
+        servers = read.task.servers
+        self._setup.log(
+            f"Task {read.id.hex()[:8]} for the servers of {servers.names}: reports before it ends."
+        )
+
+    @staticmethod
+    def _due(read: ReadTask, state: TaskState, now: float) -> float:
+        """When there is something to do for a task."""
+        again = (
+            state.retry_at if state.retry_at <= now + 2 * LONGEST_WAIT else now
+        )  # or the clock was put back
+        return min(again if state.built else max(state.moment, again), read.task.end)
+
+    def _opened(self) -> tuple[ReadTask, TaskState] | None:
+        """The task under way."""
+        standing = self.book.standing()
+        kept = self.book.load(standing.task) if standing.task else None
+        if kept is None:
+            return None
+        if self._read is None or self._read.id != standing.task:
+            self._read = read_task(kept[1])
+        return self._read, kept[0]
+
+    def _bring_forward(self, read: ReadTask, state: TaskState, now: float) -> None:
+        if now >= read.task.end:
+            self._give_up(read, state, "its time is over")
+            return
+        if not state.built:
+            try:
+                self._make(read, state)
+            except HdpmfError as error:
+                if reason_of(error) in _MAY_PASS:
+                    raise
+                keep_refusal(self._setup, error, read)
+                self._give_up(read, state, f"it is refused ({error})")
+                return
+            opened = self._opened()
+            if opened is None:
+                return
+            read, state = opened
+        if self._send(read, state, now):
+            self._setup.log(
+                f"Task {read.id.hex()[:8]}: reported to the servers of {read.task.servers.names}."
+            )
+
+    def _owner_agrees(self, read: ReadTask) -> bool:
+        """Whether the owner wants to take part, as far as is known; not yet is no refusal of the
+        task for good.
+        """
+        task, servers = read.task, read.task.servers
+        if read.part == "labels" and self.book.standing().counted is not None:
+            return True  # the second half of what was agreed to
+        asked = Asked(
+            recommender=self._setup.recommender,
+            terms=read.terms,
+            servers=servers.digest,
+            names=servers.names,
+            survey=read.survey,
+            until=task.end,
+        )
+        try:
+            require_consent(self._store, asked)
+        except DeclinedError as error:
+            if read.id != self._told:
+                self._setup.log(f"Task {read.id.hex()[:8]}: {error}.")
+                keep_refusal(self._setup, error, read)
+            self._told = read.id
+            return False
+        return True
+
+    def _make(self, read: ReadTask, state: TaskState) -> None:
         """Choose ratings, let them pay, and keep one report for each user, all in one commit."""
-        store, task, standing = self.store, read.task, self.book.standing()
+        store, task, standing = self._store, read.task, self.book.standing()
         check_task(store, read)  # its owner may have changed the policy since the task came
         counted, none = standing.counted, np.zeros(0, np.intp)
         if read.part == "labels":
@@ -89,7 +223,7 @@ class TaskReports:
             counted = None  # a label is drawn once
         else:
             run = read.id
-            pays = choose(store, read.terms, self.recommender)
+            pays = choose(store, read.terms, self._setup.recommender)
             part = taking_part(store, pays[0])
             words = agreed_words(read.terms, "proved", servers=task.servers)
             counted = (
@@ -98,11 +232,11 @@ class TaskReports:
         shard = OneRoundShard(
             part.ratings,
             part.weights,
-            self.noise,
+            self._setup.noise,
             epsilon=read.terms.epsilon,
             catalogue=read.terms.catalogue,
             n_users=1,  # of no user a share of noise is added
-            simulation=self.simulation,
+            simulation=self._setup.simulation,
         )
         shard.accept(read.survey)
         if task.grouping is not None:
@@ -135,17 +269,19 @@ class TaskReports:
             self.book.save(read.id, made)
             self._stand(counted=counted)
 
-    def send(self, read: ReadTask, state: TaskState, now: float) -> bool:
+    def _send(self, read: ReadTask, state: TaskState, now: float) -> bool:
         """Send what the leader has not taken; whether that was all. ``state`` is changed as the
         store is.
         """
         path = REPORTS_PATH.format(task_id=id_to_text(read.id))
         for place in state.unsent:
             body = self.book.report(read.id, place)
-            headers = report_headers(self.store.identity, read.id, body, signed=read.task.enrolled)
+            headers = report_headers(self._store.identity, read.id, body, signed=read.task.enrolled)
             try:
                 leaving = partial(self._leaves, read, state, body)
-                status = self.door.upload(read.task.servers.leader, path, headers, body, leaving)
+                status = self._carrier.upload(
+                    read.task.servers.leader, path, headers, body, leaving
+                )
             except TransportError as error:
                 self._wait(read, state, now, str(error))
                 return False
@@ -153,37 +289,39 @@ class TaskReports:
                 self._wait(read, state, now, f"its answer was {status}", (body, status))
                 return False
             self._taken(read, state, place, body, status)
-        with self.store.transaction():
+        with self._store.transaction():
             self.book.end(read.id)
         return True
 
-    def give_up(self, read: ReadTask, state: TaskState, why: str) -> None:
+    def _give_up(self, read: ReadTask, state: TaskState, why: str) -> None:
         """The task is over here. What provably never left is not paid."""
-        with self.store.transaction():
+        with self._store.transaction():
             self.book.require(read.id, state)
             if state.built and not state.left and read.part != "labels":
                 words = (
                     f"{why}, and no connection to {read.task.servers.leader.organisation} was "
                     "open until then"
                 )
-                self.store.ledger.give_back(self._entry(read, state.run, "returned", words), 1.0)
+                self._store.ledger.give_back(self._entry(read, state.run, "returned", words), 1.0)
                 counted = self.book.standing().counted
                 self._stand(
                     counted=None if counted is not None and counted.run == read.id else counted
                 )
             self.book.end(read.id)
-        self.log(f"Task {read.id.hex()[:8]}: {why}; it is not reported in any more.")
+        self._setup.log(f"Task {read.id.hex()[:8]}: {why}; it is not reported in any more.")
 
     def _put(self, read: ReadTask, reports: dict[int, bytes]) -> None:
-        with self.store.transaction():
+        with self._store.transaction():
             for place, report in reports.items():
                 self.book.put_report(read.id, place, report)
 
     def _leaves(self, read: ReadTask, state: TaskState, report: bytes) -> None:
         """A connection is open: from here on a report may have left."""
-        with self.store.transaction():
+        with self._store.transaction():
             self._pay(read, state)
-            report_leaves(self.store, state.run, read.terms, read.task.servers, read.number, report)
+            report_leaves(
+                self._store, state.run, read.terms, read.task.servers, read.number, report
+            )
 
     def _pay(self, read: ReadTask, state: TaskState) -> None:
         """What was held for the reports is paid, once."""
@@ -191,9 +329,9 @@ class TaskReports:
             return
         servers = read.task.servers
         words = f"a report for each user, in shares for {servers.names} (digest {servers.digest})"
-        with self.store.transaction():
+        with self._store.transaction():
             self.book.require(read.id, state)
-            self.store.ledger.note(
+            self._store.ledger.note(
                 self._entry(read, state.run, "sent", words), first=read.part != "labels"
             )
             self._keep(read, state, left=True)
@@ -202,22 +340,22 @@ class TaskReports:
                 terms=encode(read.terms),
                 reported=read.id,
                 run=state.run,
-                model=kept_facts(self.store),
+                model=kept_facts(self._store),
             )
 
     def _taken(
         self, read: ReadTask, state: TaskState, place: int, report: bytes, status: int
     ) -> None:
-        with self.store.transaction():
+        with self._store.transaction():
             self.book.require(read.id, state)
-            leader_answered(self.store, state.run, report, status, last=True)
+            leader_answered(self._store, state.run, report, status, last=True)
             if status in REFUSED:
                 words = (
                     f"{read.task.servers.leader.organisation} refused a report (its answer "
                     f"was {status})"
                 )
-                self.store.ledger.note(self._entry(read, state.run, "refused", words))
-                self.log(f"Task {read.id.hex()[:8]}: {words}.")
+                self._store.ledger.note(self._entry(read, state.run, "refused", words))
+                self._setup.log(f"Task {read.id.hex()[:8]}: {words}.")
             self.book.drop_report(read.id, place)
             self._keep(
                 read,
@@ -235,14 +373,16 @@ class TaskReports:
         answer: tuple[bytes, int] | None = None,
     ) -> None:
         """Try the same bytes again later (``answer``: them, and what the leader said)."""
-        wait = min(_FIRST_WAIT * 2 ** min(state.tries, 20), LONGEST_WAIT) * (0.5 + self.uniform())
-        with self.store.transaction():
+        wait = min(_FIRST_WAIT * 2 ** min(state.tries, 20), LONGEST_WAIT) * (
+            0.5 + self._setup.uniform()
+        )
+        with self._store.transaction():
             self.book.require(read.id, state)
             if answer is not None:
-                leader_answered(self.store, state.run, *answer, last=False)
+                leader_answered(self._store, state.run, *answer, last=False)
             self._keep(read, state, tries=state.tries + 1, retry_at=now + wait)
         leader = read.task.servers.leader.organisation
-        self.log(f"Task {read.id.hex()[:8]}: {leader} did not take the report yet ({why}).")
+        self._setup.log(f"Task {read.id.hex()[:8]}: {leader} did not take the report yet ({why}).")
 
     def _keep(self, read: ReadTask, state: TaskState, **changes: object) -> None:
         for name, value in changes.items():
@@ -261,7 +401,13 @@ class TaskReports:
             "proved",
             action,
             words,
-            recommender=self.recommender,
+            recommender=self._setup.recommender,
             run=run,
             number=read.number,
         )
+
+
+def keep_refusal(setup: Setup, error: HdpmfError, read: ReadTask | None = None) -> None:
+    """Keep what was refused, and of which task, for the owner."""
+    asked = (None, b"") if read is None else (read.terms, read.id)
+    setup.refusals.note(reason_of(error), str(error), *asked)

@@ -32,6 +32,7 @@ from hdpmf.errors import ProtocolError, SecureSumError, StorageError
 from hdpmf.private.client.outgoing import compose, masked
 from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.disclosures.ledger import Action, Entry
+from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.recommendations import LocalModel
 from hdpmf.private.device.recommender_state import RunState, kept
@@ -274,21 +275,30 @@ class SumOfJob:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What an agent gives its sessions.
+    """What a participant gives to its parts.
 
     Attributes:
         store: The device's store.
+        recommender: Whose offers are answered, for the ledger.
+        noise: Where noise comes from; only ``ReleasedNoise`` where anything leaves this process.
         simulation: Seeded noise is allowed; nothing leaves this process.
         seed: Of the first user vectors; None draws one for each run.
-        recommender: With whom, for the ledger.
+        refusals: Keeps what was refused, for the owner.
+        log: Told what happens, in lines for the owner. They hold no rating.
+        clock: What time it is (Unix).
+        uniform: A random number from 0 to 1, which moments and waits are drawn by.
     """
 
     store: DeviceStore
+    recommender: str
     noise: Noise
     simulation: bool
     seed: int | None
     workers: Workers
-    recommender: str
+    refusals: RefusalBook
+    log: Callable[[str], None]
+    clock: Callable[[], float]
+    uniform: Callable[[], float]
 
     def __repr__(self) -> str:
         return "Setup(...)"

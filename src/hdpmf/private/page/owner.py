@@ -12,14 +12,13 @@ from hdpmf.common.data import RatingScale
 from hdpmf.common.model.title_search import TitleSearch
 from hdpmf.common.web.sessions import AttemptLimit
 from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, StorageError
-from hdpmf.private.device.agent import DeviceAgent
 from hdpmf.private.device.device_identity import follow, new_device
 from hdpmf.private.device.disclosures.ledger import utc_now
 from hdpmf.private.device.joined import Joined, joined
 from hdpmf.private.device.messages import in_slots
 from hdpmf.private.device.own_items import shown_items
+from hdpmf.private.device.participant import LOOK_EVERY, Participant
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.reporting import LOOK_EVERY, Reporter
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.transfer import change_passphrase
 
@@ -144,7 +143,7 @@ class BackgroundReports:
         from hdpmf.common.net.web import WebDoor
 
         door = WebDoor(known.address, store.get("authority") or b"")
-        reporter = Reporter(
+        reporter = Participant(
             store,
             door,
             recommender=known.address,
@@ -177,7 +176,7 @@ class BackgroundReports:
             self._states[known.address] = utc_now(), words
             self._log_of(known)(words)
 
-        agent = DeviceAgent(store, recommender=known.address, log=self._log_of(known))
+        agent = Participant(store, recommender=known.address, log=self._log_of(known))
         key = NodeKey.from_bytes(store.get("node-key") or b"")
         transport = FlowerDevice(
             known.address,

@@ -1,22 +1,18 @@
-"""The device answers a recommender: every message gets a reply, and everything that matters is on
-the disk before it.
+"""Answer a recommender's offers one by one: every offer gets a reply, and everything that matters
+is on the disk before it.
 
-Whatever comes is checked here against what the device's owner has agreed to (policy), what was
-agreed on before (terms, plan, pinned item table and roster) and what ratings have left (ledger).
-What does not fit is refused with one word and changes nothing.
+Whatever comes is checked against what the owner has agreed to (policy), what was agreed on before
+(terms, plan, pinned item table and roster) and what ratings have left (ledger). What does not fit
+is refused with one word and changes nothing.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 
 import msgspec
 
-from hdpmf.common.base.threads import Workers
 from hdpmf.common.methods import method_named
-from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.common.protocol import (
     Accepted,
     Call,
@@ -38,11 +34,10 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.common.protocol.federation import Reason
-from hdpmf.errors import HdpmfError, PrivacyError, ProtocolError
+from hdpmf.errors import HdpmfError, ProtocolError
 from hdpmf.private.client.outgoing import compose
 from hdpmf.private.device.budget import charge, check_policy
 from hdpmf.private.device.consent import Asked, require_consent
-from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.disclosures.sent_bytes import message_leaves
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError, reason_of
 from hdpmf.private.device.messages import (
@@ -67,7 +62,6 @@ from hdpmf.private.device.recommender_state import (
     view_of,
 )
 from hdpmf.private.device.session import Outcome, Plans, Session, Setup
-from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.survey import SurveySession
 from hdpmf.private.device.training import TrainingSession
 
@@ -80,57 +74,23 @@ class _Suspended(msgspec.Struct, frozen=True, array_like=True):
     model: LocalModel | None
 
 
-def _no_log(line: str) -> None:
-    """Nobody wants to know."""
-
-
-class DeviceAgent:
-    """Answers one recommender from a store. Two agents may share a store, for two recommenders; a
-    lock is in each.
+class Conversation:
+    """Answers the offers of one recommender that come one at a time: for bits, rounds and masks.
 
     Args:
-        store: The device's store, opened for serving.
-        recommender: Whom it answers, for the ledger.
-        noise: Where noise comes from; only ``ReleasedNoise`` where anything leaves this process.
-        simulation: Allow seeded noise, and keep a finished model in memory. Never for a real
-            device.
-        seed: Of the first user vectors, for simulation; by default every run has its own.
-        log: Told what was refused and why, in lines for this device's owner. They hold no rating.
-        clock: What time it is (Unix).
+        setup: The participant's.
     """
 
-    def __init__(
-        self,
-        store: DeviceStore,
-        *,
-        recommender: str = "recommender",
-        noise: Noise | None = None,
-        simulation: bool = False,
-        seed: int | None = None,
-        log: Callable[[str], None] = _no_log,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        drawn = ReleasedNoise() if noise is None else noise
-        if seed is not None and not simulation:
-            raise PrivacyError("a seed is for simulation; a real device draws its own")
-        self._setup = Setup(
-            store=store,
-            noise=drawn if simulation else require_released(drawn),
-            simulation=simulation,
-            seed=seed,
-            workers=Workers(1),
-            recommender=recommender,
-        )
-        self._store = store
-        self._plans = Plans(store, recommender, clock)
-        self._refusals = RefusalBook(store, recommender)
-        self._log = log
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._store = setup.store
+        self._plans = Plans(setup.store, setup.recommender, setup.clock)
         self._lock = threading.Lock()
         self._sessions: dict[bytes, Session] = {}
-        self._last_model = LastModel(store, in_memory=simulation)
+        self._last_model = LastModel(setup.store, in_memory=setup.simulation)
 
     def __repr__(self) -> str:
-        return f"DeviceAgent({self._store!r})"
+        return f"Conversation({self._store!r})"
 
     def answer(self, data: bytes) -> bytes:
         """The reply to a message. Whatever comes in and whatever goes wrong, a reply goes out
@@ -164,10 +124,6 @@ class DeviceAgent:
                     self._sessions.pop(envelope.run, None)
                 return reply
 
-    def settle(self) -> None:
-        """Nobody is answered any more: write what is not in the store yet of what was refused."""
-        self._refusals.settle()
-
     def suspend(self) -> bytes:
         """Return as bytes what is in memory and not in the store: secure sums under way and, in
         simulation, the model.
@@ -194,12 +150,12 @@ class DeviceAgent:
         self, envelope: Envelope | None, session: Session | None, reason: Reason, words: str
     ) -> bytes:
         """A word for the recommender, the details for the owner."""
-        self._log(f"refused ({reason}): {words}")
+        self._setup.log(f"refused ({reason}): {words}")
         if envelope is None:
-            self._refusals.note(reason, words)
+            self._setup.refusals.note(reason, words)
         else:
             terms = terms_in(envelope) if session is None else kept(session.state.terms, Terms)
-            self._refusals.note(reason, words, terms, envelope.run)
+            self._setup.refusals.note(reason, words, terms, envelope.run)
         return refusal(envelope, reason)
 
     def _job(self, envelope: Envelope, data: bytes) -> bytes:
@@ -216,7 +172,7 @@ class DeviceAgent:
                 return sealed(envelope.run, envelope.number, here)
             case CatalogueTable() | CatalogueVersion():
                 pinned = self._store.pin_catalogue(message)
-                self._log(
+                self._setup.log(
                     f"The catalogue is version {pinned.number}, {len(pinned.positions)} items."
                 )
                 return sealed(envelope.run, envelope.number, compose(Accepted))

@@ -1,0 +1,354 @@
+"""A participant: answers one recommender's offers from a store, and learns from what it publishes.
+
+Offers come in two ways. One at a time, as messages that `answer` replies to: bits, rounds of
+training, masked sums (``Conversation``). Or as a task for two servers, among the files that the
+recommender publishes and that `step` looks at now and then (``Reports``). In both ways an offer is
+checked against the owner's policy, what is pinned and what ratings have left; the owner agrees;
+ratings pay; and only then something leaves, at a moment that was drawn before. What is fetched,
+when, and how many bytes leave does not depend on ratings.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+
+from hdpmf.common.base.threads import Workers
+from hdpmf.common.net.succession import MOST_TOLD
+from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
+from hdpmf.common.protocol import AnyCatalogue, ItemFacts, Terms, decode
+from hdpmf.errors import (
+    ConfigError,
+    HdpmfError,
+    PrivacyError,
+    ProtocolError,
+    StorageError,
+    TransportError,
+)
+from hdpmf.private.device.budget import entry_of
+from hdpmf.private.device.conversation import Conversation
+from hdpmf.private.device.disclosures.refusals import RefusalBook
+from hdpmf.private.device.model_update import (
+    kept_facts,
+    lack_lists,
+    model_of_facts,
+    most_list_bytes,
+    with_lists,
+    with_older_lists,
+)
+from hdpmf.private.device.published_files import (
+    INDEX,
+    MOST_CATALOGUE,
+    MOST_INDEX,
+    Carrier,
+    PublicFile,
+    PublicIndex,
+    ReadTask,
+    fetch_file,
+    most_bytes,
+    pinned_items,
+    read_index,
+)
+from hdpmf.private.device.recommendations import LocalModel, keep_model, kept_model
+from hdpmf.private.device.recommender_state import kept as kept_message
+from hdpmf.private.device.reports import Reports, keep_refusal
+from hdpmf.private.device.session import Setup
+from hdpmf.private.device.store.device_store import DeviceStore
+
+LOOK_EVERY = 300.0
+"""Seconds, about, between two looks at what the recommender publishes."""
+
+_OS = secrets.SystemRandom()
+_SOON = 1.0
+
+
+def _no_log(line: str) -> None:
+    """Discard a line."""
+
+
+class Participant:
+    """Answers one recommender from a store. Several may share a store, for several recommenders.
+
+    Args:
+        store: The device's store, opened for serving.
+        carrier: How to reach the recommender's files and the leader; None where the recommender's
+            messages are brought by somebody else, to `answer`.
+        recommender: Whose offers these are, for the ledger.
+        every: Seconds, about, between two looks at the files.
+        clock: What time it is (Unix).
+        uniform: A random number from 0 to 1, from the operating system by default.
+        noise: Where noise comes from; only ``ReleasedNoise`` where anything leaves this process.
+        simulation: Allow seeded noise, and keep a finished model in memory. Never for a real
+            device.
+        seed: Of the first user vectors, for simulation; by default every run has its own.
+        follow: Told what the recommender tells about its authorities.
+        log: Told what happens, in lines for this device's owner. They hold no rating.
+    """
+
+    def __init__(
+        self,
+        store: DeviceStore,
+        carrier: Carrier | None = None,
+        *,
+        recommender: str = "recommender",
+        every: float = LOOK_EVERY,
+        clock: Callable[[], float] = time.time,
+        uniform: Callable[[], float] = _OS.random,
+        noise: Noise | None = None,
+        simulation: bool = False,
+        seed: int | None = None,
+        follow: Callable[[bytes], None] | None = None,
+        log: Callable[[str], None] = _no_log,
+    ) -> None:
+        drawn = ReleasedNoise() if noise is None else noise
+        if seed is not None and not simulation:
+            raise PrivacyError("a seed is for simulation; a real device draws its own")
+        self._setup = Setup(
+            store=store,
+            recommender=recommender,
+            noise=drawn if simulation else require_released(drawn),
+            simulation=simulation,
+            seed=seed,
+            workers=Workers(1),
+            refusals=RefusalBook(store, recommender),
+            log=log,
+            clock=clock,
+            uniform=uniform,
+        )
+        self._store = store
+        self._conversation = Conversation(self._setup)
+        self._published = (
+            None if carrier is None else Published(self._setup, carrier, every, follow)
+        )
+
+    def __repr__(self) -> str:
+        return f"Participant({self._store!r})"
+
+    def answer(self, offer: bytes) -> bytes:
+        """Return the reply to an offer that came as a message. Whatever comes in and whatever goes
+        wrong, a reply goes out and nothing is raised.
+        """
+        return self._conversation.answer(offer)
+
+    def step(self) -> float:
+        """Do what is due with the recommender's files and the reports for its tasks.
+
+        Returns:
+            The seconds until there may be something to do again. What goes wrong is logged.
+        """
+        return self._files.step()
+
+    def look_soon(self) -> None:
+        """Look at the files in the next step: the owner has answered something."""
+        self._files.look_soon()
+
+    def settle(self) -> None:
+        """Write what is not in the store yet of what was refused: nothing is done any more."""
+        self._setup.refusals.settle()
+
+    def suspend(self) -> bytes:
+        """Return as bytes what is in memory and not in the store. PRIVATE.
+
+        For devices without a process of their own, between two messages.
+        """
+        return self._conversation.suspend()
+
+    def resume(self, data: bytes) -> None:
+        """Go on with what `suspend` returned, over the same store."""
+        self._conversation.resume(data)
+
+    @property
+    def answered(self) -> str:
+        """Id of the last task that a report left for, once a newer model has come; empty before."""
+        return self._files.answered
+
+    @property
+    def expects_lists(self) -> bool:
+        """Whether a model for lists is yet to come: the facts here name one."""
+        return self._conversation.expects_lists
+
+    @property
+    def model(self) -> LocalModel | None:
+        """The last finished run, in simulation; otherwise it is in the store."""
+        return self._conversation.model
+
+    @property
+    def _files(self) -> Published:
+        if self._published is None:
+            raise ConfigError("this participant has no carrier; give it one, or only let it answer")
+        return self._published
+
+
+class Published:
+    """One recommender's files: learns its catalogue, models and authorities, and takes tasks."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        carrier: Carrier,
+        every: float,
+        follow: Callable[[bytes], None] | None,
+    ) -> None:
+        self._setup = setup
+        self._store = setup.store
+        self._carrier = carrier
+        self._every = every
+        self._follow = follow
+        self._reports = Reports(setup, carrier)
+        self._look_at = 0.0
+        self._etag = ""
+        self._index: PublicIndex | None = None
+        self._authorities = ""  # digest of what was told about them last
+        self._refused: dict[
+            str, str
+        ] = {}  # digests of refused files, so that they are not fetched again
+
+    @property
+    def answered(self) -> str:
+        """Id of the last task that a report left for, once a newer model has come; empty before."""
+        standing, model = self._reports.book.standing(), kept_model(self._store)
+        goes_on = bool(standing.task) or standing.counted is not None
+        if (
+            not standing.reported
+            or goes_on
+            or model is None
+            or kept_facts(self._store) == standing.model
+        ):
+            return ""
+        lists = None if self._index is None else self._index.lists
+        lacks = lists is not None and lists.sha256 not in self._refused and lack_lists(model)
+        return "" if lacks else standing.reported.hex()
+
+    def look_soon(self) -> None:
+        """Look in the next step."""
+        self._look_at = 0.0
+
+    def step(self) -> float:
+        """Do what is due; return the seconds until there may be something to do again."""
+        self._guarded(self._reports.go_on)
+        now = self._setup.clock()
+        if (
+            now >= self._look_at or self._look_at > now + 3 * self._every
+        ):  # or the clock was put back
+            self._guarded(self._look)
+            self._look_at = now + self._every * (0.5 + self._setup.uniform())
+            self._guarded(self._reports.go_on)
+        due = self._reports.due()
+        next_at = self._look_at if due is None else min(due, self._look_at)
+        return max(next_at - self._setup.clock(), _SOON)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except TransportError as error:
+            self._setup.log(f"not reached: {error}")
+        except HdpmfError as error:
+            self._refuse(error)
+
+    def _refuse(self, error: HdpmfError, read: ReadTask | None = None) -> None:
+        """Tell the owner what is refused, and keep it."""
+        self._setup.log(f"refused: {error}")
+        keep_refusal(self._setup, error, read)
+
+    def _look(self) -> None:
+        """Read the index, and take what is new."""
+        got = self._carrier.fetch(INDEX, MOST_INDEX, self._etag if self._index is not None else "")
+        if got is not None:
+            self._index = read_index(got[0])
+            self._etag = got[1]
+        index = self._index
+        if index is None:
+            raise ProtocolError(
+                "refused: the recommender says that its index is unchanged, and none came before"
+            )
+        if index.authority is not None and self._follow is not None:
+            self._once(index.authority, self._take_authority)
+        self._once(index.catalogue, self._take_catalogue)
+        if index.task is not None:
+            self._once(PublicFile(index.task.id), self._reports.take_task)
+        if index.model is not None:
+            self._once(index.model, self._take_model)
+        if index.lists is not None:
+            self._once(index.lists, self._take_lists)
+
+    def _once(self, file: PublicFile, take: Callable[[PublicFile], None]) -> None:
+        """Take a file, unless it was refused before. One that was not reached is tried again
+        another time.
+        """
+        if file.sha256 in self._refused:
+            return
+        self._reports.asked = None
+        try:
+            take(file)
+        except TransportError as error:
+            self._setup.log(f"not reached: {error}")
+        except StorageError:
+            raise
+        except HdpmfError as error:
+            while len(self._refused) >= 64:
+                self._refused.pop(next(iter(self._refused)))
+            self._refused[file.sha256] = str(error)
+            self._refuse(error, self._reports.asked)
+
+    def _take_authority(self, file: PublicFile) -> None:
+        """Trust whom the pinned authority has signed."""
+        if self._follow is not None and file.sha256 != self._authorities:
+            self._follow(fetch_file(self._carrier, "authority", file, MOST_TOLD))
+            self._authorities = file.sha256
+
+    def _take_catalogue(self, file: PublicFile) -> None:
+        known = self._store.pinned_catalogue
+        if known is not None and known.digest.hex() == file.sha256:
+            return
+        items = decode(fetch_file(self._carrier, "catalogue", file, MOST_CATALOGUE))
+        if not isinstance(items, AnyCatalogue):
+            raise ProtocolError(f"refused: a {type(items).__name__} is no item table")
+        pinned = self._store.pin_catalogue(items)
+        self._setup.log(f"The catalogue is version {pinned.number}, {len(pinned.positions)} items.")
+
+    def _take_model(self, file: PublicFile) -> None:
+        """Keep new facts. Nothing is sent or paid, whatever they are."""
+        model = kept_model(self._store)
+        if model is not None and model.run == file.run and kept_facts(self._store) == file.sha256:
+            return
+        body = fetch_file(self._carrier, "facts", file, most_bytes(pinned_items(self._store)))
+        facts = decode(body)
+        if not isinstance(facts, ItemFacts):
+            raise ProtocolError(f"refused: a {type(facts).__name__} is no model")
+        standing = self._reports.book.standing()
+        terms = kept_message(standing.terms, Terms)
+        new = model_of_facts(
+            self._store,
+            facts,
+            body,
+            recommender=self._setup.recommender,
+            run=file.run,
+            terms=terms,
+            survey=standing.survey,
+        )
+        with self._store.transaction():
+            keep_model(self._store, with_older_lists(new, model))
+            if terms is not None:
+                entry = entry_of(
+                    terms,
+                    "proved",
+                    "received",
+                    "facts about items",
+                    recommender=self._setup.recommender,
+                    run=standing.run,
+                    number=terms.rounds,
+                )
+                self._store.ledger.note(entry)
+        self._setup.log(f"A model of run {file.run[:8]} is here.")
+
+    def _take_lists(self, file: PublicFile) -> None:
+        """Keep a model for lists beside the facts that name it."""
+        model = kept_model(self._store)
+        if model is None or not lack_lists(model):
+            return
+        policy = self._store.policy
+        body = fetch_file(
+            self._carrier, "lists", file, most_list_bytes(policy, pinned_items(self._store))
+        )
+        keep_model(self._store, with_lists(model, bytes.fromhex(model.run), body, policy))
