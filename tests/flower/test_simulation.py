@@ -30,7 +30,8 @@ from hdpmf.untrusted.service.settings import RunSettings
 
 # One start of Ray for all of them: it takes longer than they do.
 CASES = [
-    (200, dict(method="hdp-bit", view="messages", patterns=0)),  # patterns are found from a random start
+    # Without patterns, which are found from a random start.
+    (200, dict(method="hdp-bit", view="messages", patterns=0)),
     (200, dict(method="hdp-sum", view="two-servers")),
     (30, dict(method="hdp-sum", view="sums", max_colluding=0.0)),
 ]
@@ -48,7 +49,7 @@ def main(grid):
         print("equal:", options["view"], there.mse)
 
 run_on_engine(main, 200, 2)
-"""  # noqa: E501
+"""
 
 
 @pytest.mark.slow

@@ -41,9 +41,7 @@ from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 _IN_FLIGHT = 256  # messages that the Grid has at a time: bounds the memory
 _LOOK_SECONDS = 0.02
-_OBJECT_BYTES = (
-    256 * 2**20
-)  # of Ray's shared memory: a worker has one message and one device at a time
+_OBJECT_BYTES = 256 * 2**20  # shared memory of Ray: a worker has one device at a time
 _START_SECONDS = 600.0  # nodes may be started on other machines first
 
 Config = dict[str, Any]
