@@ -10,7 +10,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     AggregateShare,
     AggregateShareAad,
     AggregateShareReq,
-    AggregationJobContinueReq,
     AggregationJobInitReq,
     AggregationJobResp,
     BatchSelector,
@@ -26,7 +25,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     PartialBatchSelector,
     PingPongMessage,
     PlaintextInputShare,
-    PrepareContinue,
     PrepareError,
     PrepareInit,
     PrepareResp,
@@ -96,13 +94,6 @@ VECTORS: list[tuple[Message, str]] = [
     (
         AggregationJobInitReq(b"012345", PartialBatchSelector(b"\x02" * 32), (FIRST, SECOND)),
         f"00000006 303132333435 02 {'02' * 32} 00000076 {FIRST_HEX} {SECOND_HEX}",
-    ),
-    (
-        AggregationJobContinueReq(
-            42405, tuple(PrepareContinue(which, INITIALIZE.encode()) for which in (UP, DOWN))
-        ),
-        f"A5A5 0000003e {UP_HEX} 0000000b 00 00000006 303132333435 {DOWN_HEX} 0000000b "
-        "00 00000006 303132333435",
     ),
     (
         AggregationJobResp(

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.two_servers.dap import (
     HpkeCiphertext,
     HpkeConfig,
-    HpkeConfigList,
     Problem,
     Role,
 )
@@ -23,7 +22,6 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import (
     aggregate_share_info,
     input_share_info,
     seal,
-    select_config,
 )
 from hdpmf.errors import DapError
 
@@ -135,19 +133,6 @@ def test_a_secret_key_is_not_shown_or_copied():
     for copied in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match="not pickled"):
             copied(KEYS)
-
-
-def test_the_first_key_that_we_speak_is_taken():
-    other = HpkeConfig(1, 0x0010, 1, 1, bytes(65))
-    later = KeyPair.generate(9).config
-    assert select_config(HpkeConfigList((other, KEYS.config, later))) == KEYS.config
-    for refused in (
-        (other,),
-        (KEYS.config, KEYS.config),
-        (HpkeConfig(2, 0x0020, 1, 1, bytes(31)),),
-    ):
-        with pytest.raises(DapError):
-            select_config(HpkeConfigList(refused))
 
 
 @pytest.mark.parametrize(

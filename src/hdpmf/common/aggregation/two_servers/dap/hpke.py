@@ -13,7 +13,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.aggregation.two_servers.dap.types import (
     HpkeCiphertext,
     HpkeConfig,
-    HpkeConfigList,
     Role,
 )
 from hdpmf.errors import DapError, MissingExtraError
@@ -54,7 +53,7 @@ class KeyPair:
 
     @classmethod
     def generate(cls, config_id: int = 0) -> Self:
-        """A new pair, from the operating system's entropy."""
+        """Generate a new pair."""
         return cls(config_id, secrets.token_bytes(KEY_SIZE))
 
     @classmethod
@@ -67,12 +66,12 @@ class KeyPair:
         return cls(data[0], data[1:])
 
     def to_bytes(self) -> bytes:
-        """The id and the secret key: keep them secret."""
+        """Return the id and the secret key."""
         return bytes([self._config.id]) + self._secret_bytes
 
     @property
     def config(self) -> HpkeConfig:
-        """The public part, for everybody."""
+        """The public part."""
         return self._config
 
     def open(self, ciphertext: HpkeCiphertext, info: bytes, aad: bytes) -> bytes:
@@ -113,28 +112,14 @@ def is_supported(config: HpkeConfig) -> bool:
     )
 
 
-def select_config(configs: HpkeConfigList) -> HpkeConfig:
-    """Return the first key that we support. Two keys with one id are an error: their owner could
-    not tell them apart.
-    """
-    if len({config.id for config in configs.hpke_configs}) < len(configs.hpke_configs):
-        raise DapError("HpkeConfigList: two keys have the same id")
-    for config in configs.hpke_configs:
-        if is_supported(config):
-            return config
-    raise DapError(
-        "HpkeConfigList: no key is for X25519, HKDF-SHA256 and AES-128-GCM; we speak nothing else"
-    )
-
-
 def seal(config: HpkeConfig, info: bytes, aad: bytes, plaintext: bytes) -> HpkeCiphertext:
     """Encrypt to the owner of a key.
 
     Args:
-        config: Whose.
-        info: Who sends what to whom (``input_share_info``, ``aggregate_share_info``).
-        aad: What else it is bound to (``InputShareAad``, ``AggregateShareAad``).
-        plaintext: What.
+        config: The owner's.
+        info: ``input_share_info`` or ``aggregate_share_info``.
+        aad: An encoded ``InputShareAad`` or ``AggregateShareAad``.
+        plaintext: To be encrypted.
     """
     if not is_supported(config):
         raise DapError(
@@ -152,10 +137,10 @@ def seal(config: HpkeConfig, info: bytes, aad: bytes, plaintext: bytes) -> HpkeC
 
 
 def input_share_info(server_role: Role) -> bytes:
-    """For an input share, from a client to a server."""
+    """Return HPKE's info for an input share."""
     return b"dap-09 input share" + bytes([Role.CLIENT, server_role])
 
 
 def aggregate_share_info(server_role: Role) -> bytes:
-    """For a share of a sum, from a server to the collector."""
+    """Return HPKE's info for an aggregate share."""
     return b"dap-09 aggregate share" + bytes([server_role, Role.COLLECTOR])

@@ -1,7 +1,4 @@
-"""The messages of DAP (draft-ietf-ppm-dap-09), their media types, paths and problem types.
-
-Uploads, aggregation and collection.
-"""
+"""The messages of DAP (draft-ietf-ppm-dap-09), their media types, paths and problem types."""
 
 from __future__ import annotations
 
@@ -72,12 +69,7 @@ class PingPongType(IntEnum):
 
 @message
 class Extension(Message):
-    """A report extension.
-
-    Attributes:
-        extension_type: Which.
-        extension_data: What.
-    """
+    """A report extension."""
 
     extension_type: U16
     extension_data: Opaque16
@@ -85,25 +77,15 @@ class Extension(Message):
 
 @message
 class ReportMetadata(Message):
-    """The part of a report that both servers see.
+    """The part of a report that both servers see."""
 
-    Attributes:
-        report_id: Random; also the VDAF's nonce.
-        time: Seconds since 1970, rounded down to the task's precision.
-    """
-
-    report_id: ReportID
-    time: U64
+    report_id: ReportID  # random; also the VDAF's nonce
+    time: U64  # rounded down to the task's precision
 
 
 @message
 class PlaintextInputShare(Message):
-    """The plaintext that a client encrypts to one server.
-
-    Attributes:
-        extensions: For this server.
-        payload: The input share.
-    """
+    """The plaintext that a client encrypts to one server."""
 
     extensions: Annotated[tuple[Extension, ...], Items(2)]
     payload: Opaque32
@@ -111,13 +93,7 @@ class PlaintextInputShare(Message):
 
 @message
 class InputShareAad(Message):
-    """Additional data of an encrypted input share.
-
-    Attributes:
-        task_id: Of the task.
-        report_metadata: Of the report.
-        public_share: Of the report.
-    """
+    """Additional data of an encrypted input share."""
 
     task_id: TaskID
     report_metadata: ReportMetadata
@@ -126,14 +102,7 @@ class InputShareAad(Message):
 
 @message
 class Report(Message):
-    """A report, uploaded by a client to the leader.
-
-    Attributes:
-        report_metadata: What both servers see.
-        public_share: For both servers.
-        leader_encrypted_input_share: A ``PlaintextInputShare`` for the leader.
-        helper_encrypted_input_share: Another for the helper.
-    """
+    """A report, uploaded by a client to the leader."""
 
     report_metadata: ReportMetadata
     public_share: Opaque32
@@ -150,14 +119,10 @@ class PingPongMessage(Message):
 
     A share alone initializes, a message alone finishes, both together continue. Prio3 has one
     round: the leader initializes, and the helper finishes.
-
-    Attributes:
-        prep_msg: The message of this round, for both.
-        prep_share: The sender's share for the next message.
     """
 
-    prep_msg: Opaque32 | None = None
-    prep_share: Opaque32 | None = None
+    prep_msg: Opaque32 | None = None  # of this round, for both
+    prep_share: Opaque32 | None = None  # for the next message
 
     cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {
         PingPongType.INITIALIZE: ("prep_share",),
@@ -168,13 +133,7 @@ class PingPongMessage(Message):
 
 @message
 class ReportShare(Message):
-    """The helper's part of a report.
-
-    Attributes:
-        report_metadata: As uploaded.
-        public_share: As uploaded.
-        encrypted_input_share: The helper's.
-    """
+    """The helper's part of a report."""
 
     report_metadata: ReportMetadata
     public_share: Opaque32
@@ -183,44 +142,27 @@ class ReportShare(Message):
 
 @message
 class PrepareInit(Message):
-    """A report share, with the leader's first preparation message.
-
-    Attributes:
-        report_share: The helper's part.
-        payload: A ``PingPongMessage``.
-    """
+    """A report share, with the leader's first preparation message."""
 
     report_share: ReportShare
-    payload: Opaque32
+    payload: Opaque32  # a PingPongMessage
 
 
 @message
 class AggregationJobInitReq(Message):
-    """The leader asks the helper to check reports.
+    """The leader asks the helper to check reports."""
 
-    Attributes:
-        agg_param: Of the VDAF; Prio3 has none.
-        part_batch_selector: What is known of their batch.
-        prepare_inits: At least one.
-    """
-
-    agg_param: Opaque32
+    agg_param: Opaque32  # Prio3 has none, here and below
     part_batch_selector: PartialBatchSelector
     prepare_inits: Annotated[tuple[PrepareInit, ...], Items(4, 1)]
 
 
 @message
 class PrepareResp(Message):
-    """The helper's result for a report: payload (continue), error (reject) or neither (finished).
-
-    Attributes:
-        report_id: Of the report.
-        payload: A ``PingPongMessage``.
-        prepare_error: Why it does not count.
-    """
+    """The helper's result for a report: a payload, an error, or neither if it has finished."""
 
     report_id: ReportID
-    payload: Opaque32 | None = None
+    payload: Opaque32 | None = None  # a PingPongMessage
     prepare_error: PrepareError | None = None
 
     cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {
@@ -232,39 +174,9 @@ class PrepareResp(Message):
 
 @message
 class AggregationJobResp(Message):
-    """The helper's results, in the order of the request.
-
-    Attributes:
-        prepare_resps: One for each report.
-    """
+    """The helper's results, in the order of the request."""
 
     prepare_resps: Annotated[tuple[PrepareResp, ...], Items(4, 1)]
-
-
-@message
-class PrepareContinue(Message):
-    """The leader's next preparation message of a report. Prio3 does not need it.
-
-    Attributes:
-        report_id: Of the report.
-        payload: A ``PingPongMessage``.
-    """
-
-    report_id: ReportID
-    payload: Opaque32
-
-
-@message
-class AggregationJobContinueReq(Message):
-    """The leader goes on with a job. Prio3 does not need it.
-
-    Attributes:
-        step: Which.
-        prepare_continues: At least one.
-    """
-
-    step: U16
-    prepare_continues: Annotated[tuple[PrepareContinue, ...], Items(4, 1)]
 
 
 # Collection
@@ -272,12 +184,7 @@ class AggregationJobContinueReq(Message):
 
 @message
 class CollectionReq(Message):
-    """The collector asks the leader for a sum.
-
-    Attributes:
-        query: Of which batch.
-        agg_param: Of the VDAF; Prio3 has none.
-    """
+    """The collector asks the leader for a sum."""
 
     query: Query
     agg_param: Opaque32
@@ -285,60 +192,35 @@ class CollectionReq(Message):
 
 @message
 class Collection(Message):
-    """A collected sum: two encrypted shares.
-
-    Attributes:
-        part_batch_selector: Which batch it is.
-        report_count: How many reports are in it.
-        interval: The smallest that has their times.
-        leader_encrypted_agg_share: The leader's share.
-        helper_encrypted_agg_share: The helper's share.
-    """
+    """A collected sum: two encrypted shares."""
 
     part_batch_selector: PartialBatchSelector
     report_count: U64
-    interval: Interval
+    interval: Interval  # the smallest with all reports' times
     leader_encrypted_agg_share: HpkeCiphertext
     helper_encrypted_agg_share: HpkeCiphertext
 
 
 @message
 class AggregateShareReq(Message):
-    """The leader asks the helper for its share of a sum.
-
-    Attributes:
-        batch_selector: Of which batch.
-        agg_param: Of the VDAF; Prio3 has none.
-        report_count: How many reports the leader has counted.
-        checksum: Exclusive or of the SHA-256 of their ids (``report_checksum``).
-    """
+    """The leader asks the helper for its share of a sum."""
 
     batch_selector: BatchSelector
     agg_param: Opaque32
     report_count: U64
-    checksum: Annotated[bytes, Fixed(CHECKSUM_SIZE)]
+    checksum: Annotated[bytes, Fixed(CHECKSUM_SIZE)]  # ``report_checksum``
 
 
 @message
 class AggregateShare(Message):
-    """A server's share of a sum.
-
-    Attributes:
-        encrypted_aggregate_share: For the collector.
-    """
+    """A server's share of a sum."""
 
     encrypted_aggregate_share: HpkeCiphertext
 
 
 @message
 class AggregateShareAad(Message):
-    """Additional data of an encrypted aggregate share.
-
-    Attributes:
-        task_id: Of the task.
-        agg_param: Of the VDAF; Prio3 has none.
-        batch_selector: Of which batch.
-    """
+    """Additional data of an encrypted aggregate share."""
 
     task_id: TaskID
     agg_param: Opaque32
@@ -349,7 +231,6 @@ MEDIA_TYPES: dict[type[Message], str] = {
     HpkeConfigList: "application/dap-hpke-config-list",
     Report: "application/dap-report",
     AggregationJobInitReq: "application/dap-aggregation-job-init-req",
-    AggregationJobContinueReq: "application/dap-aggregation-job-continue-req",
     AggregationJobResp: "application/dap-aggregation-job-resp",
     AggregateShareReq: "application/dap-aggregate-share-req",
     AggregateShare: "application/dap-aggregate-share",
@@ -364,17 +245,10 @@ PROBLEM_URN = "urn:ietf:params:ppm:dap:error:"
 # Relative to a server's base URL. Ids in braces are as ``id_to_text`` writes them:
 # PATH.format(task_id=...) is a path.
 HPKE_CONFIG_PATH = "/hpke_config"  # GET ?task_id=...
-
 REPORTS_PATH = "/tasks/{task_id}/reports"  # PUT, leader
-
-AGGREGATION_JOB_PATH = (
-    "/tasks/{task_id}/aggregation_jobs/{aggregation_job_id}"  # PUT, POST to continue; helper
-)
-
-COLLECTION_JOB_PATH = (
-    "/tasks/{task_id}/collection_jobs/{collection_job_id}"  # PUT, POST to poll, DELETE; leader
-)
-
+AGGREGATION_JOB_PATH = "/tasks/{task_id}/aggregation_jobs/{aggregation_job_id}"  # PUT, helper
+# PUT, POST to poll; leader
+COLLECTION_JOB_PATH = "/tasks/{task_id}/collection_jobs/{collection_job_id}"
 AGGREGATE_SHARES_PATH = "/tasks/{task_id}/aggregate_shares"  # POST, helper
 
 
@@ -434,11 +308,7 @@ def id_from_text(text: str, size: int) -> bytes:
 
 
 def report_checksum(report_ids: Iterable[bytes]) -> bytes:
-    """Return the XOR of the report ids' SHA-256, by which both servers compare their reports.
-
-    Checksums of two sets without common reports combine by exclusive or, too
-    (``combine_checksums``).
-    """
+    """Return the XOR of the report ids' SHA-256, by which both servers compare their reports."""
     return combine_checksums(hashlib.sha256(report_id).digest() for report_id in report_ids)
 
 

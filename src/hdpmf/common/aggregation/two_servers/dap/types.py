@@ -54,12 +54,7 @@ class FixedSizeQueryType(IntEnum):
 
 @message
 class Interval(Message):
-    """A time, in seconds.
-
-    Attributes:
-        start: Seconds since 1970; within the interval.
-        duration: Seconds.
-    """
+    """An interval of time in seconds since 1970; its start is within it."""
 
     start: U64
     duration: U64
@@ -75,13 +70,7 @@ class Interval(Message):
 
 @message
 class HpkeCiphertext(Message):
-    """An HPKE ciphertext.
-
-    Attributes:
-        config_id: Of the key that opens it.
-        enc: The encapsulated key.
-        payload: The ciphertext.
-    """
+    """An HPKE ciphertext."""
 
     config_id: U8
     enc: Annotated[bytes, Opaque(2, 1)]
@@ -90,15 +79,7 @@ class HpkeCiphertext(Message):
 
 @message
 class HpkeConfig(Message):
-    """A public key and its algorithms (RFC 9180's numbers; we use one triple, see ``hpke``).
-
-    Attributes:
-        id: Under which its owner finds the secret key.
-        kem_id: Key encapsulation.
-        kdf_id: Key derivation.
-        aead_id: Encryption.
-        public_key: As the key encapsulation writes it.
-    """
+    """A public key and its algorithms (RFC 9180's numbers; we use one triple, see ``hpke``)."""
 
     id: U8
     kem_id: U16
@@ -109,24 +90,16 @@ class HpkeConfig(Message):
 
 @message
 class HpkeConfigList(Message):
-    """A server's public keys, the preferred ones first.
-
-    Attributes:
-        hpke_configs: At least one.
-    """
+    """A server's public keys, the preferred ones first."""
 
     hpke_configs: Annotated[tuple[HpkeConfig, ...], Items(2, 1)]
 
 
 @message
 class FixedSizeQuery(Message):
-    """Asks for a batch of fixed size: one with an id, or whichever is ready.
+    """Asks for a batch of fixed size: one with an id, or whichever is ready."""
 
-    Attributes:
-        batch_id: None for whichever is ready.
-    """
-
-    batch_id: BatchID | None = None
+    batch_id: BatchID | None = None  # None for any that is ready
 
     cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {
         FixedSizeQueryType.BY_BATCH_ID: ("batch_id",),
@@ -136,12 +109,7 @@ class FixedSizeQuery(Message):
 
 @message
 class Query(Message):
-    """A collector's query: one of the two.
-
-    Attributes:
-        batch_interval: Reports of this time.
-        fixed_size_query: A batch of fixed size.
-    """
+    """A collector's query: one of the two."""
 
     batch_interval: Interval | None = None
     fixed_size_query: FixedSizeQuery | None = None
@@ -154,12 +122,7 @@ class Query(Message):
 
 @message
 class BatchSelector(Message):
-    """A batch, as the two servers name it: one of the two.
-
-    Attributes:
-        batch_interval: Reports of this time.
-        batch_id: A batch of fixed size.
-    """
+    """A batch, as the two servers name it: one of the two."""
 
     batch_interval: Interval | None = None
     batch_id: BatchID | None = None
@@ -172,11 +135,7 @@ class BatchSelector(Message):
 
 @message
 class PartialBatchSelector(Message):
-    """The part of a batch selector known before collection: of time intervals, only the type.
-
-    Attributes:
-        batch_id: Of a batch of fixed size; None for time intervals.
-    """
+    """The part of a batch selector known before collection: of time intervals, only the type."""
 
     batch_id: BatchID | None = None
 
