@@ -12,12 +12,12 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.service.alerts import NAMES, CertificateEnd
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.prometheus import UNREADABLE, Exporter
+from hdpmf.untrusted.service.prometheus import UNREADABLE, RecommenderMetrics
 from hdpmf.untrusted.service.watching import FolderLook
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -27,9 +27,8 @@ DASHBOARD, RULES = DEPLOY / "grafana-dashboard.json", DEPLOY / "alerts.yml"
 @pytest.fixture(scope="module")
 def exported() -> set[str]:
     """Every name that can be asked for."""
-    registry = CollectorRegistry()
-    registry.register(
-        Exporter(Metrics(), lambda: FolderLook((CertificateEnd("server", 2.0),), 1, (), 1.0))
+    registry = RecommenderMetrics(
+        Metrics(), lambda: FolderLook((CertificateEnd("server", 2.0),), 1, (), 1.0)
     )
     text = (generate_latest(registry) + AggregatorMetrics().text()).decode()
     names = set()

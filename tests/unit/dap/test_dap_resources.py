@@ -97,4 +97,4 @@ def test_a_checksum_is_of_a_set():
 
 
 def test_media_types_are_all_different():
-    assert len(set(MEDIA_TYPES.values())) == len(MEDIA_TYPES) == 9
+    assert len(set(MEDIA_TYPES.values())) == len(MEDIA_TYPES) == 8

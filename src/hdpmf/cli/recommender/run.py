@@ -59,7 +59,6 @@ class MetricsOptions:
         self, place: ServiceFolder, metrics: Metrics, log: Callable[[str], None]
     ) -> Iterator[None]:
         """While inside, they are there. What the operator should know before that is said."""
-        from hdpmf.untrusted.service.prometheus import endpoint
         from hdpmf.untrusted.service.watching import look
 
         for alert in look(place).alerts:
@@ -67,6 +66,8 @@ class MetricsOptions:
         if self.metrics_port is None:
             yield
             return
+        from hdpmf.untrusted.service.prometheus import endpoint
+
         with endpoint(metrics, self.metrics_port, self.metrics_host, lambda: look(place)) as port:
             log(f"counts for Prometheus: http://{self.metrics_host}:{port}/metrics")
             yield

@@ -1,137 +1,129 @@
-"""The counts of a service as a Prometheus endpoint."""
+"""Prometheus metrics of a recommender, and their endpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
 
-from hdpmf.errors import ConfigError, HdpmfError, MissingExtraError
+from hdpmf.common.net.extras import needs
+from hdpmf.errors import ConfigError, HdpmfError
 from hdpmf.untrusted.service.alerts import NAMES
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.watching import FolderLook
 
-if TYPE_CHECKING:
+with needs("prometheus_client"):
+    from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
     from prometheus_client.core import Metric
 
 LOCAL = "127.0.0.1"
-"""Who takes part and when is nobody else's business, so the endpoint is for this machine unless
-told otherwise.
-"""
-
+"""Default address: who takes part, and when, is for this machine only."""
 
 UNREADABLE = "unreadable"
-"""The alert where the folder cannot be looked at."""
+"""The alert for a folder that cannot be read."""
+
+_PREFIX = "hdpmf_recommender_"
+_COUNTERS = {  # by attribute of Metrics
+    "rounds_done": ("rounds", "Rounds that were completed."),
+    "rounds_lost": ("rounds_lost", "Rounds given up because a secure sum broke off."),
+    "impossible": ("impossible_numbers", "Clamped numbers of sums that so many users cannot have."),
+    "bytes_in": ("received_bytes", "Bytes received from devices."),
+    "bytes_out": ("sent_bytes", "Bytes sent to devices."),
+    "messages": ("messages", "Messages sent to devices."),
+    "replies": ("replies", "Replies received from devices."),
+    "round_seconds": ("round_seconds", "Seconds of all completed rounds together."),
+}
+_GAUGES = {
+    "number": ("round", "The current round."),
+    "rounds": ("planned_rounds", "Rounds of the current run."),
+    "participants": ("participants", "Users in the last completed round."),
+    "members": ("members", "Devices of the current run."),
+    "present": ("present_devices", "Devices that are connected."),
+}
 
 
-class Exporter:
-    """Reads the counts when somebody asks for them.
+class RecommenderMetrics(CollectorRegistry):
+    """A registry of a recommender's metrics, updated whenever it is read.
 
     Args:
-        metrics: The counts.
-        look: Looks at the folder, where there is one.
+        progress: Counts of the running process.
+        look: Inspects the folder, if there is one.
     """
 
-    def __init__(self, metrics: Metrics, look: Callable[[], FolderLook] | None = None) -> None:
-        self._metrics = metrics
+    def __init__(self, progress: Metrics, look: Callable[[], FolderLook] | None = None) -> None:
+        super().__init__()
+        self._progress = progress
         self._look = look
-
-    def collect(self) -> Iterator[Metric]:
-        """All of them, in Prometheus' form."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        now = self._metrics
-        counters = {
-            "rounds": (now.rounds_done, "Rounds that were completed."),
-            "rounds_lost": (
-                now.rounds_lost,
-                "Rounds that were given up because a secure sum broke off.",
-            ),
-            "impossible_numbers": (
-                now.impossible,
-                "Numbers of sums that so many users cannot have; they were clamped.",
-            ),
-            "received_bytes": (now.bytes_in, "Bytes received from devices."),
-            "sent_bytes": (now.bytes_out, "Bytes sent to devices."),
-            "messages": (now.messages, "Messages sent to devices."),
-            "replies": (now.replies, "Replies received from devices."),
-            "round_seconds": (now.round_seconds, "Seconds that completed rounds took together."),
+        self._counters = {
+            attribute: Counter(_PREFIX + name, words, registry=self)
+            for attribute, (name, words) in _COUNTERS.items()
         }
-        for name, (value, words) in counters.items():
-            yield CounterMetricFamily(f"hdpmf_recommender_{name}", words, value=value)
-        gauges = {
-            "round": (now.number, "The round that is under way."),
-            "planned_rounds": (now.rounds, "Rounds of the run under way."),
-            "participants": (now.participants, "Users in the last completed round."),
-            "members": (now.members, "Devices of the run under way."),
-            "present_devices": (now.present, "Devices that are connected."),
-        }
-        for name, (value, words) in gauges.items():
-            yield GaugeMetricFamily(f"hdpmf_recommender_{name}", words, value=value)
-        refusals = CounterMetricFamily(
-            "hdpmf_recommender_refusals",
-            "Answers that were refusals or could not be taken.",
-            labels=["reason"],
-        )
-        for reason, count in sorted(now.refusals.items()):
-            refusals.add_metric([reason], count)
-        yield refusals
+        self._counted = dict.fromkeys(_COUNTERS, 0.0)
+        for attribute, (name, words) in _GAUGES.items():
+            gauge = Gauge(_PREFIX + name, words, registry=self)
+            gauge.set_function(partial(getattr, progress, attribute))
+        self._refusals = Counter(
+            f"{_PREFIX}refusals", "Refusals, and replies that could not be used.", ["reason"],
+            registry=self,
+        )  # fmt: skip
+        self._refused: dict[str, int] = {}
+        if look is not None:
+            self._alerts = Gauge(
+                "hdpmf_alert", "1: the operator must act.", ["name"], registry=self
+            )
+            self._certificates = Gauge(
+                f"{_PREFIX}certificate_seconds", "Seconds until a certificate ends.",
+                ["certificate"], registry=self,
+            )  # fmt: skip
+            self._free = Gauge(
+                f"{_PREFIX}free_bytes", "Free bytes of the folder's disk.", registry=self
+            )
+            self._free.set(math.nan)  # unknown
+
+    def collect(self) -> Iterable[Metric]:
+        """Update the metrics and return them."""
+        for attribute, counter in self._counters.items():
+            value = float(getattr(self._progress, attribute))
+            counter.inc(value - self._counted[attribute])
+            self._counted[attribute] = value
+        for reason, count in dict(self._progress.refusals).items():
+            self._refusals.labels(reason).inc(count - self._refused.get(reason, 0))
+            self._refused[reason] = count
         if self._look is not None:
-            yield from _looked(self._look)
+            self._inspect(self._look)
+        return super().collect()
 
-
-def _looked(look: Callable[[], FolderLook]) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily
-
-    alert = GaugeMetricFamily(
-        "hdpmf_alert", "1 where the operator should do something.", labels=["name"]
-    )
-    try:
-        seen = look()
-    except HdpmfError:  # the other counts are still worth having
-        alert.add_metric([UNREADABLE], 1)
-        yield alert
-        return
-    there = {each.name for each in seen.alerts}
-    for name in NAMES:
-        alert.add_metric([name], float(name in there))
-    alert.add_metric([UNREADABLE], 0)
-    yield alert
-    left = GaugeMetricFamily(
-        "hdpmf_recommender_certificate_seconds",
-        "Seconds until a certificate ends.",
-        labels=["certificate"],
-    )
-    for certificate in seen.certificates:
-        if certificate.ends is not None:
-            left.add_metric([certificate.name], certificate.ends - seen.now)
-    yield left
-    yield GaugeMetricFamily(
-        "hdpmf_recommender_free_bytes", "Bytes that the folder's disk still takes.", value=seen.free
-    )
+    def _inspect(self, look: Callable[[], FolderLook]) -> None:
+        try:
+            seen = look()
+        except HdpmfError:  # the other metrics are still useful
+            self._alerts.labels(UNREADABLE).set(1)
+            return
+        self._alerts.labels(UNREADABLE).set(0)
+        present = {alert.name for alert in seen.alerts}
+        for name in NAMES:
+            self._alerts.labels(name).set(name in present)
+        for certificate in seen.certificates:
+            if certificate.ends is not None:
+                self._certificates.labels(certificate.name).set(certificate.ends - seen.now)
+        self._free.set(seen.free)
 
 
 @contextmanager
 def endpoint(
-    metrics: Metrics, port: int, address: str = LOCAL, look: Callable[[], FolderLook] | None = None
+    progress: Metrics,
+    port: int,
+    address: str = LOCAL,
+    look: Callable[[], FolderLook] | None = None,
 ) -> Iterator[int]:
-    """Serve the counts on ``http://address:port/metrics`` while inside; the port (0 takes any free
-    one).
+    """Serve ``http://address:port/metrics`` while inside; yield the port (0 takes a free one).
 
     Raises:
-        MissingExtraError: prometheus-client is not installed.
-        ConfigError: The port cannot be had.
+        ConfigError: The port is not available.
     """
     try:
-        from prometheus_client import CollectorRegistry, start_http_server
-    except ImportError as error:
-        raise MissingExtraError(
-            "the metrics endpoint needs: pip install 'hdpmf[federation]'"
-        ) from error
-    registry = CollectorRegistry()
-    registry.register(Exporter(metrics, look))
-    try:
-        server, thread = start_http_server(port, address, registry)
+        server, thread = start_http_server(port, address, RecommenderMetrics(progress, look))
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"metrics cannot be served on {address}:{port}: {error}; choose another port"

@@ -72,6 +72,11 @@ class _Suspended(msgspec.Struct, frozen=True):
     survivors: bytes
 
 
+_UNCHANGED = (
+    "holders", "own", "seed", "mask_secret", "mask_keys", "channels", "held", "survivors"
+)  # fmt: skip
+
+
 class SecureSumClient:
     """One device in one secure sum. Made for one session, and of no use after it.
 
@@ -134,16 +139,9 @@ class SecureSumClient:
             plan=self._plan,
             steps_left=len(self._handlers),
             vector=None if self._vector is None else self._vector.tobytes(),
-            holders=self._holders,
-            own=self._own,
-            seed=self._seed,
-            mask_secret=self._mask_secret,
             channel_secret=self._channel.secret_bytes(),
-            mask_keys=self._mask_keys,
-            channels=self._channels,
-            held=self._held,
             partners=tuple(self._partners),
-            survivors=self._survivors,
+            **{name: getattr(self, f"_{name}") for name in _UNCHANGED},
         )
         return msgspec.msgpack.encode(state)
 
@@ -164,17 +162,11 @@ class SecureSumClient:
             client._vector = None
         del client._handlers[state.steps_left :]
         client._set_plan(plan)
-        client._holders = state.holders
-        client._own = state.own
-        client._seed = state.seed
-        client._mask_secret = state.mask_secret
+        for name in _UNCHANGED:
+            setattr(client, f"_{name}", getattr(state, name))
         client._channel = Agreement(state.channel_secret)
         client._mask_key = Agreement(state.mask_secret)
-        client._mask_keys = state.mask_keys
-        client._channels = state.channels
-        client._held = state.held
         client._partners = set(state.partners)
-        client._survivors = state.survivors
         client._listed = int.from_bytes(state.survivors, "little")
         return client
 
@@ -388,6 +380,5 @@ class SecureSumClient:
             raise SecureSumError("this session is over")
         info = pair_info(b"channel", self.device, peer)
         both = self._channel.key(theirs, self._digest, info, 2 * KEY_BYTES)
-        up = both[:KEY_BYTES]
-        down = both[KEY_BYTES:]
+        up, down = both[:KEY_BYTES], both[KEY_BYTES:]
         return (up, down) if self.device < peer else (down, up)
