@@ -138,7 +138,6 @@ def test_people_get_a_table_the_baseline_and_what_the_recommender_saw(
         (["--devices", 61], "60 users can be dealt to 1 to 60 devices"),
         (["--sample", 0], "--sample must be from 1"),
         (["--method", "user-mean"], "cannot run 'user-mean'"),
-        (["--method", "hdp-sum-pairs"], "cannot run 'hdp-sum-pairs'"),
         (["--method", "hdp-bit", "--secure-sum"], "made for the view 'messages'"),
         (["--method", "hdp-sum", "--rounds", 2], "hdp-sum has 1 round, not 2"),
         (["--processes", 0], "'--processes': 0"),

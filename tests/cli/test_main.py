@@ -134,7 +134,7 @@ def test_a_bug_keeps_its_traceback_but_shows_no_variables() -> None:
         (
             "hdpmf evaluate hd",
             2,
-            {"hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-sum-pairs", "hdp-bit"},
+            {"hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit"},
         ),
         ("hdpmf evaluate mf --solver b", 4, {"batch"}),
         ("hdpmf federate simulate --method hdp-", 4, {"hdp-sum", "hdp-bit"}),

@@ -64,7 +64,6 @@ COMMANDS_NOT_RUN = {
     "device forget": "a question; tests/cli/test_device_keys.py",
     "device rotate": "a question; tests/cli/test_device_keys.py",
     "evaluate hdpmf --data ml-1m": "a GPU",
-    "evaluate hdp-sum-pairs --data ml-1m": "minutes",
     "evaluate": "seconds to minutes each; tests/cli/test_evaluate.py and tests/paper",
     "train hdp-bit --from-release": "the release before it; tests/cli/test_release.py",
     "train": "seconds; tests/cli/test_train_and_recommend.py",

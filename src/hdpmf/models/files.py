@@ -186,8 +186,6 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
             model.history_ = tuple(EpochRecord(**record) for record in private.get("history", ()))
         if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
             model.lists_ = ListModel.of(public.lists)
-        if isinstance(model, HDPSum):
-            model.lists_ = None if public.lists is None else ListModel.of(public.lists)
         if isinstance(model, HDPBit) and (root / "recommender" / _RELEASE).exists():
             model.release_ = Release.load(root / "recommender" / _RELEASE)
         _check_shapes(model)
@@ -215,7 +213,7 @@ def _load_public(root: Path) -> Estimator:
         }
         model = kind(**with_current_names(params, stacklevel=None))
         _restore_public(model, public)
-        if isinstance(model, HDPBit | HDPSum | ListsOnly) and public.lists is not None:
+        if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
             model.lists_ = ListModel.of(public.lists)
     except (KeyError, TypeError, ValueError, AttributeError, HdpmfError) as error:
         raise ModelFileError(

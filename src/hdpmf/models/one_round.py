@@ -21,7 +21,6 @@ from hdpmf.common.data.item_features import ItemFeatures, fingerprint
 from hdpmf.common.methods import check
 from hdpmf.common.methods.options import OneRoundOptions, SumOptions
 from hdpmf.common.model.device_fit import DeviceFit, corrected_popularity, device_fit, taste_columns
-from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.priors import Prior, load_prior
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.common.privacy.mechanisms import bound_contributions
@@ -35,12 +34,10 @@ from hdpmf.models.input_checks import with_current_names
 from hdpmf.private.client import Devices
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.client.devices import fit_vectors, own_means, predict, ratings_by_user
-from hdpmf.private.client.pairs import PairShard, WithPairs
 from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
 from hdpmf.private.kernels.gpu.availability import use_gpu
 from hdpmf.untrusted.recommender import Catalogue, OneRoundRecommender
 from hdpmf.untrusted.recommender.one_round import Answer, chosen_coding, make_survey
-from hdpmf.untrusted.recommender.pairs import PairPlan, pair_model, plan_pairs
 
 Features = bool | str | PathLike[str] | ItemFeatures
 """True or ``auto`` for the item table's own, a file, or ready-made ones; False for none."""
@@ -239,7 +236,6 @@ class OneRound(OneRoundOptions, Estimator):
         recommender, shard, answers = self._hear(train, weights, features, prior)
         self._keep(answers, recommender.survey, train, features)
         facts = shard.check(recommender.facts(answers))
-        self._ask_more(recommender.survey, shard, facts)
         return facts, shard.n_silent
 
     def _hear(
@@ -296,13 +292,7 @@ class OneRound(OneRoundOptions, Estimator):
     ) -> None:
         """Keep what the recommender holds of the answers beside the facts, if anything."""
 
-    def _ask_more(self, survey: Survey, shard: OneRoundShard, facts: ItemFacts) -> None:
-        """Ask what the recommender wants to know after the facts, if anything."""
-
     def _order(self) -> ListOrder:
-        return self._choose_and_like()
-
-    def _choose_and_like(self) -> ChooseAndLike:
         """Released popularity, each user's own taste by public features, and a little of the
         predicted rating.
         """
@@ -377,9 +367,6 @@ class HDPSum(SumOptions, OneRound):
         features: Public item features: True or ``auto`` for the item table's genres and years, a
             file, an ItemFeatures, or False.
         prior: A population prior learned from public data: a shipped one by name, a file, or None.
-        pairs: Also release who rates what with whom, for lists: by Gaussian noise, which costs
-            presence another (W_ij epsilon, 1e-6). It is asked only where the released popularity
-            says that it pays.
         labels: Taste labels: each device draws one, once, from which items it rated, and items with
             much weight are summed per label. It takes item features and a prior, and pays where
             there are thousands of users.
@@ -387,12 +374,7 @@ class HDPSum(SumOptions, OneRound):
             the CPU.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
-
-    Attributes:
-        lists_: The model of pairs, where they were asked for.
     """
-
-    lists_: ListModel | None = field(init=False, default=None)
 
     def _design(self) -> str:
         return self.design
@@ -400,31 +382,7 @@ class HDPSum(SumOptions, OneRound):
     def _by_labels(self) -> bool:
         return self.labels
 
-    @property
-    def pair_plan_(self) -> PairPlan | None:
-        """With pairs: what was asked of so many users, or why nothing was."""
-        return (
-            plan_pairs(self.facts_, self.epsilon, len(self.devices_.users)) if self.pairs else None
-        )
-
-    def _ask_more(self, survey: Survey, shard: OneRoundShard, facts: ItemFacts) -> None:
-        """Who rates what with whom, where that is wanted and pays."""
-        self.lists_ = None
-        plan = plan_pairs(facts, survey.epsilon, survey.contributors) if self.pairs else None
-        if plan is not None and plan.pays:
-            noise = SeededNoise(seed_of(self.rng), stream=5)
-            asked = plan.survey(survey)
-            self.lists_ = pair_model(
-                plan, facts, PairShard.after(shard, noise, simulation=True).answer(asked)
-            )
-
-    def _order(self) -> ListOrder:
-        order = self._choose_and_like()
-        return order if self.lists_ is None else WithPairs(order, self.lists_, self.devices_.gamma)
-
     def _check_params(self) -> None:
         super()._check_params()
         if self.labels and self.design != "A":
             raise ConfigError("taste labels belong to design A; drop design or labels")
-        if self.labels and self.pairs:
-            raise ConfigError("pairs and taste labels are two designs; drop one of them")

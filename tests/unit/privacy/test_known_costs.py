@@ -18,7 +18,7 @@ import pytest
 
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.privacy.accounting import Setting, cost
-from hdpmf.common.privacy.accounting.accountants import epsilon_from_zcdp, renyi
+from hdpmf.common.privacy.accounting.accountants import renyi
 from hdpmf.common.privacy.accounting.costs import example_people, honest_line, noise_budget, number
 from hdpmf.common.privacy.accounting.events import DiscreteLaplaceRelease, LaplaceSum, RandomizedBit
 from hdpmf.common.privacy.accounting.rules import inverse_sum_quantile
@@ -78,7 +78,6 @@ def _numbers() -> Iterator[tuple[str, list[Any]]]:
     for order, shift in itertools.product((1.01, 2.0, 30.0), (0.0, 0.1, 3.0)):
         events = (LaplaceSum(shift, 3), DiscreteLaplaceRelease(shift), RandomizedBit(shift))
         yield f"renyi {order} {shift}", [_short(renyi(event, order)) for event in events]
-    yield "zcdp", [_short(epsilon_from_zcdp(rho, 1e-6)) for rho in (1e-4, 0.1, 5.0)]
     yield (
         "draws",
         [

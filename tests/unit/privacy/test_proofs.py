@@ -17,10 +17,8 @@ import pytest
 from hdpmf.common.data import RatingScale
 from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy.accounting import VIEWS, cost
-from hdpmf.common.privacy.accounting.accountants import epsilon_from_zcdp
 from hdpmf.common.privacy.coding import POPULARITY_SCALE, make_coding, make_ruler, sum_channels
 from hdpmf.common.privacy.mechanisms import dense_laplace_scale, laplace_scale
-from hdpmf.common.privacy.pairs import PAIR_DELTA, pair_rho
 from hdpmf.models import make_model
 
 FOLDER = files("hdpmf.common.privacy") / "proofs"
@@ -57,7 +55,6 @@ PROVED = [name for name in METHODS if make_model(name).privacy.status == "proved
 def test_the_methods_that_claim_a_guarantee_are_these() -> None:
     assert set(PROVED) == {
         "hdp-sum",
-        "hdp-sum-pairs",
         "hdp-bit",
         "hdpmf-paid",
         "private-popular",
@@ -133,7 +130,6 @@ DERIVED: dict[str, Callable[[str], float]] = {
     "presence_factor_labels": lambda _: (
         cost("hdp-sum", "sums", labels=True, neighbours="presence").pure
     ),
-    "pairs_epsilon": lambda _: epsilon_from_zcdp(pair_rho(1.0), PAIR_DELTA),
     "share_e1": lambda _: float(
         sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).score.value_cost
     ),

@@ -112,7 +112,7 @@ def persons(
 
 def remarks(model: Estimator, whole: PersonCosts | None = None) -> list[str]:
     """What a user should be told about a fitted one-round model, and about whole persons."""
-    from hdpmf.models.one_round import HDPSum, OneRound
+    from hdpmf.models.one_round import OneRound
 
     lines = [] if whole is None else [f"Epsilon is of one rating; {whole}."]
     if not isinstance(model, OneRound):
@@ -121,8 +121,6 @@ def remarks(model: Estimator, whole: PersonCosts | None = None) -> list[str]:
         lines.append(
             f"{model.n_silent_:,} ratings sent nothing, because their privacy weight is below 1/64."
         )
-    if isinstance(model, HDPSum) and model.pair_plan_ is not None:
-        lines.append(str(model.pair_plan_))
     if model.prior_origin_ is not None:
         origin = model.prior_origin_
         lines.append(

@@ -29,7 +29,6 @@ from hdpmf.common.methods.options import (
     SampledOptions,
     SumOptions,
 )
-from hdpmf.common.methods.pairs import with_pairs
 
 _RULE = "hdpmf.models.factorization"
 
@@ -275,7 +274,6 @@ HDP_SUM = Method(
     family="sums",
     estimator="hdpmf.models.one_round:HDPSum",
     configuration=SumOptions,
-    fixed={"pairs": False},
     accounting="sums",
     plain=Form(
         claims={
@@ -419,7 +417,6 @@ BUILTIN = (
     PDPMF,
     DPMF,
     HDP_SUM,
-    with_pairs(HDP_SUM),
     HDP_BIT,
     USER_MEAN,
     GLOBAL_MEAN,

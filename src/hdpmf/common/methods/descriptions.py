@@ -134,6 +134,4 @@ def _worth(method: Method, view: View) -> str:
     if claim.status != "proved":
         return "nothing hidden" if claim.status == "none" else "nominal"
     presence = "in plain sight" if claim.presence is None else f"{claim.presence:g}"
-    if claim.delta:
-        presence += f" at delta {claim.delta:g}"
     return f"proved: value {claim.value:g}, presence {presence}"

@@ -48,7 +48,6 @@ class Claim:
             a bound.
         presence: The same for whether the rating is there at all, of a person below all limits on
             ratings; None where that is in plain sight.
-        delta: Of the guarantee against presence; 0 where it is pure. That against values always is.
         needs: What has to hold for it.
     """
 
@@ -58,7 +57,6 @@ class Claim:
     sees: str
     value: float | None = None
     presence: float | None = None
-    delta: float = 0.0
     needs: str = ""
 
     @property

@@ -367,9 +367,6 @@ class SumOptions(OneRoundOptions):
         "features and --prior.",
         flags=("--labels",),
     )
-    pairs: bool = option(
-        False, "Release who rates what with whom, too, where it pays; hdp-sum-pairs is that."
-    )
 
 
 @dataclass(eq=False, repr=False)

@@ -28,7 +28,6 @@ from hdpmf.common.protocol import (
     Reply,
     SumContribution,
 )
-from hdpmf.common.protocol.pairs import PairContribution
 from hdpmf.common.protocol.submission import DEVICE_HEADER, SIGNATURE_HEADER, signed_bytes
 from hdpmf.errors import ProtocolError
 
@@ -47,7 +46,6 @@ Outgoing = TypeVar(
     SumContribution,
     BitContribution,
     Popularity,
-    PairContribution,
     Here,
     Accepted,
     Ready,

@@ -4,7 +4,6 @@ puts them together.
 
 from hdpmf.common.privacy.accounting.accountants import (
     epsilon_at,
-    epsilon_from_zcdp,
     gaussian_distance,
     guess,
     pure,
@@ -34,7 +33,6 @@ __all__ = [
     "Setting",
     "cost",
     "epsilon_at",
-    "epsilon_from_zcdp",
     "gaussian_distance",
     "guess",
     "honest_line",

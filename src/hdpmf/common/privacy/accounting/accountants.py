@@ -76,7 +76,7 @@ def pure(event: e.Event) -> float:
             return shift
         case e.RandomizedBit(budget):
             return budget
-        case e.GaussianGivenH(distance) | e.DiscreteGaussianRelease(distance):
+        case e.GaussianGivenH(distance):
             return math.inf if distance > 0 else 0.0
         case _:
             return _together(event, pure, "a pure-epsilon")
@@ -95,7 +95,7 @@ def zcdp(event: e.Event) -> float:
             return shift**2 / 2
         case e.RandomizedBit(budget):
             return budget**2 / 2
-        case e.GaussianGivenH(distance) | e.DiscreteGaussianRelease(distance):
+        case e.GaussianGivenH(distance):
             return distance**2 / 2
         case _:
             return _together(event, zcdp, "a zCDP")
@@ -114,7 +114,7 @@ def renyi(event: e.Event, order: float) -> float:
             return coordinates * _laplace(order, shift)
         case e.DiscreteLaplaceRelease() | e.RandomizedBit():
             return _randomized_response(order, pure(event))
-        case e.GaussianGivenH(distance) | e.DiscreteGaussianRelease(distance):
+        case e.GaussianGivenH(distance):
             return order * distance**2 / 2
         case _:
             return _together(event, lambda part: renyi(part, order), "a Renyi")
@@ -153,11 +153,6 @@ def epsilon_at(event: e.Event, delta: float) -> float:
     except UnsupportedEventError:
         best = min(best, _from_renyi(event, delta))
     return best
-
-
-def epsilon_from_zcdp(rho: float, delta: float) -> float:
-    """The epsilon at ``delta`` that rho-zCDP gives."""
-    return _smallest(lambda order: order * rho, delta)
 
 
 def guess(event: e.Event) -> float:

@@ -85,20 +85,6 @@ class GaussianGivenH(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussianRelease(Event):
-    """Whole numbers with discrete Gaussian noise of one deviation.
-
-    Attributes:
-        distance: How far they move together, in standard deviations.
-    """
-
-    distance: float
-
-    def __post_init__(self) -> None:
-        _check("distance", self.distance)
-
-
-@dataclass(frozen=True, slots=True)
 class RandomizedBit(Event):
     """One bit whose probabilities differ by at most a factor exp(budget)."""
 

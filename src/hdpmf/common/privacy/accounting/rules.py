@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -23,7 +23,6 @@ from hdpmf.common.methods import method_named
 from hdpmf.common.privacy.accounting import events as e
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, make_ruler, sum_channels
-from hdpmf.common.privacy.pairs import LARGEST_BOUND, pair_rho
 from hdpmf.errors import ConfigError, PrivacyError
 
 _POINTS = 10_000  # no mutant: twice as many points give the same integral
@@ -357,24 +356,6 @@ def _counts(setting: Setting, view: View, subject: Subject) -> Seen:
     )
 
 
-def _sums_and_pairs(setting: Setting, view: View, subject: Subject) -> Seen:
-    """What hdp-sum shows and, for presence, the sums of pairs: values are not in those."""
-    reference = "proofs/hdp-sum-pairs.md"
-    sums = _sums(setting, view, subject)
-    if view == "messages" or subject.neighbours == "value":
-        return replace(sums, reference=reference)
-    moved = math.fsum([*_units(setting, subject), *_pushed_out(setting, subject)])
-    if subject.unit == "user":
-        moved = min(moved, LARGEST_BOUND / math.sqrt(2))  # a whole row is no longer than the bound
-    pairs = e.DiscreteGaussianRelease(moved * math.sqrt(2 * pair_rho(setting.epsilon)))
-    reason = (
-        "Secure sums with discrete Laplace noise, then sums of pairs with discrete "
-        "Gaussian noise; everything after is "
-        "post-processing. Counted as if pairs were asked for."
-    )
-    return Seen(e.Composed((sums.event, pairs)), "everything", reason, reference)
-
-
 def _bits(setting: Setting, view: View, subject: Subject) -> Seen:
     if subject.neighbours == "presence":
         why = "which items a user rated is visible: there is a bit for each"
@@ -399,7 +380,6 @@ RULES: dict[str, Rule] = {
     "sampled-gradients": _paper("sampled"),
     "paid": _paid,
     "sums": _sums,
-    "sums-and-pairs": _sums_and_pairs,
     "bits": _bits,
     "counts": _counts,
 }
