@@ -1,4 +1,4 @@
-"""What all models share: a recommender's part, a devices' part, and questions that need both."""
+"""The base class of all models: a recommender's part, a devices' part, and what needs both."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Estimator(Parameters):
 
     @property
     def privacy(self) -> PrivacyClaim:
-        """What the model's epsilon is and what it stands on."""
+        """The model's epsilon and the claim that it stands on."""
         method = method_of(self)
         claim = claim_of(
             method, getattr(self, "epsilon", 0.0), labels=bool(getattr(self, "labels", False))
@@ -398,7 +398,7 @@ class Estimator(Parameters):
         )
 
     def _item_vectors(self) -> np.ndarray:
-        """What is known about items, a row for each."""
+        """Return the vectors of items, a row for each."""
         raise ConfigError(
             f"{type(self).__name__} learns no vectors of items, so it cannot say which are alike"
         )
@@ -414,11 +414,13 @@ class Estimator(Parameters):
         return self._predict_codes(*pairs).reshape(len(users), n_items)
 
     def _candidates(self) -> np.ndarray:
-        """Which items may be in a list: those that the model learned something about."""
+        """Return a mask of the items that may be listed: those that the model learned something
+        about.
+        """
         return self._ever_rated()
 
     def _ever_rated(self) -> np.ndarray:
-        """Which items of the catalogue the training data knew."""
+        """Return a mask of the items that the training data knew."""
         rated = np.zeros(len(self.catalogue_.items), bool)
         rated[self.devices_.rated] = True
         return rated

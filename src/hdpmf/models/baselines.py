@@ -150,8 +150,7 @@ class ListsOnly(Baseline):
 
 @dataclass(eq=False, repr=False)
 class PrivatePopular(PopularityOptions, ListsOnly):
-    """What most people rated, for everyone, from counts with noise: what any private list has to
-    beat.
+    """The most rated items for everyone, from counts with noise: the baseline of private lists.
 
     It is the first round of HDP-Sum with taste labels and nothing else, so that all of epsilon goes
     into how much weight each item has: a rating's presence costs W_ij * epsilon where only sums
@@ -215,13 +214,13 @@ class ListYardstick(ListOptions, ListsOnly):
 
 
 class MostPopular(ListYardstick):
-    """What most people rated, for everyone."""
+    """The most rated items, for everyone."""
 
     kind = "popular"
 
 
 class ItemKNN(ListYardstick):
-    """What is rated by the same people as what one has rated."""
+    """Items rated by the same people as those that one has rated."""
 
     kind = "knn"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -35,7 +35,6 @@ from hdpmf.common.protocol import Plan
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.gpu_training import gpu_epochs
-from hdpmf.models.input_checks import with_current_names
 from hdpmf.models.training import (
     EpochRecord,
     batch_epochs,
@@ -80,9 +79,6 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         history_: One record per epoch.
     """
 
-    _: KW_ONLY
-    device: InitVar[str | None] = None  # the old name of ``on``
-
     history_: tuple[EpochRecord, ...] = field(init=False)
 
     # What only private methods can change; MF's plan needs a number for epsilon, and nothing reads
@@ -90,10 +86,6 @@ class Factorization(FactorizationOptions, Estimator, ABC):
     epsilon: ClassVar[float] = 1.0
     h: ClassVar[str] = "auto"
     noise: ClassVar[str] = "epoch"
-
-    def __post_init__(self, device: str | None) -> None:
-        if device is not None:
-            self.on = with_current_names({"device": device}, stacklevel=4)["on"]
 
     def _fit(
         self,
@@ -182,8 +174,8 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         )
 
     def setup(self, train: Ratings) -> tuple[Plan, Mechanism, bool]:
-        """What a training on these ratings is: the plan, how ratings enter, and whether h is
-        drawn per item.
+        """Return the plan of a training on these ratings, how they enter, and whether h is drawn
+        per item.
         """
         mechanism = self._mechanism()
         return self._plan(train, mechanism), mechanism, self._h_per_item()
@@ -209,7 +201,7 @@ class Factorization(FactorizationOptions, Estimator, ABC):
 
     @abstractmethod
     def _mechanism(self) -> Mechanism:
-        """How ratings enter and predictions come back."""
+        """Return the mechanism by which ratings enter and predictions come back."""
 
     def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         catalogue = self.catalogue_
@@ -255,7 +247,7 @@ class MF(Factorization):
 
 @dataclass(eq=False, repr=False)
 class PrivateFactorization(PrivateFactorizationOptions, Factorization):
-    """What the private methods share, beyond Factorization.
+    """The base class of the private methods.
 
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this. NOMINAL: see

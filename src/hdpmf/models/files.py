@@ -24,7 +24,6 @@ import numpy as np
 from hdpmf.common.base.files import new_folder
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.methods import METHODS, method_of
-from hdpmf.common.model.device_fit import to_stars
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.priors import Prior
 from hdpmf.common.model.public_model import PublicModel, ids, read_part, write_part
@@ -47,7 +46,6 @@ from hdpmf.models.baselines import (
 )
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF, Factorization
 from hdpmf.models.hdp_bit import HDPBit
-from hdpmf.models.input_checks import with_current_names
 from hdpmf.models.one_round import HDPSum, OneRound
 from hdpmf.models.training import EpochRecord
 from hdpmf.private.client import Devices
@@ -169,15 +167,8 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
             for name in ("features", "prior")
             if (given := getattr(public, name)) is not None
         }
-        model = kind(**with_current_names(params, stacklevel=None))
+        model = kind(**params)
         restore(model, private.get("learned", {}), state)
-        if (
-            "stars" not in state
-        ):  # version 0.1.0 kept what was rated and not how: every item counts as the user's mean
-            counts = np.diff(state["rated_start"])
-            state["stars"] = to_stars(np.repeat(state["means"], counts), public.scale).astype(
-                np.float32
-            )
         model.devices_ = Devices(users=ids(private["users"]), scale=public.scale, **state)
         _restore_public(model, public)
         if isinstance(model, OneRound):
@@ -211,7 +202,7 @@ def _load_public(root: Path) -> Estimator:
             for name in ("features", "prior")
             if (given := getattr(public, name)) is not None
         }
-        model = kind(**with_current_names(params, stacklevel=None))
+        model = kind(**params)
         _restore_public(model, public)
         if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
             model.lists_ = ListModel.of(public.lists)
@@ -246,7 +237,7 @@ def _class_of(about: dict[str, Any]) -> type[Estimator]:
 
 
 def public_part(model: Estimator) -> PublicModel:
-    """What the recommender holds of a fitted model."""
+    """Return the recommender's part of a fitted model."""
     catalogue, params = model.catalogue_, model.get_params()
     about: dict[str, Any] = {
         "model": type(model).__name__,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def recipe_of(
     plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool, solver: str
 ) -> Recipe:
-    """How a plan is trained on a device."""
+    """Return how a plan is trained on a GPU."""
     from hdpmf.private.kernels.gpu.training import Recipe
 
     noise = "none"
@@ -48,7 +48,7 @@ def recipe_of(
 
 
 def gpu_run_of(plan: Plan, budget: float | None, seed: int, view: int = 0) -> GpuRun:
-    """What is a plan's own among those that are trained together."""
+    """Return the parameters of one plan among those that are trained together."""
     from hdpmf.private.kernels.gpu.training import GpuRun
 
     scale = 0.0

@@ -69,9 +69,7 @@ class HDPBit(BitOptions, OneRound):
 
     @property
     def privacy(self) -> PrivacyClaim:
-        """What the model's epsilon is and what it stands on: what was claimed for the bits that
-        it is made of.
-        """
+        """The model's epsilon and its claim: that of the bits that it is made of."""
         return super().privacy if self.release_ is None else self.release_.claim
 
     def release(
@@ -81,7 +79,8 @@ class HDPBit(BitOptions, OneRound):
         *,
         noise: ReleasedNoise | None = None,
     ) -> Release:
-        """What devices with these ratings would leave with a recommender; nothing is trained.
+        """Return the data set that devices with these ratings would leave with a recommender.
+        Nothing is trained.
 
         Args:
             train: The ratings.

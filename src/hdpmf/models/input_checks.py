@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -14,25 +12,6 @@ import numpy as np
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.data.scale import ScaleLike
 from hdpmf.errors import ConfigError, RatingsError
-
-_RENAMED = {"device": "on"}
-
-_GPU = {"cuda": "gpu"}
-
-
-def with_current_names(params: Mapping[str, Any], *, stacklevel: int | None = 3) -> dict[str, Any]:
-    """Parameters by today's names: ``device="cuda"`` was what ``on="gpu"`` is now.
-
-    The warning points ``stacklevel`` calls up; with None there is none.
-    """
-    current = {name: value for name, value in params.items() if name not in _RENAMED}
-    for old in params.keys() & _RENAMED.keys():
-        new, value = _RENAMED[old], _GPU.get(params[old], params[old])
-        if stacklevel is not None:
-            text = f"{old}={params[old]!r} is deprecated; write {new}={value!r}"
-            warnings.warn(text, DeprecationWarning, stacklevel=stacklevel)
-        current.setdefault(new, value)
-    return current
 
 
 class Parameters:
@@ -45,11 +24,7 @@ class Parameters:
         """The names that ``__init__`` takes."""
         if cls.__init__ is object.__init__:
             return ()
-        return tuple(
-            name
-            for name in inspect.signature(cls.__init__).parameters
-            if name not in ("self", *_RENAMED)
-        )
+        return tuple(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments, by name (``deep`` is there for scikit-learn and changes
@@ -60,7 +35,7 @@ class Parameters:
     def set_params(self, **params: Any) -> Self:
         """Change arguments; unknown names are errors."""
         known = self.parameter_names()
-        for name, value in with_current_names(params).items():
+        for name, value in params.items():
             if name not in known:
                 raise ConfigError(
                     f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
@@ -74,7 +49,7 @@ class Parameters:
 
 
 def kind_of(index: IdIndex) -> str:
-    """What its ids are, in a word."""
+    """Return "integers" or "strings", the kind of its ids."""
     return "integers" if index.is_integer else "strings"
 
 
@@ -159,7 +134,7 @@ def joined(pairs: Any, ratings: Any, scale: ScaleLike | None) -> Ratings:
 
 
 def tags() -> Any:
-    """What scikit-learn wants to know about an estimator; called by scikit-learn alone."""
+    """Return scikit-learn's tags of an estimator; called by scikit-learn alone."""
     from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
 
     return Tags(

@@ -55,7 +55,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What became of one of the models.
+    """The result of fitting one of the models.
 
     Attributes:
         number: Its position among those that were given.

@@ -1,5 +1,5 @@
-"""What HDPSum and HDPBit share, and HDPSum: one round, a proved guarantee, and everything else on
-the device.
+"""One-round methods with a proved guarantee: the base class, and HDPSum. Everything after the round
+is on the device.
 
 A prediction is ``mean + b_j + x_j . theta_i``: a matrix factorization whose item factors are public
 or privately released and whose user vectors never leave the device.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Self
 
@@ -30,7 +30,6 @@ from hdpmf.common.protocol import ItemFacts, Survey
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.gpu_training import fit_devices
-from hdpmf.models.input_checks import with_current_names
 from hdpmf.private.client import Devices
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.client.devices import fit_vectors, own_means, predict, ratings_by_user
@@ -66,7 +65,7 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
 
 @dataclass(eq=False, repr=False)
 class OneRound(OneRoundOptions, Estimator):
-    """What HDPSum and HDPBit share; see there.
+    """The base class of HDPSum and HDPBit; see there.
 
     Attributes:
         facts_: What the recommender made of the answers and told all devices.
@@ -75,17 +74,10 @@ class OneRound(OneRoundOptions, Estimator):
         feature_names_: The columns that each user's vector belongs to.
     """
 
-    _: KW_ONLY
-    device: InitVar[str | None] = None  # the old name of ``on``
-
     facts_: ItemFacts = field(init=False)
     fit_: DeviceFit = field(init=False)
     n_silent_: int = field(init=False)
     prior_origin_: dict[str, Any] | None = field(init=False)
-
-    def __post_init__(self, device: str | None) -> None:
-        if device is not None:
-            self.on = with_current_names({"device": device}, stacklevel=4)["on"]
 
     def _fit(
         self,
@@ -301,7 +293,7 @@ class OneRound(OneRoundOptions, Estimator):
         return ChooseAndLike(self.devices_, self._predicted, popularity, columns, names)
 
     def _popularity(self) -> np.ndarray:
-        """How many raters items have: one table of item weights holds for everybody here, so
+        """Return how many raters items have. One table of item weights holds for everybody here, so
         every device has it.
         """
         noise_scale = 0.0 if self._design() == "L" else WEIGHT_SCALE / self.epsilon

@@ -36,7 +36,9 @@ _STEADYING = 30.0
 
 
 def learn_score(ratings: Ratings, features: ItemFeatures) -> dict[str, float]:
-    """What each feature, and the logarithm of an item's weight, counts in the score."""
+    """Return the coefficients of the score: of each feature, and of the logarithm of an item's
+    weight.
+    """
     users, items, n_items = ratings.user_codes, ratings.item_codes, ratings.n_items
     raters = np.bincount(items, minlength=n_items)
     columns = np.column_stack([features.matrix, np.log(np.maximum(raters, 1))])
@@ -227,7 +229,7 @@ def _by_folds(
 
 
 def _drawn(ratings: Ratings, world: _Simulated, n_threads: int | None) -> _Drawn:
-    """What the devices of these ratings have to tell."""
+    """Return what the devices of these ratings release."""
     facts = world.facts
     names, columns, ridges = device_columns(facts, world.features, extra=world.extra)
     by_user = ratings_by_user(ratings)

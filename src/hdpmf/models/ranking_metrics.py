@@ -1,4 +1,4 @@
-"""How good a model's lists are, next to the errors of ratings.
+"""Ranking metrics: how good a model's lists are.
 
 The protocol, the same for every method:
 
@@ -99,7 +99,7 @@ _SURE = 1.959964  # standard deviations on either side of a mean for 95 %
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ListQuality:
-    """How good the lists of some users are.
+    """The quality of some users' lists.
 
     Attributes:
         users: Positions of the users.
@@ -133,8 +133,8 @@ class ListQuality:
 
 
 def users_at_once(n_items: int) -> int:
-    """How many users are scored in one block. Peak memory is that of a block, however many users
-    there are.
+    """Return how many users are scored in one block. Peak memory is that of a block, however many
+    users there are.
     """
     wished = max(_BLOCK_SCORES // max(1, n_items), _BLOCK_USERS)
     return max(1, min(wished, _MOST_SCORES // max(1, n_items)))

@@ -16,7 +16,6 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError
 from hdpmf.models.base import Estimator
 from hdpmf.models.baselines import GlobalMean, UserMean
-from hdpmf.models.input_checks import with_current_names
 from hdpmf.models.result_tables import Comparison
 
 
@@ -24,7 +23,7 @@ def make_model(name: str, **params: Any) -> Estimator:
     """A model of the method ``name``; a parameter that the method does not have is an error that
     names those it has.
     """
-    model: Estimator = method_named(name).configure(**with_current_names(params))
+    model: Estimator = method_named(name).configure(**params)
     return model
 
 
@@ -170,7 +169,7 @@ def _names(models: list[Estimator]) -> list[str]:
 
 
 def _changes(model: Estimator) -> str:
-    """What of a model's parameters is not the default."""
+    """Return the parameters of a model that differ from the defaults, as text."""
     usual = type(model)().get_params()
     changed = {name: value for name, value in model.get_params().items() if value != usual[name]}
     return ", ".join(f"{name}={value}" for name, value in changed.items()) or "as it is"

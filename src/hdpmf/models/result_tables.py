@@ -99,7 +99,7 @@ class RecommendedLists(dict[Id, list[Recommendation]], Tabular):
 
 
 class Comparison(Tabular):
-    """What `compare` measured: one row per model, the best first.
+    """The result of `compare`: one row per model, the best first.
 
     Attributes:
         title: What was measured on.

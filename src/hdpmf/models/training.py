@@ -38,8 +38,8 @@ SHARD_STREAM = 2
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EnteredRatings(Entered):
-    """What a mechanism makes of all ratings, with the epsilon that sets the noise; None: no
-    noise.
+    """All ratings as a mechanism lets them enter, with the epsilon that sets the noise (None: no
+    noise).
     """
 
     budget: float | None
@@ -67,7 +67,7 @@ def first_factors(train: Ratings, plan: Plan, seed: int) -> tuple[np.ndarray, np
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """What is known after an epoch.
+    """Facts about an epoch that is over.
 
     Attributes:
         epoch: From 1.

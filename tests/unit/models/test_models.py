@@ -13,7 +13,7 @@ from hdpmf.errors import (
     RatingsError,
     UnknownIdError,
 )  # fmt: skip
-from hdpmf.models import DPMF, HDPMF, MF, PDPMF, GlobalMean, HDPSum, UserMean, make_model
+from hdpmf.models import DPMF, HDPMF, MF, PDPMF, GlobalMean, UserMean, make_model
 
 QUICK = {"n_factors": 4, "epochs": 8, "rng": 0}
 
@@ -43,21 +43,6 @@ def test_scikit_learn_manners(name):
         copy.predict([1], [1])
     with pytest.raises(ConfigError, match="no parameter 'depth'"):
         model.set_params(depth=3)
-
-
-@pytest.mark.parametrize("kind", [HDPMF, HDPSum])
-def test_the_old_name_of_on_still_works_and_warns(kind):
-    with pytest.warns(
-        DeprecationWarning, match=r"^device='cuda' is deprecated; write on='gpu'$"
-    ) as caught:
-        model = kind(device="cuda")
-    assert caught[0].filename == __file__
-    assert model.get_params()["on"] == "gpu"
-    assert "device" not in model.get_params()
-    with pytest.warns(DeprecationWarning, match="write on="):
-        assert make_model("hdpmf", device="auto").on == "auto"
-    with pytest.warns(DeprecationWarning, match="write on="):
-        assert model.set_params(device="cpu").on == "cpu"
 
 
 def test_set_params_changes_what_fit_does(split, weights):

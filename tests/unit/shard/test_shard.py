@@ -369,7 +369,7 @@ def test_only_one_function_of_the_private_side_makes_messages():
     names = {kind.__name__ for kind in get_args(Message)}
     root = Path(hdpmf.private.client.__file__).parent.parent
     composed: set[str] = set()
-    for path in [*(root / "shard").glob("*.py"), *(root / "device").glob("*.py")]:
+    for path in [*(root / "client").rglob("*.py"), *(root / "device").rglob("*.py")]:
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):

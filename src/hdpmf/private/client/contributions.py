@@ -39,8 +39,8 @@ _BLOCK = 1 << 22  # ratings that are coded at a time: bounds the memory; no muta
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a shard's ratings have paid: the survey that was answered and its epsilon (each
-    rating W times that).
+    """The price that a client's ratings have paid: the survey that was answered and its epsilon
+    (each rating W times that).
     """
 
     survey: Survey
@@ -95,7 +95,7 @@ class OneRoundShard:
 
     @property
     def spent(self) -> Spent | None:
-        """What these ratings have paid, or None: the ledger of a design that may pay only once."""
+        """The price that these ratings have paid, or None. They pay only once."""
         return self._spent
 
     @property

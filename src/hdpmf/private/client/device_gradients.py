@@ -147,7 +147,7 @@ class DeviceShard(Shard):
         return units
 
     def state(self) -> ShardState:
-        """What it takes to go on later, in another process. No rating is in it."""
+        """The state to resume from later, in another process. No rating is in it."""
         return ShardState(
             round=self._round,
             answered=self._answered,

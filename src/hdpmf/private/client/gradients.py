@@ -244,7 +244,7 @@ class Shard:
         return self.counts()
 
     def counts(self) -> ItemCounts:
-        """How many ratings take part per item."""
+        """The number of ratings that take part, per item."""
         if not self._opened:
             raise ProtocolError("an Opening must come first")
         return compose(ItemCounts, counts=self._spread(self._counts))
@@ -432,7 +432,7 @@ class Shard:
         return units
 
     def _quiet(self) -> np.ndarray:
-        """Which of the items that are rated here have too few raters."""
+        """Return a mask of the items rated here that have too few raters."""
         return self._round_raters() < self._min_raters
 
     def _round_raters(self) -> np.ndarray:

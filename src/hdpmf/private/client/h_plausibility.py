@@ -1,4 +1,4 @@
-"""Does the recommender's half of the noise look drawn as stated?
+"""Check that the recommender's half of the noise is plausible.
 
 The recommender draws h, and whoever sends a tiny h gets messages with hardly any noise. A device
 cannot see how h was drawn. It can refuse what the stated law, independent Exp(1) draws of at least
@@ -49,7 +49,7 @@ class HPlausibility:
 
     @property
     def total(self) -> np.ndarray | None:
-        """What was found in them, per row."""
+        """The sum of the measure over them, per row."""
         return self._total
 
     def check(self, h: np.ndarray) -> None:
@@ -84,8 +84,8 @@ class HPlausibility:
 
 @lru_cache(maxsize=1024)
 def largest_plausible(n: int, log_error: float) -> float:
-    """What the sum of ``-log(min(h, 1))`` over ``n`` draws exceeds with probability at most
-    ``exp(log_error)``.
+    """Return a bound that the sum of ``-log(min(h, 1))`` over ``n`` draws exceeds with probability
+    at most ``exp(log_error)``.
     """
     s, log_moments = _moments()
     return float(np.min((n * log_moments - log_error) / s))

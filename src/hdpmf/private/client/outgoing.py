@@ -136,8 +136,8 @@ def sealed_report(
 def report_headers(
     identity: DeviceIdentity, task_id: bytes, report: bytes, *, signed: bool = True
 ) -> dict[str, str]:
-    """What goes beside a report: which device it is from, so that the leader takes no more of it
-    than it has users.
+    """Return the headers of a report. They name its device, so that the leader takes no more
+    reports of it than it has users.
 
     Where nobody is enrolled (``signed`` is off) it is not said.
     """

@@ -39,7 +39,7 @@ class ListOrder(Protocol):
         """Scores of all items, one row for each of these users."""
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
-        """What the scores in each user's list are made of."""
+        """Yield the parts of the scores in each user's list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class ListMaker:
 
     @cached_property
     def _rows(self) -> np.ndarray:
-        """Where each item is in the table."""
+        """The row of each item in the table."""
         return (
             np.full(len(self.items), -1)
             if self.table is None
@@ -202,7 +202,7 @@ RIDGE = 10.0
 
 
 def heights(devices: Devices, users: np.ndarray) -> csr_matrix:
-    """How high above the lowest rating each user rated each item, in stars; one row per user."""
+    """Return how far above the lowest rating each user rated each item, in stars, by user."""
     from scipy.sparse import csr_matrix
 
     counts = np.diff(devices.rated_start)[users]
@@ -240,9 +240,7 @@ class ChooseAndLike:
         return np.asarray(scores)
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
-        """What the scores of each user's list are made of, against what people choose in
-        general.
-        """
+        """Yield the parts of each user's scores, against what people choose in general."""
         features = np.zeros((len(self.popularity), 0)) if self.features is None else self.features
         tastes = self._taste(users, features)
         chosen = _chosen(self.popularity)
@@ -269,8 +267,8 @@ class ChooseAndLike:
 def taste(
     own: csr_matrix, features: np.ndarray, popularity: np.ndarray, ridge: float = RIDGE
 ) -> np.ndarray:
-    """How much more often than people in general each user chooses items with each feature, as a
-    score per feature.
+    """Return a score per user and feature: how much more often than people in general they choose
+    items with it.
 
     It is one step of a logistic choice model: the mean features of what somebody rated (a higher
     rating counts more) against those of what people rate in general, through the covariance of the
@@ -326,8 +324,8 @@ class ByListModel:
         return scores
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
-        """What the scores of each user's list are made of: what each rated item adds, and what
-        everybody gets.
+        """Yield the parts of each user's scores: what each rated item adds, and what everybody
+        gets.
         """
         own = heights(self.devices, users)
         for row, items in enumerate(lists):
@@ -341,7 +339,7 @@ class ByListModel:
 
 @quiet_products
 def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: np.ndarray) -> Parts:
-    """What the scores of ``items`` are made of for somebody who rated ``rated``.
+    """Return the parts of the scores of ``items`` for somebody who rated ``rated``.
 
     Linear forms are sums over what was rated. So is the solution of ``factors``: each rated item
     has a part in the right-hand side. In an ``autoencoder`` a hidden unit's rise above its value
@@ -382,7 +380,7 @@ def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: n
 def _entries(
     lists: ListModel, rated: np.ndarray, inputs: np.ndarray, shown: np.ndarray
 ) -> np.ndarray:
-    """What single entries add to the scores of the shown items, one row per rated item."""
+    """Return what single entries add to the scores of the shown items, one row per rated item."""
     found = np.zeros((len(rated), len(shown)))
     entries = lists.entries
     if len(entries.items) == 0:

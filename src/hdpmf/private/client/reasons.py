@@ -1,4 +1,4 @@
-"""Why an item is in somebody's list, from the parts of its score.
+"""Reasons why an item is in somebody's list, from the parts of its score.
 
 A reason names what the person has rated. So it is made on the private side only, for the person;
 nothing of it is sent, logged or kept.
@@ -28,8 +28,7 @@ def _nothing() -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False, kw_only=True)
 class Parts:
-    """What a person's scores of some items are made of. PRIVATE. For each item all parts add up to
-    its score.
+    """The parts of a person's scores of some items, which add up to the score of each. PRIVATE.
 
     Attributes:
         base: What a usual item has. The other parts are what sets an item apart from it.

@@ -37,12 +37,12 @@ class Grouped:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.start) - 1
 
     @property
     def counts(self) -> np.ndarray:
-        """How many ratings each row has."""
+        """The number of ratings of each row."""
         return np.diff(self.start)
 
     @property

@@ -197,8 +197,8 @@ def learn_columns(
 
 
 def learn_pull(bits: StarBits, columns: np.ndarray, centre: np.ndarray) -> float:
-    """How far a user's vector is drawn to the mean columns of what the user rated, by least squares
-    on bits.
+    """Learn how far a user's vector is drawn to the mean columns of what the user rated, by least
+    squares on bits.
 
     Args:
         bits: What users said, without what item biases explain.

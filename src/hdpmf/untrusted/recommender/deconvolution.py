@@ -1,4 +1,4 @@
-"""How much weight really stands behind each item, seen through Laplace noise."""
+"""Estimate the sum of weights behind each item, seen through Laplace noise."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def clamp_gradients(
 
 
 def _margin(scale: Fraction, noises: float) -> float:
-    """How far so many Laplace noises together go: they are sub-gamma, with variance 2 and scale
-    1 times their scale.
+    """Return how far so many Laplace noises reach together: they are sub-gamma, with variance 2 and
+    scale 1 times their scale.
     """
     return 1.0 + float(scale) * (2.0 * math.sqrt(max(noises, 1.0) * TAIL) + TAIL)
 

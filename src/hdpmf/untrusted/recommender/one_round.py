@@ -74,8 +74,8 @@ def make_grouping(
     popularity_weight: float,
     n_sums: float = 1,
 ) -> Grouping:
-    """What devices draw their labels by: a public score per item, and the items with enough weight
-    for two sums.
+    """Return the grouping that devices draw their labels by: a public score per item, and the items
+    with enough weight for two sums.
 
     The score adds up features by ``weights`` and the centred logarithm of an item's weight.
     ``n_sums`` is how many times the whole noise is in the answers together.
@@ -97,7 +97,7 @@ def make_grouping(
 def estimated_popularity(
     survey: Survey, answers: Sequence[Popularity], n_sums: float = 1
 ) -> np.ndarray:
-    """How much weight each item has, from what devices counted first."""
+    """Estimate each item's weight from the counts of the first round."""
     return deconvolve(
         _released(survey, answers), np.sqrt(n_sums) * POPULARITY_SCALE / survey.epsilon
     ).size_biased
@@ -153,8 +153,8 @@ def _contrast(
     features: np.ndarray,
     n_sums: float,
 ) -> np.ndarray:
-    """How much better label 1 rates each item than label 0, shrunken, with mean 0 and variance 1
-    over ratings.
+    """Estimate how much better label 1 rates each item than label 0, shrunken, with mean 0 and
+    variance 1 over ratings.
     """
     n = survey.n_items
     if len(heads) < _FEWEST_HEADS:
@@ -248,7 +248,7 @@ def make_survey(
     coding: str = "auto",
     labels: bool = False,
 ) -> Survey:
-    """What is asked."""
+    """Return the survey to ask."""
     return Survey(
         design=design,  # type: ignore[arg-type]  # checked by the message
         coding=chosen_coding(design, coding, scale, epsilon),  # type: ignore[arg-type]  # a curve's name

@@ -73,7 +73,9 @@ class Release:
 
     @cached_property
     def presence(self) -> Presence:
-        """Who rated what; people are counted anew, so that memory goes by how many there are."""
+        """The pairs of user and item; users are renumbered, so that memory goes by how many there
+        are.
+        """
         people, users = np.unique(self.bits.senders, return_inverse=True)
         return Presence(users, self.bits.items, len(people), len(self.items))
 
@@ -83,7 +85,7 @@ class Release:
         return _checksum(self._text(), self._arrays())
 
     def provenance(self) -> dict[str, Any]:
-        """Where it comes from, for whatever is trained on it."""
+        """The origin of the data set, for whatever is trained on it."""
         return {
             "made_by": self.made_by,
             "origin": self.origin,

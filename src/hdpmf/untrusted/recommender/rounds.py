@@ -43,7 +43,7 @@ class Catalogue:
 
     @property
     def trained(self) -> np.ndarray:
-        """Which items have learned anything."""
+        """A mask of the items that learned anything."""
         return self.raters > 0
 
 
@@ -51,8 +51,8 @@ _SPREAD = 0.1  # standard deviation of the first item factors
 
 
 class Draws(Protocol):
-    """Where the recommender's random numbers come from: a seed in simulations, the operating
-    system elsewhere.
+    """The source of the recommender's random numbers: a seed in simulations, the operating system
+    elsewhere.
     """
 
     def normals(self, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,5 +1,5 @@
-"""What several runs released, put together: every rating is in one of them, and each brings noise
-of its own.
+"""Combine what several runs released: every rating is in one of them, and each brings noise of its
+own.
 
 Post-processing only: it costs nobody anything, however many runs there are.
 
@@ -35,7 +35,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answered:
-    """What an earlier run released, and how much noise is in it.
+    """The answer to an earlier run, and how much noise is in it.
 
     Attributes:
         survey: What was asked.
@@ -95,7 +95,7 @@ def check_alike(survey: Survey, earlier: Sequence[Answered]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """How much each run counts.
+    """The weight of each run.
 
     Attributes:
         runs: One number per run, for what is not about single items; runs that hold the same have

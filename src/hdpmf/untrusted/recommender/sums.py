@@ -46,7 +46,7 @@ _CLEAR = 0.25
 
 
 class Spread(NamedTuple):
-    """How a number per item is spread around what features say of it, before anything is seen.
+    """A prior of a number per item: its spread around what features predict.
 
     Attributes:
         start: Variance.
@@ -83,7 +83,7 @@ class Observed:
 
 
 def add_up(survey: Survey, contributions: Sequence[SumContribution], n_heads: int = 0) -> Observed:
-    """What the secure sum gives: the contributions of all shards together, in real units."""
+    """Add the contributions of all clients, in real units."""
     scores, weights, total = _real_sums(survey, contributions, n_heads)
     return Observed(scores, weights, _mean(total, float(weights.sum())))
 
@@ -91,8 +91,7 @@ def add_up(survey: Survey, contributions: Sequence[SumContribution], n_heads: in
 def add_up_runs(
     survey: Survey, own: Answered, earlier: Sequence[Answered]
 ) -> tuple[Observed, np.ndarray]:
-    """What several runs give together, each weighed by what it holds, and per item the scale of the
-    noise in it.
+    """Add several runs, each weighed by what it holds; also return the scale of the noise per item.
 
     Scales are in those of one sum's noise at the survey's epsilon. An item that an earlier run did
     not know has nothing of it, and none of its noise; so has one that was retired before.

@@ -1,4 +1,4 @@
-"""Whether to use a GPU, and one clear line where the one that was asked for cannot be used."""
+"""Find a usable GPU, and say in one line why there is none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INSTALL = "pip install 'hdpmf[gpu]'"
 
 
 def use_gpu(on: str) -> bool:
-    """Whether ``on`` means the GPU here: ``auto`` does where one can be used.
+    """Return True if ``on`` means the GPU here: ``auto`` does where one can be used.
 
     Raises:
         ConfigError: No such place, or ``gpu`` without a usable one.
@@ -50,7 +50,7 @@ def gpu() -> torch.device:
 
 
 def fits(n_ratings: int) -> bool:
-    """Whether so many ratings can be sorted on the GPU, as it is filled now."""
+    """Return True if so many ratings can be sorted in the GPU's free memory."""
     import torch
 
     free, _ = torch.cuda.mem_get_info()
@@ -64,7 +64,7 @@ def missing_packages() -> tuple[str, ...]:
 
 @cache
 def no_gpu() -> str | None:
-    """Why no GPU can be used although the packages are there, or None where one can."""
+    """Return the reason why no GPU can be used although the packages are there, or None."""
     # Importing PyTorch takes seconds; where there is no driver at all, there is no need to ask it.
     try:
         ctypes.CDLL("libcuda.so.1")

@@ -43,7 +43,7 @@ class RatingColumns:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunTensors:
-    """What differs between runs that are trained together.
+    """Parameters that differ between runs that are trained together.
 
     Attributes:
         view: The view that each run trains on (int32).
@@ -111,7 +111,7 @@ class Table:
 
     @property
     def device(self) -> torch.device:
-        """Where the ratings are."""
+        """The device that holds the ratings."""
         return self.users.device
 
     @property
@@ -155,7 +155,7 @@ def engine_for(device: torch.device) -> ModuleType:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Visits:
-    """Which ratings each row visits.
+    """The ratings that each row visits.
 
     Attributes:
         begin: Where each row's ratings begin, and the end of the last (int64).
@@ -211,7 +211,7 @@ class Levels:
 
 
 def begins(rows: Tensor, n_rows: int) -> Tensor:
-    """Where each row begins in a table sorted by rows, and the end of the last."""
+    """Return where each row begins in a table sorted by rows, and the end of the last."""
     begin = torch.zeros(n_rows + 1, dtype=torch.int64, device=rows.device)
     begin[1:] = torch.cumsum(torch.bincount(rows, minlength=n_rows), 0)
     return begin
@@ -266,7 +266,7 @@ class Side:
 
     @property
     def n_segments(self) -> int:
-        """How many segments there are."""
+        """The number of segments."""
         return len(self.row)
 
     def row_of_ratings(self) -> Tensor:
@@ -323,7 +323,7 @@ def sort_keys(
 
 
 def partners_per_block(n_partners: int, row_bytes: int, cache_bytes: int = CACHE_BYTES) -> int:
-    """How many partners to gather from at a time; all of them where they nearly fit."""
+    """Return how many partners to gather from at a time; all of them where they nearly fit."""
     total = n_partners * row_bytes
     # A second block costs another round of partial sums, so a little over the measure is taken in
     # one.

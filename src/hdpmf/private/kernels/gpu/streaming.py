@@ -270,7 +270,7 @@ class StreamedBatchSolver:
         return (key % n_partners).int(), target[order], coefficient
 
     def _pieces(self, side: Side) -> list[tuple[int, int, int, int]]:
-        """What to copy at a time: whole segments, at most as many ratings as fit into a buffer."""
+        """Yield pieces to copy: whole segments, at most as many ratings as fit into a buffer."""
         ends = side.start + side.length
         pieces, first, begin = [], 0, 0
         while first < side.n_segments:

@@ -18,7 +18,7 @@ from hdpmf.private.kernels.gpu.streaming import Stream, StreamedBatchSolver
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What runs that are trained together have in common.
+    """Parameters that runs trained together have in common.
 
     Attributes:
         solver: ``batch``, ``sequential``, or ``joint`` (sequential, both vectors of a rating at

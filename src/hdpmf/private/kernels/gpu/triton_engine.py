@@ -103,7 +103,7 @@ def step(
 
 
 def _stride(column: Tensor | None) -> int:
-    """How far apart views are; 0 where all share one row."""
+    """Return the distance between views; 0 where all share one row."""
     return 0 if column is None or len(column) == 1 else int(column.stride(0))
 
 

@@ -179,7 +179,7 @@ def train_ease(
 
 
 def cost(whole: ItemItem, model: ListModel, presence: Presence) -> dict[str, float]:
-    """What is lost by compression, over some users of the training data.
+    """Measure what is lost by compression, over some users of the training data.
 
     Returns:
         ``score_error``: the size of what scores are off by, relative to the scores.

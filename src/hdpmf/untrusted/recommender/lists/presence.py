@@ -1,4 +1,5 @@
-"""Who rated what: the input of every list model, and how long to train by pairs held out of it.
+"""The input of every list model (pairs of user and item), and how long to train by pairs held out
+of it.
 
 No rating's value and no test set is looked at.
 """
@@ -50,11 +51,11 @@ class Presence:
 
     @cached_property
     def raters(self) -> np.ndarray:
-        """How many users rated each item."""
+        """The number of users who rated each item."""
         return np.bincount(self.items, minlength=self.n_items)
 
     def gram(self) -> np.ndarray:
-        """How many users rated both of two items."""
+        """Return how many users rated both of two items."""
         return np.asarray((self.matrix.T @ self.matrix).todense(), np.float64)
 
     def only(self, heads: np.ndarray) -> Presence:
@@ -133,7 +134,7 @@ def best_epoch(
 
 
 def ndcg(model: ListModel, train: Presence, held: Presence, seed: int) -> float:
-    """How well lists find what was held out, over some users."""
+    """Measure how well lists find what was held out, over some users."""
     users = np.unique(held.users)
     if len(users) > _USERS:
         users = np.random.default_rng(seed).choice(users, _USERS, replace=False)
