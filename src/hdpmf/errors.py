@@ -101,9 +101,7 @@ class SecureSumError(HdpmfError):
 
 
 class PrioError(HdpmfError):
-    """A share, a proof or a message between the two servers was refused; nothing of it was
-    counted.
-    """
+    """A share, a proof or a message between the two servers was refused; it does not count."""
 
     exit_code = 13
 
@@ -122,17 +120,13 @@ class DapError(PrioError):
 
 
 class FederationError(HdpmfError):
-    """A run between machines has stopped, mostly because too few devices took part; what was
-    reached is kept.
-    """
+    """A run between machines stopped, mostly for too few devices; it can be resumed."""
 
     exit_code = 12
 
 
 class TransportError(FederationError):
-    """The engine could not be started, or the other side could not be reached or refused the
-    connection.
-    """
+    """The other side could not be reached, or refused the connection."""
 
 
 class ModelFileError(HdpmfError):
@@ -154,7 +148,7 @@ class MissingExtraError(HdpmfError):
 
 
 def made_by_newer(what: object) -> str:
-    """What every format says of something that a later version made."""
+    """Return the message for something that a later version made."""
     return (
         f"{what} was made by a newer hdpmf; upgrade with: pip install -U hdpmf (nothing "
         "in it was touched)"

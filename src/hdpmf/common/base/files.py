@@ -56,8 +56,7 @@ def atomic_write(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o644
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which appears at ``target`` whole or not at all; one that is there is
-    replaced.
+    """Yield a folder to fill; it replaces ``target`` whole or not at all.
 
     Raises:
         StorageError: The disk refused; what was there before is unchanged.
@@ -80,9 +79,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def _swap_in(staging: Path, target: Path) -> None:
-    """Put the finished folder in place; an earlier one is set aside first and comes back if that
-    fails.
-    """
+    """Move the finished folder into place; on failure an earlier one is put back."""
     if not target.exists():
         staging.rename(target)
         return

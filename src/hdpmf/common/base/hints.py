@@ -52,9 +52,7 @@ _TELL: ContextVar[Callable[[str], object]] = ContextVar("tell", default=_warn)
 
 @contextmanager
 def speaking(language: Language, tell: Callable[[str], object] | None = None) -> Iterator[None]:
-    """While inside, messages are in this language, and what is worth a word goes to ``tell``,
-    not to warnings.
-    """
+    """Word messages for this language while inside; pass notes to ``tell`` instead of warnings."""
     before, listener = _LANGUAGE.set(language), _TELL.set(_TELL.get() if tell is None else tell)
     try:
         yield
@@ -64,12 +62,10 @@ def speaking(language: Language, tell: Callable[[str], object] | None = None) ->
 
 
 def say(option: str, about: str = "") -> str:
-    """How to give an option; ``about`` is the column that it is about."""
+    """Return how to give an option in the reader's language; ``about`` is its column."""
     return _SAID[option][_LANGUAGE.get()].format(about)
 
 
 def tell(text: str) -> None:
-    """A word about something that was decided for the user: a warning, or a note on a command
-    line.
-    """
+    """Report something that was decided for the user: a warning, or a note on a command line."""
     _TELL.get()(text)

@@ -1,4 +1,4 @@
-"""What a server or a recommender says while it runs: one JSON document per line on stderr.
+"""Logs of servers and recommenders: one JSON document per line on stderr.
 
 A line has numbers and fixed words: no addresses, no ids of devices or reports, nothing of what was
 sent. An error that nobody expected is named with where it happened, never with its text: a
@@ -74,16 +74,13 @@ def event(
 
 
 def without_ids(text: str) -> str:
-    """The text without what may be a device's id or key. Runs are named by twelve digits,
-    devices by more.
-    """
+    """Remove device ids and keys. Runs are named by twelve digits, devices by more."""
     return re.sub(r"[0-9a-fA-F]{16,}", "(id)", text)
 
 
 @contextmanager
 def logging_json(stream: TextIO, **always: str) -> Iterator[None]:
-    """While inside, all that this package logs goes to ``stream`` as JSON; afterwards everything is
-    as it was.
+    """Write this package's logs to ``stream`` as JSON while inside.
 
     Of what modules log for people only the words are kept, not what they filled in.
     """

@@ -1,6 +1,4 @@
-"""Reading messages of a peer that is not trusted: bounded, and every failure is an error of
-ours.
-"""
+"""Bounded decoding of MessagePack from an untrusted peer; every failure is one of our errors."""
 
 from __future__ import annotations
 
@@ -77,7 +75,7 @@ def read(
 
 
 def fits_in_memory(data: bytes) -> bool:
-    """Whether a message, decoded, takes no more memory than is fair for its length.
+    """Check that a message, decoded, takes no more memory than is fair for its length.
 
     A list of empty lists takes 64 bytes for each byte of it. So the heads of all values are looked
     at before anything is made of them; what they carry (arrays, texts) is skipped.

@@ -1,5 +1,4 @@
-"""What differs between operating systems: locks on files, and how many files a process may have
-open.
+"""Differences between operating systems: file locks and the limit of open files.
 
 Linux and macOS have the modules ``fcntl`` and ``resource``, Windows has ``msvcrt``. They are asked
 for where they are needed, so that the library can be imported anywhere.
@@ -20,8 +19,7 @@ _PAUSE = 0.05
 
 
 def lock_file(descriptor: int, *, wait: bool = False, shared: bool = False) -> None:
-    """Be the only process that has this open file locked, until the file is closed or the process
-    ends.
+    """Lock an open file for this process, until the file is closed or the process ends.
 
     Args:
         descriptor: The file.

@@ -1,6 +1,4 @@
-"""How far something is, for people: a live view on a terminal, plain lines elsewhere. Always on
-stderr.
-"""
+"""Progress for people, on stderr: a live view on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,15 +15,13 @@ _LINE_EVERY = 10.0
 
 
 class View(Protocol):
-    """Where progress is shown."""
+    """A display of progress."""
 
     def say(self, line: str) -> None:
         """Show a line that stays."""
 
     def tick(self, *, last: bool = False) -> None:
-        """Something has changed; after the last change the view is brought up to date whatever
-        the time.
-        """
+        """Note a change; the last one updates the view at once."""
 
 
 class PlainLines:
@@ -83,9 +79,7 @@ class LiveView:
 def view(
     stream: TextIO | None, picture: Callable[[], RenderableType], summary: Callable[[], str]
 ) -> Iterator[View]:
-    """The view that suits the stream, stderr where none is given: a picture on a terminal, lines
-    elsewhere.
-    """
+    """Yield a live view on a terminal, else plain lines; on stderr by default."""
     stream = sys.stderr if stream is None else stream
     if not stream.isatty():
         yield PlainLines(stream, summary)

@@ -45,13 +45,11 @@ class FileKind:
             raise StorageError(f"{path} is damaged; {self.remedy}") from error
 
     def is_ours(self, connection: sqlite3.Connection) -> bool:
-        """Whether the file was made as one of this kind."""
+        """Check that the file was made as one of this kind."""
         return bool(connection.execute("PRAGMA application_id").fetchone()[0] == self.application)
 
     def check(self, connection: sqlite3.Connection, path: Path) -> int:
-        """The schema of a file of this kind; an error if this version cannot read it, or it is
-        damaged.
-        """
+        """Return the file's schema; raise if it is newer than ours, or damaged."""
         schema = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if schema > self.schema:
             raise ConfigError(made_by_newer(path))
@@ -61,13 +59,11 @@ class FileKind:
 
 
 def count_tables(connection: sqlite3.Connection) -> int:
-    """How many tables and such there are."""
+    """Count tables, indexes and the like."""
     return int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
 def keep_on_disk(connection: sqlite3.Connection) -> None:
-    """What is committed is on the disk when the commit returns, also if the power fails; readers
-    do not wait.
-    """
+    """Make commits durable, also if the power fails; readers do not wait."""
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.execute("PRAGMA synchronous = FULL")

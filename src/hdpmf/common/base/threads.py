@@ -24,7 +24,7 @@ _CHUNKS_PER_THREAD = 4
 
 
 def available_cores() -> int:
-    """How many cores this process may use (a container may allow fewer than the machine has)."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -48,9 +48,7 @@ class Workers:
             self._pool.shutdown()
 
     def over_rows(self, start: np.ndarray, kernel: Callable[[int, int], None]) -> None:
-        """Call ``kernel(first_row, end_row)`` on chunks of rows that hold about equally many
-        ratings.
-        """
+        """Call ``kernel(first_row, end_row)`` on chunks with about equally many ratings."""
         n_rows = len(start) - 1
         if self._pool is None:
             kernel(0, n_rows)

@@ -1,6 +1,4 @@
-"""Checks of columns, duplicate ratings and ``rng`` arguments. Errors name the row; none ever
-shows a rating.
-"""
+"""Checks of columns, duplicates and ``rng`` arguments. Errors name rows and never show a rating."""
 
 from __future__ import annotations
 
@@ -166,7 +164,7 @@ def check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: i
 
 
 def _distinct(keys: NDArray[np.int64]) -> int:
-    """How many different ones there are."""
+    """Count distinct keys."""
     highest = int(keys.max(initial=-1))
     if highest < _CELLS_PER_ROW * len(keys):  # dense tables: marking cells beats a sort by far
         marked = np.zeros(highest + 1, dtype=bool)

@@ -1,5 +1,4 @@
-"""The columns user, item, rating and timestamp: found by name, parsed, and taken from data frames
-and matrices.
+"""The columns user, item, rating and timestamp: found by name, parsed, and taken from frames.
 
 Errors name the row; none ever shows a rating.
 """
@@ -214,7 +213,7 @@ def match_columns(
 
 
 def is_known(name: str, ours: str) -> bool:
-    """Whether a column of that name would be taken for that one of ours."""
+    """Check that a column of that name would be taken for that one of ours."""
     return _normalized(name) in (*_SPELLINGS[ours], *_GUESSES[ours])
 
 
@@ -246,8 +245,7 @@ _DATES = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
 
 def parsed_ids(series: pl.Series) -> pl.Series:
-    """Make ids integers if all of them come back as they were written: ``007`` stays text, and so
-    does ``7`` beside it.
+    """Make ids integers if all are written as integers are: beside ``007``, ``7`` stays text.
 
     Blanks around an id are no part of it.
     """
@@ -269,9 +267,7 @@ def parsed_ids(series: pl.Series) -> pl.Series:
 
 
 def _as_written(text: pl.Series) -> pl.Series | None:
-    """The integers that are written there, or None where some text is not how its integer is
-    written.
-    """
+    """Return the integers, or None if a text is not how its integer is written."""
     integers = text.str.to_integer(strict=False)
     if integers.null_count():
         return None
@@ -323,9 +319,7 @@ def parsed_times(series: pl.Series, origin: str) -> pl.Series:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table as they were found, not yet validated; without ratings it is
-    implicit feedback.
-    """
+    """The columns of a table, not yet validated; implicit feedback has no ratings."""
 
     user: Any
     item: Any
@@ -336,9 +330,7 @@ class Columns:
 def columns_of(
     data: Any, wanted: Mapping[str, str] | None, origin: str, implicit: bool | None = False
 ) -> Columns:
-    """Take the columns out of a SciPy sparse matrix, or of any data frame that Narwhals
-    understands.
-    """
+    """Take the columns out of a SciPy sparse matrix or a data frame that Narwhals understands."""
     if hasattr(data, "tocoo"):
         return _columns_of_matrix(data, wanted, origin, implicit)
     import narwhals as nw
@@ -377,7 +369,7 @@ def taken(frame: Any, found: Found, origin: str) -> Columns:
 def _columns_of_matrix(
     matrix: Any, wanted: Mapping[str, str] | None, origin: str, implicit: bool | None
 ) -> Columns:
-    """What a matrix of users by items holds; ids are the numbers of rows and columns."""
+    """Return the entries of a matrix of users by items; ids are row and column numbers."""
     if wanted:
         raise ConfigError(
             f"{origin}: a matrix has no names of columns; its rows are users, its columns items"

@@ -59,7 +59,7 @@ class IdIndex:
 
     @property
     def is_integer(self) -> bool:
-        """Whether the ids are integers (otherwise they are strings)."""
+        """True for integer ids, False for strings."""
         return self._ids.dtype.kind == "i"
 
     def __len__(self) -> int:

@@ -1,6 +1,4 @@
-"""Item features as numbers (genres, years, or any columns of a file), and item lists read from
-files.
-"""
+"""Item features as numbers (genres, years, columns of a file), and item lists from files."""
 
 from __future__ import annotations
 
@@ -88,8 +86,7 @@ class ItemFeatures:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], items: IdIndex) -> ItemFeatures:
-        """Columns of a CSV, TSV or Parquet file with a header; the item ids are in ``item`` or the
-        first column.
+        """Read columns of a file with a header; item ids are in ``item`` or the first column.
 
         Numbers are standardised. Words become one column per word, several words in one field are
         separated by ``|``. ``genres`` and ``year`` mean what they mean in an item table. A column
@@ -234,9 +231,7 @@ def read_frame(
     ids: Callable[[Sequence[str]], Sequence[str]] = lambda names: [id_column(names)],
     what: str = "items",
 ) -> pl.DataFrame:
-    """A table from a CSV, TSV or Parquet file, or a RatingsError; ``ids`` says which columns
-    hold ids.
-    """
+    """Read a CSV, TSV or Parquet file, or raise RatingsError; ``ids`` picks the id columns."""
     import polars as pl
 
     from hdpmf.common.data.columns import parsed_ids
@@ -284,9 +279,7 @@ _YEARS = ("year",)
 
 
 def over_file(ratings: Ratings, path: str | os.PathLike[str]) -> Ratings:
-    """The ratings of the items that a file lists (`Ratings.over`); ids compare as they are
-    written.
-    """
+    """Return the ratings of the items that a file lists (`Ratings.over`)."""
     table = read_item_table(path)
     if table.index.is_integer != ratings.items.is_integer:
         ratings, table = ratings.with_text_ids(items=True), table.with_text_ids()

@@ -93,7 +93,7 @@ class ItemTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemFilter:
-    """What items have to be like. All of it has to hold.
+    """Conditions on items, all of which have to hold.
 
     Attributes:
         genres: At least one of these, in any letter case.
@@ -118,7 +118,7 @@ class ItemFilter:
             raise ConfigError(f"no year is from {self.from_year} and to {self.to_year}; swap them")
 
     def allowed(self, items: IdIndex, table: ItemTable | None) -> np.ndarray:
-        """Which items of a catalogue pass.
+        """Return a mask of the catalogue's items that pass.
 
         Raises:
             ConfigError: It asks for genres or years where none are known, or for a genre that there

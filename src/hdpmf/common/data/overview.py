@@ -1,6 +1,4 @@
-"""What is in ratings before anything is decided about them: counts, a guess at the scale,
-duplicates, times.
-"""
+"""Summaries of ratings as given: counts, a guessed scale, duplicates, times."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _MOST_STEPS = 201
 
 @dataclass(frozen=True, repr=False)
 class Overview:
-    """What is in a table of ratings or a file of them.
+    """A summary of a table or file of ratings.
 
     Attributes:
         name: What it is called.
@@ -100,9 +98,7 @@ def overview_of_file(
 
 
 def guessed_scale(values: NDArray[np.float32]) -> RatingScale:
-    """The scale that these ratings look like: a common one that has room for them, with the step
-    between them.
-    """
+    """Guess the scale: a common one that has room for the ratings, with the step between them."""
     low, high = float(values.min()), float(values.max())
     for bottom, top in _SCALES:
         if bottom <= low and high <= top and high > top / 2:

@@ -215,9 +215,7 @@ class _TextTable:
 
 
 def _typed(table: _TextTable, found: Found) -> Columns:
-    """Parse as numbers what begins as numbers, which is fast, and everything as text only where
-    that fails.
-    """
+    """Parse columns by their first rows, which is fast; where that fails, parse all as text."""
     import polars as pl
 
     foreign = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
@@ -298,9 +296,7 @@ def _guess_separator(line: bytes) -> bytes:
 
 
 def _begins_with_names(fields: list[bytes], implicit: bool | None) -> bool:
-    """Whether a first line holds the names of columns: what stands for a rating there is no
-    number.
-    """
+    """Check that a first line holds column names: in place of the rating it has no number."""
     if len(fields) > 2:
         return not _is_number(fields[2])
     return not implicit or all(

@@ -56,9 +56,7 @@ class RatingScale:
 
     @classmethod
     def of(cls, value: ScaleLike | None) -> RatingScale:
-        """Make a scale from ``(low, high)``, ``(low, high, step)``, a scale, or None for one to
-        five.
-        """
+        """A scale from ``(low, high)``, ``(low, high, step)``, a scale or None (1 to 5)."""
         if value is None:
             return cls()
         if isinstance(value, cls):
@@ -69,7 +67,7 @@ class RatingScale:
 
     @property
     def width(self) -> float:
-        """How far the largest rating is from the smallest."""
+        """The largest rating minus the smallest."""
         return self.high - self.low
 
     @property

@@ -1,4 +1,4 @@
-"""What a table of ratings can be cut into: the methods of `Ratings` for that."""
+"""The methods of `Ratings` that split it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,16 @@ if TYPE_CHECKING:
 
 
 class SplitMethods:
-    """Splits into training and test, and smaller tables; `hdpmf.common.data.splits` has them as
-    functions.
-    """
+    """Splits and smaller tables as methods; `hdpmf.common.data.splits` has the functions."""
 
     def hold_out(self, per_user: int = 10, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
-        """Split into training and test, the test with ``per_user`` ratings each
-        (`splits.hold_out`).
-        """
+        """Hold out ``per_user`` ratings of each user for the test (`splits.hold_out`)."""
         from hdpmf.common.data import splits
 
         return splits.hold_out(_ratings(self), per_user, rng=rng)
 
     def leave_one_out(self, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
-        """Split into training and test, with one rating of each user in the test
-        (`splits.leave_one_out`).
-        """
+        """Hold out one rating of each user for the test (`splits.leave_one_out`)."""
         from hdpmf.common.data import splits
 
         return splits.leave_one_out(_ratings(self), rng=rng)
@@ -47,9 +41,7 @@ class SplitMethods:
     def split_by_time(
         self, fraction: float = 0.2, *, per_user: bool = False
     ) -> tuple[Ratings, Ratings]:
-        """Split by time: the last fraction of all ratings, or of each user's, is the test
-        (`splits.by_time`).
-        """
+        """Test on the last fraction of all ratings, or of each user's (`splits.by_time`)."""
         from hdpmf.common.data import splits
 
         return splits.by_time(_ratings(self), fraction, per_user=per_user)
@@ -67,17 +59,13 @@ class SplitMethods:
         return splits.sparsify(_ratings(self), fraction, rng=rng)
 
     def min_ratings(self, per_user: int = 20) -> Ratings:
-        """Keep users with at least ``per_user`` ratings; ids that nobody uses any more leave the
-        indexes.
-        """
+        """Keep users with at least ``per_user`` ratings; unused ids leave the indexes."""
         from hdpmf.common.data import splits
 
         return splits.min_ratings(_ratings(self), per_user)
 
     def k_core(self, k: int = 5) -> Ratings:
-        """Keep users and items that have ``k`` ratings or more among what is kept
-        (`splits.k_core`).
-        """
+        """Keep users and items with ``k`` or more of the kept ratings (`splits.k_core`)."""
         from hdpmf.common.data import splits
 
         return splits.k_core(_ratings(self), k)

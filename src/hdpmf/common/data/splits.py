@@ -102,8 +102,7 @@ def by_time(
 
 
 def k_fold(ratings: Ratings, k: int = 5, *, rng: RngLike = 0) -> Iterator[tuple[Ratings, Ratings]]:
-    """Go through ``k`` pairs of training and validation; each rating is in exactly one validation
-    part.
+    """Yield ``k`` pairs of training and validation; each rating is validated once.
 
     Each user's ratings are dealt out evenly, beginning at a random fold, so that the folds are of
     nearly equal size. A user with a single rating is absent from the training part of the fold that
@@ -162,9 +161,7 @@ def cut(
 
 
 def min_ratings(ratings: Ratings, per_user: int = 20) -> Ratings:
-    """Keep users with at least ``per_user`` ratings; ids that nobody uses any more leave the
-    indexes.
-    """
+    """Keep users with at least ``per_user`` ratings; unused ids leave the indexes."""
     kept = ratings.user_counts()[ratings.user_codes] >= per_user
     if not bool(kept.any()):
         raise RatingsError(
@@ -174,8 +171,7 @@ def min_ratings(ratings: Ratings, per_user: int = 20) -> Ratings:
 
 
 def k_core(ratings: Ratings, k: int = 5) -> Ratings:
-    """Keep users and items that have ``k`` ratings or more among what is kept; it is the largest
-    such part.
+    """Keep the largest part in which each user and item has ``k`` or more ratings.
 
     Ids that nobody uses any more leave the indexes.
     """
@@ -198,9 +194,7 @@ def k_core(ratings: Ratings, k: int = 5) -> Ratings:
 def _rank_within_user(
     ratings: Ratings, generator: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give each rating a random place among its user's ratings; also return the ratings per
-    user.
-    """
+    """Rank each rating randomly among its user's; also return the ratings per user."""
     n = len(ratings)
     # One 64-bit key, user above and randomness below, sorts faster than two keys; the stable sort
     # makes ties fall the same way on every processor.
@@ -215,7 +209,7 @@ def _rank_within_user(
 
 
 def _age_within_user(ratings: Ratings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many of its user's ratings came after each rating; also return the ratings per user."""
+    """Count, for each rating, its user's later ratings; also return the ratings per user."""
     order = np.lexsort((_times(ratings), ratings.user_codes))
     counts = ratings.user_counts()
     ends = np.cumsum(counts) - 1
@@ -261,9 +255,7 @@ def _is_count(value: object) -> bool:
 
 
 def alike(first: Ratings, second: Ratings) -> tuple[Ratings, Ratings]:
-    """Two tables read from text, with ids of one kind: text where either has an id that is no
-    plain integer.
-    """
+    """Give two tables ids of one kind: text if either has an id that is no plain integer."""
     if first.users.is_integer != second.users.is_integer:
         first, second = first.with_text_ids(users=True), second.with_text_ids(users=True)
     if first.items.is_integer != second.items.is_integer:

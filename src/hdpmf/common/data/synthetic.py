@@ -1,5 +1,4 @@
-"""A synthetic world with MovieLens' shape: no download, no licence, any size, the same for the same
-seed.
+"""A synthetic world with MovieLens' shape, of any size, the same for the same seed.
 
 Items have genres; genres have directions in a small space of tastes; users like some directions and
 dislike others. A rating is an average plus the user's and the item's bias, plus how well the two
@@ -141,7 +140,7 @@ _FIRST_TIME, _SECONDS_PER_YEAR = 946_684_800, 31_557_600
 
 @dataclass(frozen=True)
 class _World:
-    """What is behind the ratings."""
+    """The users, items and tastes behind the ratings."""
 
     popularity: NDArray[np.float64]  # sums to 1
     item_bias: NDArray[np.float32]
@@ -248,9 +247,7 @@ def _draw_world(
 
 
 def _share_out(activity: NDArray[np.float64], n_ratings: int, n_items: int) -> NDArray[np.int64]:
-    """Share out ratings in proportion to activity, between one and ``n_items`` each, exactly in
-    sum.
-    """
+    """Distribute ``n_ratings`` in proportion to activity, from one to ``n_items`` each."""
     # The cap bends proportions, so the factor that makes the sum right is found by halving.
     low, high = 0.0, n_ratings / float(activity.min()) + 1
     for _ in range(100):
@@ -273,9 +270,7 @@ def _share_out(activity: NDArray[np.float64], n_ratings: int, n_items: int) -> N
 def _draw_pairs(
     world: _World, generator: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Draw who rates what without repetition, in blocks of users that bound the memory beyond
-    the result.
-    """
+    """Draw pairs without repetition, in blocks of users that bound the memory."""
     n_items = len(world.popularity)
     user_codes = np.repeat(np.arange(len(world.counts), dtype=np.int32), world.counts)
     item_codes = np.empty(len(user_codes), dtype=np.int32)
@@ -308,9 +303,7 @@ def _draw_few(
     item_codes: NDArray[np.int32],
     generator: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Draw items by popularity, keep what the user would watch, once each; return users still
-    short.
-    """
+    """Draw items by popularity, keep those of interest, once each; return users still short."""
     n_items = len(world.popularity)
     cumulated = np.cumsum(world.popularity)
     wanted = world.counts[users]
@@ -366,9 +359,7 @@ def _draw_many(
 def _match(
     world: _World, users: NDArray[np.integer], items: NDArray[np.integer]
 ) -> NDArray[np.float32]:
-    """Tell how well each user's tastes and each item go together: about a standard normal over
-    all pairs.
-    """
+    """Match users' tastes with items: about a standard normal over all pairs."""
     total = np.zeros(len(users), dtype=np.float32)
     for taste in range(
         world.user_tastes.shape[1]

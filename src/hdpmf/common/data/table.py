@@ -1,6 +1,4 @@
-"""The ratings table that everything else stands on, and `as_ratings`, which makes one of any
-data.
-"""
+"""The ratings table, and `as_ratings`, which makes one of any data."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from hdpmf.errors import RatingsError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratings(SplitMethods):
-    """Who rated what how, checked once and never changed.
+    """Ratings of items by users, checked once and never changed.
 
     Rows are kept as positions (codes) in two id indexes, so that tables cut from one another stay
     comparable. A row number in an error message counts from 1. Make one with `of`, `from_arrays` or
@@ -252,9 +250,7 @@ class Ratings(SplitMethods):
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a ``.csv``, ``.tsv`` or ``.parquet`` file, whole or not at all, readable by you
-        only.
-        """
+        """Write a ``.csv``, ``.tsv`` or ``.parquet`` file atomically, readable by you only."""
         from hdpmf.common.data.readers import write_ratings
 
         write_ratings(self, path)
@@ -273,12 +269,12 @@ class Ratings(SplitMethods):
 
     @property
     def n_users(self) -> int:
-        """How many users the index has (after `take`, some may have no rating here)."""
+        """The number of users in the index; after `take`, some may have no rating here."""
         return len(self.users)
 
     @property
     def n_items(self) -> int:
-        """How many items the index has (after `take`, some may have no rating here)."""
+        """The number of items in the index; after `take`, some may have no rating here."""
         return len(self.items)
 
     @property
@@ -340,9 +336,7 @@ class Ratings(SplitMethods):
         return self._derive(users=users, items=items, user_codes=user_codes, item_codes=item_codes)
 
     def with_text_ids(self, *, users: bool = False, items: bool = False) -> Ratings:
-        """The same ratings with integer ids written as text, so that they compare with ids that
-        are text.
-        """
+        """Return the same ratings with integer ids as text."""
         user_index, user_codes = (
             as_text(self.users, self.user_codes) if users else (self.users, self.user_codes)
         )

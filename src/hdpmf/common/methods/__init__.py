@@ -1,4 +1,4 @@
-"""What a method is, in one place: `METHODS` has one frozen `Method` for each.
+"""Methods, each one frozen `Method` in `METHODS`.
 
 Name, family, options, mechanism, the views that it can run under with what its epsilon is worth
 there, and the words for people. Estimators, the command line, the accountant, devices, the service,

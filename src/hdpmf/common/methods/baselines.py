@@ -1,4 +1,4 @@
-"""What a method has to beat: means, and models for lists that are not private or count only."""
+"""Baselines: means, and list models that are not private or only count."""
 
 from __future__ import annotations
 

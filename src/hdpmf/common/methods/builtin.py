@@ -1,6 +1,4 @@
-"""The methods that come with the library: the paper's, those that train like them, and the
-one-round designs.
-"""
+"""The methods of the library: the paper's, those that train like them, and one-round designs."""
 
 from __future__ import annotations
 
@@ -241,7 +239,7 @@ DPMF = replace(
 
 
 def _presence(factor: float) -> str:
-    """What it costs that a rating is there, and why more at a limit: see proofs/hdp-sum.md."""
+    """Return a sentence on the cost of a rating's presence (proofs/hdp-sum.md)."""
     return (
         f"That a rating of weight W is there is hidden at {factor:g} W epsilon; for a "
         "person whose ratings reach a "
@@ -251,9 +249,7 @@ def _presence(factor: float) -> str:
 
 
 def _by_two_servers(reason: str, sees: str, presence: float, needs: str = "") -> Claim:
-    """Sums by two servers, against the recommender together with one of them: see
-    proofs/hdp-sum.md.
-    """
+    """Sums by two servers, against the recommender with one of them (proofs/hdp-sum.md)."""
     return Claim(
         status="proved",
         against=TWO_SERVERS,

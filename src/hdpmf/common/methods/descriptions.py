@@ -1,6 +1,4 @@
-"""Methods and their privacy described for people: sentences that several pages share, and the
-page docs/methods.md.
-"""
+"""Methods and their privacy described for people, and the page docs/methods.md."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ def observer(view: str, has_h: bool) -> str:
 
 
 def guess_at(epsilon: float) -> float:
-    """How often the best guess between two equally likely values is right, at most, after
-    epsilon was spent.
-    """
+    """Return how often a guess between two equally likely values is right, at most."""
     return 1.0 / (1.0 + math.exp(-epsilon)) if epsilon < 700 else 1.0
 
 

@@ -1,4 +1,4 @@
-"""What a method is: one frozen value, which everything else reads."""
+"""A method as one frozen value, which everything else reads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OBSERVERS: dict[str, View] = {view: view for view in VIEWS} | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a method's epsilon is worth under one view.
+    """The claim for a method's epsilon under one view.
 
     Attributes:
         status: Proved, nominal or none.
@@ -61,16 +61,13 @@ class Claim:
 
     @property
     def about(self) -> Literal["value", "presence"]:
-        """What its epsilon is the cost of: of presence only where values are in nothing that is
-        sent.
-        """
+        """The subject of its epsilon: presence only, where values are in nothing that is sent."""
         return "presence" if self.value == 0 and self.presence else "value"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How a method runs: once for its plain form and once more with taste labels, where it has
-    them.
+    """One way to run a method: plainly, or with taste labels where it has them.
 
     Attributes:
         claims: By view; those that are not here are not offered.
@@ -161,7 +158,7 @@ class Method:
 
     @property
     def options(self) -> Mapping[str, Option]:
-        """What can be chosen, by parameter name."""
+        """The options by parameter name."""
         known = options_of(self.configuration)
         return {name: option for name, option in known.items() if name not in self.fixed}
 
@@ -175,35 +172,33 @@ class Method:
 
     @property
     def trains(self) -> bool:
-        """Whether it is trained in rounds of gradients."""
+        """True if it is trained in rounds of gradients."""
         return self.family == "factorization"
 
     @property
     def one_round(self) -> bool:
-        """Whether devices answer a survey instead of training rounds."""
+        """True if devices answer a survey instead of training rounds."""
         return self.family in ("sums", "bits")
 
     @property
     def designs(self) -> tuple[str, ...]:
-        """The designs that its surveys may have, as the protocol names them; none where it asks
-        no survey.
-        """
+        """The designs of its surveys, as the protocol names them."""
         if self.family == "bits":
             return ("L",)
         return self.options["design"].choices if "design" in self.options else ()
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it is one of the trivial predictions that every method has to beat."""
+        """True for the trivial predictions that every method has to beat."""
         return self.family in ("local", "central")
 
     @property
     def has_lists(self) -> bool:
-        """Whether its lists differ from the order of the catalogue."""
+        """True if its lists differ from the order of the catalogue."""
         return self.lists_only or not self.is_baseline
 
     def form(self, labels: bool = False) -> Form:
-        """How it runs, plainly or with taste labels."""
+        """Return its form, plain or with taste labels."""
         if not labels:
             return self.plain
         if self.labelled is None:
@@ -211,7 +206,7 @@ class Method:
         return self.labelled
 
     def claim(self, view: str | None = None, *, labels: bool = False) -> Claim:
-        """What its epsilon is worth under a view (the one it is stated for, if none is given).
+        """Return the claim under a view (by default the one that its epsilon is stated for).
 
         Sums are sums, whoever knows h (``sums-h-known``, ``sums-h-hidden``); who gets only the
         finished model (``final``) has no more than the claim of the view that the epsilon is stated
@@ -241,9 +236,7 @@ class Method:
         return view
 
     def default(self, name: str, **chosen: Any) -> Any:
-        """The default of an option, given what was chosen already (the learning rate depends on
-        the solver).
-        """
+        """Return an option's default, given other choices: rates depend on the solver."""
         if name == "learning_rate" and self.rates:
             solver = (
                 chosen.get("solver") or self.default("solver")
@@ -254,8 +247,7 @@ class Method:
         return self.defaults.get(name, self.options[name].default)
 
     def parameters(self, **chosen: Any) -> dict[str, Any]:
-        """The arguments of the estimator: what was chosen, the method's own defaults and what it
-        fixes.
+        """Return the estimator's arguments: choices, the method's defaults and what it fixes.
 
         Raises:
             ConfigError: The method has no option of that name.

@@ -1,5 +1,4 @@
-"""Options of methods: default, range and help in one place, and one dataclass of them for each
-family.
+"""Options of methods: default, range and help, and one dataclass for each family.
 
 Estimators inherit these dataclasses, the command line makes its options from them, and `check`
 refuses values out of range.
@@ -22,7 +21,7 @@ _KEY = "hdpmf"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What is known about an option besides its value.
+    """An option: everything about it besides its value.
 
     Attributes:
         name: The parameter of the estimator.
@@ -56,13 +55,11 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """How people name it: the flag, or the parameter where it has none."""
+        """The flag, or the parameter where it has none."""
         return self.flags[0].split("/")[0] if self.flags else self.name
 
     def check(self, value: Any, called: str | None = None) -> None:
-        """Raise the option's error if the value cannot be; ``called`` is what whoever gave it
-        calls the option.
-        """
+        """Raise the option's error for an invalid value; ``called`` is the caller's name for it."""
         if (value is None and self.optional) or self._fits(value):
             return
         more = ""
@@ -122,7 +119,7 @@ def options_of(configuration: type) -> Mapping[str, Option]:
 
 
 def _about(item: Field[Any]) -> dict[str, Any]:
-    """What `option` was told about a field; a plain one is known by its default."""
+    """Return the arguments of `option` for a field; a plain field has its default only."""
     if item.default is MISSING and _KEY not in item.metadata:
         raise ConfigError(f"the option {item.name!r} has no default; every option needs one")
     plain = {"kind": object, "default": item.default, "help": ""}
@@ -149,7 +146,7 @@ _EPSILON = "The largest budget of a rating; its own is its weight times this."
 
 @dataclass(eq=False, repr=False)
 class Placement:
-    """Where and how a model is computed; none of it changes what the method is."""
+    """Options about computing a model; none of them changes what the method is."""
 
     _: KW_ONLY
     on: str = option(
@@ -267,9 +264,7 @@ class SampledOptions(PrivateFactorizationOptions):
 
 @dataclass(eq=False, repr=False)
 class HDPMFOptions(PrivateFactorizationOptions):
-    """The same with a weight for every rating. The two options make the methods; the command
-    line has their names.
-    """
+    """The same with a weight for every rating. The two options make the methods."""
 
     _: KW_ONLY
     mechanism: str = option(
@@ -284,9 +279,7 @@ class HDPMFOptions(PrivateFactorizationOptions):
 
 @dataclass(eq=False, repr=False)
 class BiasedOptions:
-    """Training vectors and biases on ratings given away; constants by validation
-    (docs/designs.md).
-    """
+    """Training vectors and biases on bare ratings; constants by validation (docs/designs.md)."""
 
     n_factors: int = option(
         50,
@@ -394,7 +387,7 @@ class BitOptions(OneRoundOptions):
 
 @dataclass(eq=False, repr=False)
 class PopularityOptions:
-    """How often items are chosen, released once."""
+    """Options of popularity, released once."""
 
     epsilon: float = option(
         1.0,

@@ -86,9 +86,7 @@ def method_with(mechanism: str) -> Method:
 
 
 def method_of(model: object) -> Method | None:
-    """The method that a model (an estimator) is of, by its class and the parameters that methods
-    fix.
-    """
+    """Return the method of an estimator, by its class and the parameters that methods fix."""
     for kind in type(model).__mro__:
         path = f"{kind.__module__}:{kind.__qualname__}"
         for method in METHODS.values():
@@ -105,8 +103,7 @@ PLUGINS: list[Path] = []
 
 
 def load_plugin(file: str | Path) -> None:
-    """Run a Python file that adds methods (``hdpmf.add_method``); once, however often it is asked
-    for.
+    """Run a Python file that adds methods (``hdpmf.add_method``), once.
 
     Raises:
         ConfigError: It is not there, fails, or adds no method.
@@ -147,8 +144,7 @@ def load_plugin(file: str | Path) -> None:
 
 
 def load_module(name: str, beside: Path | None = None) -> None:
-    """Import a module of the user's that adds methods: a file in the folder ``beside``, else as
-    Python finds it.
+    """Import a user's module that adds methods: from the folder ``beside``, else from the path.
 
     Raises:
         ConfigError: There is none, or it fails.

@@ -1,5 +1,4 @@
-"""Columns that a device fits its owner's vector to, and the prior that holds the vector; all of it
-public or released.
+"""Columns that a device fits its owner's vector to, and the vector's prior; all of it is public.
 
 The columns of taste are about choosing: what kind of item, from when, how well and how often rated.
 Years are cut into decades and, from 1990 on, into halves of them. Periods, popularity and ratings
@@ -35,8 +34,7 @@ def log_popularity(popularity: np.ndarray) -> np.ndarray:
 def corrected_popularity(
     popularity: np.ndarray, item_weights: np.ndarray, noise_scale: float
 ) -> np.ndarray:
-    """How many raters items have, as far as noise allows, where released popularity is a sum of
-    privacy weights.
+    """Estimate the raters of items from popularity released as noisy sums of weights.
 
     A sum of weights is smaller for an item of small weight. Dividing by the weight makes up for it
     but multiplies the noise, so what is small against the noise is left as it is. Half of the way
@@ -113,18 +111,14 @@ class DeviceFit:
         return f"DeviceFit({self.features.shape[0]} items, {self.features.shape[1]} features)"
 
     def factors(self, scale: RatingScale) -> np.ndarray:
-        """The item factors in the units of the rating scale: a user's vector times these is a
-        prediction.
-        """
+        """Item factors on the rating scale: a user's vector times these is a prediction."""
         per_star = scale.width / STARS
         offset = scale.low + (self.offset - 1.0) * per_star
         return np.column_stack([self.features * per_star, offset]).astype(np.float32)
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the columns that are public features of items, as they were given; none
-        without features.
-        """
+        """Names of the columns that are public features of items."""
         made = ("pattern ", "decade ", "similarity ")
         return tuple(
             name
@@ -185,9 +179,7 @@ def device_columns(
 
 
 def derived_names(features: ItemFeatures) -> tuple[str, ...]:
-    """Columns that are worth learning a prior for: genres times bias, decades, and frequent
-    pairs of genres.
-    """
+    """Columns worth a prior: genres times bias, decades, and frequent pairs of genres."""
     genres = {
         name: features.matrix[:, at]
         for at, name in enumerate(features.names)
@@ -216,9 +208,7 @@ def _derived(name: str, known: dict[str, np.ndarray]) -> np.ndarray | None:
 def device_fit(
     facts: ItemFacts, features: ItemFeatures | None, prior: Prior | None, *, simple: bool = False
 ) -> DeviceFit:
-    """The fit that devices make of item facts, public features and, where there is one, a
-    population prior.
-    """
+    """Make the fit of item facts, public features and, if any, a population prior."""
     extra = () if prior is None else prior.columns
     names, columns, ridges = device_columns(facts, features, simple=simple, extra=extra)
     noise = NOISE if prior is None else prior.noise

@@ -161,7 +161,7 @@ class ListModel:
 
     @property
     def n_bytes(self) -> int:
-        """What a device has to hold."""
+        """The bytes that a device has to hold."""
         arrays = (
             self.hidden.nbytes
             + self.output.nbytes
@@ -181,9 +181,7 @@ class ListModel:
         return np.asarray(self._spread(self._scores(places[known], inputs[known])[None])[0])
 
     def places(self, items: np.ndarray) -> np.ndarray:
-        """Rows of items, which are positions in the catalogue; -1 for an item that the model
-        does not know.
-        """
+        """Rows of catalogue positions; -1 for an item that the model does not know."""
         if self.heads is None:
             return items
         places = np.minimum(np.searchsorted(self.heads, items), len(self.heads) - 1)
@@ -259,7 +257,7 @@ class ListModel:
 
     @cached_property
     def _gram(self) -> np.ndarray:
-        """What all items add to the equations: the same for every user."""
+        """The part of the equations that is the same for every user."""
         whole = self.decode.whole.astype(np.float64) * self.decode.unit
         return np.asarray(whole.T @ whole)
 

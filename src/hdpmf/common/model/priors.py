@@ -1,5 +1,4 @@
-"""Population priors: what people in general like, learned from public ratings and shipped as
-constants.
+"""Population priors: general taste, learned from public ratings and shipped as constants.
 
 A prior is a Gaussian for each user's vector: ``theta_i ~ N(M z_i, A)`` with z_i describing what the
 user rated. It comes from a data set that was declared public; its file says which. It must not be
@@ -34,7 +33,7 @@ POPULARITY = "popularity"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
-    """What a prior knows for taste labels.
+    """The part of a prior that is for taste labels.
 
     Attributes:
         score: What each item feature, and ``popularity``, counts in the public score by which
@@ -91,8 +90,7 @@ class Prior:
         return str(self.origin.get("dataset", ""))
 
     def on(self, names: tuple[str, ...], ridges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Precision and precision times mean map for a model's columns, relative to a rating of
-        weight 1.
+        """Precision, and precision times mean map, for a model's columns.
 
         Columns that the prior does not know get their ridge; what the prior knows beyond the
         model's columns is integrated out.

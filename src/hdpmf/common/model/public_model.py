@@ -107,7 +107,7 @@ _FACTS, _NUMBERS = "model.json", "numbers.safetensors"
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PublicModel:
-    """What the recommender knows at the end.
+    """The recommender's final knowledge.
 
     Attributes:
         about: What it is: method or class, settings, privacy claim and the like, as plain values.
@@ -150,9 +150,7 @@ class PublicModel:
         return cls(about, known.items, known.scale, known.item_table, numbers, plan, lists=lists)
 
     def save(self, folder: Path) -> None:
-        """Write it, whole or not at all. Where a folder is already, a killed process had come
-        this far.
-        """
+        """Write it atomically. A folder that is there is that of a killed process."""
         if folder.exists():
             PublicModel.load(folder)
             return

@@ -32,9 +32,7 @@ class TitleSearch:
         return f"TitleSearch({len(self._lines):,} items)"
 
     def find(self, wanted: str, most: int = 20) -> list[int]:
-        """Positions of items with all of these words in the title: first where the title begins
-        so, then a word.
-        """
+        """Positions of items with all words in the title; titles that begin so come first."""
         words = plain(wanted).split()
         if not words:
             return []

@@ -1,6 +1,4 @@
-"""Privacy mathematics: who wants how much, how a rating enters, and the noise that covers it. No
-input or output.
-"""
+"""Privacy mathematics: weights, mechanisms, coding, noise, accounting. No input or output."""
 
 from hdpmf.common.privacy.claims import PrivacyClaim
 from hdpmf.common.privacy.mechanisms import (

@@ -1,4 +1,4 @@
-"""What a method's epsilon is worth, in words that travel with the number."""
+"""Privacy claims: an epsilon together with its status, in words that travel with the number."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ class PrivacyClaim:
 
 
 def claim_of(method: Method | None, epsilon: float, *, labels: bool = False) -> PrivacyClaim:
-    """What is claimed for a model of this method; nothing for a model that belongs to no
-    registered method.
-    """
+    """Return the claim for a model of this method; nothing for a model of no registered method."""
     if method is None:
         return PrivacyClaim(
             None, "none", "everything", "it is not registered as a method, so nothing is claimed"

@@ -1,4 +1,4 @@
-"""How a rating becomes a whole number before it is sent, and what that number may cost.
+"""Coding of ratings as whole numbers before they are sent, and the privacy cost of those.
 
 The one-round designs send integers only: a weight ``a = floor(64 W)`` and a *coded* rating, a
 public curve of the rating's place on its public scale. How far one rating can move an entry follows
@@ -117,12 +117,12 @@ class Coding:
 
     @property
     def value_step(self) -> int:
-        """How far a rating of one weight unit can move a sum of entries by changing its value."""
+        """The most that one weight unit can move a sum of entries by another value."""
         return int(self.entries.max() - self.entries.min())
 
     @property
     def presence_step(self) -> int:
-        """How far it can move the sum by being there or not."""
+        """The most that it can move the sum by being there or not."""
         return int(np.abs(self.entries).max())
 
     def encode(self, values: np.ndarray) -> np.ndarray:
@@ -143,9 +143,7 @@ def n_levels(scale: RatingScale) -> int:
 
 
 def levels_of(values: np.ndarray, scale: RatingScale) -> np.ndarray:
-    """The level of each rating, from 0; a rating off the scale is refused before anything is
-    sent.
-    """
+    """The level of each rating, from 0; refuse ratings off the scale."""
     levels = n_levels(scale)
     places = (values - np.float32(scale.low)) * np.float32(levels / scale.width)
     if not bool(((places >= -1e-3) & (places <= levels * (1 + 1e-6) + 1e-3)).all()):
@@ -221,7 +219,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """What one round of secure sums releases, and what it costs a rating.
+    """The releases of one round of secure sums, and their cost for a rating.
 
     Attributes:
         score: Per item, the weighted coded ratings.
@@ -244,9 +242,7 @@ class Channels:
 
     @property
     def presence_cost(self) -> Fraction:
-        """Epsilon per unit of W against a rating's presence; three quarters of epsilon, or 0.992
-        with labels.
-        """
+        """Epsilon per unit of W against presence: 0.75 epsilon, or 0.992 with labels."""
         return self._sum("presence_cost") + self.label_cost
 
     def _sum(self, name: str) -> Fraction:
@@ -255,9 +251,7 @@ class Channels:
 
 
 def sum_channels(design: str, coding: Coding, epsilon: float, *, labels: bool = False) -> Channels:
-    """The entries of design ``A`` or ``S`` and their noise, exactly (fractions: no rounding in
-    the guarantee).
-    """
+    """The entries of design ``A`` or ``S`` and their noise, in exact fractions."""
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise PrivacyError(f"epsilon must be a positive number, not {epsilon}")
     budget = Fraction(epsilon)
@@ -286,9 +280,7 @@ def _channel(coding: Coding, budget: Fraction) -> Channel:
 
 
 def weight_units(weights: np.ndarray) -> np.ndarray:
-    """Weights in whole 64ths, rounded down: never more than the user allows, and 0 where they
-    allow too little.
-    """
+    """Weights in whole 64ths, rounded down: never more than the user allows."""
     return np.floor(np.asarray(weights, np.float64) * WEIGHT_UNITS).astype(np.int64)
 
 
@@ -300,8 +292,7 @@ FEWEST_LABEL_EPSILON = 1e-4
 
 
 def rare_label_probability(sums: np.ndarray, epsilon: float) -> np.ndarray:
-    """Taste labels: the probability of the label that a device's sum of scores speaks against, at
-    most one half.
+    """The probability of the label that a device's scores speak against, at most 1/2.
 
     It is ``sigmoid(-|t|)`` with logit t = epsilon LABEL_SHARE sum_j (a_j/64) x_j, a little shorter
     than that: by a thousandth of every step, which is far more than the arithmetic can be off, so
@@ -334,7 +325,5 @@ def bit_probability(
 
 
 def bit_height(units: np.ndarray, epsilon: float) -> np.ndarray:
-    """Design L: the B that makes plus or minus B an unbiased estimate of the centred coded
-    rating.
-    """
+    """Design L: the B for which ±B is an unbiased estimate of the centred coded rating."""
     return np.asarray(0.5 / np.tanh(0.5 * epsilon * units / WEIGHT_UNITS))

@@ -53,8 +53,7 @@ def noise_share(h: np.ndarray, c: np.ndarray, scale: float | np.floating[Any]) -
 def dense_laplace_scale(
     n_factors: int, width: float, budget: float, rounds: int, step: float
 ) -> Fraction:
-    """Scale, in units of a grid, of the Laplace noise on every number of T rounds that share a
-    budget.
+    """Grid scale of the Laplace noise on every number of T rounds that share a budget.
 
     Where ``|u| <= 1`` a change of a rating's value moves the gradient ``2 W (u.v - R) u`` by at
     most ``2 W width sqrt(K)`` in the sum of sizes, which is what noise on each coordinate pays for.
@@ -77,7 +76,7 @@ def dense_laplace_scale(
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """What is known together about the budgets W_ij * epsilon of all ratings."""
+    """A summary of the budgets W_ij * epsilon of all ratings."""
 
     count: int
     total: float
@@ -117,7 +116,7 @@ class Entered:
 
 
 class Mechanism(ABC):
-    """How ratings enter, which budget sets the noise, how predictions come back.
+    """The rule by which ratings enter training, budgets set the noise, and predictions come back.
 
     A subclass changes only what makes it different; by default every rating enters as it is.
     """
@@ -145,9 +144,7 @@ class Mechanism(ABC):
         """The epsilon that sets the noise, or None for no noise."""
 
     def allows(self, stated: float | None, epsilon: float, own: Budgets) -> bool:
-        """Whether a recommender may set the noise to ``stated``, as far as a device with budgets
-        ``own`` can tell.
-        """
+        """Check a recommender's stated noise budget, as far as a device's own budgets tell."""
         return stated == self.noise_budget(epsilon, None)
 
     def keep_probability(self, budgets: np.ndarray, noise_budget: float) -> np.ndarray | None:
@@ -155,11 +152,11 @@ class Mechanism(ABC):
         return None
 
     def target(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """What the model should predict for each rating."""
+        """Return the value that the model should predict for each rating."""
         return values
 
     def coefficient(self, weights: np.ndarray) -> np.ndarray | None:
-        """How much each residual counts in what is sent, or None where all count 1."""
+        """Return how much each residual counts in what is sent, or None where all count 1."""
         return None
 
     def bring_back(self, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -174,7 +171,7 @@ class Mechanism(ABC):
         noise_budget: float | None,
         uniforms: np.ndarray,
     ) -> Entered:
-        """How ratings with these weights enter; ``uniforms`` has one draw from [0, 1) for each."""
+        """Return ratings as they enter training; ``uniforms`` has one draw from [0, 1) for each."""
         probability = (
             None if noise_budget is None else self.keep_probability(weights * epsilon, noise_budget)
         )
@@ -212,8 +209,7 @@ class Uniform(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class Sample(Mechanism):
-    """PDPMF: a rating below the threshold is kept with a probability that makes up for the smaller
-    noise.
+    """PDPMF: ratings below the threshold are sampled, to make up for the smaller noise.
 
     Attributes:
         threshold: ``mean``, ``min`` or ``max`` of the budgets, or a number.
@@ -244,9 +240,7 @@ class Sample(Mechanism):
         ]
 
     def allows(self, stated: float | None, epsilon: float, own: Budgets) -> bool:
-        """The agreed number, no more than the smallest budget here, or no more than anyone's can
-        be.
-        """
+        """Check the agreed number against the smallest budget here, or anyone's."""
         if stated is None or not isinstance(self.threshold, str):
             return stated == self.threshold
         # A mean of equal budgets may be larger than each of them by rounding.
@@ -255,9 +249,7 @@ class Sample(Mechanism):
         )
 
     def keep_probability(self, budgets: np.ndarray, noise_budget: float) -> np.ndarray | None:
-        """1 from the threshold on; below it, what makes the smaller noise cost no more than the
-        rating's budget.
-        """
+        """Return 1 from the threshold on; below it, what the smaller noise pays for."""
         smaller = np.minimum(budgets, noise_budget)
         # (e^b - 1) / (e^t - 1), written so that large budgets do not overflow.
         return np.asarray(
@@ -308,8 +300,7 @@ class Weight(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class Paid(Weight):
-    """HDPMF with a price that is paid: W_ij epsilon for all rounds together, if only sums over
-    users are seen.
+    """HDPMF where all rounds together cost W_ij epsilon, if only sums are seen.
 
     Weighted residuals in whole numbers, discrete Laplace noise in which the recommender has no
     hand, the budget divided among the rounds, and gradients of stand-in vectors, which depend on
@@ -354,8 +345,7 @@ def mechanism_of(method: Method, threshold: str | float = "mean") -> Mechanism:
 
 
 def bound_contributions(users: np.ndarray, most: int, draws: np.ndarray) -> np.ndarray:
-    """Positions, ascending, of at most ``most`` ratings of each user: those with the smallest
-    draws.
+    """Return positions of at most ``most`` ratings per user: those with the smallest draws.
 
     Args:
         users: Each rating's user, as a number.

@@ -1,6 +1,4 @@
-"""The paper's privacy specification (its Table II): groups of users and items with ranges of
-weights.
-"""
+"""The paper's privacy specification (Table II): groups of users and items."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def _three(
 
 @dataclass(frozen=True, slots=True)
 class PrivacySpec:
-    """How privacy wishes are spread over users and items; the default is the paper's.
+    """A distribution of privacy weights over users and items; the default is the paper's.
 
     ``PrivacySpec()`` has the paper's values, ``PrivacySpec.paper(f_uc=0.3)`` varies them by the
     paper's names, and ``PrivacySpec(user_groups=(...), item_groups=(...))`` takes any groups.
@@ -95,9 +93,7 @@ class PrivacySpec:
         epsilon_im: float = 0.5,
         epsilon_il: float = 1.0,
     ) -> PrivacySpec:
-        """Table II by its own names: f are ratios, epsilon are weights; u users, i items; c, m,
-        l the groups.
-        """
+        """Table II's names: f ratios, epsilon weights; u users, i items; c, m, l groups."""
         return cls(
             _three(f_uc, f_um, epsilon_uc, epsilon_um, epsilon_ul),
             _three(f_ic, f_im, epsilon_ic, epsilon_im, epsilon_il),

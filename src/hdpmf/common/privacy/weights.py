@@ -22,8 +22,7 @@ from hdpmf.errors import PrivacyError, RatingsError
 
 
 class PrivacyWeights:
-    """W_ij in (0, 1] for ratings: beta_i * gamma_j, or a number of its own for each training
-    rating.
+    """W_ij in (0, 1]: beta_i * gamma_j, or a number of its own for each training rating.
 
     Make one with ``PrivacyWeights.from_frame``, ``from_parts``, ``uniform``, ``per_rating``, or
     ``PrivacySpec().draw``.
@@ -57,9 +56,7 @@ class PrivacyWeights:
 
     @classmethod
     def from_parts(cls, ratings: Ratings, users: Any = 1.0, items: Any = 1.0) -> PrivacyWeights:
-        """Weights given per user and per item: a mapping from ids, an array in id order, or one
-        number for all.
-        """
+        """Weights per user and per item: a mapping from ids, an array in id order, or a number."""
         return cls(
             ratings.users,
             ratings.items,
@@ -221,7 +218,7 @@ class WeightTable:
 
     @property
     def per(self) -> str:
-        """Whose weights they are: ``user``, ``item`` or ``rating``."""
+        """The owner of a weight: ``user``, ``item`` or ``rating``."""
         return (
             "rating"
             if self.users is not None and self.items is not None

@@ -79,7 +79,7 @@ def _imported(file: Path) -> Iterator[Path]:
 
 
 def _roots(file: Path) -> list[Path]:
-    """Where an absolute import of our neighbours begins: beside the file, or beside its package."""
+    """Return the folders where absolute imports begin: the file's and its package's."""
     roots = [file.parent]
     while (roots[-1] / "__init__.py").exists():
         roots.append(roots[-1].parent)

@@ -1,6 +1,4 @@
-"""Data sets as their owners pack them: what is known of each, its archive's members, and readers of
-MovieLens and plain files.
-"""
+"""Data sets as their owners pack them: archives, MovieLens, and plain rating files."""
 
 from __future__ import annotations
 
@@ -67,7 +65,7 @@ class DatasetInfo:
 
     @property
     def split(self) -> bool:
-        """Whether it comes with a ready-made training and test set."""
+        """True if it comes with a predefined training and test set."""
         return self.read_split is not None
 
     def how_to_get(self) -> str:
@@ -188,9 +186,7 @@ def read_100k_split(info: DatasetInfo, path: Path) -> tuple[Ratings, Ratings]:
 
 
 def read_1m(info: DatasetInfo, path: Path) -> Ratings:
-    """Read ``ratings.dat`` with the titles of ``movies.dat``, which also lists movies nobody
-    rated.
-    """
+    """Read ``ratings.dat`` with the titles of ``movies.dat``."""
     members = read_members(info, path, ("ratings.dat", "movies.dat"))
     table = _items_1m(info, members["movies.dat"])
     return _ratings(info, members["ratings.dat"], "::").describe(table)

@@ -1,6 +1,4 @@
-"""The data sets we know: where they are looked for, loading, and downloading them into the
-cache.
-"""
+"""The registry of data sets: find, load and download them."""
 
 from __future__ import annotations
 
@@ -134,9 +132,7 @@ def dataset_info(name: str) -> DatasetInfo:
 
 
 def cache_folder() -> Path:
-    """Return the folder that downloads are kept in: ``HDPMF_CACHE``, or the system's place for
-    them.
-    """
+    """Return the folder of downloads: ``HDPMF_CACHE``, or the system's cache."""
     named = os.environ.get("HDPMF_CACHE")
     if named:
         return Path(named).expanduser()
@@ -358,7 +354,7 @@ def _download(info: DatasetInfo, target: Path, progress: Progress | None) -> Non
 
 
 class _Meter:
-    """What pooch wants of a progress bar, without tqdm."""
+    """A progress bar as pooch wants it, without tqdm."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -1,6 +1,4 @@
-"""What privacy really costs: events say what was released, accountants what it costs, ``cost``
-puts them together.
-"""
+"""Privacy accounting: events say what was released, accountants what it costs."""
 
 from hdpmf.common.privacy.accounting.accountants import (
     epsilon_at,

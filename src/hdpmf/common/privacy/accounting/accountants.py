@@ -24,8 +24,7 @@ def normal_cdf(x: float) -> float:
 
 
 def normal_delta(distance: float, epsilon: float) -> float:
-    """The exact delta of a Gaussian release whose neighbours are ``distance`` standard deviations
-    apart.
+    """The exact delta of a Gaussian release; ``distance`` is in standard deviations.
 
     Balle and Wang 2018: cdf(d/2 - e/d) - exp(e) cdf(-d/2 - e/d). The second term is the density at
     d/2 - e/d times the Mills ratio at d/2 + e/d, which stays in range where exp(e) does not.
@@ -121,9 +120,7 @@ def renyi(event: e.Event, order: float) -> float:
 
 
 def gaussian_distance(event: e.Event) -> float:
-    """How far apart a Gaussian release puts two neighbours, in standard deviations. Refuses what
-    is not Gaussian.
-    """
+    """Return the distance of neighbours in standard deviations, for Gaussian events only."""
     return math.sqrt(_squared_distance(event))
 
 
@@ -140,9 +137,7 @@ def _squared_distance(event: e.Event) -> float:
 
 
 def epsilon_at(event: e.Event, delta: float) -> float:
-    """The smallest epsilon at ``delta`` that is proved: by pure composition, exactly for
-    Gaussians, or by Renyi.
-    """
+    """The smallest proved epsilon at ``delta``: pure, exact for Gaussians, or by Renyi."""
     if not 0 < delta < 1:
         raise PrivacyError(f"delta must be above 0 and below 1, not {delta}")
     if math.isinf(zcdp(event)):
@@ -156,8 +151,7 @@ def epsilon_at(event: e.Event, delta: float) -> float:
 
 
 def guess(event: e.Event) -> float:
-    """How often an observer is right who has to tell two neighbours apart, each as likely; exact
-    for Gaussians.
+    """Return how often an observer tells two equally likely neighbours apart; exact for Gaussians.
 
     Otherwise an upper bound: from the pure epsilon (exp(e) / (1 + exp(e))), or from rho by the
     affinity of the two distributions, which is at least exp(-rho/4) for all events here and
@@ -172,7 +166,7 @@ def guess(event: e.Event) -> float:
 
 
 def is_exact_guess(event: e.Event) -> bool:
-    """Whether ``guess`` is what the best observer reaches, not just a bound."""
+    """Check that ``guess`` is what the best observer reaches, not just a bound."""
     try:
         gaussian_distance(event)
     except UnsupportedEventError:
@@ -225,9 +219,7 @@ def _from_renyi(event: e.Event, delta: float) -> float:
 
 
 def _counted(event: e.Event) -> e.Event:
-    """The same, where releases that are alike are counted: a person may have a thousand ratings
-    of few weights.
-    """
+    """Count equal releases: a person may have a thousand ratings of few weights."""
     match event:
         case e.Composed(parts):
             counts = Counter(_counted(part) for part in parts)
@@ -239,9 +231,7 @@ def _counted(event: e.Event) -> e.Event:
 
 
 def _smallest(curve: Callable[[float], float], delta: float) -> float:
-    """The conversion at its best order: a scan over orders, then golden sections around the best
-    of them.
-    """
+    """Convert at the best order: a scan over orders, then golden sections around the best."""
 
     def epsilon(log_gap: float) -> float:
         gap = math.exp(log_gap)

@@ -1,6 +1,4 @@
-"""Privacy costs of a method for a rating, an item's ratings or a user, against an observer; and
-for whole people.
-"""
+"""Privacy costs of a method: for a rating, an item's ratings, a user, or whole people."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ DELTA = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an observer may learn.
+    """The privacy cost against one observer.
 
     Attributes:
         method: Which method.
@@ -92,9 +90,7 @@ class Cost:
         return f"epsilon {number(self.pure)}, or {approximate}"
 
     def briefly(self) -> str:
-        """The smallest epsilon that there is, short enough for a table; a star where it takes
-        ``delta``.
-        """
+        """The smallest epsilon, short enough for a table; a star marks one at ``delta``."""
         if math.isinf(self.epsilon_at_delta):
             return "unbounded"
         if self.epsilon_at_delta >= 0.95 * self.pure:
@@ -135,7 +131,7 @@ def cost(
     h: Sequence[float] | None = None,
     **settings: Any,
 ) -> Cost:
-    """What a method costs against an observer.
+    """Return the privacy cost of a method against an observer.
 
     Args:
         method: Its name, or a Setting.
@@ -191,9 +187,7 @@ def cost(
 
 
 def honest_line(setting: Setting, raters: int = 20) -> str:
-    """What the paper's epsilon really costs a rating of weight 1, in one line without a full
-    stop.
-    """
+    """Return the real cost of the paper's epsilon for a rating of weight 1, as one line."""
     message, sums = cost(setting, "messages", n_raters=raters), cost(setting, "sums-h-known")
     if message.status == "no guarantee":
         return f"no guarantee: {message.reason[0].lower()}{message.reason[1:].rstrip('.')}"
@@ -229,7 +223,7 @@ def _finite(value: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class PersonCost:
-    """What all ratings of a person cost together.
+    """The privacy cost of all ratings of one person together.
 
     Attributes:
         ratings: How many there are.
@@ -251,8 +245,7 @@ class PersonCost:
 
 @dataclass(frozen=True, slots=True)
 class PersonCosts:
-    """Two people of a table, by the sum of their privacy weights: half of all have less than the
-    median one.
+    """The median and the heaviest person of a table, by the sum of their weights.
 
     Attributes:
         median: The one in the middle.
@@ -279,7 +272,7 @@ class PersonCosts:
 def person_costs(
     setting: Setting, view: str, ratings: Ratings, weights: PrivacyWeights, *, delta: float = DELTA
 ) -> PersonCosts:
-    """What one training costs the median and the heaviest person of a table.
+    """Return the cost of one training for the median and the heaviest person of a table.
 
     Args:
         setting: How the method is run.
@@ -319,9 +312,7 @@ class Person:
 
 
 def example_people(spec: PrivacySpec) -> tuple[Person, Person, Person]:
-    """The three users, by the weights that the specification gives users; the item has the
-    median item weight.
-    """
+    """Return the strictest, the median and the most liberal user, on an item of median weight."""
     item = quantile(spec.item_groups, 0.5)
     return (
         Person("strictest user", quantile(spec.user_groups, 0.0) * item),
@@ -333,9 +324,7 @@ def example_people(spec: PrivacySpec) -> tuple[Person, Person, Person]:
 def noise_budget(
     method: str, spec: PrivacySpec, epsilon: float, threshold: str | float
 ) -> float | None:
-    """What sets the noise of DPMF and PDPMF for ratings of this specification; None for other
-    methods.
-    """
+    """Return the budget that sets the noise of DPMF or PDPMF; None for other methods."""
     smallest = quantile(spec.user_groups, 0.0) * quantile(spec.item_groups, 0.0) * epsilon
     mechanism = method_named(method).mechanism
     if mechanism == "uniform":
@@ -359,9 +348,7 @@ def noise_budget(
 
 
 def quantile(groups: tuple[Group, ...], part: float) -> float:
-    """The weight below which a part of the users (or items) is; groups may overlap or leave
-    gaps.
-    """
+    """Return the weight below which a part of users (or items) is; groups may overlap."""
     present = [group for group in groups if group.ratio > 0]
     low, high = min(group.low for group in present), max(group.high for group in present)
     if part <= 0:

@@ -1,5 +1,4 @@
-"""What is released, as immutable values. An event says what happened; what it costs, an accountant
-says.
+"""Privacy events: immutable values that say what was released. An accountant says what they cost.
 
 Every size is the change that one neighbour can make, in units of the noise: the events know nothing
 about ratings, weights or epsilon. Two neighbours differ in what ``methods`` was asked about (a
@@ -71,8 +70,7 @@ class DiscreteLaplaceRelease(Event):
 
 @dataclass(frozen=True, slots=True)
 class GaussianGivenH(Event):
-    """Vectors with Gaussian noise whose variances the observer knows: the paper's Laplace noise to
-    whoever knows h.
+    """Vectors with Gaussian noise of known variance: the paper's noise to whoever knows h.
 
     Attributes:
         distance: How far they move together, in standard deviations.
@@ -96,8 +94,7 @@ class RandomizedBit(Event):
 
 @dataclass(frozen=True, slots=True)
 class NoiseFixedOverRounds(Event):
-    """The same noise added to different numbers in every round: the difference of two rounds has
-    none.
+    """The same noise in every round: the difference of two rounds has none.
 
     Attributes:
         event: One round.
@@ -113,9 +110,7 @@ class NoiseFixedOverRounds(Event):
 
 @dataclass(frozen=True, slots=True)
 class Repeated(Event):
-    """The same kind of release several times, with fresh noise; later ones may depend on what
-    earlier ones showed.
-    """
+    """A release repeated with fresh noise; later ones may depend on earlier ones."""
 
     event: Event
     times: int
@@ -126,9 +121,7 @@ class Repeated(Event):
 
 @dataclass(frozen=True, slots=True)
 class Composed(Event):
-    """Several releases, with independent noise; later ones may depend on what earlier ones
-    showed.
-    """
+    """Several releases with independent noise; later ones may depend on earlier ones."""
 
     events: tuple[Event, ...]
 

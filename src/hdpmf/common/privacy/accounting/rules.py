@@ -72,7 +72,7 @@ Covers = Literal["everything", "direct channel"]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What an observer sees, and how sure that is.
+    """An observer's view as an event, with its proof or caveat.
 
     Attributes:
         event: The releases.
@@ -99,7 +99,7 @@ _THEOREM = "proofs/theorem-2.md"
 
 
 def seen(setting: Setting, view: View, subject: Subject) -> Seen:
-    """What an observer with this view sees of the subject's ratings."""
+    """Return what an observer with this view sees of the subject's ratings."""
     method = method_named(setting.method)
     if view == "two-servers":
         method.require_view(view)
@@ -124,9 +124,7 @@ def _bare(why: str) -> Rule:
 
 
 def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
-    """The paper's schemes, by what sets the noise: with the ``own weight`` a rating changes less
-    (HDPMF).
-    """
+    """The paper's schemes, by what sets the noise."""
 
     def rule(setting: Setting, view: View, subject: Subject) -> Seen:
         if subject.neighbours == "presence":
@@ -154,9 +152,7 @@ def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
 def _gradients(
     setting: Setting, view: View, subject: Subject, moves: list[float], note: str
 ) -> Seen:
-    """T rounds of noisy gradients. ``moves`` are the ratings' pure epsilons per round were h
-    hidden.
-    """
+    """T rounds of noisy gradients; ``moves`` are pure epsilons per round, h hidden."""
     hidden = view in ("sums-h-hidden", "final") and setting.h == "item"
     rounds = setting.rounds
     if setting.noise == "once" and rounds > 1:
@@ -196,9 +192,7 @@ def _gradients(
 
 
 def _laplace_round(setting: Setting, subject: Subject, moves: list[float]) -> e.Event:
-    """One round of sums, h hidden: K numbers with Laplace noise per item, each moved by move /
-    K.
-    """
+    """One round of sums, h hidden: K Laplace numbers per item, each moved by move / K."""
     together = [math.fsum(moves)] if subject.unit == "item" else moves
     return e.Composed(
         tuple(e.LaplaceSum(move / setting.factors, setting.factors) for move in together)
@@ -206,7 +200,7 @@ def _laplace_round(setting: Setting, subject: Subject, moves: list[float]) -> e.
 
 
 def _distance(setting: Setting, view: View, subject: Subject, moves: list[float]) -> float:
-    """How far apart the two worlds are, in standard deviations, given h.
+    """Return the distance of the two worlds in standard deviations, given h.
 
     Per rating it is squared n_j (W eps |u|)^2 / (2 K) * mean over coordinates of the sum over
     rounds of 1/h; n_j is 1 where only sums are seen.
@@ -256,8 +250,7 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Seen:
 
 
 def _units(setting: Setting, subject: Subject) -> list[float]:
-    """Weights as the one-round designs use them: whole 64ths, rounded down; of a user the heaviest
-    that may be sent.
+    """Weights in whole 64ths, rounded down; of a user the heaviest that may be sent.
 
     Which of them are sent is drawn without a look at values, so that a user's cost is that of the
     worst draw.
@@ -267,9 +260,7 @@ def _units(setting: Setting, subject: Subject) -> list[float]:
 
 
 def _pushed_out(setting: Setting, subject: Subject) -> list[float]:
-    """Weights, at most, of other ratings that one more may push out where a person sends no more
-    than so many.
-    """
+    """Bound the weights of ratings that one more pushes out under a limit per person."""
     if setting.max_ratings is None or subject.neighbours == "value" or subject.unit == "user":
         return []
     # One for each; those of several users may be about one item.

@@ -1,6 +1,4 @@
-"""What an accountant is asked about: a method with its settings, an observer, and the difference
-to be hidden.
-"""
+"""The question to an accountant: a method's setting, an observer, the difference to hide."""
 
 from __future__ import annotations
 
@@ -110,9 +108,7 @@ class Setting:
 
     @classmethod
     def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
-        """The setting of a model with these parameters (``model.get_params()``); what has no
-        cost is left out.
-        """
+        """Make the setting of ``model.get_params()``; parameters without a cost are left out."""
         names = {"epsilon": "epsilon", "n_factors": "factors", "epochs": "rounds", "noise": "noise"}
         names |= {name: name for name in ("design", "coding", "labels", "max_ratings")}
         chosen = {ours: params[theirs] for theirs, ours in names.items() if theirs in params}

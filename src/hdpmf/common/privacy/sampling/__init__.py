@@ -1,6 +1,4 @@
-"""Exact samplers. ``ReleasedNoise`` is for what leaves a device, ``SeededNoise`` for
-simulations: two types.
-"""
+"""Exact samplers: ``ReleasedNoise`` for what leaves a device, ``SeededNoise`` for simulations."""
 
 from hdpmf.common.privacy.sampling.noise import (
     Noise,

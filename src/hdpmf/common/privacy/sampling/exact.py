@@ -42,9 +42,7 @@ def below(words: Words, bounds: np.ndarray) -> np.ndarray:
 
 
 def bernoulli_exp(words: Words, numerators: np.ndarray, denominator: int) -> np.ndarray:
-    """True with probability exp(-numerator / denominator), for numerators (uint64) up to the
-    denominator.
-    """
+    """True with probability exp(-numerator / denominator); uint64 up to the denominator."""
     result = np.zeros(len(numerators), bool)
     active = np.arange(len(numerators))
     trial = 1
@@ -97,9 +95,7 @@ def bernoulli(words: Words, probabilities: np.ndarray, digits: Digits) -> np.nda
 def uniform_below(
     words: Words, prefix: int, bits: int, value: Callable[[Context], Decimal]
 ) -> bool:
-    """Whether a uniform number is below a value: its first ``bits`` bits are known, more are
-    drawn as needed.
-    """
+    """Compare a uniform number with a value; bits beyond the first are drawn as needed."""
     while True:
         prefix, bits = (prefix << 64) | int(words(1)[0]), bits + 64
         context = Context(prec=bits // 3 + 20)
@@ -167,9 +163,7 @@ def _steps(words: Words, n: int) -> np.ndarray:
 
 
 def _place(words: Words, prefix: int, bits: int) -> int:
-    """The k of a uniform number whose first ``bits`` bits are known, drawing as many more as it
-    takes.
-    """
+    """The k of a uniform number; bits beyond the first are drawn as needed."""
     while True:
         prefix, bits = (prefix << 64) | int(words(1)[0]), bits + 64
         digits = bits // 3 + 20

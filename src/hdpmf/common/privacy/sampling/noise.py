@@ -24,8 +24,7 @@ _LIMIT: Final = 1 << 40
 
 
 def grid_scale(scale: float | Fraction) -> Fraction:
-    """The scale that is really used: ``scale`` itself where its fraction is small enough, else the
-    next larger.
+    """Return ``scale`` where its fraction is small enough, else the next larger one.
 
     Rounding up means more noise than asked for, by less than 2^-39 of it for scales of at least
     1/2.
@@ -55,8 +54,7 @@ def grid_scale(scale: float | Fraction) -> Fraction:
 
 
 def whole_sigmas(sigma: np.ndarray) -> np.ndarray:
-    """The standard deviations that are really used, in whole grid units: never smaller than asked
-    for.
+    """Round standard deviations up to whole grid units.
 
     Raises:
         PrivacyError: One is negative, not a number, or too large for 64-bit sums.
@@ -113,8 +111,7 @@ _Size = int | tuple[int, ...]
 
 
 class SeededNoise:
-    """Draws that a seed repeats. They have the laws of ``ReleasedNoise`` to the precision of a
-    double.
+    """Draws that a seed repeats, with the laws of ``ReleasedNoise`` to double precision.
 
     Whoever knows the seed can subtract them, so what leaves a device takes ``ReleasedNoise``,
     another type.
@@ -133,7 +130,7 @@ class SeededNoise:
 
     @property
     def state(self) -> tuple[int, ...]:
-        """How far the stream is. Set it, and the same draws follow."""
+        """The position in the stream. Set it, and the same draws follow."""
         state: Any = self._generator.bit_generator.state
         return (
             *map(int, state["state"]["state"]),
@@ -179,9 +176,7 @@ class SeededNoise:
         return drawn
 
     def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
-        """As ``ReleasedNoise.discrete_gaussian``, by rounding: the variance is larger by 1/12,
-        whatever sigma is.
-        """
+        """As ``ReleasedNoise.discrete_gaussian``, by rounding: the variance is larger by 1/12."""
         whole = whole_sigmas(sigma)
         drawn: np.ndarray = np.rint(whole * self._generator.standard_normal(whole.shape)).astype(
             np.int64
@@ -202,9 +197,7 @@ class SeededNoise:
 
 
 def seed_of(rng: int | np.random.Generator | None) -> int:
-    """The 63-bit seed that an ``rng`` argument stands for: itself, a draw from it, or fresh
-    entropy.
-    """
+    """Return the 63-bit seed of an ``rng`` argument: itself, a draw from it, or fresh entropy."""
     if rng is None:
         rng = np.random.default_rng()
     if isinstance(rng, np.random.Generator):
@@ -230,8 +223,7 @@ _PRODUCT_LIMIT: Final = 1 << 53
 
 @final
 class ReleasedNoise:
-    """Noise for what leaves a device: exact laws, entropy from the operating system, nothing to
-    seed.
+    """Noise for what leaves a device: exact laws, the system's entropy, nothing to seed.
 
     No bytes are kept between calls, so that a forked process can never repeat its parent's draws.
 
@@ -250,8 +242,7 @@ class ReleasedNoise:
     def laplace_share(
         self, scale: float | Fraction, n_shares: int, size: Size, *, count: int = 1
     ) -> np.ndarray:
-        """One user's share of discrete Laplace noise: ``n_shares`` independent shares add up to
-        exactly that.
+        """Draw one user's share of discrete Laplace noise; ``n_shares`` shares add up to it.
 
         Args:
             scale: Of the whole noise, in grid units.
@@ -270,8 +261,7 @@ class ReleasedNoise:
         return drawn
 
     def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
-        """Noise with P(k) proportional to exp(-k^2 / (2 sigma^2)), one draw for each sigma in grid
-        units, as int64.
+        """Draw k with P(k) ~ exp(-k^2 / (2 sigma^2)) for each sigma in grid units, as int64.
 
         A sigma of 0 gives 0; any other is rounded up to a whole number.
         """
@@ -286,9 +276,7 @@ class ReleasedNoise:
         return drawn
 
     def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
-        """True with probability ``p_plus``; see ``bit_thresholds`` for what ``epsilon`` makes of
-        it.
-        """
+        """True with probability ``p_plus``, which ``epsilon`` bounds (``bit_thresholds``)."""
         thresholds = bit_thresholds(p_plus, epsilon)
         words = _entropy(thresholds.size).reshape(thresholds.shape)
         drawn: np.ndarray = (words >> np.uint64(1)) < thresholds

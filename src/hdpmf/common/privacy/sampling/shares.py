@@ -1,5 +1,4 @@
-"""Exact draws of a user's share of discrete Laplace noise: negative binomials NB(m/n, 1 - q) with q
-= exp(-1/scale).
+"""Exact shares of discrete Laplace noise: NB(m/n, 1 - q) with q = exp(-1/scale).
 
 The table: probabilities are fixed-point integers with far more bits than a draw compares, rounded
 down for a lower and up for an upper bound, so that every cumulated probability is known to lie
@@ -48,13 +47,11 @@ class ShareTable:
 
     @property
     def length(self) -> int:
-        """How many values the table tells apart; the number itself stands for all larger ones."""
+        """The number of values in the table; the number itself stands for all larger ones."""
         return len(self.low)
 
     def find(self, prefix: int) -> int | None:
-        """The value for a uniform number whose first bits are ``prefix``, or None where more
-        bits are needed.
-        """
+        """Return the value for a uniform number's first bits, or None if more are needed."""
         place = bisect_right(self.low, prefix)
         return None if place and prefix <= self.high[place - 1] else place
 
@@ -160,8 +157,7 @@ _WEIGHT_BITS = 50
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Where blocks begin (the last is the rest), how often each is proposed, and what is left to
-    decide there.
+    """Blocks of the tail; the last is the rest.
 
     Attributes:
         starts: First place of each block.
@@ -243,9 +239,7 @@ def _blocks(scale: Fraction, shape: Fraction, start: int) -> _Blocks:
 def _log_bound(
     scale: Fraction, shape: Fraction, start: int, first: int, is_rest: bool, context: Context
 ) -> Decimal:
-    """Log of the block's length times f at its first place; lengths in units of the start, f in
-    units of f(start).
-    """
+    """Log of a block's length (in starts) times f at its first place (in f(start))."""
     logs = context.subtract(_log_gammas(first, shape, context), _log_gammas(start, shape, context))
     logs = context.subtract(logs, _ratio(Fraction(first - start) / scale, context))
     if is_rest:  # the geometric's sum instead of a length: 1 / (1 - q)
@@ -256,9 +250,7 @@ def _log_bound(
 
 
 def log_gammas(k: np.ndarray, r: float) -> np.ndarray:
-    """log(Gamma(k + r) / Gamma(k + 1)) for k from 16, without subtracting large numbers from
-    each other.
-    """
+    """log(Gamma(k + r) / Gamma(k + 1)) for k from 16, without cancellation."""
     high, low = k + 1.0, k + r
     series = np.zeros(len(k))
     for power, coefficient in enumerate(_STIRLING):
@@ -314,8 +306,7 @@ _CHUNK = 1 << 16  # no mutant: draws at a time
 
 
 def negative_binomial(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.ndarray:
-    """``n`` draws of NB(shape, 1 - q) with q = exp(-1 / scale): P(k) = binom(k + shape - 1, k) (1 -
-    q)^shape q^k.
+    """Draw ``n`` times NB(shape, 1 - q): P(k) = binom(k + shape - 1, k) (1 - q)^shape q^k.
 
     A geometric is NB(1, 1 - q), and shapes add up; what is left over after whole geometrics is
     drawn from a table.
@@ -330,8 +321,7 @@ def negative_binomial(words: Words, scale: Fraction, shape: Fraction, n: int) ->
 
 
 def _from_table(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.ndarray:
-    """Inversion: a uniform number in [0, 1), as many bits of it as are needed, against the
-    cumulated law.
+    """Draw by inversion: as many bits of a uniform number as are needed.
 
     The table encloses every cumulated probability between integers. A word that falls into an
     enclosure (about once in 10^15 draws) gets further bits and a finer table, so that the law is
@@ -359,9 +349,7 @@ def _from_table(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.nd
 
 
 def refine(words: Words, scale: Fraction, shape: Fraction, prefix: int, bits: int) -> int:
-    """The place of a uniform number whose first ``bits`` bits are known, drawing as many more as
-    it takes.
-    """
+    """The value of a uniform number; bits beyond the first are drawn as needed."""
     while True:
         prefix, bits = (prefix << 64) | int(words(1)[0]), bits + 64
         found = share_table(scale, shape, bits).find(prefix)
@@ -370,8 +358,7 @@ def refine(words: Words, scale: Fraction, shape: Fraction, prefix: int, bits: in
 
 
 def _tail(words: Words, scale: Fraction, shape: Fraction, start: int) -> int:
-    """The law given that the draw is at least ``start``: a geometric beyond it, accepted with the
-    right probability.
+    """Draw given at least ``start``: a geometric beyond it, by rejection.
 
     With shape m/n, P(k) / P(k - 1) = q (n (k - 1) + m) / (n k), so a proposal ``start + g`` is
     accepted with the product of those rational factors: one integer comparison each.
