@@ -47,8 +47,8 @@ PLANTED = (
     Planted(
         "the self-mask's seed is the mask key",
         "common/aggregation/masks/client.py",
-        "self._seed, self._mask_secret = new_secret(), new_secret()",
-        "self._seed = self._mask_secret = new_secret()",
+        "self._mask_secret = new_secret()",
+        "self._mask_secret = self._seed",
         (_SEED_OR_KEY,),
     ),
     Planted(
@@ -382,7 +382,7 @@ PLANTED = (
     Planted(
         "what a leader said before it took a report is not on receipts",
         "private/device/reports.py",
-        "leader_answered(self.store, state.run, *answer, last=False)",
+        "leader_answered(self._store, state.run, *answer, last=False)",
         "pass",
         (_RECEIPTS,),
     ),

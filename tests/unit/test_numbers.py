@@ -209,8 +209,11 @@ PLAIN = {
     "private.device.recommender_state.Counted",
     "private.device.store.integrity._Counter",
     "private.device.store.encryption._Header",
+    "common.aggregation.masks.client._Suspended",
 }
 ROWS = {
+    "private.device.conversation._Suspended",
+    "private.device.session._Suspended",
     "private.device.store.ratings_table.Record",
     "private.device.store.ratings_table._Weight",
     "private.device.store.integrity._Head",
