@@ -35,7 +35,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     payloads,
     reports,
 )
-from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys, TaskBook
+from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys, TaskStore
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -164,7 +164,7 @@ class AggregationJobs:
     """Claims and finishes jobs. A job whose worker died is claimed again after its lease."""
 
     def __init__(
-        self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]
+        self, database: ServerDatabase, book: TaskStore, rules: Rules, clock: Callable[[], float]
     ) -> None:
         self._database = database
         self._book = book

@@ -46,8 +46,7 @@ from hdpmf.untrusted.aggregator.config import AggregatorConfig, config_file, rea
 from hdpmf.untrusted.aggregator.tasks import ServerKeys
 
 LAYOUT = FolderLayout("a server's folder")
-"""Whoever changes what is in the folder so that this version could not read what the last one wrote
-adds a step. The database has steps of its own (``migrations``)."""
+"""Add a step for every change that this version could not read. The database has its own."""
 
 _PARTY = "party.key"
 _HPKE = "hpke.key"
@@ -55,12 +54,7 @@ _METRICS = "metrics.token"
 
 
 class AggregatorFolder:
-    """The folder of a server.
-
-    Attributes:
-        path: Where it is.
-        config: What the operator decided.
-    """
+    """The folder of a server; ``config`` is its configuration."""
 
     def __init__(self, path: Path) -> None:
         LAYOUT.bring_forward(path)
@@ -130,16 +124,14 @@ class AggregatorFolder:
 
     def certificates(self) -> Certificates:
         """Return its certificates, renewed where needed."""
-        return ensure_certificates(self.path / "tls", _names(self.config.name))
+        return ensure_certificates(self.path / "tls", (self.config.name,))
 
     @property
     def servers(self) -> Servers | None:
         """The pair; None until it is paired."""
-        return (
-            Servers.from_json(self._read("servers.json"))
-            if (self.path / "servers.json").exists()
-            else None
-        )
+        if not (self.path / "servers.json").exists():
+            return None
+        return Servers.from_json(self._read("servers.json"))
 
     @property
     def partner(self) -> Server:
@@ -165,13 +157,13 @@ class AggregatorFolder:
         own = self.card
         leader, helper = (own, partner) if self.config.role == "leader" else (partner, own)
         pair = Servers(leader=leader, helper=helper)
-        held = self.servers
-        if held is not None and held != pair:
+        current = self.servers
+        if current is not None and current != pair:
             raise ConfigError(
                 f"{self.path} is paired with {self.partner.organisation!r}; its tasks depend on "
                 "that. For another partner, or another card of it, set up a new folder"
             )
-        if held is None:
+        if current is None:
             atomic_write(self.path / "servers.json", pair.to_json())
         return pair
 
@@ -225,7 +217,7 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     atomic_write(folder / "keys" / _PARTY, party.to_bytes(), mode=0o600)
     atomic_write(folder / "keys" / _HPKE, hpke.to_bytes(), mode=0o600)
     atomic_write(folder / "keys" / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
-    made = ensure_certificates(folder / "tls", _names(config.name))
+    made = ensure_certificates(folder / "tls", (config.name,))
     card = Server(
         organisation=config.organisation,
         url=config.url,
@@ -236,10 +228,6 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     atomic_write(folder / "card.json", card_to_json(card))
     # The database's password may be in it.
     atomic_write(folder / "config.toml", config_file(config), mode=0o600)
-
-
-def _names(name: str) -> tuple[str, ...]:
-    return (name,)
 
 
 def _read(path: Path) -> bytes:

@@ -26,7 +26,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
 )
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
-from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, TaskBook
+from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, TaskStore
 
 with needs("cryptography"):
     from cryptography.exceptions import InvalidSignature
@@ -70,7 +70,7 @@ class Uploads:
     """Checks uploads and stores them."""
 
     def __init__(
-        self, database: ServerDatabase, book: TaskBook, rules: Rules, clock: Callable[[], float]
+        self, database: ServerDatabase, book: TaskStore, rules: Rules, clock: Callable[[], float]
     ) -> None:
         self._database = database
         self._book = book

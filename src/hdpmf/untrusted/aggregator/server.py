@@ -26,7 +26,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
     tasks,
 )
-from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys, ServerRole, TaskBook
+from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys, ServerRole, TaskStore
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -73,7 +73,7 @@ class Aggregator:
         self._database = database
         self._clock = clock
         self._rules = Rules() if rules is None else rules
-        self._book = TaskBook(database, keys, self._rules, clock)
+        self._book = TaskStore(database, keys, self._rules, clock)
         self._batches = Batches(
             database, keys, self._rules, noise or ReleasedNoise(), released_batches
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -37,9 +38,8 @@ class ServerKeys:
     """A server's keys and the two cards.
 
     Attributes:
-        role: Which of the two it is.
-        party: By which servers and collectors know each other.
-        hpke: What shares are encrypted to.
+        party: Authenticates it to servers and collectors.
+        hpke: Decrypts shares.
         own: Its card.
         partner: The other server's card, as it was pinned.
     """
@@ -58,7 +58,7 @@ class ServerKeys:
             or self.own.hpke != self.hpke.config.encode().hex()
         ):
             raise ConfigError("the card of this server does not show its keys; write it again")
-        _ = self.servers  # that they are two
+        _ = self.servers  # raises unless they are two
 
     @cached_property
     def servers(self) -> Servers:
@@ -83,15 +83,13 @@ class ServerKeys:
         return verify_key(self.party, self.partner.identity, task_id, size)
 
 
-_LATE = 86_400
-
+_LATE = 86_400  # seconds after a task's begin
+_METADATA = 16 + 8 + 4  # report id, time, length of the public share
 _CIPHERTEXT = 1 + 2 + 32 + 4 + 16  # config id, key of X25519, length, tag of AES-GCM
-
 _PLAINTEXT = 2 + 4  # no extensions, length
-
 _MOST_DOCUMENT = 64 << 20
-
 _MOST_USERS = 1_000_000  # of a device
+_IDENTITY = re.compile("[0-9a-f]{64}")
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,12 +128,9 @@ class OpenTask:
     """A task that a server takes part in.
 
     Attributes:
-        number: In the database.
-        id: Everywhere else.
-        task: The document.
-        prio: Its cryptography.
+        number: Row number in the database.
         key: The servers' verify key.
-        collector: What sums are encrypted to.
+        collector: The key that sums are encrypted to.
     """
 
     number: int
@@ -148,24 +143,16 @@ class OpenTask:
     @cached_property
     def report_size(self) -> int:
         """Size of every report in bytes, whatever its content."""
-        shares = sum(
-            _CIPHERTEXT + _PLAINTEXT + self.prio.input_share_size(server) for server in (0, 1)
-        )
-        return 16 + 8 + 4 + self.public_share_size + shares
+        return _METADATA + self.public_share_size + self._share_size(0) + self._share_size(1)
 
     @cached_property
     def prepare_init_size(self) -> int:
         """Size of every report in an aggregation job, in bytes."""
-        share = (
-            16
-            + 8
-            + 4
-            + self.public_share_size
-            + _CIPHERTEXT
-            + _PLAINTEXT
-            + self.prio.input_share_size(1)
-        )
-        return share + 4 + 1 + 4 + self.prio.prepare_share_size
+        message = 4 + 1 + 4 + self.prio.prepare_share_size
+        return _METADATA + self.public_share_size + self._share_size(1) + message
+
+    def _share_size(self, server: int) -> int:
+        return _CIPHERTEXT + _PLAINTEXT + self.prio.input_share_size(server)
 
     @property
     def public_share_size(self) -> int:
@@ -177,7 +164,7 @@ class OpenTask:
         return self.task.begin <= time < self.task.end and time % self.task.precision == 0
 
 
-class TaskBook:
+class TaskStore:
     """The tasks in a server's database."""
 
     def __init__(
@@ -194,8 +181,7 @@ class TaskBook:
 
         Args:
             document: The task as it was published.
-            devices: At the leader of a task with enrolled devices: who may report, and how many
-                users each has.
+            devices: Identity and number of users of each enrolled device; only at the leader.
         """
         found_id = task_id(document)
         listed = sorted((who, users) for who, users in devices)
@@ -207,13 +193,8 @@ class TaskBook:
         if found is None:
             task = self._accept(document, listed)
             with self._database.write() as connection:
-                row = {
-                    "id": found_id,
-                    "document": document,
-                    "devices": digest,
-                    "end": task.end,
-                    "purged": False,
-                }
+                row: dict[str, object] = {"id": found_id, "document": document, "devices": digest}
+                row |= {"end": task.end, "purged": False}
                 made = connection.execute(
                     self._database.insert(tasks).on_conflict_do_nothing().returning(tasks.c.number),
                     row,
@@ -278,56 +259,42 @@ class TaskBook:
         task = _read_task(row.document)
         prio = prio_of(task, row.id)
         key = self._keys.verify_key(row.id, prio.seed_size)
-        return OpenTask(
-            row.number,
-            row.id,
-            task,
-            prio,
-            key,
-            HpkeConfig.decode(bytes.fromhex(task.collector.hpke)),
-        )
+        collector = HpkeConfig.decode(bytes.fromhex(task.collector.hpke))
+        return OpenTask(row.number, row.id, task, prio, key, collector)
 
     def _accept(self, document: bytes, devices: list[tuple[str, int]]) -> Task:
         task = _read_task(document)
         rules = self._rules
         now = self._clock()
-        if task.servers != self._keys.servers:
-            raise ProtocolError(
-                "refused: the task is for another pair of servers; compare their digests"
-            )
-        if task.minimum < rules.minimum:
-            raise ProtocolError(
-                f"refused: this server sums {rules.minimum} reports or more; ask for as many"
-            )
-        if now >= task.end or now >= task.begin + _LATE:
-            raise ProtocolError(
-                "refused: the task is over, or has begun more than a day ago; make a new one"
-            )
         circuit = task.circuit
-        if (
-            circuit.items if isinstance(circuit, OneRating) else circuit.entries
-        ) > rules.most_items:
-            raise ProtocolError(
-                f"refused: this server takes vectors of {rules.most_items:,} items at most"
-            )
+        items = circuit.items if isinstance(circuit, OneRating) else circuit.entries
+        late = now >= task.end or now >= task.begin + _LATE
+        ours = task.servers == self._keys.servers
+        _require(ours, "the task is for another pair of servers; compare their digests")
+        enough = f"this server sums {rules.minimum} reports or more; ask for as many"
+        _require(task.minimum >= rules.minimum, enough)
+        _require(not late, "the task is over, or has begun more than a day ago; make a new one")
+        most = f"this server takes vectors of {rules.most_items:,} items at most"
+        _require(items <= rules.most_items, most)
         _check_noise(task, rules)
         try:
             prio_of(task, task_id(document))
             supported = is_supported(HpkeConfig.decode(bytes.fromhex(task.collector.hpke)))
         except HdpmfError as error:
             raise ProtocolError(f"refused: {error}") from None
-        if not supported:
-            raise ProtocolError(
-                "refused: nothing can be encrypted to the collector's key; it is of another kind"
-            )
+        _require(supported, "nothing can be encrypted to the collector's key; use X25519")
         if self._keys.role == "leader":
             _check_devices(task, devices)
         return task
 
 
+def _require(holds: bool, why: str) -> None:
+    if not holds:
+        raise ProtocolError(f"refused: {why}")
+
+
 def _read_task(document: bytes) -> Task:
-    if len(document) > _MOST_DOCUMENT:
-        raise ProtocolError("refused: the document is too long for a task")
+    _require(len(document) <= _MOST_DOCUMENT, "the document is too long for a task")
     task = decode(document)
     if not isinstance(task, Task):
         raise ProtocolError(f"refused: the document is a {type(task).__name__}, not a task")
@@ -337,7 +304,6 @@ def _read_task(document: bytes) -> Task:
 def _check_noise(task: Task, rules: Rules) -> None:
     """Raise ProtocolError unless every entry that can differ from zero gets noise."""
     circuit = task.circuit
-    entry = 0
     if isinstance(circuit, OneRating):
         needed = [
             (range(circuit.items), any(circuit.codes)),
@@ -346,35 +312,32 @@ def _check_noise(task: Task, rules: Rules) -> None:
         ]
     else:
         needed = [(range(circuit.entries), not rules.allow_noiseless)]
+    start = 0
     for part in task.noise:
         try:
             if part.fraction > 0:
                 grid_scale(part.fraction)
         except PrivacyError as error:
             raise ProtocolError(f"refused: {error}") from None
-        for entries, must in needed:
-            overlap = entry < entries.stop and entries.start < entry + part.entries
-            if must and overlap and part.fraction == 0:
-                raise ProtocolError(
-                    "refused: the task has no noise for numbers that tell something; state its "
-                    "scale"
-                )
-        entry += part.entries
+        end = start + part.entries
+        for entries, informative in needed:
+            noiseless = part.fraction == 0 and start < entries.stop and entries.start < end
+            _require(
+                not (informative and noiseless),
+                "the task has no noise for numbers that tell something; state its scale",
+            )
+        start = end
 
 
 def _check_devices(task: Task, devices: list[tuple[str, int]]) -> None:
-    if task.enrolled != bool(devices):
-        raise ProtocolError(
-            "refused: a task for enrolled devices comes with their list, and no other task does"
-        )
+    _require(
+        task.enrolled == bool(devices),
+        "a task for enrolled devices comes with their list, and no other task does",
+    )
     for identity, users in devices:
-        if (
-            len(identity) != 64
-            or not set(identity) <= set("0123456789abcdef")
-            or not 1 <= users <= _MOST_USERS
-        ):
-            raise ProtocolError(
-                "refused: a device is 64 hexadecimal digits and a number of users, 1 or more"
-            )
-    if len({identity for identity, _ in devices}) < len(devices):
-        raise ProtocolError("refused: a device is listed twice")
+        _require(
+            _IDENTITY.fullmatch(identity) is not None and 1 <= users <= _MOST_USERS,
+            "a device is 64 hexadecimal digits and a number of users, 1 or more",
+        )
+    distinct = len({identity for identity, _ in devices})
+    _require(distinct == len(devices), "a device is listed twice")
