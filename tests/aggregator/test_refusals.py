@@ -344,12 +344,12 @@ def test_counts_and_logs_tell_nothing_private(pair: Pair) -> None:
 
 def test_the_leader_talks_to_the_pinned_helper_alone(pair: Pair, asked: Asked) -> None:
     keys = pair.folders[LEADER].keys
-    with HelperClient(keys) as door:
+    with HelperClient(keys) as client:
         with pytest.raises(DapError) as refused:
-            door.aggregation_job(asked.id, bytes(16), b"garbage")
+            client.aggregation_job(asked.id, bytes(16), b"garbage")
         assert refused.value.kind == "invalidMessage"
         with pytest.raises(DapError) as refused:
-            door.aggregate_share(bytes(32), b"x" * 61)
+            client.aggregate_share(bytes(32), b"x" * 61)
         assert refused.value.kind == "unrecognizedTask"
     elsewhere = {
         "another authority": msgspec.structs.replace(keys.partner, authority=keys.own.authority),
@@ -357,7 +357,7 @@ def test_the_leader_talks_to_the_pinned_helper_alone(pair: Pair, asked: Asked) -
     }
     for card in elsewhere.values():
         with (
-            HelperClient(replace(keys, partner=card)) as door,
-            pytest.raises(TransportError, match="could not be reached"),
+            HelperClient(replace(keys, partner=card)) as client,
+            pytest.raises(TransportError, match=r"not from the pinned authority|cannot be reached"),
         ):
-            door.aggregation_job(asked.id, bytes(16), b"")
+            client.aggregation_job(asked.id, bytes(16), b"")

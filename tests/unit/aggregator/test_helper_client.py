@@ -80,11 +80,15 @@ def keys(url: str, authority: Path) -> ServerKeys:
     return ServerKeys("leader", party, hpke, own, partner)
 
 
+@pytest.fixture(scope="module")
+def bomb() -> bytes:
+    return gzip.compress(bytes(300 << 20), 9)
+
+
 @pytest.mark.parametrize("status", [200, 400])
 def test_a_compressed_answer_is_refused_without_decompressing_it(
-    certificates: Certificates, status: int
+    certificates: Certificates, bomb: bytes, status: int
 ) -> None:
-    bomb = gzip.compress(bytes(300 << 20), 9)
     assert len(bomb) < 310_000  # less than any limit on what is received
     tracemalloc.start()
     try:
