@@ -115,11 +115,10 @@ def run_on_engine(main: Callable[[Grid], T], nodes: int, processes: int) -> T:
     def run(grid: Grid, context: Context) -> None:
         results.append(main(grid))
 
-    here = (
-        {}
-        if "RAY_ADDRESS" in os.environ
-        else {"num_cpus": processes, "object_store_memory": _OBJECT_BYTES}
-    )
+    # "local", or Ray would join whatever cluster was last started on this machine.
+    here: dict[str, int | str] = {}
+    if "RAY_ADDRESS" not in os.environ:
+        here = {"address": "local", "num_cpus": processes, "object_store_memory": _OBJECT_BYTES}
     run_simulation(
         server_app=server,
         client_app=client_app,
