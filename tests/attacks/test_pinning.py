@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.cli.device.join import _pin
+from hdpmf.cli.device.join import PinOptions, pin_by_roster
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.keys import NodeKey
@@ -14,6 +14,12 @@ from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.enrolled import Enrolled
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.store.device_store import DeviceStore
+
+
+def _pin(
+    store: DeviceStore, address: str, ca: Path | None, roster: Path | None, **more: bool
+) -> str:
+    return pin_by_roster(store, PinOptions(address, ca, roster, **more), None)[1]
 
 
 def test_another_authority_is_not_pinned_silently(
@@ -30,8 +36,8 @@ def test_another_authority_is_not_pinned_silently(
         store.pin_roster(
             [store.identity.public, *(DeviceIdentity.generate().public for _ in range(2))], [1] * 3
         )
-        assert _pin(store, where, first, None)[1] == where
-        assert _pin(store, where, first, None)[1] == where  # the same one may come again
+        assert _pin(store, where, first, None) == where
+        assert _pin(store, where, first, None) == where  # the same one may come again
         pinned = store.get("authority")
         with pytest.raises(
             ConfigError,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.cli.device.join import _answer
+from hdpmf.cli.device.join import answer_messages
 from hdpmf.private.device.messages import SLOT, in_slots
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -59,6 +59,6 @@ def test_a_device_that_joins_answers_so(tmp_path: Path) -> None:
 
     took: list[float] = []
     with DeviceStore.create(tmp_path / "me.hdpmf") as store:
-        _answer(store, "films.example", Carrier(), threading.Event(), False)
+        answer_messages(store, "films.example", Carrier(), threading.Event(), False)
     assert len(took) == 2
     assert all(one >= SLOT for one in took)

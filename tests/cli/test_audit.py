@@ -166,15 +166,6 @@ def test_what_has_no_noise_on_devices_is_said(call):
     assert call("audit", "devices", "--control", "2").code == 2
 
 
-def test_pairs_stand_and_their_control_is_found_out(call):
-    result = call("audit", "pairs", "--runs", "600", "--epsilon", "4", "--json")
-    assert result.code == 0
-    whole, control = result.json["audits"]
-    assert (whole["verdict"], control["verdict"]) == ("not contradicted", "claim broken")
-    assert whole["delta"] == 1e-6
-    assert "control" in call("audit", "pairs", "--runs", "20").out
-
-
 def _only(monkeypatch, corrupt):
     """The first of the cells with this server: value, without labels."""
     cells = two_servers.server_cells

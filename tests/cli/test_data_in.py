@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hdpmf.cli.options.ratings import _MERGING, _SPLITS
+from hdpmf.cli.options.ratings import MERGING, SPLITS
 from hdpmf.common.data import Ratings
 from hdpmf.common.data.checks import DUPLICATES
 from hdpmf.common.data.splits import CUTS
@@ -52,7 +52,7 @@ def read(shop: Path, **options: object) -> Ratings:
 
 
 def test_words_of_the_command_line_are_those_of_the_library() -> None:
-    assert (_MERGING, _SPLITS) == (DUPLICATES, CUTS)
+    assert (MERGING, SPLITS) == (DUPLICATES, CUTS)
 
 
 def test_ids_from_the_file_to_the_recommendation(call: Call, shop: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.unit.device.reporting_world import (
 )
 
 from hdpmf.cli import pages
-from hdpmf.cli.device import disclosures as asking
+from hdpmf.cli.device import disclosures
 from hdpmf.common.protocol.invitation import Invitation
 from hdpmf.private.device.consent import consents, pending
 from hdpmf.private.device.disclosures.refusals import RefusalBook
@@ -64,7 +64,7 @@ def test_questions_are_shown_with_their_numbers_and_answered(
     path = tmp_path / "asked.sqlite"
     store, world = make_store(path=path, policy=msgspec.structs.replace(POLICY, ask=True)), World()
     world.publish(task=make_task())
-    monkeypatch.setattr(asking.time, "time", lambda: float(START))
+    monkeypatch.setattr(disclosures.time, "time", lambda: float(START))
     reporter(store, world).step()
     assert len(pending(store)) == 1
     store.close()
@@ -116,7 +116,7 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
 
     from hdpmf.cli.device import join
 
-    monkeypatch.setattr(join, "report_until", lambda *_: {"reports": 0, "model": False})
+    monkeypatch.setattr(join, "_report", lambda *_: ({"reports": 0, "model": False}, ""))
     refused = call("device", "join", path, "https://other.example", "--invitation", told["file"])
     assert "leave those out" in refused.err
     assert call("device", "join", path, "--invitation", told["file"]).code == 0
@@ -183,7 +183,8 @@ def test_a_recommender_that_sums_by_masks_invites_too(
 
     answered: list[str] = []
     monkeypatch.setattr(
-        "hdpmf.cli.device.join._answer", lambda store, where, *_: answered.append(where) or ([], 0)
+        "hdpmf.cli.device.join.answer_messages",
+        lambda store, where, *_: answered.append(where) or ([], 0),
     )
     file = ("--invitation", told["file"])
     refused = call("device", "join", path, *file)

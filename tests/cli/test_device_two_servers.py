@@ -25,7 +25,7 @@ from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.private.device import reporting
+from hdpmf.private.device import participant
 from hdpmf.private.device.store.device_store import DeviceStore
 
 from .conftest import Call
@@ -58,21 +58,21 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Two servers and a recommender in place of the network; a period that is over in no time."""
     made = World()
     monkeypatch.setattr(web, "WebDoor", lambda *_: made)
-    steps = reporting.Participant.step
+    steps = participant.Participant.step
 
-    def step(self: reporting.Participant) -> float:
+    def step(self: participant.Participant) -> float:
         made.now += 60.0
         if made.uploads:
             made.publish(facts=make_facts(3.0 + len(made.uploads) / 10))
         return min(steps(self), 0.001)
 
-    init = reporting.Participant.__init__
+    init = participant.Participant.__init__
 
-    def with_clock(self: reporting.Participant, *arguments: Any, **options: Any) -> None:
+    def with_clock(self: participant.Participant, *arguments: Any, **options: Any) -> None:
         init(self, *arguments, **options, clock=lambda: made.now)
 
-    monkeypatch.setattr(reporting.Participant, "step", step)
-    monkeypatch.setattr(reporting.Participant, "__init__", with_clock)
+    monkeypatch.setattr(participant.Participant, "step", step)
+    monkeypatch.setattr(participant.Participant, "__init__", with_clock)
     return made
 
 
@@ -138,10 +138,10 @@ def test_another_pair_needs_the_owners_word(
     assert "--servers FILE" in join("--new-servers").json["error"]["message"]
     with DeviceStore.open(path) as store:
         assert store.policy.servers == (SERVERS.digest,)
-    from hdpmf.cli.device.join import pin_two_servers
+    from hdpmf.cli.device.join import PinOptions, pin_by_servers
 
     with DeviceStore.open(path) as store:
-        pin_two_servers(store, WHERE, None, given["others"], new_servers=True)
+        pin_by_servers(store, PinOptions(WHERE, servers=given["others"], new_servers=True))
         assert store.policy.servers == (OTHERS.digest,)
     policy = path.with_name("policy.toml")
     policy.write_text(f'servers = ["{SERVERS.digest}"]\n')

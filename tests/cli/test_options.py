@@ -12,8 +12,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hdpmf.cli.options.common import with_option_groups
+from hdpmf.cli.options.common import command, option
 from hdpmf.cli.options.methods import ModelOptions, known_options
+from hdpmf.cli.output import Result
 from hdpmf.common.methods import METHODS
 
 from .conftest import Call
@@ -21,22 +22,30 @@ from .conftest import Call
 
 @dataclass(frozen=True)
 class Size:
-    width: Annotated[int, typer.Option("--width", "-w", min=1)]
-    height: Annotated[int, typer.Option("--height")] = 3
+    width: Annotated[int, option("", None, "--width", "-w", min=1)]
+    height: Annotated[int, option("")] = 3
 
 
 def test_a_group_becomes_options_and_a_value_again() -> None:
     app, seen = typer.Typer(), []
 
     @app.command()
-    @with_option_groups
-    def draw(name: Annotated[str, typer.Argument()], size: Size, thick: bool = False) -> None:
+    @command
+    def draw(
+        name: Annotated[str, typer.Argument()],
+        size: Size,
+        thick_lines: Annotated[bool, option("Wide.")] = False,
+    ) -> Result:
         """Draw."""
-        seen.append((name, size, thick))
+        seen.append((name, size, thick_lines))
+        return Result({"name": name}, ["drawn"], exit_code=3)
 
     run = CliRunner().invoke
-    assert run(app, ["box", "-w", "2", "--thick"]).exit_code == 0
+    done = run(app, ["box", "-w", "2", "--thick-lines"])
+    assert (done.exit_code, done.stdout) == (3, "drawn\n")
     assert seen == [("box", Size(2, 3), True)]
+    assert '"name": "box"' in run(app, ["box", "-w", "2", "--height", "3", "--json"]).stdout
+    assert run(app, ["box", "-w", "2", "--no-thick-lines"]).exit_code == 2  # a flag has no opposite
     assert run(app, ["box"]).exit_code == 2  # a field without a default is required
     assert run(app, ["box", "-w", "0"]).exit_code == 2
     assert draw.__doc__ == "Draw."
@@ -47,7 +56,7 @@ def test_two_groups_with_one_option_are_a_mistake_of_ours() -> None:
         pass
 
     with pytest.raises(TypeError, match="'width' twice"):
-        with_option_groups(draw)
+        command(draw)
 
 
 def test_every_option_of_a_method_is_on_the_command_line_and_in_help(call: Call) -> None:

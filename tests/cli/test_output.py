@@ -1,11 +1,18 @@
+"""Results as text and as JSON, from one value."""
+
 from __future__ import annotations
 
 import io
+import json
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from hdpmf.cli import output
+from hdpmf.cli.output import Csv, Paragraph, Result, Table
+
+TABLE = Table(("a", "b"), [("[red]x", "1")], numeric=("b",), title="t", strong=(0,))
 
 
 class Terminal(io.StringIO):
@@ -17,13 +24,55 @@ def test_control_characters_are_taken_out() -> None:
     assert output.clean("a\x1b[31mb\nc\r\u202ed") == "a [31mb c  d"
 
 
+def test_one_value_is_text_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+    csv = Csv(("user", "title"), [(1, "a, b"), (2, None)])
+    result = Result({"n": 1}, ["a\nb", Paragraph("c d", "  "), TABLE, csv], notes=["after"])
+    output.emit(result)
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        "a b",
+        "  c d",
+        "t",
+        "a       b",
+        "[red]x  1",
+        "user,title",
+        '1,"a, b"',
+        "2,",
+    ]
+    assert said.err == "after\n"
+    with output.json_output(True):
+        output.emit(result)
+        output.emit(result, compact=True)
+    assert not output.wants_json()
+    document = {"n": 1, "hdpmf_version": output.hdpmf_version()}
+    said = capsys.readouterr()
+    assert said.out == f"{json.dumps(document, indent=2)}\n{json.dumps(document)}\n"
+    assert said.err == "after\n" * 2
+
+
+def test_only_the_form_that_is_printed_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+    def text() -> Iterator[str]:
+        made.append("text")
+        yield "x"
+
+    def fields() -> dict[str, int]:
+        made.append("fields")
+        return {}
+
+    for wanted, expected in ((False, ["text"]), (True, ["fields"])):
+        made: list[str] = []
+        with output.json_output(wanted):
+            output.emit(Result(fields, text()))
+        assert made == expected
+
+
 def test_a_terminal_gets_a_table_and_no_colour_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     for no_color in (False, True):
         monkeypatch.setattr(sys, "stdout", Terminal())
         if no_color:
             monkeypatch.setenv("NO_COLOR", "1")
-        output.print_table(("a", "b"), [("[red]x", "1")], numeric=("b",), title="t", strong=(0,))
+        output.emit(Result({}, [TABLE]))
         shown = sys.stdout.getvalue()  # type: ignore[attr-defined]
         assert "[red]x" in shown
         assert ("36m" in shown) is not no_color

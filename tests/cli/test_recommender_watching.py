@@ -21,7 +21,7 @@ pytest.importorskip("cryptography")
 
 from hdpmf.cli.output import note
 from hdpmf.cli.recommender import status as status_command
-from hdpmf.cli.recommender.run import run_log
+from hdpmf.cli.recommender.run import MonitoringOptions
 from hdpmf.common.protocol import Envelope, decode
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service import alerts
@@ -172,14 +172,17 @@ def test_a_time_between_looks_that_means_nothing_is_refused(
 def test_with_json_every_line_of_the_log_is_json_notes_too(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with run_log(Metrics(), "json") as say:
+    with MonitoringOptions(log_format="json").log(Metrics()) as say:
         say("run 0123456789ab begins")
         note("listening")
     note("for people again")
     *lines, last = capsys.readouterr().err.splitlines()
     assert [json.loads(line)["said"] for line in lines] == ["run 0123456789ab begins", "listening"]
     assert last == "for people again"
-    with pytest.raises(ConfigError, match="text or json"), run_log(Metrics(), "xml"):
+    with (
+        pytest.raises(ConfigError, match="text or json"),
+        MonitoringOptions(log_format="xml").log(Metrics()),
+    ):
         pass
 
 

@@ -293,23 +293,3 @@ def test_a_gpu_that_is_not_there_is_one_clear_line(
     assert refused.err.strip().count("\n") == 0
     assert "no NVIDIA driver" in refused.err
     assert call(*words, "--on", "auto").code == 0
-
-
-@pytest.mark.parametrize("old", [("--device", "cuda"), ("--device=cuda",)])
-def test_the_old_name_of_on_still_works_with_a_note(
-    call: Call,
-    files: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    old: tuple[str, ...],
-) -> None:
-    from hdpmf.private.kernels.gpu import availability
-
-    words = ("train", "hdpmf", "--train", files[0], "--epochs", 1, "--out", tmp_path / "m")
-    monkeypatch.setattr(availability, "missing_packages", lambda: ("torch",))
-    refused = call(*words, *old)
-    assert refused.code == 9
-    note, error = refused.err.splitlines()
-    assert note == "note: --device is now called --on, and cuda is gpu"
-    assert error.startswith("error: on='gpu' needs torch")
-    assert call(*words, "--device", "cpu").code == 0

@@ -1,11 +1,10 @@
-"""``hdpmf audit``: attack what methods claim; print lower bounds on epsilon and reconstructed
-ratings.
-"""
+"""``hdpmf audit``: attack the claims of methods; bounds on epsilon, reconstructed ratings."""
 
 from __future__ import annotations
 
-import json as json_format
+import json
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -14,18 +13,17 @@ import typer
 
 from hdpmf.cli.options.common import (
     DATASET_NAMES,
-    Json,
     Seed,
-    complete_dataset,
-    completion,
+    argument,
+    command,
     data_option,
     make_folder,
+    option,
     privacy_option,
     run_option,
-    with_option_groups,
 )
 from hdpmf.cli.options.methods import MethodOptions
-from hdpmf.cli.output import hdpmf_version, print_json, print_lines, print_table, progress_bar
+from hdpmf.cli.output import Block, Result, Table, hdpmf_version, progress_bar
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
 
@@ -33,49 +31,204 @@ if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
     from hdpmf.lab.audit import AuditResult
 
+app = typer.Typer(
+    help="Try to break the claims of methods: bounds on epsilon by attack, ratings reconstructed."
+)
 
-@with_option_groups
-def servers(
-    canaries: Annotated[
-        int,
+_ATTACKS = ("reconstruct", "difference", "zero-h")
+_RUNS = 10_000
+_ATTACK_RUNS = 1_000
+
+_Method = Annotated[str, option("The method.", "METHOD", "--method", words=METHODS)]
+_Weight = Annotated[
+    float,
+    privacy_option(
+        "Privacy weight of the audited rating; its claim is W times epsilon.", "W", "--weight"
+    ),
+]
+_Epsilon = Annotated[float, privacy_option("Of every method that has one.", "E", "--epsilon")]
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """The number of runs, and the data."""
+
+    runs: Annotated[
+        int | None,
         run_option(
-            "--canaries",
-            metavar="N",
-            help="Ratings of the audited person, each of which is guessed.",
+            "Runs of each of the two worlds to measure on; more again choose the test.",
+            "N",
+            default=f"{_RUNS:,}; attacks: {_ATTACK_RUNS:,}",
         ),
-    ] = 10_000,
-    reports: Annotated[
-        int,
-        run_option(
-            "--reports", metavar="N", help="Persons whose shares are looked at, one by one."
-        ),
-    ] = 2_000,
-    epsilon: Annotated[
-        float, privacy_option("--epsilon", metavar="E", help="Of the survey.")
-    ] = 1.0,
+    ] = None
+    data: Annotated[
+        str, data_option(f"The data set: {', '.join(DATASET_NAMES)}.", "NAME", words=DATASET_NAMES)
+    ] = "synthetic"
+    seed: Seed = 0
+
+    def world(self) -> Ratings:
+        """Return the ratings in which one rating is changed."""
+        from hdpmf.common.data import load_dataset
+
+        return load_dataset(self.data)
+
+
+@dataclass(frozen=True)
+class ControlOptions:
+    """The budget, the planted fault, and the confidence of bounds."""
+
+    epsilon: _Epsilon = 1.0
     control: Annotated[
         float,
-        privacy_option(
-            "--control", metavar="F", help="So much noise has a server that must be caught."
-        ),
-    ] = 0.5,
+        privacy_option("Share of the noise that the faulty one has, which must be caught.", "F"),
+    ] = 0.5
     confidence: Annotated[
         float,
-        run_option(
-            "--confidence",
-            metavar="C",
-            help="Of each bound: so seldom does a good server fail by chance.",
-        ),
-    ] = 0.999,
-    seed: Seed = 0,
-    json: Json = False,
-) -> None:
-    """Guess ratings from what the recommender and one of two servers hold: the other's sums, and
-    shares of reports.
+        run_option("Of each bound: a correct one fails by chance with probability 1 - C.", "C"),
+    ] = 0.999
+    seed: Seed = 0
 
-    All of it is played with faults planted, too: less noise, shares that are not random, proofs
-    that hide nothing. The exit status is 1 if what is as it should be does not pass, or what has a
-    fault does.
+    def __post_init__(self) -> None:
+        if not (0 < self.control < 1 and 0 < self.confidence < 1):
+            raise ConfigError("--control and --confidence must be above 0 and below 1")
+
+
+class AttackOptions(MethodOptions):
+    """The options of the attacked method."""
+
+    only: ClassVar[tuple[str, ...]] = ("epsilon", "n_factors", "epochs")
+
+    def arguments(self, method: str) -> dict[str, Any]:
+        """Return the options given, under the names that audits use."""
+        given = self.chosen(method)
+        return given | ({"factors": given.pop("n_factors")} if "n_factors" in given else {})
+
+
+class AuditOptions(AttackOptions):
+    """The options of the audited method."""
+
+    only = (*AttackOptions.only, "labels")
+
+
+@app.command("run")
+@command
+def run(
+    method: _Method,
+    options: AuditOptions,
+    trial: TrialOptions,
+    view: Annotated[
+        str, option("What the attacker sees.", "messages|sums|sums-h-hidden|final")
+    ] = "messages",
+    adjacency: Annotated[
+        str,
+        option("What it has to find out: the rating, or whether there is one.", "value|presence"),
+    ] = "value",
+    weight: _Weight = 1.0,
+    delta: Annotated[float, privacy_option("Of the guarantee.", "D")] = 0.0,
+) -> Result:
+    """Guess one rating, lowest or highest, many times; the error rates bound epsilon from below."""
+    from hdpmf.lab.audit import Audit, run_audit
+
+    audit = Audit(
+        method,
+        view,
+        runs=_RUNS if trial.runs is None else trial.runs,
+        weight=weight,
+        delta=delta,
+        seed=trial.seed,
+        adjacency=adjacency,
+        **options.arguments(method),
+    )
+    world = trial.world()
+    with progress_bar(f"auditing {method}, {view}") as advance:
+        result = run_audit(audit, world, advance)
+    return Result(result.as_dict(), _audit_text(result))
+
+
+@app.command("devices")
+@command
+def devices(
+    options: ControlOptions,
+    method: Annotated[
+        str | None, option("Only this one.", "METHOD", default="all", words=METHODS)
+    ] = None,
+    canaries: Annotated[
+        int, run_option("Ratings of the audited device, each of which is guessed.", "N")
+    ] = 4_000,
+    answers: Annotated[
+        bool,
+        run_option("Also compare refusals and sizes of answers.", None, "--answers/--no-answers"),
+    ] = True,
+) -> Result:
+    """Guess all ratings of a real device agent from what leaves it in one run.
+
+    The same is done to an agent with a fault planted. The exit code is 1 if the correct one does
+    not pass, or the faulty one does.
+    """
+    from hdpmf.lab.audit.devices import answers_alike, audit_devices, device_cells
+    from hdpmf.lab.audit.game import STANDS
+
+    cells = [
+        cell
+        for cell in device_cells(
+            canaries=canaries,
+            epsilon=options.epsilon,
+            confidence=options.confidence,
+            seed=options.seed,
+        )
+        if method in (None, cell.method)
+    ]
+    if not cells:
+        raise ConfigError(f"{method} has no noise on devices that could be audited")
+    rows = []
+    documents = []
+    failed = False
+    with progress_bar("auditing devices", len(cells)) as advance:
+        for done, cell in enumerate(cells):
+            advance(done, len(cells))
+            result = audit_devices(cell)
+            planted = audit_devices(replace(cell, noise_factor=options.control))
+            alike = answers_alike(cell) if answers else None
+            failed |= result.verdict != STANDS or planted.verdict == STANDS or alike is False
+            documents.append(
+                {"result": result.as_dict(), "control": planted.as_dict(), "answers_alike": alike}
+            )
+            rows.append(
+                (
+                    f"{cell.method}{', labels' if cell.labels else ''}",
+                    cell.view,
+                    cell.adjacency,
+                    *_bound_cells(result, planted),
+                    {None: "", True: "alike", False: "DIFFERENT"}[alike],
+                )
+            )
+    less = f"noise x {options.control:g}"
+    table = Table(
+        ("method", "view", "of", "made for", "at least", "verdict", less, "control", "answers"),
+        rows,
+        numeric=("at least", less),
+        title=f"Real devices, {canaries:,} ratings guessed in one run; bounds hold with "
+        f"{100 * options.confidence:g}% confidence, at most {result.ceiling:.2f} can be proved",
+    )
+    return Result({"results": documents, "canaries": canaries}, [table], exit_code=int(failed))
+
+
+@app.command("servers")
+@command
+def servers(
+    options: ControlOptions,
+    canaries: Annotated[
+        int, run_option("Ratings of the audited person, each of which is guessed.", "N")
+    ] = 10_000,
+    reports: Annotated[
+        int, run_option("Persons whose shares are looked at, one by one.", "N")
+    ] = 2_000,
+) -> Result:
+    """Guess ratings from what the recommender and one of two servers hold together.
+
+    These are the other server's sums, and shares of reports. All of it is played with faults
+    planted, too: less noise, shares that are not random, proofs that hide nothing. The exit code is
+    1 if what is correct does not pass, or what has a fault does.
     """
     from hdpmf.lab.audit.game import STANDS
     from hdpmf.lab.audit.two_servers import (
@@ -85,19 +238,21 @@ def servers(
         server_cells,
     )
 
-    if not (0 < control < 1 and 0 < confidence < 1):
-        raise ConfigError("--control and --confidence must be above 0 and below 1")
     cells = server_cells(
-        canaries=canaries, reports=reports, epsilon=epsilon, confidence=confidence, seed=seed
+        canaries=canaries,
+        reports=reports,
+        epsilon=options.epsilon,
+        confidence=options.confidence,
+        seed=options.seed,
     )
-    rows, documents, failed = [], [], False
+    rows = []
+    documents = []
+    failed = False
     with progress_bar("auditing servers", len(cells)) as advance:
         for done, cell in enumerate(cells):
             advance(done, len(cells))
-            sums, planted = (
-                audit_server_sums(cell),
-                audit_server_sums(replace(cell, noise_factor=control)),
-            )
+            sums = audit_server_sums(cell)
+            planted = audit_server_sums(replace(cell, noise_factor=options.control))
             shares = audit_server_shares(cell)
             faulty = [
                 audit_server_shares(replace(cell, fault=fault))
@@ -117,11 +272,7 @@ def servers(
                 (
                     cell.corrupt,
                     f"{cell.adjacency}{', labels' if cell.labels else ''}",
-                    f"{sums.epsilon_claimed:g} ({sums.status})",
-                    f"{sums.epsilon_lower_bound:.2f}",
-                    sums.verdict,
-                    f"{planted.epsilon_lower_bound:.2f}",
-                    planted.verdict,
+                    *_bound_cells(sums, planted),
                     f"{100 * shares.best.right:.1f} %",
                     shares.verdict,
                     ", ".join(
@@ -129,348 +280,85 @@ def servers(
                     ),
                 )
             )
-    if json:
-        print_json(
-            {
-                "results": documents,
-                "canaries": canaries,
-                "reports": reports,
-                "hdpmf_version": hdpmf_version(),
-            }
-        )
-    else:
-        less = f"noise x {control:g}"
-        print_table(
-            (
-                "with",
-                "of",
-                "claimed",
-                "at least",
-                "verdict",
-                less,
-                "control",
-                "shares",
-                "verdict",
-                "faults",
-            ),
-            rows,
-            numeric=("at least", less, "shares"),
-            title=f"The recommender with one of two servers: {canaries:,} ratings guessed from "
-            "sums (bounds hold with "
-            f"{100 * confidence:g}% confidence, at most {sums.ceiling:.2f} can be proved), "
-            "and one of each of "
-            f"{reports:,} persons from shares (a coin is right 50 % of the time, give or take "
-            f"{100 * shares.deviation:.1f} %; shown is what was farthest from it)",
-        )
-    if failed:
-        raise typer.Exit(1)
-
-
-app = typer.Typer(
-    help="Try to break what a method claims: bounds on epsilon by attack, and ratings "
-    "reconstructed."
-)
-
-
-app.command("servers")(servers)
-
-_ATTACKS = ("reconstruct", "difference", "zero-h")
-
-_Method = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        metavar="METHOD",
-        help="Whose claim or messages.",
-        autocompletion=completion(METHODS),
-    ),
-]
-
-_Weight = Annotated[
-    float,
-    privacy_option(
-        "--weight",
-        metavar="W",
-        help="Privacy weight of the audited rating; its claim is W times epsilon.",
-    ),
-]
-
-_Epsilon = Annotated[
-    float, privacy_option("--epsilon", metavar="E", help="Of every method that has one.")
-]
-
-
-@dataclass(frozen=True)
-class TrialOptions:
-    """How often, and in which world."""
-
-    runs: Annotated[
-        int | None,
-        run_option(
-            "--runs",
-            metavar="N",
-            help="Runs of each of the two worlds to measure on; more again choose the test.",
-            show_default="10,000; attacks: 1,000",
+    less = f"noise x {options.control:g}"
+    table = Table(
+        (
+            "with",
+            "of",
+            "claimed",
+            "at least",
+            "verdict",
+            less,
+            "control",
+            "shares",
+            "verdict",
+            "faults",
         ),
-    ] = None
-    data: Annotated[
-        str,
-        data_option(
-            "--data",
-            metavar="NAME",
-            help=f"The world: {', '.join(DATASET_NAMES)}.",
-            autocompletion=complete_dataset,
-        ),
-    ] = "synthetic"
-    seed: Seed = 0
-
-    def world(self) -> Ratings:
-        """The ratings that one rating is changed in."""
-        from hdpmf.common.data import load_dataset
-
-        return load_dataset(self.data)
-
-
-class AttackOptions(MethodOptions):
-    """How the attacked method is run."""
-
-    only: ClassVar[tuple[str, ...]] = ("epsilon", "n_factors", "epochs")
-
-    def named(self, method: str) -> dict[str, Any]:
-        """What was given, as the audit calls it."""
-        given = self.chosen(method)
-        return given | ({"factors": given.pop("n_factors")} if "n_factors" in given else {})
-
-
-class AuditOptions(AttackOptions):
-    """How the audited method is run."""
-
-    only = (*AttackOptions.only, "labels")
-
-
-@app.command("run")
-@with_option_groups
-def run(
-    method: _Method,
-    options: AuditOptions,
-    trial: TrialOptions,
-    view: Annotated[
-        str,
-        typer.Option(
-            "--view", metavar="messages|sums|sums-h-hidden|final", help="What the attacker sees."
-        ),
-    ] = "messages",
-    adjacency: Annotated[
-        str,
-        typer.Option(
-            "--adjacency",
-            metavar="value|presence",
-            help="What it has to find out: the rating, or whether there is one.",
-        ),
-    ] = "value",
-    weight: _Weight = 1.0,
-    delta: Annotated[float, privacy_option("--delta", metavar="D", help="Of the guarantee.")] = 0.0,
-    json: Json = False,
-) -> None:
-    """Guess one rating, lowest or highest, many times; the error rates bound epsilon from below."""
-    from hdpmf.lab.audit import Audit, run_audit
-
-    audit = Audit(
-        method,
-        view,
-        runs=10_000 if trial.runs is None else trial.runs,
-        weight=weight,
-        delta=delta,
-        seed=trial.seed,
-        adjacency=adjacency,
-        **options.named(method),
+        rows,
+        numeric=("at least", less, "shares"),
+        title=f"The recommender with one of two servers: {canaries:,} ratings guessed from sums "
+        f"(bounds hold with {100 * options.confidence:g}% confidence, at most {sums.ceiling:.2f} "
+        f"can be proved), and one of each of {reports:,} persons from shares (a coin is right 50 % "
+        f"of the time, give or take {100 * shares.deviation:.1f} %; shown is what was farthest "
+        "from it)",
     )
-    world = trial.world()
-    with progress_bar(f"auditing {method}, {view}") as advance:
-        result = run_audit(audit, world, advance)
-    if json:
-        print_json(result.as_dict())
-        return
-    _print_result(result)
+    fields = {"results": documents, "canaries": canaries, "reports": reports}
+    return Result(fields, [table], exit_code=int(failed))
 
 
-@app.command("devices")
-@with_option_groups
-def devices(
-    method: Annotated[
-        str | None,
-        typer.Option(
-            "--method",
-            metavar="METHOD",
-            help="Only this one.",
-            show_default="all",
-            autocompletion=completion(METHODS),
-        ),
-    ] = None,
-    canaries: Annotated[
-        int,
-        run_option(
-            "--canaries",
-            metavar="N",
-            help="Ratings of the audited device, each of which is guessed.",
-        ),
-    ] = 4_000,
-    epsilon: _Epsilon = 1.0,
-    control: Annotated[
-        float,
-        privacy_option(
-            "--control", metavar="F", help="So much of the noise have devices that must be caught."
-        ),
-    ] = 0.5,
-    confidence: Annotated[
-        float,
-        run_option(
-            "--confidence",
-            metavar="C",
-            help="Of each bound: so seldom does a good device fail by chance.",
-        ),
-    ] = 0.999,
-    answers: Annotated[
-        bool,
-        run_option("--answers/--no-answers", help="Also compare refusals and sizes of answers."),
-    ] = True,
-    seed: Seed = 0,
-    json: Json = False,
-) -> None:
-    """Guess all ratings of a real device agent, as it is and with a fault planted, from what leaves
-    it in one run.
-
-    The exit status is 1 if a device as it is does not pass, or one with the fault does.
-    """
-    from dataclasses import replace
-
-    from hdpmf.lab.audit.devices import answers_alike, audit_devices, device_cells
-    from hdpmf.lab.audit.game import STANDS
-
-    if not (0 < control < 1 and 0 < confidence < 1):
-        raise ConfigError("--control and --confidence must be above 0 and below 1")
-    cells = [
-        cell
-        for cell in device_cells(
-            canaries=canaries, epsilon=epsilon, confidence=confidence, seed=seed
-        )
-        if method in (None, cell.method)
-    ]
-    if not cells:
-        raise ConfigError(f"{method} has no noise on devices that could be audited")
-    rows, documents, failed = [], [], False
-    with progress_bar("auditing devices", len(cells)) as advance:
-        for done, cell in enumerate(cells):
-            advance(done, len(cells))
-            result, planted = (
-                audit_devices(cell),
-                audit_devices(replace(cell, noise_factor=control)),
-            )
-            alike = answers_alike(cell) if answers else None
-            failed |= result.verdict != STANDS or planted.verdict == STANDS or alike is False
-            documents.append(
-                {"result": result.as_dict(), "control": planted.as_dict(), "answers_alike": alike}
-            )
-            rows.append(
-                (
-                    f"{cell.method}{', labels' if cell.labels else ''}",
-                    cell.view,
-                    cell.adjacency,
-                    f"{result.epsilon_claimed:g} ({result.status})",
-                    f"{result.epsilon_lower_bound:.2f}",
-                    result.verdict,
-                    f"{planted.epsilon_lower_bound:.2f}",
-                    planted.verdict,
-                    {None: "", True: "alike", False: "DIFFERENT"}[alike],
-                )
-            )
-    if json:
-        print_json({"results": documents, "canaries": canaries, "hdpmf_version": hdpmf_version()})
-    else:
-        print_table(
-            (
-                "method",
-                "view",
-                "of",
-                "made for",
-                "at least",
-                "verdict",
-                f"noise x {control:g}",
-                "control",
-                "answers",
-            ),
-            rows,
-            numeric=("at least", f"noise x {control:g}"),
-            title=f"Real devices, {canaries:,} ratings guessed in one run; bounds hold with "
-            f"{100 * confidence:g}% confidence, at most {result.ceiling:.2f} can be proved",
-        )
-    if failed:
-        raise typer.Exit(1)
+def _bound_cells(result: Any, control: Any) -> tuple[str, ...]:
+    return (
+        f"{result.epsilon_claimed:g} ({result.status})",
+        f"{result.epsilon_lower_bound:.2f}",
+        result.verdict,
+        f"{control.epsilon_lower_bound:.2f}",
+        control.verdict,
+    )
 
 
 @app.command("attack")
-@with_option_groups
+@command
 def attack(
-    name: Annotated[str, typer.Argument(metavar="|".join(_ATTACKS), help="Which attack.")],
+    name: Annotated[str, argument("Which attack.", "|".join(_ATTACKS))],
     options: AttackOptions,
     trial: TrialOptions,
     method: _Method = "hdpmf",
-    users: Annotated[
-        int, typer.Option("--users", metavar="N", help="How many users to attack.")
-    ] = 50,
+    users: Annotated[int, option("How many users to attack.", "N")] = 50,
     weight: Annotated[
         float | None,
-        privacy_option(
-            "--weight",
-            metavar="W",
-            help="Everybody's privacy weight.",
-            show_default="drawn as in the paper",
-        ),
+        privacy_option("Everybody's privacy weight.", "W", default="drawn as in the paper"),
     ] = None,
-    json: Json = False,
-) -> None:
-    """Reconstruct star ratings from noisy gradients, subtract noise used twice, or ask for
-    messages without noise.
-    """
+) -> Result:
+    """Reconstruct ratings from noisy gradients, subtract noise used twice, or ask for no noise."""
     if name not in _ATTACKS:
         raise ConfigError(f"there is no attack {name!r}; choose from {', '.join(_ATTACKS)}")
     from hdpmf.lab.audit import attacks
 
-    settings = attacks.AttackSetting(
-        method, weight=weight, seed=trial.seed, **options.named(method)
+    setting = attacks.AttackSetting(
+        method, weight=weight, seed=trial.seed, **options.arguments(method)
     )
-    runs = 1_000 if trial.runs is None else trial.runs
+    runs = _ATTACK_RUNS if trial.runs is None else trial.runs
     with progress_bar(name) as advance:
-        result = attacks.run(
-            name, settings, trial.world(), users=users, runs=runs, progress=advance
-        )
+        result = attacks.run(name, setting, trial.world(), users=users, runs=runs, progress=advance)
     fields = {
         "attack": name,
         "method": method,
         **asdict(result),
-        **asdict(settings),
+        **asdict(setting),
         "data": trial.data,
     }
-    if json:
-        print_json(fields)
-        return
-    print_lines(*attacks.in_words(result))
+    return Result(fields, attacks.in_words(result))
 
 
 @app.command("report")
-@with_option_groups
+@command
 def report(
     trial: TrialOptions,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where it goes.")
-    ] = Path("out") / "audit",
+    out: Annotated[Path, option("Where it goes.", "FOLDER", "--out", "-o")] = Path("out") / "audit",
     epsilon: _Epsilon = 1.0,
     weight: _Weight = 1.0,
-    json: Json = False,
-) -> None:
-    """Audit every method in every view (a quarter of an hour); a figure (audit.png) and all
-    numbers (audit.json).
-    """
+) -> Result:
+    """Audit every method in every view (a quarter of an hour); write audit.png and audit.json."""
     begin = time.perf_counter()
     make_folder(out)
     from hdpmf.common.base.files import atomic_write
@@ -478,9 +366,9 @@ def report(
     from hdpmf.lab.audit.figure import audit_png, row_of
 
     world = trial.world()
-    runs = 10_000 if trial.runs is None else trial.runs
-    results = []
+    runs = _RUNS if trial.runs is None else trial.runs
     audits = cells(runs, epsilon, weight, trial.seed)
+    results = []
     with progress_bar("auditing", len(audits)) as advance:
         for done, audit in enumerate(audits):
             advance(done, len(audits))
@@ -495,14 +383,11 @@ def report(
         "seconds": time.perf_counter() - begin,
         "hdpmf_version": hdpmf_version(),
     }
-    atomic_write(out / "audit.png", audit_png(results, subtitle))
-    atomic_write(
-        out / "audit.json", (json_format.dumps(document, indent=2, allow_nan=False) + "\n").encode()
-    )
-    if json:
-        print_json({**document, "figure": str(out / "audit.png")})
-        return
-    print_table(
+    figure = out / "audit.png"
+    numbers = out / "audit.json"
+    atomic_write(figure, audit_png(results, subtitle))
+    atomic_write(numbers, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
+    table = Table(
         ("method", "view", "claimed", "at least", "verdict", "claimed for"),
         [
             (
@@ -518,7 +403,9 @@ def report(
         numeric=("claimed", "at least"),
         title=f"{subtitle}; at most {results[0].ceiling:.2f} can be proved",
     )
-    print_lines(f"figure: {out / 'audit.png'}", f"numbers: {out / 'audit.json'}")
+    return Result(
+        {**document, "figure": str(figure)}, [table, f"figure: {figure}", f"numbers: {numbers}"]
+    )
 
 
 def _claimed(result: AuditResult) -> str:
@@ -528,47 +415,37 @@ def _claimed(result: AuditResult) -> str:
     return f"{result.epsilon_claimed:g} ({result.claim_status}{elsewhere})"
 
 
-def _print_result(result: AuditResult) -> None:
-    print_table(
+def _audit_text(result: AuditResult) -> Iterator[Block]:
+    bound = f"{result.epsilon_lower_bound:.3f}"
+    yield Table(
         ("method", "view", "claimed epsilon", "audited, at least", "verdict"),
-        [
-            (
-                result.method,
-                result.view,
-                _claimed(result),
-                f"{result.epsilon_lower_bound:.3f}",
-                result.verdict,
-            )
-        ],
+        [(result.method, result.view, _claimed(result), bound, result.verdict)],
         numeric=("claimed epsilon", "audited, at least"),
-        title=f"{result.data}: one rating of a user with {result.target['ratings_of_user']}, "
-        "of an item with "
-        f"{result.target['raters_of_item']} raters",
+        title=f"{result.data}: one rating of a user with {result.target['ratings_of_user']}, of an "
+        f"item with {result.target['raters_of_item']} raters",
         strong=(0,),
     )
-    print_lines(
-        f"The bound holds with {100 * result.confidence:g}% confidence: the attack said "
-        f"so in {result.power:.2%} of "
-        f"{result.runs:,} runs where it was true, and in {result.false_alarms:.2%} "
-        "where it was not.",
-        f"So many runs can prove at most {result.ceiling:.2f}.",
+    yield (
+        f"The bound holds with {100 * result.confidence:g}% confidence: the attack said so in "
+        f"{result.power:.2%} of {result.runs:,} runs where it was true, and in "
+        f"{result.false_alarms:.2%} where it was not."
     )
-    if "label" in result.parts:
-        print_lines(
-            f"With the item summed per label: {result.parts['head']:.3f}; knowing the "
-            "device's label as well: "
-            f"{result.parts['label']:.3f}."
+    yield f"So many runs can prove at most {result.ceiling:.2f}."
+    parts = result.parts
+    if "label" in parts:
+        yield (
+            f"With the item summed per label: {parts['head']:.3f}; knowing the device's label as "
+            f"well: {parts['label']:.3f}."
         )
-    elif result.parts:
-        print_lines(
-            f"From messages about the item alone: {result.parts['direct']:.3f}; from those "
-            "about the user's other "
-            f"items, through the user's vector: {result.parts['indirect']:.3f}."
+    elif parts:
+        yield (
+            f"From messages about the item alone: {parts['direct']:.3f}; from those about the "
+            f"user's other items, through the user's vector: {parts['indirect']:.3f}."
         )
     if result.epsilon_claimed is not None:
         covered = "" if result.claim_covers_view else " It was not made for the view of this audit."
-        print_lines(
+        yield (
             f"The claim is {result.claim_status.upper()}, against an observer of: "
             f"{result.claim_view}.{covered}"
         )
-    print_lines(f"{result.seconds:.1f} s")
+    yield f"{result.seconds:.1f} s"

@@ -1,6 +1,6 @@
-"""The commands of ``hdpmf``, put together.
+"""All commands of ``hdpmf``.
 
-They import what is heavy inside their functions: ``hdpmf --help`` has to be there at once.
+Commands import heavy modules inside their functions, so that ``hdpmf --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -24,24 +24,23 @@ from hdpmf.cli.model.evaluate import evaluate, tune
 from hdpmf.cli.model.inference import fold_in, predict, recommend
 from hdpmf.cli.model.release import release
 from hdpmf.cli.model.train import train
+from hdpmf.cli.options.common import option
 from hdpmf.cli.output import hdpmf_version
 from hdpmf.cli.paper import app as paper_app
 from hdpmf.cli.privacy import app as privacy_app
 from hdpmf.cli.recommender.app import app as recommender_app
 
 EPILOG = (
-    "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown "
-    "user, 4 data set, 5 privacy budget or "
-    "weight, 6 protocol, 7 saved model, 8 disk, 9 missing extra, 10 training "
-    "diverged, 11 secure sum, 12 federated run "
-    "stopped, 13 sum by two servers, 14 answered no, 15 some runs failed, 130 interrupted."
+    "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, "
+    "5 privacy budget or weight, 6 protocol, 7 saved model, 8 disk, 9 missing extra, 10 training "
+    "diverged, 11 secure sum, 12 federated run stopped, 13 sum by two servers, 14 answered no, "
+    "15 some runs failed, 130 interrupted."
 )
 
 app = typer.Typer(
     name="hdpmf",
     help="Recommendations without trusting the recommender: matrix factorization with "
-    "heterogeneous differential "
-    "privacy.",
+    "heterogeneous differential privacy.",
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
     # Tracebacks stay plain: the pretty ones print local variables, and those hold ratings.
@@ -58,22 +57,17 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _common(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+        bool, option("Print the version.", callback=_show_version, is_eager=True)
     ] = False,
     plugin: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--plugin",
-            metavar="FILE",
-            help="A Python file with methods of your own; it may also follow the command.",
-        ),
+        option("A Python file with methods of your own; it may also follow the command.", "FILE"),
     ] = None,
 ) -> None:
     pass
 
 
-# The commands, in the order that help shows them. A new one is a module of its own and a line here.
+# In the order of ``hdpmf --help``.
 app.add_typer(data_app, name="data")
 app.command()(train)
 app.command()(release)

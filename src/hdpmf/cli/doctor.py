@@ -1,12 +1,10 @@
-"""``hdpmf doctor`` and ``hdpmf health``: check the installation, and check that a service
-answers.
-"""
+"""``hdpmf doctor`` and ``hdpmf health``: check the installation, and that a service answers."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.metadata as packages
-import json as json_module
+import json
 import os
 import pkgutil
 import platform
@@ -20,12 +18,12 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-import typer
+from hdpmf.cli.data import dataset_fields
+from hdpmf.cli.options.common import DATASET_NAMES, argument, command
+from hdpmf.cli.output import Block, Result, Table
+from hdpmf.errors import ConfigError, FederationError, StorageError, TransportError
 
-from hdpmf.cli.options.common import DATASET_NAMES, Json
-from hdpmf.cli.output import print_json, print_lines, print_table
-
-_SHOWN = (
+_PACKAGES = (
     "hdpmf",
     "numpy",
     "scipy",
@@ -37,81 +35,70 @@ _SHOWN = (
     "typer",
     "rich",
 )
+_VARIABLES = ("HDPMF_DATA", "HDPMF_CACHE", "NUMBA_CACHE_DIR")
+_TIMEOUT = 5.0
 
 
-def doctor(json: Json = False) -> None:
-    """Tell what is installed, threads, caches, data found, extras missing and the command to get
-    them.
-    """
+@command
+def doctor() -> Result:
+    """Show what is installed, threads, caches, data sets, and the commands for missing extras."""
     report = examine()
-    if json:
-        print_json(report)
-        return
-    installed = {"python": report["python"], **report["versions"]}
-    print_table(
-        ("package", "version"), [(name, found or "missing") for name, found in installed.items()]
-    )
-    kernels = report["kernels"]
-    rows = [
-        ("cores", f"{report['cores']} for this process, {report['machine_cores']} in the machine"),
-        (
-            "kernel cache",
-            f"{kernels['cache']} ({'writable' if kernels['writable'] else 'NOT writable'})",
-        ),
-        ("kernels", _compiled_in_words(kernels["compiled"])),
-        ("GPU", report["gpu"]),
-        *((name, value or "not set") for name, value in report["environment"].items()),
-        ("data cache", report["data_cache"]),
-    ]
-    print_lines("")
-    print_table(("place", "found"), rows)
-    print_lines("")
-    print_table(
-        ("data set", "where"),
-        [
-            (name, dataset["found"] or dataset["how_to_get"])
-            for name, dataset in report["datasets"].items()
-        ],
-    )
-    print_lines("")
-    print_table(
-        ("extra", "state"),
-        [
-            (
-                name,
-                f"missing {', '.join(extra['missing'])}; run: {extra['command']}"
-                if extra["missing"]
-                else "installed",
-            )
-            for name, extra in report["extras"].items()
-        ],
-    )
+    return Result(report, _report_text(report))
 
 
 def examine() -> dict[str, Any]:
-    """Everything that ``doctor`` knows, as plain values."""
-    from hdpmf.cli.data import listed
+    """Return the facts that ``doctor`` shows."""
     from hdpmf.common.base.threads import available_cores
     from hdpmf.common.data import cache_folder
     from hdpmf.private.kernels.gpu.availability import explain
 
     return {
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in _SHOWN},
+        "versions": {name: _version(name) for name in _PACKAGES},
         "cores": available_cores(),
         "machine_cores": os.cpu_count() or 1,
         "kernels": _kernels(),
         "gpu": explain(),
-        "environment": {
-            name: os.environ.get(name) for name in ("HDPMF_DATA", "HDPMF_CACHE", "NUMBA_CACHE_DIR")
-        },
+        "environment": {name: os.environ.get(name) for name in _VARIABLES},
         "data_cache": str(cache_folder()),
         "datasets": {
             name: {key: known[key] for key in ("title", "found", "how_to_get")}
-            for name, known in ((name, listed(name)) for name in DATASET_NAMES)
+            for name, known in ((name, dataset_fields(name)) for name in DATASET_NAMES)
         },
         "extras": _extras(),
     }
+
+
+def _report_text(report: dict[str, Any]) -> Iterator[Block]:
+    installed = {"python": report["python"], **report["versions"]}
+    versions = [(name, found or "missing") for name, found in installed.items()]
+    yield Table(("package", "version"), versions)
+    kernels = report["kernels"]
+    writable = "writable" if kernels["writable"] else "NOT writable"
+    cores = f"{report['cores']} for this process, {report['machine_cores']} in the machine"
+    rows = [
+        ("cores", cores),
+        ("kernel cache", f"{kernels['cache']} ({writable})"),
+        ("kernels", _compiled_words(kernels["compiled"])),
+        ("GPU", report["gpu"]),
+        *((name, value or "not set") for name, value in report["environment"].items()),
+        ("data cache", report["data_cache"]),
+    ]
+    yield from ("", Table(("place", "found"), rows))
+    rows = [
+        (name, each["found"] or each["how_to_get"]) for name, each in report["datasets"].items()
+    ]
+    yield from ("", Table(("data set", "where"), rows))
+    rows = [
+        (
+            name,
+            f"missing {', '.join(extra['missing'])}; run: {extra['command']}"
+            if extra["missing"]
+            else "installed",
+        )
+        for name, extra in report["extras"].items()
+    ]
+    yield from ("", Table(("extra", "state"), rows))
 
 
 def _version(name: str) -> str | None:
@@ -122,9 +109,7 @@ def _version(name: str) -> str | None:
 
 
 def _kernels() -> dict[str, Any]:
-    """Where Numba keeps the compiled kernels of this installation, and which are there for
-    today's source.
-    """
+    """Return the folder of Numba's compiled kernels, and which are up to date."""
     caches: set[Path] = set()
     compiled: dict[str, bool] = {}
     for module, kernel in _cached_kernels():
@@ -143,12 +128,12 @@ def _kernels() -> dict[str, Any]:
     }
 
 
-def _compiled_in_words(compiled: dict[str, bool]) -> str:
-    waiting = [name for name, ready in compiled.items() if not ready]
-    if not waiting:
+def _compiled_words(compiled: dict[str, bool]) -> str:
+    missing = [name for name, ready in compiled.items() if not ready]
+    if not missing:
         return "compiled"
     return (
-        f"compiled, but for {', '.join(waiting)}: the first training that needs one "
+        f"compiled, but for {', '.join(missing)}: the first training that needs one "
         "does it, in a few seconds"
     )
 
@@ -159,6 +144,8 @@ def _cached_kernels() -> Iterator[tuple[ModuleType, Any]]:
     from hdpmf.private import kernels
 
     for entry in pkgutil.iter_modules(kernels.__path__):
+        if entry.ispkg:
+            continue  # the GPU's need no cache, and PyTorch
         module = importlib.import_module(f"{kernels.__name__}.{entry.name}")
         for kernel in vars(module).values():
             own = isinstance(kernel, Dispatcher) and kernel.py_func.__module__ == module.__name__
@@ -167,16 +154,15 @@ def _cached_kernels() -> Iterator[tuple[ModuleType, Any]]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the one it would be made in."""
-    return next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    """Return the folder, or the nearest one above it that exists."""
+    return next((each for each in (folder, *folder.parents) if each.exists()), folder)
 
 
 def _extras() -> dict[str, dict[str, Any]]:
-    """The optional dependencies, from the package's own metadata."""
+    """Return the optional dependencies, from the package's metadata."""
     about = packages.distribution("hdpmf")
-    wanted: dict[str, list[str]] = {
-        name: [] for name in about.metadata.get_all("Provides-Extra") or ()
-    }
+    extras = about.metadata.get_all("Provides-Extra") or ()
+    wanted: dict[str, list[str]] = {name: [] for name in extras}
     for requirement in about.requires or ():
         extra = re.search(r"""extra\s*==\s*['"]([^'"]+)""", requirement)
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
@@ -192,93 +178,82 @@ def _extras() -> dict[str, dict[str, Any]]:
 
 
 def _install_command(about: packages.Distribution, extra: str) -> str:
-    """The pip command for the way in which this very installation was made (a checkout, or by
-    name).
-    """
-    target, flags = "hdpmf", ""
-    origin = json_module.loads(about.read_text("direct_url.json") or "{}")
+    """Return the pip command that fits this installation: a checkout, or by name."""
+    target = "hdpmf"
+    flags = ""
+    origin = json.loads(about.read_text("direct_url.json") or "{}")
     if "dir_info" in origin:
         target = url2pathname(urlsplit(origin["url"]).path)
         flags = "-e " if origin["dir_info"].get("editable") else ""
-    return (
-        f"{shlex.quote(sys.executable)} -m pip install {flags}{shlex.quote(f'{target}[{extra}]')}"
-    )
+    python = shlex.quote(sys.executable)
+    return f"{python} -m pip install {flags}{shlex.quote(f'{target}[{extra}]')}"
 
 
-_SECONDS = 5.0
-
-
+@command
 def health(
     path: Annotated[
         Path,
-        typer.Argument(
-            metavar="PATH",
+        argument(
+            "A recommender's or a server's folder, or a device's store.",
+            "PATH",
             envvar="HDPMF_FOLDER",
-            help="A recommender's or a server's folder, or a device's store.",
         ),
     ],
-    json: Json = False,
-) -> None:
-    """Ask the process that serves PATH whether it is well; nothing is written. Exit code 12 if
-    it is not.
-    """
-    found = _asked(path)
-    if json:
-        print_json({"path": str(path), "healthy": True, **found})
-    else:
-        print_lines(f"{path}: {found['says']}")
+) -> Result:
+    """Check that the process that serves PATH is healthy. Exit code 12 if it is not."""
+    kind, words = _check_health(path)
+    return Result(
+        {"path": str(path), "healthy": True, "kind": kind, "says": words}, [f"{path}: {words}"]
+    )
 
 
-def _asked(path: Path) -> dict[str, Any]:
-    from hdpmf.errors import ConfigError
-
+def _check_health(path: Path) -> tuple[str, str]:
+    """Return the kind of service, and its state in words."""
     if path.is_file():
-        return _device(path)
+        return _device_health(path)
     if (path / "card.json").is_file():
-        return _server(path)
+        return _aggregator_health(path)
     if (path / "config.toml").is_file():
-        return _recommender(path)
+        return _recommender_health(path)
     raise ConfigError(f"{path} is no folder of a recommender or a server, and no device's store")
 
 
-def _server(path: Path) -> dict[str, Any]:
-    from hdpmf.errors import FederationError
+def _aggregator_health(path: Path) -> tuple[str, str]:
     from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 
-    place = AggregatorFolder(path)
-    config = place.config
-    status = _get(config.host, config.port, config.name, place.card.authority)
+    folder = AggregatorFolder(path)
+    config = folder.config
+    status = _get_status(config.host, config.port, config.name, folder.card.authority)
     if status != 200:
         raise FederationError(f"the server of {path} answers {status}; its log says why")
-    return {"kind": config.role, "says": f"the {config.role} answers"}
+    return config.role, f"the {config.role} answers"
 
 
-def _recommender(path: Path) -> dict[str, Any]:
-    from hdpmf.errors import FederationError, StorageError
+def _recommender_health(path: Path) -> tuple[str, str]:
     from hdpmf.untrusted.service.folder import ServiceFolder
 
-    place = ServiceFolder(path)
-    if not place.served():
+    folder = ServiceFolder(path)
+    if not folder.served():
         raise FederationError(f"nothing serves {path}: hdpmf recommender serve {path}")
     try:
-        authority = (place.transport_folder / "tls" / "authority.pem").read_text("ascii")
+        authority = (folder.transport_folder / "tls" / "authority.pem").read_text("ascii")
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot read the authority of {path}: {error}") from error
-    _get(
-        place.config.host, place.config.port, place.config.names[0], authority
+    config = folder.config
+    _get_status(
+        config.host, config.port, config.names[0], authority
     )  # any answer is a sign of life
-    return {"kind": "recommender", "says": "the recommender answers"}
+    return "recommender", "the recommender answers"
 
 
-def _device(path: Path) -> dict[str, Any]:
+def _device_health(path: Path) -> tuple[str, str]:
     from hdpmf.common.base.platform import lock_file
-    from hdpmf.errors import FederationError, StorageError
 
     try:
         with path.with_name(path.name + ".lock").open() as stream:
             lock_file(stream.fileno(), shared=True)
     except BlockingIOError:
-        return {"kind": "device", "says": "the device answers its recommender"}
+        return "device", "the device answers its recommender"
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -286,28 +261,26 @@ def _device(path: Path) -> dict[str, Any]:
     raise FederationError(f"nothing answers a recommender from {path}: hdpmf device join {path}")
 
 
-def _get(host: str, port: int, name: str, authority: str) -> int:
-    """The status of ``/healthz`` by HTTPS, from this machine, by the certificate that the folder
-    has.
-    """
+def _get_status(host: str, port: int, name: str, authority: str) -> int:
+    """Return the status of ``/healthz``, asked on this machine, by the folder's certificate."""
     import http.client
     import socket
     import ssl
 
-    from hdpmf.errors import TransportError
-
-    near = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104  # a comparison
+    # Not an address to bind to: a server that listens everywhere is asked on loopback.
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
+    address = everywhere.get(host, host)
     try:
         trust = ssl.create_default_context(cadata=authority)
         with (
-            socket.create_connection((near, port), _SECONDS) as plain,
+            socket.create_connection((address, port), _TIMEOUT) as plain,
             trust.wrap_socket(plain, server_hostname=name) as secured,
         ):
-            connection = http.client.HTTPConnection(name, port, timeout=_SECONDS)
+            connection = http.client.HTTPConnection(name, port, timeout=_TIMEOUT)
             connection.sock = secured
             connection.request("GET", "/healthz")
             return connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
         raise TransportError(
-            f"nothing answers well on {near}:{port} ({error or type(error).__name__})"
+            f"nothing answers well on {address}:{port} ({error or type(error).__name__})"
         ) from error

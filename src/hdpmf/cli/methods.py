@@ -1,87 +1,86 @@
-"""``hdpmf methods`` and ``hdpmf prior``: describe methods, and learn or show the population
-priors that they use.
-"""
+"""``hdpmf methods`` and ``hdpmf prior``: describe methods; learn or show population priors."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hdpmf.cli.options.common import DATASET_NAMES, DatasetName, Json, Seed, Threads, completion
-from hdpmf.cli.output import print_json, print_lines, print_table, progress_bar
+from hdpmf.cli.options.common import (
+    DATASET_NAMES,
+    DatasetName,
+    Seed,
+    Threads,
+    argument,
+    command,
+    option,
+)
+from hdpmf.cli.output import Block, Result, Table, progress_bar
 from hdpmf.common.methods import METHODS, Method, method_named
 from hdpmf.errors import ConfigError, DatasetError, StorageError
 
 
+@command
 def methods(
-    method: Annotated[
-        str | None,
-        typer.Argument(metavar="METHOD", help="Only this one.", autocompletion=completion(METHODS)),
-    ] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As the page of the docs.")] = False,
-    json: Json = False,
-) -> None:
-    """List the methods with what their epsilon is worth, or say everything about METHOD."""
+    method: Annotated[str | None, argument("Only this one.", "METHOD", words=METHODS)] = None,
+    markdown: Annotated[bool, option("Print Markdown, as in the docs.")] = False,
+) -> Result:
+    """List the methods with the worth of their epsilon, or describe METHOD."""
     chosen = tuple(METHODS.values()) if method is None else (method_named(method),)
-    if json:
-        print_json({"methods": [_fields(known) for known in chosen]})
-    elif markdown:
+    text: Iterator[Block] | list[Block]
+    if markdown:
         from hdpmf.common.methods.descriptions import markdown as page
 
-        print_lines(*page(chosen).splitlines())
-    elif method is None:
+        text = [*page(chosen).splitlines()]
+    elif method is not None:
+        text = _description(chosen[0])
+    else:
         rows = [
             (known.name, known.claim().status, known.claim().against, known.summary)
             for known in chosen
         ]
-        print_table(("method", "epsilon is", "against who sees", "what it is"), rows)
-    else:
-        _print_method(chosen[0])
+        text = [Table(("method", "epsilon is", "against who sees", "what it is"), rows)]
+    return Result({"methods": [_method_fields(known) for known in chosen]}, text)
 
 
-def _print_method(method: Method) -> None:
+def _description(method: Method) -> Iterator[Block]:
     claim = method.claim()
-    print_lines(
-        f"{method.label}: {method.summary}", "", method.plain.sent, method.plain.stays_open, ""
-    )
-    print_lines(
-        f"epsilon: {claim.status.upper()}, against an observer of: {claim.against}; {claim.reason}",
-        "",
-    )
+    yield from (f"{method.label}: {method.summary}", "")
+    yield from (method.plain.sent, method.plain.stays_open, "")
+    against = f"against an observer of: {claim.against}"
+    yield f"epsilon: {claim.status.upper()}, {against}; {claim.reason}"
+    yield ""
+    defaults = {name: method.default(name) for name in method.options}
     rows = [
-        (known.flag, _default(method, known.name), known.help)
-        for known in method.options.values()
-        if known.flags
+        (option.flag, "" if defaults[name] is None else str(defaults[name]), option.help)
+        for name, option in method.options.items()
+        if option.flags
     ]
-    if rows:
-        print_table(("option", "default", ""), rows)
-    else:
-        print_lines("It has no options.")
+    yield Table(("option", "default", ""), rows) if rows else "It has no options."
 
 
-def _default(method: Method, name: str) -> str:
-    value = method.default(name)
-    return "" if value is None else str(value)
-
-
-def _fields(method: Method) -> dict[str, Any]:
-    from dataclasses import asdict
-
+def _method_fields(method: Method) -> dict[str, Any]:
+    forms = {"claims": method.plain, "claims_with_labels": method.labelled}
     return {
         "name": method.name,
         "label": method.label,
         "summary": method.summary,
         "family": method.family,
         "views": list(method.views),
-        "claims": {view: asdict(claim) for view, claim in method.plain.claims.items()},
-        "claims_with_labels": None
-        if method.labelled is None
-        else {view: asdict(claim) for view, claim in method.labelled.claims.items()},
+        **{
+            name: form and {view: asdict(claim) for view, claim in form.claims.items()}
+            for name, form in forms.items()
+        },
         "options": {
-            name: {"flags": list(known.flags), "default": method.default(name), "help": known.help}
-            for name, known in method.options.items()
+            name: {
+                "flags": list(option.flags),
+                "default": method.default(name),
+                "help": option.help,
+            }
+            for name, option in method.options.items()
         },
         "fixed": dict(method.fixed),
     }
@@ -94,25 +93,18 @@ app = typer.Typer(
 
 
 @app.command()
+@command
 def learn(
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the prior (JSON).")
-    ],
+    out: Annotated[Path, option("Where to write the prior (JSON).", "FILE", "--out", "-o")],
     data: DatasetName = None,
     public: Annotated[
         bool,
-        typer.Option(
-            "--public",
-            help="Declare that these ratings are public: the prior may tell anything about them.",
-        ),
+        option("Declare that these ratings are public: the prior may tell anything about them."),
     ] = False,
-    name: Annotated[
-        str | None, typer.Option("--name", help="What to call it.", show_default="the file's name")
-    ] = None,
+    name: Annotated[str | None, option("Its name.", default="the file's name")] = None,
     seed: Seed = 0,
     threads: Threads = None,
-    json: Json = False,
-) -> None:
+) -> Result:
     """Learn a prior from a data set that is declared public."""
     if data is None:
         raise ConfigError(f"say what to learn from: --data NAME, one of {', '.join(DATASET_NAMES)}")
@@ -129,12 +121,11 @@ def learn(
         raise DatasetError(
             f"{ratings.name} has no item features, so there is nothing that a prior could be about"
         )
-    origin = {"dataset": data, "title": ratings.name, "declared": "public"}
     with progress_bar("learning") as advance:
         prior = learn_prior(
             ratings,
             name=name or out.stem,
-            origin=origin,
+            origin={"dataset": data, "title": ratings.name, "declared": "public"},
             rng=seed,
             n_threads=threads,
             progress=advance,
@@ -143,48 +134,36 @@ def learn(
         prior.save(out)
     except OSError as error:
         raise StorageError(f"could not write {out}: {error.strerror}") from error
-    facts = {
+    fields = {
         "name": prior.name,
         "out": str(out),
         "columns": len(prior.columns),
         "noise": prior.noise,
+        "origin": prior.origin,
     }
-    if json:
-        print_json({**facts, "origin": prior.origin})
-        return
-    print_lines(
+    text = [
         f"Prior {prior.name!r} over {len(prior.columns)} columns, learned from "
         f"{ratings.name}, written to {out}.",
         f"Use it with: hdpmf evaluate hdp-sum --prior {out} ... (on other data than "
         f"{ratings.name})",
-    )
+    ]
+    return Result(fields, text)
 
 
 @app.command()
-def show(
-    prior: Annotated[
-        str, typer.Argument(metavar="NAME|FILE", help="films, films-100k, or a file.")
-    ],
-    json: Json = False,
-) -> None:
-    """Say where a prior comes from and what it knows."""
+@command
+def show(prior: Annotated[str, argument("films, films-100k, or a file.", "NAME|FILE")]) -> Result:
+    """Show the origin and the columns of a prior."""
     from hdpmf.models import load_prior
 
     found = load_prior(prior)
     if found is None:
         raise ConfigError("name a prior")
-    if json:
-        print_json(
-            {
-                "name": found.name,
-                "origin": found.origin,
-                "columns": list(found.columns),
-                "noise": found.noise,
-            }
-        )
-        return
-    print_lines(
-        f"Prior {found.name!r}: {len(found.columns)} columns, noise {found.noise:.3f}",
+    columns = list(found.columns)
+    fields = {"name": found.name, "origin": found.origin, "columns": columns, "noise": found.noise}
+    text = [
+        f"Prior {found.name!r}: {len(columns)} columns, noise {found.noise:.3f}",
         *(f"{key}: {value}" for key, value in found.origin.items()),
-        f"columns: {', '.join(found.columns)}",
-    )
+        f"columns: {', '.join(columns)}",
+    ]
+    return Result(fields, text)

@@ -1,8 +1,8 @@
-"""What commands print: results to stdout, notes and progress to stderr, one JSON document where
-asked for.
+"""The output of commands: results on stdout, notes and progress on stderr.
 
-Where the output is no terminal it is plain lines: no colours, no control characters, nothing cut to
-a width.
+A command returns a `Result`, which is printed as text or, with ``--json``, as one JSON document.
+Text for anything but a terminal is plain: no colours, no control characters, nothing cut to a
+width.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from io import StringIO
 from itertools import chain
@@ -21,110 +22,190 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from hdpmf.errors import AnsweredNoError, StorageError
+from hdpmf.errors import AnsweredNoError, ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import Console
 
     from hdpmf.common.privacy.claims import PrivacyClaim
     from hdpmf.models import EpochRecord
 
-
 _WIDTH = 100
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A small table: ``numeric`` columns are aligned right, ``strong`` rows stand out."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numeric: Sequence[str] = ()
+    title: str | None = None
+    strong: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Sentences, wrapped to a readable width."""
+
+    text: str
+    indent: str = ""
+
+
+@dataclass(frozen=True)
+class Csv:
+    """Comma-separated values; each row is printed as soon as it is there."""
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[object]]
+
+
+Block = str | Paragraph | Table | Csv
+"""A piece of text; a string is one line."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a command: one value, printed as text or as JSON.
+
+    Attributes:
+        fields: The JSON document; a function, where it is expensive and text does not need it.
+        text: The same for people. A generator is printed while it runs.
+        notes: Remarks for stderr, printed after the result.
+        exit_code: The exit code of the command.
+    """
+
+    fields: Fields | Callable[[], Fields]
+    text: Iterable[Block] = ()
+    notes: Sequence[str] = ()
+    exit_code: int = 0
+
+
+_json_wanted = [False]
+
+
+@contextmanager
+def json_output(wanted: bool) -> Iterator[None]:
+    """Print results as JSON, or as text, inside the block."""
+    _json_wanted.append(wanted)
+    try:
+        yield
+    finally:
+        _json_wanted.pop()
+
+
+def wants_json() -> bool:
+    """Return True if results are printed as JSON."""
+    return _json_wanted[-1]
+
+
+def emit(result: Result, *, compact: bool = False) -> None:
+    """Print a result as this call of ``hdpmf`` asks for it.
+
+    Args:
+        result: The result.
+        compact: Print JSON on one line, for commands that print several documents.
+    """
+    if wants_json():
+        fields = result.fields if isinstance(result.fields, Mapping) else result.fields()
+        print_json(fields, compact=compact)
+    else:
+        for block in result.text:
+            _print_block(block)
+    for text in result.notes:
+        note(text)
+
+
+def print_json(fields: Fields, *, compact: bool = False) -> None:
+    """Print a JSON document; it names the version that made it."""
+    document = {**fields, "hdpmf_version": hdpmf_version()}
+    _write_lines(json.dumps(document, indent=None if compact else 2, allow_nan=False))
+
+
+def plain_text(blocks: Iterable[Block]) -> str:
+    """Return blocks as plain text."""
+    return "".join(f"{line}\n" for block in blocks for line in _plain_lines(block))
 
 
 def hdpmf_version() -> str:
-    """The version of the installed package."""
+    """Return the version of the installed package."""
     return version("hdpmf")
 
 
 def clean(text: object) -> str:
-    """Text from outside on one line, without characters that would steer a terminal."""
+    """Return text on one line, without characters that would control a terminal."""
     return "".join(char if char.isprintable() else " " for char in str(text))
 
 
-def print_json(document: Mapping[str, Any]) -> None:
-    """The one document of a ``--json`` call; it says which version made it."""
-    _say(json.dumps({**document, "hdpmf_version": hdpmf_version()}, indent=2, allow_nan=False))
-
-
-_note_to: list[Callable[[str], None]] = []
+_note_sinks: list[Callable[[str], None]] = []
 
 
 @contextmanager
-def notes_to(tell: Callable[[str], None]) -> Iterator[None]:
-    """While inside, notes go there instead of to stderr."""
-    _note_to.append(tell)
+def notes_to(sink: Callable[[str], None]) -> Iterator[None]:
+    """Pass notes to a function instead of stderr, inside the block."""
+    _note_sinks.append(sink)
     try:
         yield
     finally:
-        _note_to.pop()
+        _note_sinks.pop()
 
 
 def note(text: str) -> None:
-    """A line for people that is not the result."""
-    if _note_to:
-        _note_to[-1](clean(text))
+    """Print a line for people that is not part of the result."""
+    if _note_sinks:
+        _note_sinks[-1](clean(text))
     else:
         print(clean(text), file=sys.stderr, flush=True)
 
 
-def print_lines(*lines: str) -> None:
-    """Lines of the result."""
-    _say(*map(clean, lines))
-
-
-def print_paragraph(text: str, indent: str = "") -> None:
-    """Sentences of the result, in lines that can be read."""
-    print_lines(*textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent))
-
-
-def print_table(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    numeric: Sequence[str] = (),
-    title: str | None = None,
-    strong: Sequence[int] = (),
-) -> None:
-    """A small table: ``numeric`` columns are aligned right, ``strong`` rows stand out."""
-    cells = [[clean(cell) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
-        heading = [clean(title)] if title else []
-        _say(
-            *heading,
-            *_plain_lines([list(columns), *cells], [column in numeric for column in columns]),
-        )
+def _print_block(block: Block) -> None:
+    if isinstance(block, Table) and sys.stdout.isatty():
+        _print_rich_table(block)
         return
+    lines = _plain_lines(block)
+    if isinstance(block, Csv):
+        for line in lines:
+            _write_lines(line)
+    else:
+        _write_lines(*lines)
+
+
+def _print_rich_table(table: Table) -> None:
     from rich import box
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
     console = _console(sys.stdout)
-    if title:
-        console.print(clean(title), style="bold")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="right" if column in numeric else "left")
-    for position, row in enumerate(cells):
-        table.add_row(*map(Text, row), style="bold cyan" if position in strong else None)
-    console.print(table)
+    if table.title:
+        console.print(clean(table.title), style="bold")
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in table.columns:
+        shown.add_column(column, justify="right" if column in table.numeric else "left")
+    for position, row in enumerate(table.rows):
+        style = "bold cyan" if position in table.strong else None
+        shown.add_row(*(Text(clean(cell)) for cell in row), style=style)
+    console.print(shown)
 
 
-def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Lines of comma-separated values, each printed as soon as it is there."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="")
-    for row in chain((columns,), rows):
-        writer.writerow(["" if cell is None else clean(cell) for cell in row])
-        _say(text.getvalue())
-        text.seek(0)
-        text.truncate()
+def _plain_lines(block: Block) -> Iterator[str]:
+    match block:
+        case str():
+            yield clean(block)
+        case Paragraph(text, indent):
+            wrapped = textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+            yield from map(clean, wrapped)
+        case Table():
+            if block.title:
+                yield clean(block.title)
+            rows = [list(block.columns), *([clean(cell) for cell in row] for row in block.rows)]
+            yield from _aligned(rows, [column in block.numeric for column in block.columns])
+        case Csv(columns, rows):
+            yield from _csv_lines(columns, rows)
 
 
-def _plain_lines(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
+def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = zip(row, widths, right, strict=True)
@@ -134,14 +215,23 @@ def _plain_lines(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterat
         yield "  ".join(aligned).rstrip()
 
 
-def _say(*lines: str) -> None:
-    """Lines to stdout, all of them or an error of ours: the result is what the command was for."""
+def _csv_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="")
+    for row in chain((columns,), rows):
+        writer.writerow(["" if cell is None else clean(cell) for cell in row])
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+
+
+def _write_lines(*lines: str) -> None:
+    """Write lines to stdout, all of them, or raise an error of ours: they are the result."""
     try:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
     except OSError as error:
-        # What is left in the buffer can go nowhere; Python would try once more at exit and
-        # complain.
+        # The rest of the buffer can go nowhere; Python would try again at exit and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise typer.Exit from None  # the reader has seen enough, as with ``| head``
@@ -152,7 +242,7 @@ def _say(*lines: str) -> None:
 
 @contextmanager
 def epochs_progress(label: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
-    """A bar over epochs with the time left, for a terminal; elsewhere nothing."""
+    """Show a progress bar over epochs on a terminal; nothing elsewhere."""
     with progress_bar(label, epochs) as advance:
 
         def after_epoch(record: EpochRecord) -> None:
@@ -165,17 +255,16 @@ def epochs_progress(label: str, epochs: int) -> Iterator[Callable[[EpochRecord],
 def progress_bar(
     label: str, total: int | None = None, *, in_bytes: bool = False
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on stderr that is told how far things are and how far they will go."""
+    """Show a progress bar on stderr, if that is a terminal; yields a function that moves it."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich import progress as bars
 
-    amount = bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn()
     columns = (
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
-        amount,
+        bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn(),
         bars.TimeRemainingColumn(),
     )
     with bars.Progress(*columns, console=_console(sys.stderr), transient=True) as shown:
@@ -183,29 +272,42 @@ def progress_bar(
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
-def confirm(question: str) -> None:
-    """Ask on the terminal; AnsweredNoError for anything but yes."""
+def confirm(question: str, *, yes: bool, otherwise: str) -> None:
+    """Ask a question on the terminal, unless ``--yes`` has answered it.
+
+    Args:
+        question: The question.
+        yes: The option ``--yes`` was given.
+        otherwise: The error where nobody can be asked.
+
+    Raises:
+        AnsweredNoError: The answer is not yes.
+        ConfigError: There is no terminal.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(otherwise)
     if not typer.confirm(question, err=True):
         raise AnsweredNoError("not confirmed; nothing was done")
 
 
 def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:
-    """A privacy claim as JSON: an epsilon never goes without what it stands on."""
+    """Return a privacy claim for JSON: an epsilon with what it stands on."""
     return {
         "epsilon": claim.epsilon,
         "epsilon_status": claim.status,
         "epsilon_view": claim.view,
         "epsilon_reason": claim.reason,
         "epsilon_honest": claim.honest or None,
-        "epsilon_noise": claim.noise or None,  # a method's own option is called noise
+        "epsilon_noise": claim.noise or None,  # some methods have an option called noise
         "epsilon_items": claim.items or None,
     }
 
 
 _SIMULATED = (
-    " The noise here is SIMULATED: whoever has the seed has it. This is to "
-    "evaluate a method with, not a model to "
-    "publish; a federation releases one."
+    " The noise here is SIMULATED: whoever has the seed has it. This is to evaluate a method with, "
+    "not a model to publish; a federation releases one."
 )
 _ITEMS = {
     "": "",
@@ -216,19 +318,19 @@ _ITEMS = {
 
 
 def claim_sentence(claim: PrivacyClaim) -> str:
-    """A privacy claim for people."""
+    """Return a privacy claim as a sentence."""
     if claim.epsilon is None:
         return f"Privacy: none; {claim.reason}."
     honest = f" What it really costs: {claim.honest}." if claim.honest else ""
     return (
-        f"Privacy: epsilon {claim.epsilon:g}, {claim.status.upper()}, against an "
-        f"observer of: {claim.view}; "
-        f"{claim.reason}.{honest}{_SIMULATED if claim.noise else ''}{_ITEMS[claim.items]}"
+        f"Privacy: epsilon {claim.epsilon:g}, {claim.status.upper()}, against an observer of: "
+        f"{claim.view}; {claim.reason}.{honest}{_SIMULATED if claim.noise else ''}"
+        f"{_ITEMS[claim.items]}"
     )
 
 
 def short_claim(claim: PrivacyClaim) -> str:
-    """A privacy claim for a table's cell."""
+    """Return a privacy claim for the cell of a table."""
     return "none" if claim.epsilon is None else f"{claim.epsilon:g} ({claim.worth})"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,76 +13,54 @@ from hdpmf.cli.experiment import (
     ExecutionOptions,
     Fresh,
     Jobs,
-    Out,
+    ReportFolder,
     Results,
-    begin,
     cell_fields,
+    cell_tables,
+    claim_lines,
     command_line,
     done_fields,
-    end_with_failures,
-    print_cells,
-    print_claims,
-    print_written,
-    run_and_summarise,
+    failures,
+    prepare_results,
+    report_result,
+    run_and_collect,
 )
-from hdpmf.cli.options.common import Json, complete_dataset, data_option, with_option_groups
-from hdpmf.cli.output import note, print_json, print_lines, print_table
+from hdpmf.cli.options.common import DATASET_NAMES, argument, command, data_option, option
+from hdpmf.cli.output import Block, Result, Table, note
 from hdpmf.errors import DatasetError
 
 if TYPE_CHECKING:
     from hdpmf.lab.experiments import Experiment
 
+app = typer.Typer(help="The paper's whole evaluation: run it, see its progress, read the report.")
 
-def report(out: Out, results: Results = Path("out") / "paper", json: Json = False) -> None:
-    """Write a self-contained HTML page, figures (PNG, PDF), CSV and LaTeX tables from results,
-    next to the paper's.
-    """
-    from hdpmf.lab.paper.report import write_paper_report
-
-    written, marks = write_paper_report(results, out)
-    print_written(written, results, json=json, marks=marks)
-
-
-app = typer.Typer(
-    help="The paper's whole evaluation: run it, see how far it is, and read the report."
-)
-
-_OUT, _QUICK_OUT = Path("out") / "paper", Path("out") / "paper-quick"
+_OUT = Path("out") / "paper"
+_QUICK_OUT = Path("out") / "paper-quick"
 
 
 @dataclass(frozen=True)
 class PaperOptions:
-    """Which of the paper's experiments, on what."""
+    """The paper's experiments to run, and the data sets."""
 
     data: Annotated[
         list[str] | None,
         data_option(
-            "--data",
-            metavar="NAME",
-            help="Only this data set; repeatable.",
-            show_default="every one of the paper's that is here",
-            autocompletion=complete_dataset,
+            "Only this data set; repeatable.",
+            "NAME",
+            default="every one of the paper's that is here",
+            words=DATASET_NAMES,
         ),
     ] = None
     experiment: Annotated[
         list[str] | None,
-        typer.Option(
-            "--experiment",
-            "-e",
-            metavar="NAME",
-            help="Only this experiment; repeatable.",
-            show_default="all",
-        ),
+        option("Only this experiment; repeatable.", "NAME", "--experiment", "-e", default="all"),
     ] = None
     quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="A reduced version of everything on ML-100K, in under two minutes."
-        ),
+        bool, option("A reduced version of everything on ML-100K, in under two minutes.")
     ] = False
 
     def experiments(self) -> list[Experiment]:
-        """The experiments asked for, on the data sets asked for, or on those that are here."""
+        """Return the experiments on the data sets given, or on those that are here."""
         import msgspec
 
         from hdpmf.lab import paper
@@ -96,7 +74,7 @@ class PaperOptions:
             resolve(msgspec.structs.replace(experiment, datasets=wanted))[0]
             for experiment in experiments
         ]
-        if "yelp" in wanted and any("yelp-sample" in experiment.datasets for experiment in chosen):
+        if "yelp" in wanted and any("yelp-sample" in each.datasets for each in chosen):
             note(
                 "Yelp's official file is not here; the Yelp sample stands in for it and is "
                 "labelled so"
@@ -105,66 +83,61 @@ class PaperOptions:
 
 
 @app.command("run")
-@with_option_groups
+@command
 def run_paper(
     choice: PaperOptions,
     execution: ExecutionOptions,
     out: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Results; a stopped command goes on from there.",
+            "FOLDER",
             "--out",
             "-o",
-            metavar="FOLDER",
-            help="Results; a stopped command goes on from there.",
-            show_default=f"{_OUT}, with --quick {_QUICK_OUT}",
+            default=f"{_OUT}, with --quick {_QUICK_OUT}",
         ),
     ] = None,
     fresh: Fresh = None,
-    json: Json = False,
-) -> None:
-    """Repeat the paper's experiments: hyper-parameters by cross-validation, five seeds, all
-    cores, resumable.
-    """
+) -> Result:
+    """Repeat the paper's experiments: cross-validation, five seeds, all cores, resumable."""
     folder = out or (_QUICK_OUT if choice.quick else _OUT)
     experiments = choice.experiments()
     typed = {**asdict(choice), **execution.typed}
-    begin(folder, fresh)
-    done, cells = run_and_summarise(
+    prepare_results(folder, fresh)
+    done, cells = run_and_collect(
         experiments,
         folder,
         execution,
         command=command_line("hdpmf", "paper", "run", out=folder, **typed),
         public_command=command_line("hdpmf", "paper", "run", **typed),
     )
-    if json:
-        print_json(
-            {
-                "out": str(folder),
-                "quick": choice.quick,
-                "experiments": {
-                    name: [cell_fields(cell) for cell in found] for name, found in cells.items()
-                },
-                **done_fields(done),
-            }
-        )
-    else:
+
+    def text() -> Iterator[Block]:
         for experiment in experiments:
             if experiment.has_runs:
-                print_cells(experiment, cells[experiment.name])
-        print_claims(cell for found in cells.values() for cell in found)
-        print_lines(
+                yield from cell_tables(experiment, cells[experiment.name])
+        yield from claim_lines(cell for found in cells.values() for cell in found)
+        yield (
             f"{done.total} runs done now in {done.seconds:.0f} s, {done.reused} reused; "
             f"results in {folder}"
         )
-    end_with_failures(done)
+
+    notes, exit_code = failures(done)
+    fields = {
+        "out": str(folder),
+        "quick": choice.quick,
+        "experiments": {
+            name: [cell_fields(cell) for cell in found] for name, found in cells.items()
+        },
+        **done_fields(done),
+    }
+    return Result(fields, text(), notes=notes, exit_code=exit_code)
 
 
 @app.command("plan")
-@with_option_groups
-def plan(choice: PaperOptions, jobs: Jobs = None, json: Json = False) -> None:
-    """Say how many runs there would be and about how long they take here, without running
-    anything.
-    """
+@command
+def plan(choice: PaperOptions, jobs: Jobs = None) -> Result:
+    """Count the runs and estimate the time that they take here, without running anything."""
     from hdpmf.common.base.progress import clock
     from hdpmf.lab.experiments import dataset_title, expected_runs, expected_seconds
     from hdpmf.lab.experiments.runner import estimated_seconds
@@ -174,18 +147,10 @@ def plan(choice: PaperOptions, jobs: Jobs = None, json: Json = False) -> None:
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(run.data.name for run in runs):
         here = [run for run in runs if run.data.name == name]
-        rows.append(
-            {
-                "dataset": name,
-                "runs": len(here),
-                "core_seconds": round(sum(map(estimated_seconds, here))),
-            }
-        )
-    seconds = expected_seconds(experiments, jobs)
-    if json:
-        print_json({"datasets": rows, "runs": len(runs), "seconds": round(seconds)})
-        return
-    print_table(
+        seconds = round(sum(map(estimated_seconds, here)))
+        rows.append({"dataset": name, "runs": len(here), "core_seconds": seconds})
+    total = expected_seconds(experiments, jobs)
+    table = Table(
         ("data set", "runs", "core time"),
         [
             (dataset_title(row["dataset"]), str(row["runs"]), clock(row["core_seconds"]))
@@ -193,18 +158,16 @@ def plan(choice: PaperOptions, jobs: Jobs = None, json: Json = False) -> None:
         ],
         numeric=("runs", "core time"),
     )
-    print_lines(
-        f"{len(runs)} runs, about {clock(seconds)} here; runs that experiments share "
-        "are counted once"
+    last = (
+        f"{len(runs)} runs, about {clock(total)} here; runs that experiments share are counted once"
     )
+    return Result({"datasets": rows, "runs": len(runs), "seconds": round(total)}, [table, last])
 
 
 @app.command("status")
-def status(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder that --out named.")] = _OUT,
-    json: Json = False,
-) -> None:
-    """Say what is done and what is missing."""
+@command
+def status(out: Annotated[Path, argument("The folder that --out named.", "OUT")] = _OUT) -> Result:
+    """Show what is done and what is missing."""
     from hdpmf.lab.experiments import Store
     from hdpmf.lab.experiments.progress import experiment_status
 
@@ -215,33 +178,36 @@ def status(
             for experiment in store.experiments().values()
             if experiment.has_runs
         ]
-    if json:
-        print_json({"out": str(out), "experiments": [row.fields() for row in rows]})
-        return
-    print_table(
-        ("experiment", "cross-validation", "evaluation", "diverged", "failed", ""),
-        [
-            (
-                row.name + (" (quick)" if row.quick else ""),
-                f"{row.tuning_done}/{row.tuning_runs}",
-                f"{row.evaluation_done}/{row.evaluation_runs}",
-                str(row.diverged),
-                str(row.failed),
-                "complete" if row.complete else "",
-            )
-            for row in rows
-        ],
-        numeric=("cross-validation", "evaluation", "diverged", "failed"),
-    )
+    columns = ("experiment", "cross-validation", "evaluation", "diverged", "failed", "")
+    cells = [
+        (
+            row.name + (" (quick)" if row.quick else ""),
+            f"{row.tuning_done}/{row.tuning_runs}",
+            f"{row.evaluation_done}/{row.evaluation_runs}",
+            str(row.diverged),
+            str(row.failed),
+            "complete" if row.complete else "",
+        )
+        for row in rows
+    ]
+    text: list[Block] = [Table(columns, cells, numeric=columns[1:5])]
     if not all(row.complete for row in rows):
-        print_lines("the same 'hdpmf paper run' command does what is missing")
+        text.append("the same 'hdpmf paper run' command does what is missing")
+    return Result({"out": str(out), "experiments": [row.fields() for row in rows]}, text)
 
 
-app.command("report")(report)
+@app.command("report")
+@command
+def report(out: ReportFolder, results: Results = _OUT) -> Result:
+    """Write an HTML page, figures (PNG, PDF), CSV and LaTeX tables, next to the paper's results."""
+    from hdpmf.lab.paper.report import write_paper_report
+
+    written, marks = write_paper_report(results, out)
+    return report_result(written, results, marks=marks)
 
 
 def _present(experiments: Sequence[Experiment]) -> tuple[str, ...]:
-    """Those of the experiments' data sets that are on this machine; what is not is told."""
+    """Return the experiments' data sets that are on this machine; note the others."""
     from hdpmf.common.data import dataset_info
     from hdpmf.lab.experiments.expansion import available
 

@@ -1,21 +1,19 @@
-"""``hdpmf privacy``: explain what a method or a released data set protects, from whom, and at
-what cost.
-"""
+"""``hdpmf privacy``: explain what a method or a released data set protects, and from whom."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hdpmf.cli.options.common import Json, Method, with_option_groups
+from hdpmf.cli.options.common import Method, Plot, argument, command, option
 from hdpmf.cli.options.methods import MethodOptions
 from hdpmf.cli.options.weights import ExampleOptions
-from hdpmf.cli.output import claim_fields, claim_sentence, print_json, print_lines, print_paragraph
+from hdpmf.cli.output import Block, Paragraph, Result, claim_fields, claim_sentence
 from hdpmf.common.methods import method_named
 from hdpmf.common.methods.builtin import HDP_BIT
 from hdpmf.common.methods.descriptions import MEANING, OBSERVERS, SURE, observer, percent
@@ -26,214 +24,138 @@ if TYPE_CHECKING:
     from hdpmf.lab.plots import Guess
     from hdpmf.untrusted.recommender.release import Release
 
+app = typer.Typer(help="What is private, from whom, and what it costs.", no_args_is_help=True)
 
+_VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "two-servers", "final")
 _BAR = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """What one observer can do to one person."""
-
-    person: Person
-    view: str
-    cost: Cost
-
-
-def title(setting: Setting) -> str:
-    """What the page is about."""
-    method = method_named(setting.method)
-    training = f", {setting.rounds} rounds, {setting.factors} factors" if method.trains else ""
-    budget = f"epsilon {setting.epsilon:g}" if "epsilon" in method.options else ""
-    rest = f"{budget}{training}".removeprefix(", ")
-    return f"{setting.method}: {rest}" if rest else setting.method
-
-
-def guesses(lines: Sequence[Line]) -> dict[str, list[Guess]]:
-    """What the picture shows, by observer."""
-    from hdpmf.lab.plots import Guess
-
-    shown: dict[str, list[Guess]] = {}
-    for line in lines:
-        paid = line.cost
-        said = "no bound" if paid.status == "no guarantee" else percent(paid.guess)
-        seer = OBSERVERS[observer(line.view, method_named(paid.method).has_h)]
-        shown.setdefault(seer, []).append(Guess(line.person.name, paid.guess, paid.status, said))
-    return shown
-
-
-def print_page(
-    setting: Setting,
-    values: Sequence[Line],
-    presence: Sequence[Line],
-    whole: Sequence[Line],
-    numbers: NumberOptions,
-) -> None:
-    """Everything, in words and numbers.
-
-    What a rating's value, its presence and all ratings of a user together (``whole``) cost, for
-    every observer.
-    """
-    method = method_named(setting.method)
-    form = method.form(setting.labels)
-    print_lines(
-        title(setting) + ("" if numbers.releases == 1 else f", done {numbers.releases} times"), ""
-    )
-    for paragraph in (
-        f"What leaves the device. {form.sent}",
-        f"What stays open. {form.stays_open}",
-        "One star or five? An observer knows everything but one rating, of an item "
-        f"with {numbers.raters} raters. It "
-        "would guess 50:50 whether that was one star or five. Then it looks. How often "
-        "is it right? A coin is right "
-        "50 % of the time; a full bar is certainty. Beside it, the epsilon of that "
-        "rating and of all the user's "
-        "ratings together.",
-    ):
-        print_paragraph(paragraph)
-        print_lines("")
-    for view in dict.fromkeys(line.view for line in values):
-        here, rated, together = (
-            [line for line in table if line.view == view] for table in (values, presence, whole)
-        )
-        _print_view(observer(view, method.has_h), here, together, numbers.ratings)
-        if rated[-1].cost.status == "proved" and method.family != "local":
-            shares = "; ".join(f"{line.person.name} {line.cost.briefly()}" for line in rated)
-            print_paragraph(f"Whether the item was rated at all, epsilon: {shares}.", indent="  ")
-        if (
-            together[0].cost.status == "proved"
-            and math.isfinite(together[0].cost.pure)
-            and method.family != "local"
-        ):
-            persons = "; ".join(f"{line.person.name} {line.cost.in_numbers()}" for line in together)
-            sent = (
-                ""
-                if setting.max_ratings is None
-                else f", of which {setting.max_ratings} at most are sent"
-            )
-            print_paragraph(
-                f"All {numbers.ratings} ratings of a person together{sent}: {persons}.", indent="  "
-            )
-        print_lines("")
-    for status in MEANING:
-        if any(line.cost.status == status for line in values):
-            print_paragraph(MEANING[status])
-    if any("*" in line.cost.briefly() for line in (*values, *whole)):
-        print_lines(f"* but for a chance of {values[0].cost.delta:g} (delta).")
-    pages = dict.fromkeys(line.cost.reference for line in values if line.cost.reference)
-    if pages:
-        print_lines(f"Why: {', '.join(pages)} beside the code of hdpmf.common.privacy.")
-
-
-def _print_view(name: str, here: Sequence[Line], together: Sequence[Line], ratings: int) -> None:
-    print_lines(f"{OBSERVERS[name]} ({name}). {here[0].cost.status.upper()}")
-    print_paragraph(here[0].cost.reason, indent="  ")
-    head = ("", "weight", "", "is right", "epsilon: one rating", f"all {ratings}")
-    rows = [
-        (
-            line.person.name,
-            f"{line.person.weight:.2f}",
-            _bar(line.cost),
-            _said(line.cost),
-            line.cost.briefly(),
-            every.cost.briefly(),
-        )
-        for line, every in zip(here, together, strict=True)
-    ]
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    for row in (head, *rows):
-        print_lines(
-            "  "
-            + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
-
-
-def _said(cost: Cost) -> str:
-    if cost.status == "no guarantee":
-        return "no bound"
-    if cost.guess >= SURE:
-        return "practically always"
-    # A bound counts for the guarantee; what one channel gives away already, all of them give away
-    # at least.
-    sign = {"proved": "at most", "nominal": "at least" if cost.guess_is_exact else "up to"}[
-        cost.status
-    ]
-    return f"{sign} {percent(cost.guess)}"
-
-
-def _bar(cost: Cost) -> str:
-    filled = round((cost.guess - 0.5) * 2 * _BAR)
-    return "█" * filled + "·" * (_BAR - filled)
-
-
-_VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "two-servers", "final")
-
-
 class ExplainOptions(MethodOptions):
-    """What changes the cost of a method."""
+    """The options that change the cost of a method."""
 
     only = ("epsilon", "n_factors", "noise", "h", "threshold", "design", "labels", "max_ratings")
 
 
 @dataclass(frozen=True)
 class NumberOptions:
-    """What the page counts with."""
+    """The numbers of the example."""
 
-    raters: Annotated[
-        int, typer.Option("--raters", metavar="N", min=1, help="How many users rated the item.")
-    ] = 100
-    ratings: Annotated[
-        int, typer.Option("--ratings", metavar="N", min=1, help="How many ratings the user has.")
-    ] = 50
-    releases: Annotated[
-        int, typer.Option("--releases", metavar="N", min=1, help="How often all of it is repeated.")
-    ] = 1
-    delta: Annotated[
-        float, typer.Option("--delta", metavar="D", help="Chance that is left out of account.")
-    ] = 1e-5
+    raters: Annotated[int, option("How many users rated the item.", "N", min=1)] = 100
+    ratings: Annotated[int, option("How many ratings the user has.", "N", min=1)] = 50
+    releases: Annotated[int, option("How often all of it is repeated.", "N", min=1)] = 1
+    delta: Annotated[float, option("Chance that is left out of account.", "D")] = 1e-5
 
 
-@with_option_groups
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The cost for one person against one observer."""
+
+    person: Person
+    view: str
+    cost: Cost
+
+
+@app.command()
+@command
 def explain(
     method: Method,
     options: ExplainOptions,
     numbers: NumberOptions,
-    wanted: ExampleOptions,
+    example: ExampleOptions,
     rounds: Annotated[
-        int | None,
-        typer.Option(
-            "--rounds", metavar="T", help="Rounds of training.", show_default="100; hdpmf-paid: 10"
-        ),
+        int | None, option("Rounds of training.", "T", default="100; hdpmf-paid: 10")
     ] = None,
     view: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--view", metavar="VIEW", help=f"Only this observer: {', '.join(_VIEWS)}; repeatable."
-        ),
+        list[str] | None, option(f"Only this observer: {', '.join(_VIEWS)}; repeatable.", "VIEW")
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Save the picture as PNG.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Say in plain words and numbers what METHOD protects, from whom, for three kinds of users."""
+    plot: Plot = None,
+) -> Result:
+    """Explain in words and numbers what METHOD protects, from whom, for three kinds of users."""
+    from hdpmf.common.privacy.accounting import cost
+    from hdpmf.common.privacy.accounting.costs import Person, example_people
+
+    setting = _setting(method, options, example, rounds)
+    persons = (
+        [Person("every user", 1.0)] if example.uniform else example_people(example.specification())
+    )
+    views = _views(method, view)
+
+    def lines(times: int | None = None, **more: Any) -> list[Line]:
+        """Return the cost of one rating, or of so many of the same weight, for everybody."""
+        counted = {
+            "n_raters": numbers.raters,
+            "releases": numbers.releases,
+            "delta": numbers.delta,
+            **more,
+        }
+        return [
+            Line(
+                person,
+                seen,
+                cost(
+                    setting,
+                    seen,
+                    weight=person.weight if times is None else [person.weight] * times,
+                    **counted,
+                ),
+            )
+            for seen in views
+            for person in persons
+        ]
+
+    values = lines()
+    presence = lines(neighbours="presence")
+    whole = lines(numbers.ratings, unit="user")
+    item = lines(numbers.raters, unit="item")
+    if plot is not None:
+        from hdpmf.common.base.files import atomic_write
+        from hdpmf.lab.plots import guess_png
+
+        atomic_write(plot, guess_png(_guesses(values), _title(setting)))
+
+    def text() -> Iterator[Block]:
+        yield from _page(setting, values, presence, whole, numbers)
+        if plot is not None:
+            yield from ("", f"Picture: {plot}")
+
+    form = method_named(method).form(setting.labels)
+    fields = {
+        "method": method,
+        "epsilon": setting.epsilon,
+        "rounds": setting.rounds,
+        "factors": setting.factors,
+        **asdict(numbers),
+        "noise_budget": setting.noise_budget,
+        "leaves_the_device": form.sent,
+        "not_protected": form.stays_open,
+        "costs": [
+            {"user": line.person.name, "weight": line.person.weight, **line.cost.fields()}
+            for line in (*values, *presence, *item, *whole)
+        ],
+        "plot": None if plot is None else str(plot),
+    }
+    return Result(fields, text())
+
+
+def _setting(
+    method: str, options: ExplainOptions, example: ExampleOptions, rounds: int | None
+) -> Setting:
+    from hdpmf.common.privacy.accounting import Setting
+    from hdpmf.common.privacy.accounting.costs import noise_budget
+
     known = method_named(method)
     chosen = {
         name: options.value(method, name) for name in ExplainOptions.only if name in known.options
     }
     for name, value in chosen.items():
         known.options[name].check(value)
-    form = known.form(chosen.get("labels", False))
-
-    from hdpmf.common.privacy.accounting import Setting, cost
-    from hdpmf.common.privacy.accounting.costs import Person, example_people, noise_budget
-
     if rounds is None:
+        form = known.form(chosen.get("labels", False))
         rounds = known.default("epochs") if known.trains else form.rounds or 1
-    wishes = wanted.wishes()
     epsilon = chosen.get("epsilon", 1.0)
-    budget = noise_budget(method, wishes, epsilon, chosen.get("threshold", "mean"))
-    if wanted.uniform:
-        budget = None
+    threshold = chosen.get("threshold", "mean")
+    # Computed even where it does not count, because it checks the specification.
+    budget = noise_budget(method, example.specification(), epsilon, threshold)
     about: dict[str, Any] = {
         name: chosen[name]
         for name in ("noise", "design", "labels", "max_ratings")
@@ -243,70 +165,20 @@ def explain(
         about["factors"] = chosen["n_factors"]
     if chosen.get("h") == "shared":
         about["h"] = "shared"
-    setting = Setting(method, epsilon=epsilon, rounds=rounds, noise_budget=budget, **about)
-    persons = (Person("every user", 1.0),) if wanted.uniform else example_people(wishes)
-    views = _views(method, view)
-
-    def lines(times: int | None = None, **what: Any) -> list[Line]:
-        """For every observer and person: the cost of one rating, or of so many of the same
-        weight.
-        """
-        counted = {
-            "n_raters": numbers.raters,
-            "releases": numbers.releases,
-            "delta": numbers.delta,
-            **what,
-        }
-        return [
-            Line(
-                person,
-                seer,
-                cost(
-                    setting,
-                    seer,
-                    weight=person.weight if times is None else [person.weight] * times,
-                    **counted,
-                ),
-            )
-            for seer in views
-            for person in persons
-        ]
-
-    values, presence = lines(), lines(neighbours="presence")
-    whole, item = lines(numbers.ratings, unit="user"), lines(numbers.raters, unit="item")
-    if plot is not None:
-        from hdpmf.common.base.files import atomic_write
-        from hdpmf.lab.plots import guess_png
-
-        atomic_write(plot, guess_png(guesses(values), title(setting)))
-    if json:
-        print_json(
-            {
-                "method": method,
-                "epsilon": epsilon,
-                "rounds": rounds,
-                "factors": setting.factors,
-                **asdict(numbers),
-                "noise_budget": budget,
-                "leaves_the_device": form.sent,
-                "not_protected": form.stays_open,
-                "costs": [
-                    {"user": line.person.name, "weight": line.person.weight, **line.cost.fields()}
-                    for line in (*values, *presence, *item, *whole)
-                ],
-                "plot": None if plot is None else str(plot),
-            }
-        )
-        return
-    print_page(setting, values, presence, whole, numbers)
-    if plot is not None:
-        print_lines("", f"Picture: {plot}")
+    return Setting(
+        method,
+        epsilon=epsilon,
+        rounds=rounds,
+        noise_budget=None if example.uniform else budget,
+        **about,
+    )
 
 
 def _views(method: str, wanted: Sequence[str] | None) -> list[str]:
-    """The observers to speak of; where there is no h, knowing it makes no difference.
+    """Return the observers to explain.
 
-    Of two servers only where a method runs with them, or where somebody asks.
+    Two servers only for methods that run with them, or if named; where there is no h, one that
+    knows it is enough.
     """
     from hdpmf.common.privacy.accounting.setting import view_of
 
@@ -319,92 +191,201 @@ def _views(method: str, wanted: Sequence[str] | None) -> list[str]:
     return views
 
 
-def release(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A released data set, as hdpmf release writes it."),
-    ],
-    json: Json = False,
-) -> None:
-    """Say what is in a released data set: what anybody who has FILE sees, what stays hidden,
-    where it is from.
+def _title(setting: Setting) -> str:
+    method = method_named(setting.method)
+    parts = []
+    if "epsilon" in method.options:
+        parts.append(f"epsilon {setting.epsilon:g}")
+    if method.trains:
+        parts += [f"{setting.rounds} rounds", f"{setting.factors} factors"]
+    return f"{setting.method}: {', '.join(parts)}" if parts else setting.method
+
+
+def _guesses(lines: Sequence[Line]) -> dict[str, list[Guess]]:
+    """Return the bars of the picture, by observer."""
+    from hdpmf.lab.plots import Guess
+
+    bars: dict[str, list[Guess]] = {}
+    for line in lines:
+        cost = line.cost
+        words = "no bound" if cost.status == "no guarantee" else percent(cost.guess)
+        seen_by = OBSERVERS[observer(line.view, method_named(cost.method).has_h)]
+        bars.setdefault(seen_by, []).append(Guess(line.person.name, cost.guess, cost.status, words))
+    return bars
+
+
+def _page(
+    setting: Setting,
+    values: Sequence[Line],
+    presence: Sequence[Line],
+    whole: Sequence[Line],
+    numbers: NumberOptions,
+) -> Iterator[Block]:
+    """Explain the costs in words and numbers.
+
+    Args:
+        setting: The method and its parameters.
+        values: The cost of a rating's value.
+        presence: The cost of its presence.
+        whole: The cost of all ratings of a user together.
+        numbers: The numbers of the example.
     """
+    method = method_named(setting.method)
+    form = method.form(setting.labels)
+    yield _title(setting) + ("" if numbers.releases == 1 else f", done {numbers.releases} times")
+    yield ""
+    for paragraph in (
+        f"What leaves the device. {form.sent}",
+        f"What stays open. {form.stays_open}",
+        f"One star or five? An observer knows everything but one rating, of an item with "
+        f"{numbers.raters} raters. It would guess 50:50 whether that was one star or five. Then it "
+        "looks. How often is it right? A coin is right 50 % of the time; a full bar is certainty. "
+        "Beside it, the epsilon of that rating and of all the user's ratings together.",
+    ):
+        yield from (Paragraph(paragraph), "")
+    for view in dict.fromkeys(line.view for line in values):
+        here, rated, together = (
+            [line for line in table if line.view == view] for table in (values, presence, whole)
+        )
+        yield from _observer_lines(observer(view, method.has_h), here, together, numbers.ratings)
+        local = method.family == "local"
+        if rated[-1].cost.status == "proved" and not local:
+            shares = "; ".join(f"{line.person.name} {line.cost.briefly()}" for line in rated)
+            yield Paragraph(f"Whether the item was rated at all, epsilon: {shares}.", "  ")
+        proved = together[0].cost.status == "proved" and math.isfinite(together[0].cost.pure)
+        if proved and not local:
+            costs = "; ".join(f"{line.person.name} {line.cost.in_numbers()}" for line in together)
+            most = setting.max_ratings
+            sent = "" if most is None else f", of which {most} at most are sent"
+            yield Paragraph(
+                f"All {numbers.ratings} ratings of a person together{sent}: {costs}.", "  "
+            )
+        yield ""
+    for status, meaning in MEANING.items():
+        if any(line.cost.status == status for line in values):
+            yield Paragraph(meaning)
+    if any("*" in line.cost.briefly() for line in (*values, *whole)):
+        yield f"* but for a chance of {values[0].cost.delta:g} (delta)."
+    pages = dict.fromkeys(line.cost.reference for line in values if line.cost.reference)
+    if pages:
+        yield f"Why: {', '.join(pages)} beside the code of hdpmf.common.privacy."
+
+
+def _observer_lines(
+    name: str, here: Sequence[Line], together: Sequence[Line], ratings: int
+) -> Iterator[Block]:
+    yield f"{OBSERVERS[name]} ({name}). {here[0].cost.status.upper()}"
+    yield Paragraph(here[0].cost.reason, "  ")
+    head = ("", "weight", "", "is right", "epsilon: one rating", f"all {ratings}")
+    rows = [
+        (
+            line.person.name,
+            f"{line.person.weight:.2f}",
+            _bar(line.cost),
+            _guess_words(line.cost),
+            line.cost.briefly(),
+            every.cost.briefly(),
+        )
+        for line, every in zip(here, together, strict=True)
+    ]
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    for row in (head, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  " + "  ".join(cells).rstrip()
+
+
+def _guess_words(cost: Cost) -> str:
+    if cost.status == "no guarantee":
+        return "no bound"
+    if cost.guess >= SURE:
+        return "practically always"
+    # A bound counts for the guarantee; what one channel gives away, all of them give away at least.
+    nominal = "at least" if cost.guess_is_exact else "up to"
+    return f"{'at most' if cost.status == 'proved' else nominal} {percent(cost.guess)}"
+
+
+def _bar(cost: Cost) -> str:
+    filled = round((cost.guess - 0.5) * 2 * _BAR)
+    return "█" * filled + "·" * (_BAR - filled)
+
+
+@app.command()
+@command
+def release(
+    file: Annotated[Path, argument("A released data set, as hdpmf release writes it.", "FILE")],
+) -> Result:
+    """Explain a released data set: what anybody who has FILE sees, what it hides, its origin."""
     from hdpmf.untrusted.recommender.release import Release
 
     found = Release.load(file)
-    numbers = _numbers(found)
-    if json:
-        print_json(
-            {
-                "file": str(file),
-                **numbers,
-                **claim_fields(found.claim),
-                "provenance": found.provenance(),
-            }
-        )
-        return
+    numbers = _release_numbers(found)
+    fields = {
+        "file": str(file),
+        **numbers,
+        **claim_fields(found.claim),
+        "provenance": found.provenance(),
+    }
+    return Result(fields, _release_text(file, found, numbers))
+
+
+def _release_text(file: Path, found: Release, numbers: dict[str, Any]) -> Iterator[Block]:
     source = found.provenance()
-    print_lines(
+    yield (
         f"{file}: {numbers['bits']:,} bits of {numbers['people']:,} people about "
-        f"{numbers['items']:,} items",
-        f"From: {source['origin'] or 'unknown'}, by {source['made_by']}; noise {source['noise']}",
-        f"Terms: {source['terms'] or 'not stated'}",
-        f"SHA-256 of the content: {source['sha256']}",
-        "",
+        f"{numbers['items']:,} items"
     )
-    print_paragraph(
+    yield f"From: {source['origin'] or 'unknown'}, by {source['made_by']}; noise {source['noise']}"
+    yield f"Terms: {source['terms'] or 'not stated'}"
+    yield from (f"SHA-256 of the content: {source['sha256']}", "")
+    yield Paragraph(
         "In plain sight. Which items each person rated: "
         f"{numbers['bits_per_person_median']:,} of the median person, "
-        f"{numbers['bits_per_person_most']:,} of the one with most. Which privacy "
-        "weight each rating has. People have "
-        "numbers here and no names, but whoever knows a few items that somebody rated "
-        "can find that person's others."
+        f"{numbers['bits_per_person_most']:,} of the one with most. Which privacy weight each "
+        "rating has. People have numbers here and no names, but whoever knows a few items that "
+        "somebody rated can find that person's others."
     )
-    print_lines("")
-    print_paragraph(
-        "Hidden. How each item was rated: a bit says it, but a coin has decided how "
-        "often it lies. Whoever guesses "
-        "between the lowest and the highest rating is right at most so often (a coin: 50 %):"
+    yield ""
+    yield Paragraph(
+        "Hidden. How each item was rated: a bit says it, but a coin has decided how often it lies. "
+        "Whoever guesses between the lowest and the highest rating is right at most so often (a "
+        "coin: 50 %):"
     )
-    print_lines(
-        *(
-            f"  weight {row['weight']:.2f}, epsilon {row['epsilon']:.3g}: {percent(row['guess'])}"
-            for row in numbers["ratings"]
-        ),
-        "",
-    )
+    for row in numbers["ratings"]:
+        guess = percent(row["guess"])
+        yield f"  weight {row['weight']:.2f}, epsilon {row['epsilon']:.3g}: {guess}"
+    yield ""
     whole = numbers["epsilon_per_person"]
-    print_paragraph(
-        f"Of one person. All ratings together have epsilon {whole['median']:.3g} for "
-        "the median person and "
-        f"{whole['most']:.3g} for the one with most."
+    yield Paragraph(
+        f"Of one person. All ratings together have epsilon {whole['median']:.3g} for the median "
+        f"person and {whole['most']:.3g} for the one with most."
     )
-    print_lines(
-        "",
-        claim_sentence(found.claim),
-        "Whatever is trained on it reveals no more: it is post-processing.",
-    )
+    yield from ("", claim_sentence(found.claim))
+    yield "Whatever is trained on it reveals no more: it is post-processing."
 
 
-def _numbers(release: Release) -> dict[str, Any]:
+def _release_numbers(release: Release) -> dict[str, Any]:
     import numpy as np
 
     from hdpmf.common.privacy.accounting import Setting, cost
     from hdpmf.common.privacy.coding import WEIGHT_UNITS
 
-    units, presence, survey = release.bits.units, release.presence, release.survey
+    units = release.bits.units
+    presence = release.presence
+    survey = release.survey
     counts = np.bincount(presence.users, minlength=presence.n_users)
-    totals = np.bincount(presence.users, units, presence.n_users) * survey.epsilon / WEIGHT_UNITS
+    sums = np.bincount(presence.users, units, presence.n_users)
+    totals = sums * survey.epsilon / WEIGHT_UNITS
     setting = Setting(
         HDP_BIT.name, epsilon=survey.epsilon, coding=survey.coding, scale=release.scale
     )
-    rows, some = [], presence.n_users > 0
-    for unit in (
-        np.unique(np.quantile(units, (0.0, 0.5, 1.0), method="nearest")).tolist() if some else ()
-    ):
-        weight = unit / WEIGHT_UNITS
-        paid = cost(setting, "messages", weight=weight)
-        rows.append({"weight": weight, "epsilon": paid.pure, "guess": paid.guess})
+    some = presence.n_users > 0
+    rows = []
+    if some:
+        quantiles = np.quantile(units, (0.0, 0.5, 1.0), method="nearest")
+        for unit in np.unique(quantiles).tolist():
+            weight = unit / WEIGHT_UNITS
+            paid = cost(setting, "messages", weight=weight)
+            rows.append({"weight": weight, "epsilon": paid.pure, "guess": paid.guess})
     return {
         "bits": len(units),
         "people": presence.n_users,
@@ -418,11 +399,3 @@ def _numbers(release: Release) -> dict[str, Any]:
         },
         "max_ratings": release.max_ratings,
     }
-
-
-app = typer.Typer(help="What is private, from whom, and what it costs.", no_args_is_help=True)
-
-
-app.command()(explain)
-
-app.command()(release)

@@ -1,18 +1,14 @@
-"""Lists of recommended items: the options that ask for them, and their output as text, CSV or
-JSON.
-"""
+"""Lists of recommended items: the options that ask for them, and their output."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hdpmf.cli.options.common import Json, read_text
-from hdpmf.cli.output import print_csv, print_json, print_lines, print_table, progress_bar
+from hdpmf.cli.options.common import CsvOutput, option, read_text
+from hdpmf.cli.output import Block, Csv, Result, Table, progress_bar, wants_json
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,76 +16,103 @@ if TYPE_CHECKING:
     from hdpmf.models import Estimator
     from hdpmf.private.client.ranking import Recommendation
 
-AllUsers = Annotated[bool, typer.Option("--all-users", help="A list for everybody.")]
+AllUsers = Annotated[bool, option("A list for everybody.", None, "--all-users")]
+
+
+def refuse_two_formats(csv: bool) -> None:
+    """Raise ConfigError if both ``--csv`` and ``--json`` are given."""
+    if csv and wants_json():
+        raise ConfigError("print --csv or --json, not both")
 
 
 @dataclass(frozen=True)
-class RecommendationOptions:
-    """What lists are asked for, and in which form."""
+class ListOptions:
+    """Length, filters and format of lists."""
 
-    number: Annotated[int, typer.Option("-n", "--number", metavar="N", help="How many items.")] = 10
-    keep_rated: Annotated[
-        bool, typer.Option("--keep-rated", help="Rated items may be in a list, too.")
-    ] = False
-    genre: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--genre", metavar="NAME", help="Only items of this genre, or of another given."
-        ),
-    ] = None
+    number: Annotated[int, option("How many items.", "N", "-n", "--number")] = 10
+    keep_rated: Annotated[bool, option("Rated items may be in a list, too.")] = False
+    genre: Annotated[list[str] | None, option("Only items of this genre; repeatable.", "NAME")] = (
+        None
+    )
     not_genre: Annotated[
-        list[str] | None, typer.Option("--not-genre", metavar="NAME", help="None of this genre.")
+        list[str] | None, option("No items of this genre; repeatable.", "NAME")
     ] = None
-    from_year: Annotated[
-        int | None, typer.Option("--from-year", metavar="YEAR", help="Of this year or later.")
-    ] = None
-    to_year: Annotated[
-        int | None, typer.Option("--to-year", metavar="YEAR", help="Of this year or earlier.")
-    ] = None
-    item: Annotated[
-        list[str] | None,
-        typer.Option("--item", metavar="ID", help="Only this item, or another given; repeatable."),
-    ] = None
-    items: Annotated[
-        Path | None,
-        typer.Option(
-            "--items", metavar="FILE", help="Only items of this file, an id on each line."
-        ),
-    ] = None
-    csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV: a line for each item of each user.")
-    ] = False
-    json: Json = False
+    from_year: Annotated[int | None, option("Of this year or later.", "YEAR")] = None
+    to_year: Annotated[int | None, option("Of this year or earlier.", "YEAR")] = None
+    item: Annotated[list[str] | None, option("Only this item; repeatable.", "ID")] = None
+    items: Annotated[Path | None, option("Only items of this file, an id per line.", "FILE")] = None
+    csv: CsvOutput = False
 
     def __post_init__(self) -> None:
-        if self.csv and self.json:
-            raise ConfigError("print --csv or --json, not both")
+        refuse_two_formats(self.csv)
 
     def only(self, parse: Callable[[str], Id] = str) -> ItemFilter:
-        """What items have to be like; ``parse`` makes an id of its text."""
+        """Return the filter that the options describe; ``parse`` makes an id of its text."""
         from hdpmf.common.data import ItemFilter
 
         texts = [*(self.item or ()), *(read_ids(self.items) if self.items is not None else ())]
+        everything = self.item is None and self.items is None
         return ItemFilter(
             genres=self.genre or (),
             not_genres=self.not_genre or (),
             from_year=self.from_year,
             to_year=self.to_year,
-            items=None
-            if self.item is None and self.items is None
-            else [parse(text) for text in texts],
+            items=None if everything else [parse(text) for text in texts],
         )
 
+    def result(
+        self,
+        lists: Iterable[tuple[Id, Sequence[Recommendation]]],
+        fields: Mapping[str, Any],
+        *,
+        alone: str | None,
+        total: int,
+        end: str = "",
+        notes: Sequence[str] = (),
+    ) -> Result:
+        """Return lists in the format that was asked for.
 
-def titled(model: Estimator, file: Path | None) -> Estimator:
-    """The model with titles, genres and years of items from a file, if there is one."""
+        Args:
+            lists: Users with their lists.
+            fields: More fields of the JSON document.
+            alone: The user, if one was named.
+            total: How many users.
+            end: The last line of text.
+            notes: Remarks for stderr.
+        """
+        if self.csv:
+            rows = (row for user, found in lists for row in _csv_rows(user, found))
+            return Result(fields, text=[Csv(_CSV, rows)])
+
+        def text() -> Iterator[Block]:
+            for user, found in lists:
+                yield list_table(found, None if alone is not None else f"For {user}:")
+                if alone is None:
+                    yield ""
+            if end:
+                yield end
+
+        def document() -> dict[str, Any]:
+            if alone is not None:
+                return {"user": alone, "items": item_fields(next(iter(lists))[1]), **fields}
+            with progress_bar("recommending", total) as advance:
+                everyone = []
+                for done, (user, found) in enumerate(lists, start=1):
+                    everyone.append({"user": user, "items": item_fields(found)})
+                    advance(done, total)
+            return {"lists": everyone, **fields}
+
+        return Result(document, text(), notes=() if wants_json() else notes)
+
+
+def with_titles(model: Estimator, file: Path | None) -> Estimator:
+    """Return the model with titles, genres and years of items from a file, if there is one."""
     if file is None:
         return model
-    from dataclasses import replace
-
     from hdpmf.common.data.item_features import read_item_table
 
-    table, items = read_item_table(file), model.catalogue_.items
+    table = read_item_table(file)
+    items = model.catalogue_.items
     if table.index.is_integer and not items.is_integer:
         table = table.with_text_ids()
     if not (table.index.find(items.ids) >= 0).any():
@@ -99,60 +122,15 @@ def titled(model: Estimator, file: Path | None) -> Estimator:
 
 
 def read_ids(path: Path) -> list[str]:
-    """The ids in a file, one on each line."""
+    """Return the ids in a file, one on each line."""
     found = [line.strip() for line in read_text(path).splitlines() if line.strip()]
     if not found:
         raise ConfigError(f"there is no id in {path}; it should have one on each line")
     return found
 
 
-def print_lists(
-    lists: Iterable[tuple[Id, Sequence[Recommendation]]],
-    question: RecommendationOptions,
-    facts: Mapping[str, Any],
-    *,
-    alone: str | None,
-    total: int,
-) -> None:
-    """Print lists in the form that was asked for.
-
-    Args:
-        lists: Users with their lists.
-        question: What was asked for.
-        facts: What the JSON document says beside them.
-        alone: The user, where it is one whose list was asked for.
-        total: How many users.
-    """
-    if question.csv:
-        print_csv(_CSV, (row for user, found in lists for row in _csv_rows(user, found)))
-    elif alone is not None:
-        found = next(iter(lists))[1]
-        if question.json:
-            print_json({"user": alone, "items": item_fields(found), **facts})
-        else:
-            print_items(found)
-    elif question.json:
-        everyone = [
-            {"user": user, "items": item_fields(found)} for user, found in _watched(lists, total)
-        ]
-        print_json({"lists": everyone, **facts})
-    else:
-        for user, found in lists:
-            print_items(found, title=f"For {user}:")
-            print_lines("")
-
-
-def _watched(
-    lists: Iterable[tuple[Id, Sequence[Recommendation]]], total: int
-) -> Iterator[tuple[Id, Sequence[Recommendation]]]:
-    with progress_bar("recommending", total) as advance:
-        for done, pair in enumerate(lists, start=1):
-            yield pair
-            advance(done, total)
-
-
 def item_fields(recommended: Iterable[Recommendation]) -> list[dict[str, Any]]:
-    """Recommended items for JSON."""
+    """Return recommended items for JSON."""
     return [
         {
             "item": entry.item,
@@ -167,12 +145,12 @@ def item_fields(recommended: Iterable[Recommendation]) -> list[dict[str, Any]]:
     ]
 
 
-def print_items(recommended: Sequence[Recommendation], title: str | None = None) -> None:
-    """Recommended items, the best first, with what is known about them."""
+def list_table(recommended: Sequence[Recommendation], title: str | None = None) -> Table:
+    """Return recommended items as a table, the best first; empty columns are left out."""
     columns = {
         "rank": [str(rank) for rank in range(1, len(recommended) + 1)],
         "item": [str(entry.item) for entry in recommended],
-        "expected": ["" if entry.score is None else f"{entry.score:.2f}" for entry in recommended],
+        "expected": ["" if each.score is None else f"{each.score:.2f}" for each in recommended],
         "title": [entry.title or "" for entry in recommended],
         "year": [_year_apart(entry) for entry in recommended],
         "genres": [", ".join(entry.genres) for entry in recommended],
@@ -180,12 +158,13 @@ def print_items(recommended: Sequence[Recommendation], title: str | None = None)
     }
     shown = [name for name, cells in columns.items() if name in ("rank", "item") or any(cells)]
     rows = list(zip(*(columns[name] for name in shown), strict=True))
-    print_table(shown, rows, numeric=("rank", "expected", "year"), title=title)
+    return Table(shown, rows, numeric=("rank", "expected", "year"), title=title)
 
 
 def _year_apart(entry: Recommendation) -> str:
-    """The year, where the title does not say it."""
-    return "" if entry.year is None or str(entry.year) in (entry.title or "") else str(entry.year)
+    """Return the year, unless the title has it."""
+    has_it = entry.year is None or str(entry.year) in (entry.title or "")
+    return "" if has_it else str(entry.year)
 
 
 _CSV = ("user", "rank", "item", "title", "year", "genres", "expected", "reason")

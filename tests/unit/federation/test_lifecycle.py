@@ -456,7 +456,7 @@ def test_why_devices_refused_is_said_in_words_and_of_the_last_run_only(
         FederationError, match="4 refused, 0 were silent or busy; refusals: policy 4"
     ):
         town.service.conduct(run)
-    status(town.folder.path)
+    status(folder=town.folder.path, watch=False, every=None, json=False)
     said = capsys.readouterr().out
     assert "4 refusals (policy): their owners' policies forbid it; to do: " in said
     assert not any(store.ledger.spent_total() for store in town.stores)  # nobody is charged for it
@@ -464,7 +464,7 @@ def test_why_devices_refused_is_said_in_words_and_of_the_last_run_only(
     for store in town.stores:
         store.set_policy(POLICY)
     town.run(SUMS)
-    status(town.folder.path)
+    status(folder=town.folder.path, watch=False, every=None, json=False)
     assert "refusals: none" in capsys.readouterr().out
 
 

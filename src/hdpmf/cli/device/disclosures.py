@@ -1,19 +1,16 @@
-"""``hdpmf device consent``, ``ledger`` and ``receipt``: what runs ask for, what was sent, and
-signed receipts of it.
-"""
+"""``hdpmf device consent``, ``ledger`` and ``receipt``: what runs ask for, and what was sent."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hdpmf.cli.device.store import OldCopy, PassphraseFile, StoreOptions
-from hdpmf.cli.options.common import Json, read_bytes, with_option_groups
-from hdpmf.cli.output import print_json, print_lines, print_paragraph, print_table
+from hdpmf.cli.options.common import argument, command, option, read_bytes
+from hdpmf.cli.output import Block, Paragraph, Result, Table
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,65 +19,57 @@ if TYPE_CHECKING:
     from hdpmf.private.device.disclosures.refusals import KeptRefusals
     from hdpmf.private.device.store.device_store import DeviceStore
 
+_LAST = 20
+_ANSWERS = ("once", "always", "never", "again")
 
-@with_option_groups
+
+@command
 def consent(
     target: StoreOptions,
-    number: Annotated[
-        int | None, typer.Argument(metavar="[N]", min=1, help="Which question, as listed.")
-    ] = None,
-    answer: Annotated[
-        str | None, typer.Argument(metavar="[ANSWER]", help="once, always, never, or again.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Show what runs ask for and what would be sent, or answer: once, always under these terms,
-    never; ask me again.
-    """
+    number: Annotated[int | None, argument("Which question, as listed.", "[N]", min=1)] = None,
+    answer: Annotated[str | None, argument("once, always, never, or again.", "[ANSWER]")] = None,
+) -> Result:
+    """List what runs ask for, or answer: once, always (under these terms), never; ask me again."""
     from hdpmf.private.device.consent import consents, give_answer, pending, take_back
 
     if (number is None) != (answer is None):
         raise ConfigError("give both, the number of a question and an answer, or neither")
-    if answer is not None and answer not in ("once", "always", "never", "again"):
+    if answer is not None and answer not in _ANSWERS:
         raise ConfigError("answer once, always, never or again")
     with target.open() as store:
-        given = {known.asked.key: known.answer for known in consents(store)}
-        asked = [*pending(store, time.time()), *(known.asked for known in consents(store))]
-        if number is not None and answer is not None:
-            if number > len(asked):
-                raise ConfigError(f"there is no question {number}; there are {len(asked)}")
-            key = asked[number - 1].key
-            if answer == "again":
-                take_back(store, key)
-            else:
-                give_answer(store, key, answer)  # type: ignore[arg-type]  # looked at above
-            if json:
-                print_json({"question": key, "answer": None if answer == "again" else answer})
-            else:
-                print_lines(f"Question {number}: {answer}.")
-            return
-        found = [_fields(store, each, given.get(each.key)) for each in asked]
-    if json:
-        print_json({"questions": found})
-        return
-    if not found:
-        print_lines("Nobody asks for anything. Questions come where the policy has ask = true.")
-    for place, fields in enumerate(found, start=1):
-        print_lines(
-            f"{place}. {fields['recommender']}: {fields['method']} with epsilon "
-            f"{fields['epsilon']:g}"
+        answers = {known.asked.key: known.answer for known in consents(store)}
+        questions = [*pending(store, time.time()), *(known.asked for known in consents(store))]
+        if number is None or answer is None:
+            found = [_question_fields(store, each, answers.get(each.key)) for each in questions]
+            return Result({"questions": found}, _questions_text(found))
+        if number > len(questions):
+            raise ConfigError(f"there is no question {number}; there are {len(questions)}")
+        key = questions[number - 1].key
+        if answer == "again":
+            take_back(store, key)
+        else:
+            give_answer(store, key, answer)  # type: ignore[arg-type]  # checked above
+    fields = {"question": key, "answer": None if answer == "again" else answer}
+    return Result(fields, [f"Question {number}: {answer}."])
+
+
+def _questions_text(questions: Sequence[dict[str, Any]]) -> Iterator[Block]:
+    if not questions:
+        yield "Nobody asks for anything. Questions come where the policy has ask = true."
+    for number, each in enumerate(questions, start=1):
+        yield (
+            f"{number}. {each['recommender']}: {each['method']} with epsilon {each['epsilon']:g}"
         )
-        print_paragraph(
-            f"{fields['ratings']} of your ratings would take part and spend epsilon "
-            f"{fields['pays']:.3g} together. "
-            f"{fields['leaves_the_device']} {fields['reveals']} What was sent cannot be "
-            "taken back.",
+        yield Paragraph(
+            f"{each['ratings']} of your ratings would take part and spend epsilon "
+            f"{each['pays']:.3g} together. {each['leaves_the_device']} {each['reveals']} What was "
+            "sent cannot be taken back.",
             indent="  ",
         )
-        print_lines(f"  Your answer: {fields['answer'] or 'none yet'}")
+        yield f"  Your answer: {each['answer'] or 'none yet'}"
 
 
-def _fields(store: DeviceStore, asked: Asked, answer: str | None) -> dict[str, Any]:
+def _question_fields(store: DeviceStore, asked: Asked, answer: str | None) -> dict[str, Any]:
     from hdpmf.private.device.disclosures.history import reveals
     from hdpmf.private.device.preview import preview_of
     from hdpmf.private.device.store.catalogues import id_of
@@ -109,79 +98,69 @@ def _fields(store: DeviceStore, asked: Asked, answer: str | None) -> dict[str, A
     }
 
 
-_SHOWN = 20
-
-
-@with_option_groups
+@command
 def ledger(
     target: StoreOptions,
     everything: Annotated[
-        bool, typer.Option("--all", help=f"All entries, not only the last {_SHOWN}.")
+        bool, option(f"All entries, not only the last {_LAST}.", None, "--all")
     ] = False,
-    json: Json = False,
-) -> None:
-    """Say in plain words what this device has sent, when, to whom, what that reveals, and what
-    it has refused.
-    """
+) -> Result:
+    """Print what this device has sent, when, to whom, what that reveals, and what it refused."""
     from hdpmf.private.device.disclosures.data_export import disclosures
+
+    with target.open(moved=True) as store:
+        text = list(_ledger_text(store, target.path, None if everything else _LAST))
+        return Result(disclosures(store), text)
+
+
+def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[Block]:
     from hdpmf.private.device.disclosures.history import past_runs, spent_together
     from hdpmf.private.device.disclosures.refusals import kept_refusals
 
-    with target.open(moved=True) as store:
-        if json:
-            print_json(disclosures(store))
-            return
-        entries, runs, together = (
-            store.ledger.entries(),
-            past_runs(store),
-            spent_together(store.ledger),
-        )
-        epsilon, limit, users = store.policy.own_epsilon, store.policy.own_total, store.users
-        refused = kept_refusals(store)
+    entries = store.ledger.entries()
     if not entries:
-        print_lines("Nothing was ever sent from this device.")
-        _print_refusals(refused, everything)
+        yield "Nothing was ever sent from this device."
+        yield from _refusals_text(kept_refusals(store), last)
         return
-    for run in runs:
+    for run in past_runs(store):
         first = run.entries[0]
-        print_lines(f"Run {run.run[:8]} with {first.recommender} ({first.method}), {run.when}")
-        for text in run.words():
-            _paragraph(text)
+        yield f"Run {run.run[:8]} with {first.recommender} ({first.method}), {run.when}"
+        yield from (Paragraph(words, "  ") for words in run.words())
         if run.paid is not None:
-            print_lines("")
-    shown = entries if everything else entries[-_SHOWN:]
-    title = "Entries, oldest first" + (
-        "" if len(shown) == len(entries) else f" (the last {len(shown)}; --all for all)"
-    )
+            yield ""
+    shown = entries if last is None else entries[-last:]
     rows = [
         (entry.at, entry.action, entry.recommender, entry.run[:8], str(entry.number), entry.words)
         for entry in shown
     ]
-    print_table(
-        ("when", "what", "with", "run", "round", "in words"), rows, numeric=("round",), title=title
+    yield Table(
+        ("when", "what", "with", "run", "round", "in words"),
+        rows,
+        numeric=("round",),
+        title=f"Entries, oldest first{_more(shown, entries)}",
     )
-    _print_refusals(refused, everything)
-    whose = "one user" if users == 1 else "the user here who has spent most"
-    _paragraph(
-        f"In all, the ratings of {whose} have spent {together} together: so much about "
-        "the person, if all the ratings "
-        "were other ones. "
-        f"{'' if together.proved else 'No guarantee: some of it counts one channel of several. '}A "
-        f"single rating of weight 1 may spend epsilon {epsilon:g} in its whole life, whoever asks"
-        f"{'' if math.isinf(limit) else f', and all of them {limit:g}'}; when that is spent, this "
-        "device sends nothing of it any more. Other devices of yours have ledgers of "
-        "their own, and what they have "
-        "spent comes on top, unless the policy of each says how many they are (devices = 2)."
+    yield from _refusals_text(kept_refusals(store), last)
+    together = spent_together(store.ledger)
+    limit = store.policy.own_total
+    whose = "one user" if store.users == 1 else "the user here who has spent most"
+    proof = "" if together.proved else "No guarantee: some of it counts one channel of several. "
+    total = "" if math.isinf(limit) else f", and all of them {limit:g}"
+    yield Paragraph(
+        f"In all, the ratings of {whose} have spent {together} together: so much about the person, "
+        f"if all the ratings were other ones. {proof}A single rating of weight 1 may spend epsilon "
+        f"{store.policy.own_epsilon:g} in its whole life, whoever asks{total}; when that is spent, "
+        "this device sends nothing of it any more. Other devices of yours have ledgers of their "
+        "own, and what they have spent comes on top, unless the policy of each says how many they "
+        "are (devices = 2).",
+        "  ",
     )
-    print_lines(f"A signed receipt of what left in a run: hdpmf device receipt {target.path} RUN")
+    yield f"A signed receipt of what left in a run: hdpmf device receipt {path} RUN"
 
 
-def _print_refusals(kept: KeptRefusals, everything: bool) -> None:
-    """What recommenders asked for and did not get."""
+def _refusals_text(kept: KeptRefusals, last: int | None) -> Iterator[Block]:
     if not kept.refused:
         return
-    shown = kept.refused if everything else kept.refused[-_SHOWN:]
-    more = "" if len(shown) == len(kept.refused) else f" (the last {len(shown)}; --all for all)"
+    shown = kept.refused if last is None else kept.refused[-last:]
     rows = [
         (
             each.last if each.count == 1 else f"{each.first} to {each.last}",
@@ -194,46 +173,35 @@ def _print_refusals(kept: KeptRefusals, everything: bool) -> None:
         )
         for each in shown
     ]
-    columns = ("when", "times", "with", "run", "asked for", "why", "in words")
-    print_table(columns, rows, numeric=("times",), title=f"Refused, oldest first{more}")
+    yield Table(
+        ("when", "times", "with", "run", "asked for", "why", "in words"),
+        rows,
+        numeric=("times",),
+        title=f"Refused, oldest first{_more(shown, kept.refused)}",
+    )
     dropped = sum(kept.dropped.values())
     if dropped:
-        _paragraph(f"{dropped:,} more were refused, which are not kept one by one.")
+        yield Paragraph(f"{dropped:,} more were refused, which are not kept one by one.", "  ")
 
 
-def _paragraph(text: str) -> None:
-    print_paragraph(text, indent="  ")
+def _more(shown: Sequence[object], every: Sequence[object]) -> str:
+    return "" if len(shown) == len(every) else f" (the last {len(shown)}; --all for all)"
 
 
+@command
 def receipt(
-    path: Annotated[
-        Path | None, typer.Argument(metavar="[STORE]", help="The device's file.")
-    ] = None,
+    path: Annotated[Path | None, argument("The device's file.", "[STORE]")] = None,
     run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]", help="Which run, or how its name begins (hdpmf device ledger)."
-        ),
+        str | None, argument("A run, or the beginning of its name (hdpmf device ledger).", "[RUN]")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="FILE", help="Write the signed receipt there, to keep and to show."
-        ),
+        Path | None, option("Write the signed receipt there, to keep and to show.", "FILE")
     ] = None,
-    check: Annotated[
-        Path | None,
-        typer.Option(
-            "--check", metavar="FILE", help="Say whether the signature on a receipt holds."
-        ),
-    ] = None,
+    check: Annotated[Path | None, option("Check the signature on a receipt.", "FILE")] = None,
     passphrase_file: PassphraseFile = None,
     old_copy: OldCopy = False,
-    json: Json = False,
-) -> None:
-    """Say what left in a run, who asked, under which terms and what the leader answered, signed
-    by this device.
-    """
+) -> Result:
+    """Print what left in a run, who asked, the terms and the answer, signed by this device."""
     from hdpmf.common.base.files import atomic_write
     from hdpmf.private.device.disclosures.receipts import read_receipt, receipt_of
 
@@ -252,73 +220,64 @@ def receipt(
             found = receipt_of(store, run)
         if out is not None:
             atomic_write(out, found.to_json(), mode=0o600)
-    if json:
-        file = check if out is None else out
-        print_json(
-            {
-                "receipt": found.fields(),
-                "file": None if file is None else str(file),
-                "signature_holds": True,
-            }
-        )
-        return
+    file = check if out is None else out
+    fields = {
+        "receipt": found.fields(),
+        "file": None if file is None else str(file),
+        "signature_holds": True,
+    }
     if out is not None:
-        print_lines(
-            f"Wrote {out}. It holds no rating. Whoever has it: hdpmf device receipt --check {out}"
-        )
-        return
-    for line in _words(found):
-        print_paragraph(line)
+        words = f"Wrote {out}. It holds no rating. Whoever has it: hdpmf device receipt --check"
+        return Result(fields, [f"{words} {out}"])
+    text = [Paragraph(line) for line in _receipt_lines(found)]
     if check is not None:
-        print_paragraph(
-            f"The signature holds: it is of device {found.device}. Compare that with the "
-            f"device's card. {found.proves}"
+        text.append(
+            Paragraph(
+                f"The signature holds: it is of device {found.device}. Compare that with the "
+                f"device's card. {found.proves}"
+            )
         )
+    return Result(fields, text)
 
 
-def _words(found: Receipt) -> list[str]:
-    asked, terms = found.asked_by, found.terms
-    known = (
-        f", known by the authority SHA-256 {', '.join(asked.authority)}" if asked.authority else ""
-    )
-    lines = [f"Run {found.run}, asked for by {asked.recommender}{known}."]
+def _receipt_lines(found: Receipt) -> Iterator[str]:
+    asked = found.asked_by
+    terms = found.terms
+    known = ""
+    if asked.authority:
+        known = f", known by the authority SHA-256 {', '.join(asked.authority)}"
+    yield f"Run {found.run}, asked for by {asked.recommender}{known}."
     if asked.leader is not None and asked.helper is not None:
-        pair = " and ".join(
-            f"{server.name} ({server.url})" for server in (asked.leader, asked.helper)
-        )
-        lines.append(f"Summed by {pair}, digest {asked.servers}.")
+        pair = " and ".join(f"{each.name} ({each.url})" for each in (asked.leader, asked.helper))
+        yield f"Summed by {pair}, digest {asked.servers}."
     epsilon = "without protection" if terms.epsilon is None else f"epsilon {terms.epsilon:g}"
-    others = "" if terms.minimum is None else f", in sums over {terms.minimum} people at least"
     rounds = f"{terms.rounds} round{'s' if terms.rounds != 1 else ''}"
-    lines.append(f"Terms: {terms.method}, view {terms.view}, {epsilon}, {rounds}{others}.")
+    others = ""
+    if terms.minimum is not None:
+        others = f", in sums over {terms.minimum} people at least"
+    yield f"Terms: {terms.method}, view {terms.view}, {epsilon}, {rounds}{others}."
     if terms.catalogue is not None:
-        lines.append(f"Catalogue: version {terms.catalogue_version}, digest {terms.catalogue}.")
+        yield f"Catalogue: version {terms.catalogue_version}, digest {terms.catalogue}."
     if not found.complete:
-        lines.append(
+        yield (
             "An older version sent it, which did not write down what bytes left, nor what "
             "was answered."
         )
-    lines += [_left_words(piece) for piece in found.left]
+    yield from map(_left_words, found.left)
     if found.more:
-        lines.append(
-            f"And {found.more:,} more, of {found.more_bytes:,} bytes, which are only counted."
-        )
-    lines += [f"{entry.at}: {entry.action}. {entry.words}" for entry in found.happened]
+        yield f"And {found.more:,} more, of {found.more_bytes:,} bytes, which are only counted."
+    yield from (f"{entry.at}: {entry.action}. {entry.words}" for entry in found.happened)
     if found.given_back:
-        lines.append(
-            f"Given back, because it never left: {100 * found.given_back:.3g} % of the cost."
-        )
-    lines.append(f"What it reveals: {found.reveals}")
-    return lines
+        share = 100 * found.given_back
+        yield f"Given back, because it never left: {share:.3g} % of the cost."
+    yield f"What it reveals: {found.reveals}"
 
 
 def _left_words(piece: LeftBytes) -> str:
-    digest = (
-        "in clear, so without a digest: a guess could be checked by it"
-        if piece.sha256 is None
-        else (f"SHA-256 {piece.sha256}")
-    )
-    answer = (
-        "" if piece.answer is None else f" The leader answered {piece.answer} at {piece.answered}."
-    )
+    digest = f"SHA-256 {piece.sha256}"
+    if piece.sha256 is None:
+        digest = "in clear, so without a digest: a guess could be checked by it"
+    answer = ""
+    if piece.answer is not None:
+        answer = f" The leader answered {piece.answer} at {piece.answered}."
     return f"{piece.at}: {piece.size:,} bytes left, number {piece.number}, {digest}.{answer}"

@@ -1,18 +1,24 @@
-"""``hdpmf device rate``, ``catalogue``, ``hide`` and ``recommend``: ratings and the lists that the
-device makes of them.
-"""
+"""``hdpmf device rate``, ``catalogue``, ``hide`` and ``recommend``: ratings, items and lists."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hdpmf.cli.device.store import RecommenderStoreOptions, StoreOptions, User
-from hdpmf.cli.options.common import Columns, Duplicates, Json, Scale, with_option_groups
-from hdpmf.cli.output import note, print_json, print_lines, print_paragraph, print_table
-from hdpmf.cli.recommendations import AllUsers, RecommendationOptions, print_lists
+from hdpmf.cli.options.common import (
+    Columns,
+    Duplicates,
+    Scale,
+    argument,
+    command,
+    option,
+    read_bytes,
+)
+from hdpmf.cli.options.ratings import RatingsOptions
+from hdpmf.cli.output import Block, Paragraph, Result, Table, emit, note
+from hdpmf.cli.recommendations import AllUsers, ListOptions
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,113 +26,105 @@ if TYPE_CHECKING:
     from hdpmf.private.device.store.device_store import DeviceStore
     from hdpmf.private.device.store.ratings_table import Record
 
-
 _MOST_FOUND = 50
 
 
-@with_option_groups
+@dataclass(frozen=True)
+class FileOptions:
+    """A file of ratings, and its format."""
+
+    file: Annotated[
+        Path | None, option("Add all ratings of a file, of a silo's users.", "FILE", "--from")
+    ] = None
+    scale: Scale = None
+    column: Columns = None
+    duplicates: Duplicates = None
+
+    def __post_init__(self) -> None:
+        if self.file is None and (self.scale is not None or self.column or self.duplicates):
+            raise ConfigError("--scale, --column and --duplicates describe the file of --from")
+
+
+@command
 def rate(
     target: RecommenderStoreOptions,
-    item: Annotated[str | None, typer.Argument(metavar="[ITEM]", help="The item's id.")] = None,
-    value: Annotated[
-        float | None, typer.Argument(metavar="[VALUE]", help="Your rating of it.")
-    ] = None,
+    bulk: FileOptions,
+    item: Annotated[str | None, argument("The item's id.", "[ITEM]")] = None,
+    value: Annotated[float | None, argument("Your rating of it.", "[VALUE]")] = None,
     user: User = "me",
     weight: Annotated[
         float | None,
-        typer.Option(
-            "--weight",
-            metavar="W",
-            help="Privacy weight of ITEM, or, without ITEM, yours: above 0, at most 1, which "
+        option(
+            "Privacy weight of ITEM, or, without ITEM, yours: above 0, at most 1, which "
             "allows all of epsilon.",
+            "W",
         ),
     ] = None,
     genre: Annotated[
-        str | None,
-        typer.Option("--genre", metavar="NAME", help="Give all items of this genre the --weight."),
+        str | None, option("Give all items of this genre the --weight.", "NAME")
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the rating of ITEM out.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="Print all ratings.")] = False,
-    search: Annotated[
-        str | None,
-        typer.Option(
-            "--search", metavar="TEXT", help="Print items of the catalogue with TEXT in the title."
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="FILE", help="Add all ratings of a file, for a silo's users."
-        ),
-    ] = None,
+    remove: Annotated[bool, option("Remove the rating of ITEM.")] = False,
+    show: Annotated[bool, option("Print all ratings.", None, "--list")] = False,
+    search: Annotated[str | None, option("Print items with TEXT in the title.", "TEXT")] = None,
     own: Annotated[
         Path | None,
-        typer.Option(
-            "--own",
-            metavar="FILE",
-            help="Look into a CSV of your own ratings, by item or title: what it would bring here.",
+        option(
+            "Look into a CSV of your own ratings, by item or title: what it would bring here.",
+            "FILE",
         ),
     ] = None,
-    take: Annotated[bool, typer.Option("--take", help="Take in what --own has.")] = False,
-    scale: Scale = None,
-    column: Columns = None,
-    duplicates: Duplicates = None,
-    json: Json = False,
-) -> None:
+    take: Annotated[bool, option("Add the ratings of --own.")] = False,
+) -> Result:
     """Add or change a rating: rate STORE ITEM VALUE. It stays on this device."""
     typed = item is not None and (value is not None or remove or weight is not None)
-    ways = [
+    ways = (
         typed,
         item is None and weight is not None,
         show,
         search is not None,
-        file is not None,
+        bulk.file is not None,
         own is not None,
-    ]
+    )
     if sum(ways) != 1 or (remove and value is not None):
         raise ConfigError(
-            "say one thing: ITEM VALUE, ITEM --remove, ITEM --weight W, --weight W, "
-            "--list, --search TEXT, "
-            "--from FILE, --own FILE"
+            "say one thing: ITEM VALUE, ITEM --remove, ITEM --weight W, --weight W, --list, "
+            "--search TEXT, --from FILE, --own FILE"
         )
     if take and own is None:
         raise ConfigError("--take goes with --own FILE")
     if genre is not None and (item is not None or weight is None):
         raise ConfigError("--genre NAME goes with --weight W, and with no ITEM")
-    if file is None and (scale is not None or column or duplicates):
-        raise ConfigError("--scale, --column and --duplicates describe the file of --from")
     with target.open() as store:
         from hdpmf.private.device.store.catalogues import name_in
 
         item = None if item is None else name_in(store.shelf, item)
         if show:
-            _list(store, json)
-        elif search is not None:
-            _search(store, search, json)
-        elif own is not None:
-            _own(store, own, take, json)
+            return _list_ratings(store)
+        if search is not None:
+            return _search_titles(store, search)
+        if own is not None:
+            return _own_file(store, own, take)
+        if genre is not None and weight is not None:
+            from hdpmf.private.device.privacy_level import mark_genre
+
+            change: dict[str, Any] = {"done": f"Weighed {mark_genre(store, genre, weight)} items"}
+        elif bulk.file is not None:
+            change = _add_file(store, bulk.file, bulk)
         else:
-            if genre is not None and weight is not None:
-                from hdpmf.private.device.privacy_level import mark_genre
-
-                said: dict[str, Any] = {"done": f"Weighed {mark_genre(store, genre, weight)} items"}
-            elif file is not None:
-                said = _bulk(store, file, scale, column, duplicates)
-            else:
-                said = _change(store, item, value, user, weight, remove)
-            if json:
-                print_json({**said, "ratings": store.n_ratings})
-            else:
-                print_lines(
-                    f"{said['done']}. This device has {store.n_ratings} ratings; nothing was sent."
-                )
-                for words in said.get("means", {}).get("words", ()):
-                    print_paragraph(words)
-                for run in said.get("released", ()):
-                    print_paragraph(run["words"])
+            change = _change_rating(store, item, value, user, weight, remove)
+        count = store.n_ratings
+    words = (
+        *change.get("means", {}).get("words", ()),
+        *(run["words"] for run in change.get("released", ())),
+    )
+    text: list[Block] = [
+        f"{change['done']}. This device has {count} ratings; nothing was sent.",
+        *map(Paragraph, words),
+    ]
+    return Result({**change, "ratings": count}, text)
 
 
-def _change(
+def _change_rating(
     store: DeviceStore,
     item: str | None,
     value: float | None,
@@ -141,51 +139,43 @@ def _change(
             store.remove(item, user=user)
             return {
                 "done": "Removed. What it has spent stays spent",
-                "released": _released(store, user, item, True),
+                "released": _releases(store, user, item, removed=True),
             }
         if value is not None and item is not None:
             store.rate(item, value, user=user)
-        if weight is not None:
-            if item is None:
-                store.set_weight(user=user, beta=weight)
-            else:
-                store.set_weight(item=item, gamma=weight)
+        if weight is not None and item is None:
+            store.set_weight(user=user, beta=weight)
+        elif weight is not None:
+            store.set_weight(item=item, gamma=weight)
     catalogue = store.pinned_catalogue
-    if catalogue is not None and item is not None and item not in catalogue.positions:
-        note("The catalogue does not have this item: the rating is kept, but not used.")
-    elif (
-        catalogue is not None
-        and item is not None
-        and catalogue.positions[item] in catalogue.known.retired
-    ):
-        note(
-            "The catalogue has retired this item: the rating counts for your own list and "
-            "is not sent any more."
-        )
+    if catalogue is not None and item is not None:
+        if item not in catalogue.positions:
+            note("The catalogue does not have this item: the rating is kept, but not used.")
+        elif catalogue.positions[item] in catalogue.known.retired:
+            note(
+                "The catalogue has retired this item: the rating counts for your own list and "
+                "is not sent any more."
+            )
     if item is None and user == ME:
-        return {"done": "Weighed", "means": _meaning(store)}
+        return {"done": "Weighed", "means": _weight_meaning(store)}
     if value is None or item is None:
         return {"done": "Weighed"}
-    return {"done": "Rated", "released": _released(store, user, item, False)}
+    return {"done": "Rated", "released": _releases(store, user, item, removed=False)}
 
 
-def _meaning(store: DeviceStore) -> dict[str, Any]:
-    """What the owner's weight means, in numbers and in words."""
+def _weight_meaning(store: DeviceStore) -> dict[str, Any]:
+    """Explain the owner's weight, in numbers and in words."""
     from hdpmf.common.methods.descriptions import guess_at, percent
     from hdpmf.private.device.privacy_level import privacy_level
 
     now = privacy_level(store)
-    alone, together = (
-        percent(part, at_most=True) for part in (now.guess, guess_at(now.all_at_delta))
-    )
+    alone = percent(now.guess, at_most=True)
+    together = percent(guess_at(now.all_at_delta), at_most=True)
     words = [
-        f"That is {now.group}. Somebody who guesses whether you loved or hated "
-        "something, and has seen all that ever "
-        f"left this device, is right at most {alone} of the time instead of 50 %. About "
-        "all your ratings together, "
-        f"when all of their budget is spent: at most {together} (epsilon "
-        f"{now.all_at_delta:.3g} at delta "
-        f"{now.delta:g})."
+        f"That is {now.group}. Somebody who guesses whether you loved or hated something, and has "
+        f"seen all that ever left this device, is right at most {alone} of the time instead of "
+        "50 %. About all your ratings together, when all of their budget is spent: at most "
+        f"{together} (epsilon {now.all_at_delta:.3g} at delta {now.delta:g})."
     ]
     if not now.proved:
         words.append(
@@ -200,35 +190,32 @@ def _meaning(store: DeviceStore) -> dict[str, Any]:
     }
 
 
-def _own(store: DeviceStore, file: Path, take: bool, json: bool) -> None:
-    """What a file of the owner's would bring; it is taken in only if that was said."""
-    from hdpmf.cli.options.common import read_bytes
+def _own_file(store: DeviceStore, file: Path, take: bool) -> Result:
+    """Preview a file of the owner's ratings, and add them if ``--take`` says so."""
     from hdpmf.private.device.own_items import preview_file, take_file
 
     found = preview_file(store, read_bytes(file, "the file of ratings"))
     taken = take_file(store, found) if take else 0
-    if json:
-        facts = {
-            name: getattr(found, name)
-            for name in ("new", "changed", "unknown", "off_scale", "repeated")
-        }
-        print_json(
-            {**facts, "examples": list(found.examples), "taken": taken, "ratings": store.n_ratings}
-        )
-        return
-    print_lines(
-        f"{found.new} new ratings, {found.changed} that change; left out: "
-        f"{found.unknown} of items that the catalogue "
-        f"does not have, {found.off_scale} that are not on the scale",
+    names = ("new", "changed", "unknown", "off_scale", "repeated")
+    fields = {
+        **{name: getattr(found, name) for name in names},
+        "examples": list(found.examples),
+        "taken": taken,
+        "ratings": store.n_ratings,
+    }
+    text = [
+        f"{found.new} new ratings, {found.changed} that change; left out: {found.unknown} of items "
+        f"that the catalogue does not have, {found.off_scale} that are not on the scale",
         *found.examples,
         f"Taken in: {taken}. Nothing was sent."
         if take
         else "Nothing was changed; --take takes them in.",
-    )
+    ]
+    return Result(fields, text)
 
 
-def _released(store: DeviceStore, user: str, item: str, removed: bool) -> list[dict[str, str]]:
-    """What was sent of a rating before: nobody gets it back by changing or removing it."""
+def _releases(store: DeviceStore, user: str, item: str, *, removed: bool) -> list[dict[str, str]]:
+    """Return the releases of a rating before now: changing or removing it undoes none of them."""
     from hdpmf.private.device.disclosures.history import released_words, releases
 
     return [
@@ -247,79 +234,68 @@ def _release_fields(run: Charged) -> dict[str, str]:
     }
 
 
-def _bulk(
-    store: DeviceStore,
-    file: Path,
-    scale: tuple[float, float] | None,
-    columns: list[str] | None,
-    duplicates: str | None,
-) -> dict[str, Any]:
-    from hdpmf.cli.options.ratings import RatingsOptions
-    from hdpmf.common.data import Ratings
-
+def _add_file(store: DeviceStore, file: Path, options: FileOptions) -> dict[str, Any]:
     catalogue = store.pinned_catalogue
+    scale = options.scale
     if scale is None and catalogue is not None:
         scale = (catalogue.known.scale.low, catalogue.known.scale.high)
-    ratings: Ratings = RatingsOptions(
-        train=file, scale=scale, column=columns, duplicates=duplicates
+    ratings = RatingsOptions(
+        train=file, scale=scale, column=options.column, duplicates=options.duplicates
     ).load()
     store.add(ratings)
-    return {
-        "done": f"Added {len(ratings)} ratings of {len(set(ratings.user_codes.tolist()))} users",
-        "file": str(file),
-    }
+    users = len(set(ratings.user_codes.tolist()))
+    return {"done": f"Added {len(ratings)} ratings of {users} users", "file": str(file)}
 
 
-def _list(store: DeviceStore, json: bool) -> None:
+def _list_ratings(store: DeviceStore) -> Result:
     from hdpmf.private.device.disclosures.history import by_rating
     from hdpmf.private.device.own_items import all_titles
     from hdpmf.private.device.store.catalogues import id_of, namespace_of
 
-    records, titles = list(by_rating(store)), all_titles(store)
-    if json:
-        items = [
+    titles = all_titles(store)
+    items = []
+    rows = []
+    for record, runs in by_rating(store):
+        item = id_of(record.item)
+        title = titles.get(record.item)
+        released = [
+            {**_release_fields(run), "changed_afterwards": record.since >= run.number}
+            for run in runs
+        ]
+        items.append(
             {
                 "user": record.user,
-                "item": id_of(record.item),
+                "item": item,
                 "shelf": namespace_of(record.item),
-                "title": titles.get(record.item),
+                "title": title,
                 "value": record.value,
                 "weight": record.weight,
-                "released": [
-                    {**_release_fields(run), "changed_afterwards": record.since >= run.number}
-                    for run in runs
-                ],
+                "released": released,
             }
-            for record, runs in records
-        ]
-        print_json({"ratings": items})
-        return
-    rows = [
-        (
-            record.user,
-            id_of(record.item),
-            f"{record.value:g}",
-            f"{record.weight:.3g}",
-            _sent(record, runs),
-            titles.get(record.item, ""),
         )
-        for record, runs in records
-    ]
-    print_table(
-        ("user", "item", "rating", "weight", "released", "title"),
-        rows,
-        numeric=("rating", "weight"),
-    )
+        rows.append(
+            (
+                record.user,
+                item,
+                f"{record.value:g}",
+                f"{record.weight:.3g}",
+                _last_release(record, runs),
+                title or "",
+            )
+        )
+    columns = ("user", "item", "rating", "weight", "released", "title")
+    return Result({"ratings": items}, [Table(columns, rows, numeric=("rating", "weight"))])
 
 
-def _sent(record: Record, runs: list[Charged]) -> str:
-    """When a rating was released last, and whether as it is now."""
+def _last_release(record: Record, runs: list[Charged]) -> str:
+    """Return the day of a rating's last release, and whether it has changed since."""
     if not runs:
         return ""
-    return f"{runs[-1].sent.at[:10]}{', changed since' if record.since >= runs[-1].number else ''}"
+    changed = ", changed since" if record.since >= runs[-1].number else ""
+    return f"{runs[-1].sent.at[:10]}{changed}"
 
 
-def _search(store: DeviceStore, text: str, json: bool) -> None:
+def _search_titles(store: DeviceStore, text: str) -> Result:
     from hdpmf.common.model.title_search import TitleSearch
     from hdpmf.private.device.own_items import shown_items
     from hdpmf.private.device.store.catalogues import id_of
@@ -331,34 +307,24 @@ def _search(store: DeviceStore, text: str, json: bool) -> None:
             "or it has none"
         )
     table = shown.table
-    places = TitleSearch(table).find(text, len(table.ids))
-    found = [(id_of(table.ids[place]), table.titles[place]) for place in places]
-    if json:
-        items = [{"item": item, "title": title} for item, title in found]
-        print_json({"items": items})
-        return
-    print_table(("item", "title"), found[:_MOST_FOUND])
-    if len(found) > _MOST_FOUND:
-        note(f"{len(found) - _MOST_FOUND} more; say more of the title.")
+    matches = TitleSearch(table).find(text, len(table.ids))
+    found = [(id_of(table.ids[row]), table.titles[row]) for row in matches]
+    more = len(found) - _MOST_FOUND
+    return Result(
+        {"items": [{"item": item, "title": title} for item, title in found]},
+        [Table(("item", "title"), found[:_MOST_FOUND])],
+        notes=[f"{more} more; say more of the title."] if more > 0 else [],
+    )
 
 
-@with_option_groups
+@command
 def catalogue(
     target: StoreOptions,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="Items: CSV, TSV or Parquet with item, title, ..."),
-    ],
+    file: Annotated[Path, argument("Items: CSV, TSV or Parquet with item, title, ...", "FILE")],
     scale: Scale = None,
-    step: Annotated[
-        float | None,
-        typer.Option("--step", metavar="S", help="Between neighbouring ratings.", show_default="1"),
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Load items from a file, to search and rate before the first recommender, whose own replace
-    them.
-    """
+    step: Annotated[float | None, option("Between neighbouring ratings.", "S", default="1")] = None,
+) -> Result:
+    """Load items from a file, to search and rate before the first recommender's replace them."""
     from hdpmf.common.data import RatingScale
     from hdpmf.private.device.own_items import load_catalogue
 
@@ -368,25 +334,20 @@ def catalogue(
             low, high = scale or (1.0, 5.0)
             chosen = RatingScale(low, high, 1.0 if step is None else step)
         found = load_catalogue(store, file, chosen)
-    facts = {
-        "items": len(found.positions),
-        "scale": [found.known.scale.low, found.known.scale.high],
-    }
-    if json:
-        print_json({"store": str(target.path), **facts})
-        return
-    print_lines(
-        f"{len(found.positions):,} items, rated {found.known.scale}. To search: rate --search TEXT"
+    used = found.known.scale
+    n_items = len(found.positions)
+    return Result(
+        {"store": str(target.path), "items": n_items, "scale": [used.low, used.high]},
+        [f"{n_items:,} items, rated {used}. To search: rate --search TEXT"],
     )
 
 
-@with_option_groups
+@command
 def hide(
     target: RecommenderStoreOptions,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.")],
-    again: Annotated[bool, typer.Option("--again", help="Show it again.")] = False,
-    json: Json = False,
-) -> None:
+    item: Annotated[str, argument("The item's id.", "ITEM")],
+    again: Annotated[bool, option("Show it again.")] = False,
+) -> Result:
     """Leave an item out of your list: not interested. Nobody hears of it."""
     from hdpmf.private.device.recommendations import hidden_items
     from hdpmf.private.device.recommendations import hide as hide_item
@@ -394,31 +355,24 @@ def hide(
 
     with target.open() as store:
         hide_item(store, name_in(store.shelf, item), not again)
-        n = len(hidden_items(store))
-    if json:
-        print_json({"item": item, "hidden": not again, "all_hidden": n})
-        return
-    print_lines(
-        f"{'Shown again' if again else 'Hidden'}. {n} item{'s' if n != 1 else ''} stay "
-        "off your list."
+        count = len(hidden_items(store))
+    done = "Shown again" if again else "Hidden"
+    return Result(
+        {"item": item, "hidden": not again, "all_hidden": count},
+        [f"{done}. {count} item{'s' if count != 1 else ''} stay off your list."],
     )
 
 
-@with_option_groups
+@command
 def recommend(
     target: RecommenderStoreOptions,
-    question: RecommendationOptions,
+    options: ListOptions,
     user: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--user", metavar="NAME", help="Whose, on a device of several users.", show_default="me"
-        ),
+        list[str] | None, option("Whose, on a device of several users.", "NAME", default="me")
     ] = None,
     all_users: AllUsers = False,
 ) -> None:
-    """Print the items that you would soonest choose and like, and why. Computed here; nothing is
-    sent.
-    """
+    """Print the items that you would soonest choose and like, and the reasons. Nothing is sent."""
     if user and all_users:
         raise ConfigError("say --user or --all-users, not both")
     names = user or ["me"]
@@ -430,27 +384,24 @@ def recommend(
             without,
         )
 
-        model, hidden = kept_model(store), hidden_ids(store)
+        model = kept_model(store)
         run, method = ("", "") if model is None else (model.run, model.method)
-        print_lists(
-            without(
-                hidden,
-                question.number,
-                recommend_each(
-                    store,
-                    None if all_users else names,
-                    question.number + len(hidden),
-                    keep_rated=question.keep_rated,
-                    only=question.only(),
-                ),
-            ),
-            question,
+        hidden = hidden_ids(store)
+        lists = recommend_each(
+            store,
+            None if all_users else names,
+            options.number + len(hidden),
+            keep_rated=options.keep_rated,
+            only=options.only(),
+        )
+        result = options.result(
+            without(hidden, options.number, lists),
             {"method": method, "run": run},
             alone=names[0] if len(names) == 1 and not all_users else None,
             total=store.users if all_users else len(names),
+            notes=[
+                f"From the model of run {run[:8]} ({method}) and your own ratings, on this "
+                "device; nothing was sent."
+            ],
         )
-    if not (question.json or question.csv):
-        note(
-            f"From the model of run {run[:8]} ({method}) and your own ratings, on this "
-            "device; nothing was sent."
-        )
+        emit(result)  # lists are made while they are printed, which needs the store

@@ -1,3 +1,1 @@
-"""``hdpmf train``, ``release``, ``evaluate``, ``tune``, ``recommend``, ``predict`` and
-``fold-in``.
-"""
+"""``hdpmf train``, ``evaluate`` and the other commands about models."""

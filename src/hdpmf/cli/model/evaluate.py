@@ -1,9 +1,8 @@
-"""``hdpmf evaluate`` and ``hdpmf tune``: measure a method on test ratings, and choose its
-hyper-parameters.
-"""
+"""``hdpmf evaluate`` and ``hdpmf tune``: measure a method, and choose its hyper-parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,31 +11,16 @@ from hdpmf.cli.experiment import (
     ExecutionOptions,
     command_line,
     done_fields,
-    end_with_failures,
+    failures,
     finite,
     resume_hint,
 )
-from hdpmf.cli.model.train import facts, fit, make, persons, remarks
-from hdpmf.cli.options.common import (
-    Json,
-    Method,
-    Seed,
-    completion,
-    model_option,
-    run_option,
-    with_option_groups,
-)
+from hdpmf.cli.model.train import fit, model_fields, new_model, persons_cost, remarks
+from hdpmf.cli.options.common import Method, Seed, command, model_option, run_option
 from hdpmf.cli.options.methods import MethodOptions, ModelOptions
-from hdpmf.cli.options.ratings import FeedbackOptions, RatingsOptions, SplitOptions
-from hdpmf.cli.options.weights import WeightOptions, WeightSourceOptions
-from hdpmf.cli.output import (
-    claim_fields,
-    claim_sentence,
-    print_json,
-    print_lines,
-    print_table,
-    short_claim,
-)
+from hdpmf.cli.options.ratings import PlainRatingsOptions, RatingsOptions, SplitOptions
+from hdpmf.cli.options.weights import TuneWeightOptions, WeightOptions
+from hdpmf.cli.output import Block, Result, Table, claim_fields, claim_sentence, short_claim
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.errors import ConfigError
 
@@ -44,229 +28,202 @@ if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
     from hdpmf.models import Estimator
 
-
 _BASELINES = ("user-mean", "global-mean")
-
-_LISTED = 10
+_LIST_LENGTH = 10
 
 Ranking = Annotated[
     bool,
     run_option(
+        f"Measure lists of {_LIST_LENGTH} too: NDCG, recall and coverage, where a test rating "
+        "in the top quarter of the scale is relevant and everything that a user has not rated is a "
+        "candidate.",
+        None,
         "--ranking",
-        help=f"Measure lists of {_LISTED} too: NDCG, recall and coverage, where a test "
-        "rating in the top quarter of "
-        "the scale is relevant and everything that a user has not rated is a candidate.",
     ),
 ]
 
 
 class EvaluateOptions(ModelOptions):
-    """All but stopping early: there are no ratings to validate on."""
+    """All options but early stopping: there are no ratings to validate on."""
 
     without = ("early_stopping",)
 
 
-@with_option_groups
+@command
 def evaluate(
     method: Method,
-    source: FeedbackOptions,
+    source: RatingsOptions,
     cut: SplitOptions,
     options: EvaluateOptions,
     wishes: WeightOptions,
     seed: Seed = 0,
     ranking: Ranking = False,
-    json: Json = False,
-) -> None:
+) -> Result:
     """Train METHOD and measure its error on test ratings, beside both trivial baselines."""
     from hdpmf.models import make_model
 
-    model = make(method, options, seed)
+    model = new_model(method, options, seed)
     training, held_out = cut.split(source, seed)
     weights = wishes.draw(training, seed, source)
     seconds = fit(method, model, training, weights)
-    whole = persons(method, model, training, weights)
-    said = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
+    cost = persons_cost(method, model, training, weights)
+    lines = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
+    lines += remarks(model, cost)
+    about = {**wishes.fields(seed, source), **model_fields(method, model, seed, training.name)}
     if training.implicit:
-        record = {**wishes.record(seed, source), **facts(method, model, seed, training.name)}
-        _evaluate_choices(model, training, held_out, record, [*said, *remarks(model, whole)], json)
-        return
+        return _evaluate_implicit(model, training, held_out, about, lines)
     score = model.score(held_out)
-    lists = _lists(model, held_out) if ranking else {}
-    baselines = {name: make_model(name).fit(training) for name in _BASELINES}
-    scores = {name: baseline.score(held_out) for name, baseline in baselines.items()}
-    if json:
-        print_json(
-            {
-                "method": method,
-                "mse": score["mse"],
-                "mae": score["mae"],
-                "n_test": score["n"],
-                "n_cold": score["n_cold"],
-                **lists,
-                "n_train": len(training),
-                "fit_seconds": seconds,
-                **wishes.record(seed, source),
-                **{
-                    f"{name.replace('-', '_')}_{error}": scores[name][error]
-                    for name in scores
-                    for error in ("mse", "mae")
-                },
-                **facts(method, model, seed, training.name),
-                "epsilon_per_person": None if whole is None else whole.fields(),
-            }
+    lists = _list_metrics(model, held_out) if ranking else {}
+    fitted = {method: (model, score, f"{seconds:.2f} s")}
+    baselines: dict[str, float] = {}
+    for name in _BASELINES:
+        baseline = make_model(name).fit(training)
+        errors = baseline.score(held_out)
+        fitted.setdefault(name, (baseline, errors, ""))
+        for error in ("mse", "mae"):
+            baselines[f"{name.replace('-', '_')}_{error}"] = errors[error]
+
+    def text() -> Iterator[Block]:
+        yield Table(
+            ("method", "MSE", "MAE", "epsilon", "fit"),
+            [
+                (
+                    METHODS[name].label,
+                    f"{errors['mse']:.4f}",
+                    f"{errors['mae']:.4f}",
+                    short_claim(each.privacy),
+                    took,
+                )
+                for name, (each, errors, took) in fitted.items()
+            ],
+            numeric=("MSE", "MAE", "fit"),
+            title=f"{training.name}: {len(training):,} ratings to learn from, {score['n']:,} to "
+            "test on",
+            strong=(0,),
         )
-        return
-    rows = {method: (model, score, f"{seconds:.2f} s")}
-    rows |= {name: (baselines[name], scores[name], "") for name in _BASELINES if name not in rows}
-    print_table(
-        ("method", "MSE", "MAE", "epsilon", "fit"),
-        [
-            (
-                METHODS[name].label,
-                f"{errors['mse']:.4f}",
-                f"{errors['mae']:.4f}",
-                short_claim(fitted.privacy),
-                took,
-            )
-            for name, (fitted, errors, took) in rows.items()
-        ],
-        numeric=("MSE", "MAE", "fit"),
-        title=f"{training.name}: {len(training):,} ratings to learn from, {score['n']:,} to "
-        "test on",
-        strong=(0,),
-    )
-    if score["n_cold"]:
-        print_lines(
-            f"{score['n_cold']:,} test ratings have a user or item that training never saw."
-        )
-    print_lines(
-        *said,
-        *remarks(model, whole),
-        *([_in_words(lists)] if ranking else []),
-        claim_sentence(model.privacy),
-    )
+        if score["n_cold"]:
+            yield (f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
+        yield from lines
+        if ranking:
+            yield _list_sentence(lists)
+        yield claim_sentence(model.privacy)
+
+    fields = {
+        "method": method,
+        "mse": score["mse"],
+        "mae": score["mae"],
+        "n_test": score["n"],
+        "n_cold": score["n_cold"],
+        **lists,
+        "n_train": len(training),
+        "fit_seconds": seconds,
+        **baselines,
+        **about,
+        "epsilon_per_person": None if cost is None else cost.fields(),
+    }
+    return Result(fields, text())
 
 
-def _evaluate_choices(
-    model: Estimator,
-    training: Ratings,
-    held_out: Ratings,
-    record: dict[str, Any],
-    said: list[str],
-    json: bool,
-) -> None:
-    """Implicit feedback has no ratings to be wrong about: only lists are measured, beside what
-    most people chose.
-    """
+def _evaluate_implicit(
+    model: Estimator, training: Ratings, held_out: Ratings, about: dict[str, Any], lines: list[str]
+) -> Result:
+    """Measure lists alone: implicit feedback has no ratings to predict."""
     from hdpmf.models import MostPopular
 
-    found = {
-        "this method": _lists(model, held_out),
-        "most popular": _lists(MostPopular().fit(training), held_out),
-    }
-    if json:
-        popular = {
-            f"popular_{name}": value
-            for name, value in found["most popular"].items()
-            if "_at_" in name
-        }
-        sizes = {"n_train": len(training), "n_test": len(held_out), "implicit": True}
-        print_json({**record, **sizes, **found["this method"], **popular})
-        return
-    names = {
-        f"ndcg_at_{_LISTED}": "NDCG",
-        f"recall_at_{_LISTED}": "recall",
-        f"coverage_at_{_LISTED}": "coverage",
-    }
-    print_table(
+    own = _list_metrics(model, held_out)
+    popular = _list_metrics(MostPopular().fit(training), held_out)
+    names = {f"{name.lower()}_at_{_LIST_LENGTH}": name for name in ("NDCG", "recall", "coverage")}
+    table = Table(
         ("lists", *names.values()),
-        [(label, *(f"{row[name]:.4f}" for name in names)) for label, row in found.items()],
+        [
+            (label, *(f"{row[name]:.4f}" for name in names))
+            for label, row in (("this method", own), ("most popular", popular))
+        ],
         numeric=tuple(names.values()),
         title=f"{training.name}: {len(training):,} choices to learn from, {len(held_out):,} "
         "to test on",
         strong=(0,),
     )
-    print_lines(*said, claim_sentence(model.privacy))
+    fields = {
+        **about,
+        "n_train": len(training),
+        "n_test": len(held_out),
+        "implicit": True,
+        **own,
+        **{f"popular_{name}": popular[name] for name in names},
+    }
+    return Result(fields, [table, *lines, claim_sentence(model.privacy)])
 
 
-def _lists(model: Estimator, held_out: Ratings) -> dict[str, float | int | None]:
-    """Ranking metrics under their names in the JSON; None for a method that predicts the same
-    for every item.
-    """
-    measured = model.rank(held_out, _LISTED) if model.can_rank else {}
+def _list_metrics(model: Estimator, held_out: Ratings) -> dict[str, float | int | None]:
+    """Return metrics of lists for JSON; None for a method that predicts the same for all items."""
+    measured = model.rank(held_out, _LIST_LENGTH) if model.can_rank else {}
     named: dict[str, float | int | None] = {
-        f"{name}_at_{_LISTED}": measured.get(name) for name in ("ndcg", "recall", "coverage")
+        f"{name}_at_{_LIST_LENGTH}": measured.get(name) for name in ("ndcg", "recall", "coverage")
     }
     return named | {"n_ranked_users": measured.get("n_users")}
 
 
-def _in_words(lists: dict[str, float | int | None]) -> str:
+def _list_sentence(lists: dict[str, float | int | None]) -> str:
     ndcg, recall, coverage, users = lists.values()
     if ndcg is None or recall is None or coverage is None:
         return "Lists: none, because this method predicts the same for every item."
     return (
-        f"Lists of {_LISTED} for {users:,} users: NDCG {ndcg:.4f}, recall {recall:.4f}, "
+        f"Lists of {_LIST_LENGTH} for {users:,} users: NDCG {ndcg:.4f}, recall {recall:.4f}, "
         f"coverage of the catalogue {coverage:.1%}."
     )
 
 
 class TuneOptions(MethodOptions):
-    """What stays the same in all runs."""
+    """The options that are the same in all runs."""
 
     only = ("n_factors", "epochs", "solver", "epsilon")
 
 
 @dataclass(frozen=True)
 class GridOptions:
-    """What is tried."""
+    """The grid of hyper-parameters, and the measure that chooses."""
 
     purpose: Annotated[
         str,
         model_option(
+            "What to choose for: ratings (the lowest MSE) or lists of ten (the highest NDCG).",
+            "ratings|lists",
             "--for",
-            metavar="ratings|lists",
-            help="What to choose for: ratings (the lowest MSE) or lists of ten (the highest NDCG).",
-            autocompletion=completion(("ratings", "lists")),
+            words=("ratings", "lists"),
         ),
     ] = "ratings"
-    folds: Annotated[int, model_option("--folds", metavar="N", help="Folds.")] = 5
+    folds: Annotated[int, model_option("Folds.", "N")] = 5
     lr_grid: Annotated[
         str | None,
         model_option(
-            "--lr-grid",
-            metavar="A,B,...",
-            help="Learning rates to try.",
-            show_default="the paper's for sequential, 0.1,0.05,0.01,0.005 for batch",
+            "Learning rates to try.",
+            "A,B,...",
+            default="the paper's for sequential, 0.1,0.05,0.01,0.005 for batch",
         ),
     ] = None
     reg_grid: Annotated[
-        str | None,
-        model_option(
-            "--reg-grid",
-            metavar="A,B,...",
-            help="Regularisations to try.",
-            show_default="0.01,0.001",
-        ),
+        str | None, model_option("Regularisations to try.", "A,B,...", default="0.01,0.001")
     ] = None
 
+    def __post_init__(self) -> None:
+        if self.purpose not in ("ratings", "lists"):
+            raise ConfigError(f"--for takes ratings or lists, not {self.purpose!r}")
 
-@with_option_groups
+
+@command
 def tune(
     method: Method,
-    source: RatingsOptions,
+    source: PlainRatingsOptions,
     options: TuneOptions,
     grid: GridOptions,
-    wishes: WeightSourceOptions,
+    wishes: TuneWeightOptions,
     execution: ExecutionOptions,
     seed: Seed = 0,
     out: Annotated[
-        Path,
-        run_option(
-            "--out", "-o", metavar="FOLDER", help="Results; a stopped command goes on from there."
-        ),
+        Path, run_option("Results; a stopped command goes on from there.", "FOLDER", "--out", "-o")
     ] = Path("out") / "tune",
-    json: Json = False,
-) -> None:
+) -> Result:
     """Choose METHOD's learning rate and regularisation by cross-validation, on all cores.
 
     With --data the test ratings of the split (ten per user) are left alone; with --train the whole
@@ -276,20 +233,20 @@ def tune(
         raise ConfigError(
             f"{METHODS[method].label} has no learning rate or regularisation: nothing to tune"
         )
-    if grid.purpose not in ("ratings", "lists"):
-        raise ConfigError(f"--for takes ratings or lists, not {grid.purpose!r}")
     lists = grid.purpose == "lists"
     chosen = options.chosen(method)
     fixed = {name: options.value(method, name) for name in TuneOptions.only}
-    lrs, regs = _numbers(grid.lr_grid, "--lr-grid"), _numbers(grid.reg_grid, "--reg-grid")
+    lrs = _numbers(grid.lr_grid, "--lr-grid")
+    regs = _numbers(grid.reg_grid, "--reg-grid")
 
     from hdpmf.lab.experiments import tune as cross_validate
     from hdpmf.lab.experiments import watch
     from hdpmf.models import make_model
 
+    flags = {"factors" if name == "n_factors" else name: value for name, value in chosen.items()}
     typed: dict[str, Any] = {
         "data": source.data,
-        **{"factors" if name == "n_factors" else name: value for name, value in chosen.items()},
+        **flags,
         **({"for": "lists"} if lists else {}),
         "folds": grid.folds,
         "lr_grid": grid.lr_grid,
@@ -302,10 +259,9 @@ def tune(
         "seed": seed,
         **execution.typed,
     }
-    with (
-        resume_hint(command_line("hdpmf", "tune", method, train=source.train, out=out, **typed)),
-        watch() as progress,
-    ):
+    again = command_line("hdpmf", "tune", method, train=source.train, out=out, **typed)
+    kind = wishes.kind(source)
+    with resume_hint(again), watch() as progress:
         tuned = cross_validate(
             method,
             str(source.data) if source.train is None else source.train,
@@ -318,7 +274,7 @@ def tune(
             scale=source.scale,
             columns=source.columns,
             duplicates=source.merging,
-            weights=wishes.kind(source) if wishes.kind(source) != "file" else wishes.weights,
+            weights=wishes.weights if kind == "file" else kind,
             missing_weight=wishes.missing_weight,
             seed=seed,
             out=out,
@@ -327,74 +283,67 @@ def tune(
             **execution.arguments,
         )
     best = tuned.best
-    factors, solver = fixed["n_factors"], fixed["solver"]
-    claim = make_model(
-        method, **({"epsilon": fixed["epsilon"]} if "epsilon" in chosen else {})
-    ).privacy
-    if json:
-        print_json(
-            {
-                "method": method,
-                "for": grid.purpose,
-                "best": _cell(best),
-                "grid": [{**_cell(row), "status": row.status} for row in tuned.grid],
-                "folds": grid.folds,
-                "factors": factors,
-                "epochs": fixed["epochs"],
-                "solver": solver,
-                **claim_fields(claim),
-                **wishes.record(seed, source),
-                "seed": seed,
-                "data": tuned.dataset,
-                "out": str(out),
-                **done_fields(tuned.done),
-            }
-        )
-        end_with_failures(tuned.done)
-        return
-    print_table(
-        ("lr", "reg", "MSE", "MAE", *(["NDCG@10"] if lists else []), ""),
-        [
-            (
-                f"{row.values['learning_rate']:g}",
-                f"{row.values['reg']:g}",
-                f"{row.mse:.4f}" if row.status == "done" else row.status,
-                f"{row.mae:.4f}" if row.status == "done" else "",
-                *([f"{row.ndcg:.4f}" if row.status == "done" else ""] if lists else []),
-                "best" if row is best else "",
-            )
-            for row in tuned.grid
-        ],
-        numeric=("lr", "reg", "MSE", "MAE", "NDCG@10"),
-        title=f"{METHODS[method].label}, K={factors}, {solver}: mean over {grid.folds} folds",
-        strong=[position for position, row in enumerate(tuned.grid) if row is best],
+    epsilon = {"epsilon": fixed["epsilon"]} if "epsilon" in chosen else {}
+    claim = make_model(method, **epsilon).privacy
+    notes, exit_code = failures(tuned.done)
+    fields = {
+        "method": method,
+        "for": grid.purpose,
+        "best": _cell_fields(best),
+        "grid": [{**_cell_fields(cell), "status": cell.status} for cell in tuned.grid],
+        "folds": grid.folds,
+        "factors": fixed["n_factors"],
+        "epochs": fixed["epochs"],
+        "solver": fixed["solver"],
+        **claim_fields(claim),
+        **wishes.fields(seed, source),
+        "seed": seed,
+        "data": tuned.dataset,
+        "out": str(out),
+        **done_fields(tuned.done),
+    }
+    columns = ("lr", "reg", "MSE", "MAE", *(["NDCG@10"] if lists else []))
+    table = Table(
+        (*columns, ""),
+        [(*_cell_row(cell, lists), "best" if cell is best else "") for cell in tuned.grid],
+        numeric=columns,
+        title=f"{METHODS[method].label}, K={fixed['n_factors']}, {fixed['solver']}: mean over "
+        f"{grid.folds} folds",
+        strong=[position for position, cell in enumerate(tuned.grid) if cell is best],
     )
-    found = {"lr": f"{best.values['learning_rate']:g}", "reg": f"{best.values['reg']:g}"}
-    typed = {"factors" if name == "n_factors" else name: value for name, value in chosen.items()}
     use = command_line(
         "hdpmf",
         "evaluate",
         method,
         train=source.train,
         data=source.data,
-        **typed,
-        **found,
+        **flags,
+        lr=f"{best.values['learning_rate']:g}",
+        reg=f"{best.values['reg']:g}",
         ranking=lists,
         weights=wishes.weights,
     )
-    said = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
-    print_lines(f"use it with: {use}", *said, claim_sentence(claim))
-    end_with_failures(tuned.done)
+    weights = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
+    text: list[Block] = [table, f"use it with: {use}", *weights, claim_sentence(claim)]
+    return Result(fields, text, notes=notes, exit_code=exit_code)
 
 
-def _cell(row: Any) -> dict[str, Any]:
+def _cell_fields(cell: Any) -> dict[str, Any]:
     return {
-        "lr": row.values["learning_rate"],
-        "reg": row.values["reg"],
-        "mse": finite(row.mse),
-        "mae": finite(row.mae),
-        "ndcg_at_10": finite(row.ndcg),
+        "lr": cell.values["learning_rate"],
+        "reg": cell.values["reg"],
+        "mse": finite(cell.mse),
+        "mae": finite(cell.mae),
+        "ndcg_at_10": finite(cell.ndcg),
     }
+
+
+def _cell_row(cell: Any, lists: bool) -> list[str]:
+    row = [f"{cell.values['learning_rate']:g}", f"{cell.values['reg']:g}"]
+    measures = [cell.mse, cell.mae, *([cell.ndcg] if lists else [])]
+    if cell.status != "done":
+        return [*row, cell.status, *[""] * (len(measures) - 1)]
+    return [*row, *(f"{measure:.4f}" for measure in measures)]
 
 
 def _numbers(text: str | None, option: str) -> tuple[float, ...] | None:

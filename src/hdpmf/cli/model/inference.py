@@ -5,74 +5,64 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hdpmf.cli.options.common import Columns, Json, with_option_groups
-from hdpmf.cli.options.ratings import pairs
-from hdpmf.cli.output import (
-    claim_fields,
-    claim_sentence,
-    print_csv,
-    print_json,
-    print_lines,
-    print_table,
+from hdpmf.cli.options.common import Columns, CsvOutput, ModelFolder, argument, command, option
+from hdpmf.cli.options.ratings import parse_columns
+from hdpmf.cli.output import Block, Csv, Result, Table, claim_fields, claim_sentence
+from hdpmf.cli.recommendations import (
+    AllUsers,
+    ListOptions,
+    read_ids,
+    refuse_two_formats,
+    with_titles,
 )
-from hdpmf.cli.recommendations import AllUsers, RecommendationOptions, print_lists, read_ids, titled
 from hdpmf.common.base.hints import say
 from hdpmf.errors import ConfigError, UnknownIdError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Id, IdIndex
 
+Titles = Annotated[
+    Path | None,
+    option("Titles, genres and years of items: CSV, TSV or Parquet.", "FILE", "--titles"),
+]
 
-@with_option_groups
+
+@command
 def recommend(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A model that hdpmf train saved.")
-    ],
-    question: RecommendationOptions,
+    folder: ModelFolder,
+    options: ListOptions,
     users: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[USER]...", help="Ids of users, as in the ratings."),
+        list[str] | None, argument("Ids of users, as in the ratings.", "[USER]...")
     ] = None,
     users_file: Annotated[
-        Path | None,
-        typer.Option("--users", metavar="FILE", help="The users of this file, an id on each line."),
+        Path | None, option("The users of this file, an id per line.", "FILE", "--users")
     ] = None,
     all_users: AllUsers = False,
-    titles: Annotated[
-        Path | None,
-        typer.Option(
-            "--titles",
-            metavar="FILE",
-            help="Titles, genres and years of items: CSV, TSV or Parquet.",
-        ),
-    ] = None,
-) -> None:
-    """Print the items that each USER would soonest choose and like, and why: the largest part of
-    the score.
-    """
+    titles: Titles = None,
+) -> Result:
+    """Print the items that each USER would soonest choose and like, and the reasons."""
     from hdpmf.models import load_model
 
     if bool(users) + (users_file is not None) + all_users != 1:
         raise ConfigError("say for whom: USER, several of them, --users FILE or --all-users")
-    model = titled(load_model(folder), titles)
+    model = with_titles(load_model(folder), titles)
     known = model.devices_.users
-    texts = users or (read_ids(users_file) if users_file is not None else [])
-    ids = known.ids.tolist() if all_users else [_user(known, text) for text in texts]
-    only = question.only(model.catalogue_.items.parse)
-    print_lists(
-        model.recommend_each(ids, question.number, keep_rated=question.keep_rated, only=only),
-        question,
+    if all_users:
+        ids = known.ids.tolist()
+    else:
+        texts = users or (read_ids(users_file) if users_file is not None else [])
+        ids = [_known_user(known, text) for text in texts]
+    only = options.only(model.catalogue_.items.parse)
+    return options.result(
+        model.recommend_each(ids, options.number, keep_rated=options.keep_rated, only=only),
         {"model": type(model).__name__, **claim_fields(model.privacy)},
         alone=users[0] if users and len(users) == 1 else None,
         total=len(ids),
+        end=claim_sentence(model.privacy),
     )
-    if not (question.json or question.csv):
-        print_lines(claim_sentence(model.privacy))
 
 
-def _user(known: IdIndex, text: str) -> Id:
+def _known_user(known: IdIndex, text: str) -> Id:
     try:
         return known.parse(text)
     except UnknownIdError as error:
@@ -81,23 +71,14 @@ def _user(known: IdIndex, text: str) -> Id:
         ) from error
 
 
+@command
 def predict(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A model that hdpmf train saved.")
-    ],
-    user: Annotated[
-        str, typer.Argument(metavar="USER", help="The id of a user, as in the ratings.")
-    ],
-    items: Annotated[
-        list[str], typer.Argument(metavar="ITEM...", help="Ids of items, as in the ratings.")
-    ],
-    titles: Annotated[
-        Path | None,
-        typer.Option("--titles", metavar="FILE", help="Titles of items: CSV, TSV or Parquet."),
-    ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    json: Json = False,
-) -> None:
+    folder: ModelFolder,
+    user: Annotated[str, argument("The id of a user, as in the ratings.", "USER")],
+    items: Annotated[list[str], argument("Ids of items, as in the ratings.", "ITEM...")],
+    titles: Titles = None,
+    csv: CsvOutput = False,
+) -> Result:
     """Print the ratings that USER would give each ITEM, by a saved model.
 
     An item that was not in training gets the user's own mean, a user who was not the middle of the
@@ -105,24 +86,21 @@ def predict(
     """
     from hdpmf.models import load_model
 
-    if csv and json:
-        raise ConfigError("print --csv or --json, not both")
-    model = titled(load_model(folder), titles)
+    refuse_two_formats(csv)
+    model = with_titles(load_model(folder), titles)
     if not model.predicts_ratings:
         raise ConfigError(
             f"{type(model).__name__} orders items and predicts no ratings; hdpmf recommend "
             "prints its lists"
         )
-    users, catalogue = model.devices_.users, model.catalogue_
-    user_id = _id(user, users, "user")
-    known_user = user_id in users
-    ids = [_id(text, catalogue.items, "item") for text in items]
-    expected = model.predict(user_id, ids).tolist()
-    names = (
-        {}
-        if catalogue.item_table is None
-        else dict(zip(catalogue.item_table.ids.tolist(), catalogue.item_table.titles, strict=True))
-    )
+    catalogue = model.catalogue_
+    user_id = _parse_id(user, model.devices_.users, "user")
+    known_user = user_id in model.devices_.users
+    ids = [_parse_id(text, catalogue.items, "item") for text in items]
+    names: dict[Any, str] = {}
+    if catalogue.item_table is not None:
+        table = catalogue.item_table
+        names = dict(zip(table.ids.tolist(), table.titles, strict=True))
     rows: list[dict[str, Any]] = [
         {
             "item": item,
@@ -130,88 +108,57 @@ def predict(
             "expected": rating,
             "in_training": known_user and item in catalogue.items,
         }
-        for item, rating in zip(ids, expected, strict=True)
+        for item, rating in zip(ids, model.predict(user_id, ids).tolist(), strict=True)
     ]
-    if json:
-        print_json(
-            {
-                "user": user,
-                "predictions": rows,
-                "model": type(model).__name__,
-                **claim_fields(model.privacy),
-            }
-        )
-        return
+    fields = {
+        "user": user,
+        "predictions": rows,
+        "model": type(model).__name__,
+        **claim_fields(model.privacy),
+    }
     if csv:
-        print_csv(("user", *rows[0]), ((user, *row.values()) for row in rows))
-        return
-    print_table(
-        ("item", "title", "expected", ""),
-        [
-            (
-                str(row["item"]),
-                row["title"] or "",
-                f"{row['expected']:.2f}",
-                ""
-                if row["in_training"]
-                else "was not in training"
-                if known_user
-                else "this user was not in training",
-            )
-            for row in rows
-        ],
-        numeric=("expected",),
-    )
-    print_lines(claim_sentence(model.privacy))
+        return Result(fields, [Csv(("user", *rows[0]), ((user, *row.values()) for row in rows))])
+    unknown = "was not in training" if known_user else "this user was not in training"
+    cells = [
+        (
+            str(row["item"]),
+            row["title"] or "",
+            f"{row['expected']:.2f}",
+            "" if row["in_training"] else unknown,
+        )
+        for row in rows
+    ]
+    predictions = Table(("item", "title", "expected", ""), cells, numeric=("expected",))
+    return Result(fields, [predictions, claim_sentence(model.privacy)])
 
 
-def _id(text: str, index: IdIndex, what: str) -> Id:
-    """An id of the index's kind, known or not."""
+def _parse_id(text: str, index: IdIndex, kind: str) -> Id:
+    """Return an id of the index's type, known or not."""
     if not index.is_integer:
         return text
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(f"{what} {text!r}: the model's {what} ids are integers") from None
+        raise ConfigError(f"{kind} {text!r}: the model's {kind} ids are integers") from None
 
 
+@command
 def fold_in(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A model that hdpmf train saved.")
-    ],
-    ratings: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Ratings of new users, on the model's scale.")
-    ],
+    folder: ModelFolder,
+    ratings: Annotated[Path, argument("Ratings of new users, on the model's scale.", "FILE")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FOLDER",
-            help="Where to save.",
-            show_default="in place of the model",
-        ),
+        option("Where to save.", "FOLDER", "--out", "-o", default="in place of the model"),
     ] = None,
     weight: Annotated[
-        float,
-        typer.Option(
-            "--weight",
-            metavar="W",
-            help="The privacy weight of these users, above 0 and at most 1.",
-        ),
+        float, option("The privacy weight of these users, above 0 and at most 1.", "W")
     ] = 1.0,
     replace: Annotated[
-        bool,
-        typer.Option(
-            "--replace", help="Users may be in the model already; these are all their ratings then."
-        ),
+        bool, option("Users may be in the model already; these are all their ratings then.")
     ] = False,
     column: Columns = None,
-    json: Json = False,
-) -> None:
-    """Take the users of FILE into a model: each one's vector is fitted to their ratings, and
-    nothing is sent.
-    """
+) -> Result:
+    """Add the users of FILE to a model: each vector is fitted to its user's ratings, locally."""
     from hdpmf.common.data import Ratings
     from hdpmf.models import load_model
     from hdpmf.models.factorization import Factorization
@@ -223,24 +170,20 @@ def fold_in(
             f"{type(model).__name__} cannot take in users; train it again with their ratings"
         )
     before = len(model.devices_.users)
-    columns = dict(pairs(column, "--column", "user=customer")) if column else None
-    new = Ratings.read(ratings, scale=model.catalogue_.scale, columns=columns)
-    taken = len(model.fold_in(new, weight, replace=replace))
+    new = Ratings.read(ratings, scale=model.catalogue_.scale, columns=parse_columns(column))
+    added = len(model.fold_in(new, weight, replace=replace))
     unknown = int((model.catalogue_.items.find(new.items.ids)[new.item_codes] < 0).sum())
     target = folder if out is None else out
     model.save(target)
-    if json:
-        print_json(
-            {
-                "out": str(target),
-                "n_users": taken,
-                "n_before": before,
-                "n_ratings_of_unknown_items": unknown,
-            }
-        )
-        return
-    print_lines(
-        f"new users taken in: {taken:,}; the model in {target} has {len(model.devices_.users):,}"
-    )
+    text: list[Block] = [
+        f"new users taken in: {added:,}; the model in {target} has {len(model.devices_.users):,}"
+    ]
     if unknown:
-        print_lines(f"Ratings of items that the model does not know, left out: {unknown:,}")
+        text.append(f"Ratings of items that the model does not know, left out: {unknown:,}")
+    fields = {
+        "out": str(target),
+        "n_users": added,
+        "n_before": before,
+        "n_ratings_of_unknown_items": unknown,
+    }
+    return Result(fields, text)

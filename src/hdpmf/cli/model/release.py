@@ -1,72 +1,48 @@
-"""``hdpmf release``: what a recommender would hold of some ratings, as a file that anything can
-be trained on.
-"""
+"""``hdpmf release``: write the bits that a recommender would hold of some ratings to a file."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-import typer
-
-from hdpmf.cli.model.train import persons
-from hdpmf.cli.options.common import (
-    Json,
-    Method,
-    Seed,
-    data_option,
-    privacy_option,
-    with_option_groups,
-)
+from hdpmf.cli.model.train import persons_cost
+from hdpmf.cli.options.common import Method, Seed, command, data_option, option, privacy_option
 from hdpmf.cli.options.methods import ModelOptions
-from hdpmf.cli.options.ratings import SteppedRatingsOptions
+from hdpmf.cli.options.ratings import ExplicitRatingsOptions
 from hdpmf.cli.options.weights import WeightOptions
-from hdpmf.cli.output import claim_fields, claim_sentence, print_json, print_lines
+from hdpmf.cli.output import Result, claim_fields, claim_sentence
 from hdpmf.common.methods.builtin import HDP_BIT
 from hdpmf.errors import ConfigError
 
-if TYPE_CHECKING:
-    from hdpmf.models.hdp_bit import HDPBit
-
 
 class ReleaseOptions(ModelOptions):
-    """What is settled when bits are drawn; all else is for whoever trains on them."""
+    """The options that are settled when bits are drawn; the rest is for training on them."""
 
     only = ("epsilon", "max_ratings", "coding", "features")
 
 
-@with_option_groups
+@command
 def release(
     method: Method,
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="FILE", help="Where to write the released data set."),
-    ],
-    source: SteppedRatingsOptions,
+    out: Annotated[Path, option("Where to write the released data set.", "FILE", "--out", "-o")],
+    source: ExplicitRatingsOptions,
     options: ReleaseOptions,
     wishes: WeightOptions,
     noise: Annotated[
         Literal["simulated", "released"],
         privacy_option(
-            "--noise",
-            help="simulated: by the seed, to evaluate with; released: from the operating "
-            "system, to give away.",
+            "simulated: by the seed, to evaluate with; released: from the operating "
+            "system, to give away."
         ),
     ] = "simulated",
     terms: Annotated[
         str | None,
-        data_option(
-            "--terms",
-            metavar="TEXT",
-            help="Under which terms the ratings were given; kept in the file.",
-        ),
+        data_option("Under which terms the ratings were given; stored in the file.", "TEXT"),
     ] = None,
     seed: Seed = 0,
-    json: Json = False,
-) -> None:
-    """Draw one random bit per rating, as METHOD (hdp-bit) does on devices, and write them as a data
-    set.
+) -> Result:
+    """Draw one random bit per rating, as METHOD (hdp-bit) does on devices; write a data set.
 
     Who rated what, and the privacy weights, are in it in plain sight. Train on it with: hdpmf train
     --from-release.
@@ -76,46 +52,38 @@ def release(
             f"{method} leaves no data set with the recommender; the method that does is "
             f"{HDP_BIT.name}"
         )
-    model: HDPBit = _model(options, seed)
+    from hdpmf.common.privacy.sampling import ReleasedNoise
+    from hdpmf.models.hdp_bit import HDPBit
+
+    model = HDPBit(**options.chosen(HDP_BIT.name), rng=seed)
     ratings = source.load()
     weights = wishes.draw(ratings, seed, source)
-    from hdpmf.common.privacy.sampling import ReleasedNoise
-
     made = model.release(ratings, weights, noise=ReleasedNoise() if noise == "released" else None)
     made = replace(made, terms=_terms(source.data) if terms is None else terms)
     made.save(out)
-    whole = persons(method, model, ratings, weights)
-    if json:
-        print_json(
-            {
-                "method": method,
-                "out": str(out),
-                "n_bits": len(made.bits.items),
-                "n_users": made.presence.n_users,
-                "n_items": len(made.items),
-                **claim_fields(made.claim),
-                "epsilon_per_person": None if whole is None else whole.fields(),
-                **wishes.record(seed, source),
-                "seed": seed if noise == "simulated" else None,
-                "data": ratings.name,
-                "provenance": made.provenance(),
-            }
-        )
-        return
-    print_lines(
+    cost = persons_cost(method, model, ratings, weights)
+    fields = {
+        "method": method,
+        "out": str(out),
+        "n_bits": len(made.bits.items),
+        "n_users": made.presence.n_users,
+        "n_items": len(made.items),
+        **claim_fields(made.claim),
+        "epsilon_per_person": None if cost is None else cost.fields(),
+        **wishes.fields(seed, source),
+        "seed": seed if noise == "simulated" else None,
+        "data": ratings.name,
+        "provenance": made.provenance(),
+    }
+    text = [
         f"{len(made.bits.items):,} bits of {made.presence.n_users:,} people about "
         f"{len(made.items):,} items: {out}",
-        *([] if whole is None else [f"Epsilon is of one rating; {whole}."]),
+        *([] if cost is None else [f"Epsilon is of one rating; {cost}."]),
         claim_sentence(made.claim),
         wishes.sentence(seed, source),
         f"Who rated what, and the weights, are in plain sight in it: hdpmf privacy release {out}",
-    )
-
-
-def _model(options: ReleaseOptions, seed: int) -> HDPBit:
-    from hdpmf.models.hdp_bit import HDPBit
-
-    return HDPBit(**options.chosen(HDP_BIT.name), rng=seed)
+    ]
+    return Result(fields, text)
 
 
 def _terms(name: str | None) -> str:

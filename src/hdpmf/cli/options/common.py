@@ -1,4 +1,4 @@
-"""Options and option groups for all commands, and the small files that options name.
+"""The decorator that makes commands, options that several commands share, and files they name.
 
 Every ``hdpmf`` call imports this module, tab completion included: import nothing heavy here.
 """
@@ -6,6 +6,7 @@ Every ``hdpmf`` call imports this module, tab completion included: import nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from inspect import Parameter, signature
@@ -13,44 +14,140 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
+from hdpmf.cli.output import Result, emit, json_output
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, StorageError
 
+DATASET_NAMES = ("synthetic", "ml-100k", "ml-1m", "douban", "yelp", "yelp-sample")
+"""The names that ``hdpmf.common.data.dataset_names()`` returns (a test keeps them equal)."""
 
-def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer wants it: one parameter for every option."""
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, dict[str, Parameter]] = {}
-    shown: dict[str, Parameter] = {}
-    for name, parameter in signature(command).parameters.items():
-        if isinstance(hints[name], type) and is_dataclass(hints[name]):
-            groups[name] = options = _options(hints[name])
-        else:
-            options = {name: parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)}
-        twice = sorted(shown.keys() & options)
-        if twice:
-            raise TypeError(f"{command.__name__} has the option {twice[0]!r} twice")
-        shown |= options
+DATA_PANEL = "Data"
+MODEL_PANEL = "Model"
+PRIVACY_PANEL = "Privacy"
+RUN_PANEL = "Run"
 
-    def expanded(**given: Any) -> None:
-        made = {
-            name: hints[name](**{option: given.pop(option) for option in options})
-            for name, options in groups.items()
-        }
-        command(**given, **made)
 
-    expanded.__name__, expanded.__doc__, expanded.__module__ = (
-        command.__name__,
-        command.__doc__,
-        command.__module__,
+def option(
+    text: str,
+    metavar: str | None = None,
+    *flags: str,
+    default: str | bool = True,
+    words: Iterable[str] = (),
+    **more: Any,
+) -> Any:
+    """Describe an option, for the annotation of a parameter.
+
+    Args:
+        text: Its help.
+        metavar: The name of its value.
+        flags: Its flags, unless there is one with the parameter's name.
+        default: The default in words.
+        words: Values for tab completion.
+        more: Arguments of ``typer.Option``.
+    """
+    return typer.Option(
+        *flags,
+        metavar=metavar,
+        help=text,
+        show_default=default,
+        autocompletion=_completion(tuple(words)) if words else None,
+        **more,
     )
-    expanded.__signature__ = signature(expanded).replace(parameters=list(shown.values()))  # type: ignore[attr-defined]
-    expanded.__annotations__ = {name: parameter.annotation for name, parameter in shown.items()}
-    return expanded
 
 
-def _options(group: Any) -> dict[str, Parameter]:
+data_option = partial(option, rich_help_panel=DATA_PANEL)
+model_option = partial(option, rich_help_panel=MODEL_PANEL)
+privacy_option = partial(option, rich_help_panel=PRIVACY_PANEL)
+run_option = partial(option, rich_help_panel=RUN_PANEL)
+
+
+def argument(text: str, metavar: str, words: Iterable[str] = (), **more: Any) -> Any:
+    """Describe an argument, for the annotation of a parameter."""
+    completion = _completion(tuple(words)) if words else None
+    return typer.Argument(metavar=metavar, help=text, autocompletion=completion, **more)
+
+
+def _completion(words: tuple[str, ...]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
+
+
+def command(function: Callable[..., Result | None]) -> Callable[..., None]:
+    """Make a typer command: expand option groups, add ``--json``, and print the result.
+
+    An option group is a frozen dataclass whose fields carry their typer option
+    (``Annotated[int, typer.Option(...)]``) and a default. Typer sees one parameter for every
+    field but those in the class variable ``without``; the function gets the group. A group whose
+    options are known only at run time has a class method ``parameters`` and takes their values as
+    keywords.
+
+    Args:
+        function: Returns its result, or has printed results itself by `emit`.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, dict[str, Parameter]] = {}
+    parameters: dict[str, Parameter] = {}
+    for name, parameter in signature(function).parameters.items():
+        if isinstance(hints[name], type) and is_dataclass(hints[name]):
+            groups[name] = options = _group_parameters(hints[name])
+        else:
+            plain = parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+            options = {name: plain}
+        twice = sorted(parameters.keys() & options)
+        if twice:
+            raise TypeError(f"{function.__name__} has the option {twice[0]!r} twice")
+        parameters |= options
+    parameters["json"] = Parameter(
+        "json",
+        Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, run_option("Print one JSON document and nothing else.")],
+    )
+    parameters = {name: _with_flag(each) for name, each in parameters.items()}
+
+    def run(**given: Any) -> None:
+        with json_output(given.pop("json")):
+            values = {
+                name: hints[name](**{option: given.pop(option) for option in options})
+                for name, options in groups.items()
+            }
+            result = function(**given, **values)
+            if result is None:
+                return
+            emit(result)
+        if result.exit_code:
+            raise typer.Exit(result.exit_code)
+
+    run.__name__ = function.__name__
+    run.__doc__ = function.__doc__
+    run.__module__ = function.__module__
+    run.__annotations__ = {name: each.annotation for name, each in parameters.items()}
+    run.__signature__ = signature(run).replace(  # type: ignore[attr-defined]
+        parameters=list(parameters.values())
+    )
+    return run
+
+
+def _with_flag(parameter: Parameter) -> Parameter:
+    """Return the parameter with the flag of its own name, if its option has none.
+
+    Typer would add ``--no-...`` to flags without a value.
+    """
+    hint = parameter.annotation
+    for info in getattr(hint, "__metadata__", ()):
+        # In an annotation, typer has the first flag as the "default".
+        if isinstance(info, OptionInfo) and info.default is ... and not info.param_decls:
+            named = copy(info)
+            named.param_decls = (f"--{parameter.name.replace('_', '-')}",)
+            return parameter.replace(annotation=Annotated[hint.__origin__, named])
+    return parameter
+
+
+def _group_parameters(group: Any) -> dict[str, Parameter]:
     if hasattr(group, "parameters"):
         return {parameter.name: parameter for parameter in group.parameters()}
     hints = get_type_hints(group, include_extras=True)
@@ -62,122 +159,68 @@ def _options(group: Any) -> dict[str, Parameter]:
             annotation=hints[field.name],
         )
         for field in fields(group)
+        if field.name not in getattr(group, "without", ())
     }
 
 
-DATASET_NAMES = ("synthetic", "ml-100k", "ml-1m", "douban", "yelp", "yelp-sample")
-"""What ``hdpmf.common.data.dataset_names()`` returns (a test keeps them equal)."""
-
-
-def completion(words: Iterable[str]) -> Callable[[str], list[str]]:
-    """Tab completion from some words."""
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in words if word.startswith(incomplete)]
-
-    return complete
-
-
-complete_dataset = completion(DATASET_NAMES)
-
-DATA_PANEL, MODEL_PANEL, PRIVACY_PANEL, RUN_PANEL = "Data", "Model", "Privacy", "Run"
-
-data_option: Any = partial(typer.Option, rich_help_panel=DATA_PANEL)
-
-model_option: Any = partial(typer.Option, rich_help_panel=MODEL_PANEL)
-
-privacy_option: Any = partial(typer.Option, rich_help_panel=PRIVACY_PANEL)
-
-run_option: Any = partial(typer.Option, rich_help_panel=RUN_PANEL)
-
-_method: Any = partial(
-    typer.Argument, help=f"One of: {', '.join(METHODS)}.", autocompletion=completion(METHODS)
-)
-
-Method = Annotated[str, _method(metavar="METHOD")]
-
-MethodOrNone = Annotated[str | None, _method(metavar="[METHOD]")]
-
+Method = Annotated[str, argument(f"One of: {', '.join(METHODS)}.", "METHOD", METHODS)]
+MethodOrNone = Annotated[
+    str | None, argument(f"One of: {', '.join(METHODS)}.", "[METHOD]", METHODS)
+]
 DatasetName = Annotated[
     str | None,
-    data_option(
-        "--data",
-        metavar="NAME",
-        help=f"A data set: {', '.join(DATASET_NAMES)}.",
-        autocompletion=complete_dataset,
-    ),
+    data_option(f"A data set: {', '.join(DATASET_NAMES)}.", "NAME", "--data", words=DATASET_NAMES),
 ]
-
 Scale = Annotated[
-    tuple[float, float] | None,
-    data_option(
-        "--scale",
-        metavar="LOW HIGH",
-        help="The public rating scale of the files.",
-        show_default="1 5",
-    ),
+    tuple[float, float] | None, data_option("The public rating scale.", "LOW HIGH", default="1 5")
 ]
-
 Columns = Annotated[
     list[str] | None,
-    data_option(
-        "--column",
-        metavar="OURS=THEIRS",
-        help="What the files call a column, as user=customer; repeatable.",
-    ),
+    data_option("The files' name for a column, as user=customer; repeatable.", "OURS=THEIRS"),
 ]
-
 Duplicates = Annotated[
     str | None,
     data_option(
-        "--duplicates",
-        metavar="error|last|first|mean|max",
-        help="Several ratings of one item by one user: which counts (last and first by "
-        "time, else by row).",
-        show_default="error",
-        autocompletion=completion(("error", "last", "first", "mean", "max")),
+        "Which of several ratings of one item by one user counts; last and first go by "
+        "time, else by row.",
+        "error|last|first|mean|max",
+        default="error",
+        words=("error", "last", "first", "mean", "max"),
     ),
 ]
-
-Seed = Annotated[
-    int, run_option("--seed", metavar="SEED", min=0, help="Drives split, weights and training.")
-]
-
+Seed = Annotated[int, run_option("Drives split, weights and training.", "SEED", min=0)]
 Threads = Annotated[
-    int | None,
-    run_option(
-        "--threads",
-        metavar="N",
-        help="Threads; the result does not depend on it.",
-        show_default="all cores",
-    ),
+    int | None, run_option("Threads; the result does not depend on it.", "N", default="all cores")
 ]
-
-Json = Annotated[bool, run_option("--json", help="Print one JSON document and nothing else.")]
+Plot = Annotated[Path | None, option("Save a picture as PNG.", "FILE")]
+CsvOutput = Annotated[bool, option("Print CSV.")]
+Yes = Annotated[bool, option("Do not ask.", None, "--yes", "-y")]
+ModelFolder = Annotated[Path, argument("A model that hdpmf train saved.", "FOLDER")]
+RecommenderFolder = Annotated[Path, argument("The recommender's folder.", "FOLDER")]
 
 
 def read_bytes(path: Path, what: str = "") -> bytes:
-    """What a file holds; ``what`` says in an error what was looked for in it."""
+    """Return the content of a file; ``what`` names it in an error."""
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigError(
-            f"cannot read {f'{what} from ' if what else ''}{path}: {error.strerror}"
-        ) from None
+        raise ConfigError(f"cannot read {_source(path, what)}: {error.strerror}") from None
 
 
 def read_text(path: Path, what: str = "") -> str:
-    """The same as text."""
+    """Return the content of a text file; ``what`` names it in an error."""
     try:
         return read_bytes(path, what).decode("utf-8")
     except UnicodeDecodeError:
-        raise ConfigError(
-            f"cannot read {f'{what} from ' if what else ''}{path}: it is not text"
-        ) from None
+        raise ConfigError(f"cannot read {_source(path, what)}: it is not text") from None
+
+
+def _source(path: Path, what: str) -> str:
+    return f"{what} from {path}" if what else str(path)
 
 
 def make_folder(folder: Path) -> None:
-    """Before the work, so that a place that cannot be written to costs no time."""
+    """Make the folder of ``--out`` before the work begins, so that a failure costs no time."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

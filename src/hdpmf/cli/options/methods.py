@@ -1,8 +1,7 @@
-"""The options of methods, as `hdpmf.common.methods` describes them: flags, help, completion, and
-what is given.
+"""The options of methods, made from their descriptions in `hdpmf.common.methods`.
 
-All are "not given" unless they are typed, so that a method's own defaults hold, and one that the
-method does not have is an error that names those it has.
+Each is None unless it is typed, so that a method's own defaults hold. An option that the method
+does not have is an error that names those it has.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-import typer
-
-from hdpmf.cli.options.common import RUN_PANEL, completion
-from hdpmf.common.methods import METHODS, Method, Option, method_named
+from hdpmf.cli.options.common import RUN_PANEL
+from hdpmf.cli.options.common import option as make_option
+from hdpmf.common.methods import METHODS, Option, method_named
 from hdpmf.errors import ConfigError
 
-_PREFIX = "method_"  # a method of somebody else may have a parameter that a command has too
-_NUMBER = "NUMBER"  # in the name of a value that may be a word or a number
+_PREFIX = "method_"  # a plugin's method may have a parameter that a command has, too
+_NUMBER = "NUMBER"  # ends the metavar of an option that takes a word or a number
 
 
 @dataclass(frozen=True, init=False)
 class MethodOptions:
-    """What was typed of methods' options, by the names of the estimators' parameters.
+    """Methods' options as typed, by the names of the estimators' parameters.
 
-    A subclass may show only some.
+    Subclasses show some of them: ``only`` those, or all ``without`` those.
     """
 
     only: ClassVar[tuple[str, ...]] = ()
@@ -44,51 +42,45 @@ class MethodOptions:
 
     @classmethod
     def parameters(cls) -> list[Parameter]:
-        """For typer: every option that some method has."""
+        """Return a parameter for every option, for typer."""
         shown = {
             name: option
             for name, option in known_options().items()
             if name not in cls.without and (name in cls.only or not cls.only)
         }
-        # What makes the method comes first in help; where it runs, last.
+        # Help shows the options of the method before those about where it runs.
         return [
             _parameter(_PREFIX + name, _type(option), _flags(name, option))
             for name, option in sorted(shown.items(), key=lambda item: item[1].panel == RUN_PANEL)
         ]
 
     def chosen(self, method: str) -> dict[str, Any]:
-        """What was given, for the method.
+        """Return the options given, as arguments of the method.
 
         Raises:
             ConfigError: The method does not have one of the options, or a value is out of range.
         """
         known = method_named(method)
-        options = {name: self._require(known, name) for name in self.given}
+        options = {name: known.require(name, known_options()[name].flag) for name in self.given}
         chosen = {name: _value(option, self.given[name]) for name, option in options.items()}
         for name, option in options.items():
             option.check(chosen[name], option.flag)
         return chosen
 
     def value(self, method: str, name: str, otherwise: Any = None) -> Any:
-        """An option's value: given, or the method's default; ``otherwise`` for a method that
-        does not have it.
-        """
-        known, chosen = method_named(method), self.chosen(method)
+        """Return an option's value: given, or the method's default, or ``otherwise``."""
+        known = method_named(method)
+        chosen = self.chosen(method)
         if name in chosen:
             return chosen[name]
-        return (
-            known.default(name, **chosen)
-            if name in known.options
-            else known.fixed.get(name, otherwise)
-        )
-
-    def _require(self, method: Method, name: str) -> Option:
-        return method.require(name, known_options()[name].flag)
+        if name in known.options:
+            return known.default(name, **chosen)
+        return known.fixed.get(name, otherwise)
 
 
 @dataclass(frozen=True, init=False)
 class ModelOptions(MethodOptions):
-    """Everything that a model can be told, and a file with item features."""
+    """All options of a model, and a file with item features."""
 
     items: Path | None
 
@@ -98,19 +90,18 @@ class ModelOptions(MethodOptions):
 
     @classmethod
     def parameters(cls) -> list[Parameter]:
-        """For typer."""
-        features = known_options()["features"]
-        items = typer.Option(
+        """Return a parameter for every option, for typer."""
+        items = make_option(
+            "Public item features: CSV, TSV or Parquet with item ids and any columns of "
+            "numbers or words." + _methods_with("features"),
+            "FILE",
             "--items",
-            metavar="FILE",
-            help="Public item features: CSV, TSV or Parquet with item ids and any columns of "
-            "numbers or words." + _whose("features"),
-            rich_help_panel=features.panel,
+            rich_help_panel=known_options()["features"].panel,
         )
         return [_parameter("items", Path, items), *super().parameters()]
 
     def chosen(self, method: str) -> dict[str, Any]:
-        """What was given, for the method; the file of items is what its features are."""
+        """Return the options given, as arguments of the method; ``--items`` is its ``features``."""
         if self.items is None:
             return super().chosen(method)
         method_named(method).require("features", "--items")
@@ -121,7 +112,7 @@ class ModelOptions(MethodOptions):
 
 @cache
 def known_options() -> dict[str, Option]:
-    """Every option with a flag that some method has."""
+    """Return every option of some method that has a flag."""
     known: dict[str, Option] = {}
     for method in METHODS.values():
         for name, option in method.options.items():
@@ -131,7 +122,7 @@ def known_options() -> dict[str, Option]:
 
 
 def parameter_fields(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What ran, for JSON: the parameters of a model under the names of their flags."""
+    """Return a model's parameters for JSON, under the names of their flags."""
     return {
         option.flag.removeprefix("--").replace("-", "_"): value
         if isinstance(value, (bool, int, float, str, type(None)))
@@ -155,12 +146,12 @@ def _type(option: Option) -> type:
 
 
 def _flags(name: str, option: Option) -> Any:
-    return typer.Option(
+    return make_option(
+        option.help + _methods_with(name),
+        option.metavar or None,
         *option.flags,
-        metavar=option.metavar or None,
-        help=option.help + _whose(name),
-        show_default=_default(name),
-        autocompletion=completion(option.choices) if option.choices else None,
+        default=_default(name),
+        words=option.choices or (),
         rich_help_panel=option.panel,
     )
 
@@ -174,8 +165,8 @@ def _value(option: Option, typed: Any) -> Any:
     return typed
 
 
-def _whose(name: str) -> str:
-    """Which methods have an option, in as few words as possible."""
+def _methods_with(name: str) -> str:
+    """Name the methods that have an option, or those that do not, if these are fewer."""
     has = [method.name for method in METHODS.values() if name in method.options]
     others = [
         method.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import completion, model_option, privacy_option
+from hdpmf.cli.options.common import model_option, privacy_option
 from hdpmf.cli.options.methods import MethodOptions
 from hdpmf.common.methods import METHODS, federated, method_named
 from hdpmf.errors import ConfigError
@@ -14,36 +14,27 @@ if TYPE_CHECKING:
     from hdpmf.untrusted.service.settings import RunSettings
 
 DEFAULT_SHARE = 0.75
-"""Of the users must be in every round, unless said otherwise."""
+"""The share of users that must be in every round by default."""
 
 SUMS = {"masks": "sums", "two-servers": "two-servers"}
-"""How sums are made, on the command line, and the view that it gives."""
-
-_FIELDS = {"n_factors": "factors"}  # what the run calls a parameter
+"""The values of ``--sums``, and the view that each gives."""
 
 Method = Annotated[
-    str,
-    model_option(
-        "--method",
-        metavar="METHOD",
-        help=f"One of: {', '.join(federated())}.",
-        autocompletion=completion(federated()),
-    ),
+    str, model_option(f"One of: {', '.join(federated())}.", "METHOD", "--method", words=federated())
 ]
 Minimum = Annotated[
     int | None,
     privacy_option(
+        "Users, at least, in every round; in a secure sum a device counts for --credit of them.",
+        "N",
         "--minimum",
-        metavar="N",
-        help="Users, at least, in every round; in a secure sum a device counts for --credit "
-        "of them.",
-        show_default="three quarters",
+        default="three quarters",
     ),
 ]
 
 
 class FederatedOptions(MethodOptions):
-    """What a run between machines can be told."""
+    """The options of methods that a federated run has."""
 
     only = (
         "n_factors",
@@ -66,60 +57,53 @@ def _by_messages() -> str:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How often devices are asked, and what the recommender sees."""
+    """Rounds, and the view of the recommender."""
 
     rounds: Annotated[
         int | None,
         model_option(
-            "--rounds",
-            metavar="T",
-            help="Rounds of training.",
-            show_default="100; 10 for hdpmf-paid; the one-round designs have 1, or 2 with --labels",
+            "Rounds of training.",
+            "T",
+            default="100; 10 for hdpmf-paid; the one-round designs have 1, or 2 with --labels",
         ),
     ] = None
     secure_sum: Annotated[
         bool | None,
         privacy_option(
+            "The recommender sees only sums over devices, with real masking, or every message.",
+            None,
             "--secure-sum/--messages",
-            help="Whether the recommender sees only sums over devices, with real masking, or "
-            "every message.",
-            show_default=f"sums, but for {_by_messages()}",
+            default=f"sums, but for {_by_messages()}",
         ),
     ] = None
     sums: Annotated[
         str | None,
         privacy_option(
-            "--sums",
-            metavar="HOW",
-            help="How sums are made: two-servers (two servers of different organisations; "
-            "recommended between "
-            "machines) or masks (among devices, all online together).",
-            autocompletion=completion(SUMS),
-            show_default="two-servers where a pair of servers is pinned, else masks",
+            "How sums are made: two-servers (two servers of different organisations; "
+            "recommended between machines) or masks (among devices, all online together).",
+            "HOW",
+            default="two-servers where a pair of servers is pinned, else masks",
+            words=SUMS,
         ),
     ] = None
     colluding: Annotated[
         float,
         privacy_option(
-            "--colluding",
-            metavar="PART",
-            help="Part of the roster that may know each other's noise; the rest of --minimum "
-            "makes it.",
+            "Part of the roster that may know each other's noise; the rest of --minimum makes it.",
+            "PART",
         ),
     ] = 0.05
     credit: Annotated[
         int,
-        privacy_option(
-            "--credit",
-            metavar="N",
-            help="Users, at most, that one device counts for in a secure sum.",
-            min=1,
-        ),
+        privacy_option("Users, at most, that one device counts for in a secure sum.", "N", min=1),
     ] = 1
 
     def view(self, method: str, *, two_servers: bool = False) -> str:
-        """What the recommender sees; ``two_servers``: there is a pair of servers, which is used
-        unless said otherwise.
+        """Return the view of the recommender.
+
+        Args:
+            method: Its name.
+            two_servers: A pair of servers is pinned; it is used by default.
 
         Raises:
             ConfigError: The options contradict each other.
@@ -128,18 +112,14 @@ class RunOptions:
             if self.secure_sum is not None:
                 return "sums" if self.secure_sum else "messages"
             views = method_named(method).views
-            return (
-                "two-servers"
-                if two_servers and "two-servers" in views
-                else next(iter(views), "messages")
-            )
+            if two_servers and "two-servers" in views:
+                return "two-servers"
+            return next(iter(views), "messages")
         if self.sums not in SUMS:
             raise ConfigError(f"--sums must be {' or '.join(SUMS)}, not {self.sums!r}")
         if self.secure_sum is False or (self.secure_sum and self.sums != "masks"):
-            raise ConfigError(
-                f"--sums {self.sums} contradicts "
-                f"{'--secure-sum' if self.secure_sum else '--messages'}"
-            )
+            other = "--secure-sum" if self.secure_sum else "--messages"
+            raise ConfigError(f"--sums {self.sums} contradicts {other}")
         return SUMS[self.sums]
 
     def settings(
@@ -153,17 +133,16 @@ class RunOptions:
         two_servers: bool = False,
         **more: Any,
     ) -> RunSettings:
-        """The settings of a run; what is not given suits the method.
+        """Return the settings of a run; defaults suit the method.
 
         Args:
             method: Its name.
-            options: What was given of its options.
+            options: Its options.
             users: Users who can be asked; in secure sums, devices.
             minimum: Users, at least, in every round.
-            usual_rounds: Rounds of training where none are given and the method has no number of
-                its own.
-            two_servers: There is a pair of servers, which is used unless said otherwise.
-            more: Of the run's settings.
+            usual_rounds: Rounds of training by default, if the method has no number of its own.
+            two_servers: A pair of servers is pinned; it is used by default.
+            more: More of the run's settings.
         """
         from hdpmf.untrusted.service.settings import RunSettings
 
@@ -171,26 +150,30 @@ class RunOptions:
             raise ConfigError(
                 f"a federation cannot run {method!r}; choose from {', '.join(federated())}"
             )
-        known, view = method_named(method), self.view(method, two_servers=two_servers)
-        given = {_FIELDS.get(name, name): value for name, value in options.chosen(method).items()}
+        known = method_named(method)
+        view = self.view(method, two_servers=two_servers)
+        given = options.chosen(method)
+        if "n_factors" in given:
+            given["factors"] = given.pop("n_factors")
         if known.trains:
             given.setdefault("learning_rate", known.default("learning_rate"))
-        prior, labels = _shipped(given.pop("prior", None)), given.pop("labels", False)
+        prior = _shipped(given.pop("prior", None))
+        labels = given.pop("labels", False)
         rounds: Any = self.rounds
         if rounds is None and known.trains:
             rounds = known.defaults.get("epochs", usual_rounds or known.default("epochs"))
         elif rounds is None:
             rounds = known.form(labels).rounds or 1
+        if minimum is None:
+            minimum = max(2 if view == "two-servers" else 1, int(DEFAULT_SHARE * users))
         return RunSettings(
             method=method,
             view=view,  # type: ignore[arg-type]  # checked there
-            minimum=max(2 if view == "two-servers" else 1, int(DEFAULT_SHARE * users))
-            if minimum is None
-            else minimum,
+            minimum=minimum,
             rounds=rounds,
             max_colluding=self.colluding,
             credit=self.credit,
-            labels=_score(prior) if labels else None,
+            labels=_label_score(prior) if labels else None,
             prior=prior,
             **given,
             **more,
@@ -198,7 +181,7 @@ class RunOptions:
 
 
 def _shipped(prior: str | None) -> str | None:
-    """Devices know priors by name, and have only those that come with this software."""
+    """Return a prior's name if devices have it: only those that come with this software."""
     from hdpmf.common.model.priors import SHIPPED
 
     if prior is not None and prior not in SHIPPED:
@@ -206,8 +189,8 @@ def _shipped(prior: str | None) -> str | None:
     return prior
 
 
-def _score(prior: str | None) -> dict[str, float]:
-    """What counts in the public score that devices draw labels by."""
+def _label_score(prior: str | None) -> dict[str, float]:
+    """Return the public score that devices draw labels by."""
     from hdpmf.common.model.priors import load_prior
 
     found = load_prior(prior)

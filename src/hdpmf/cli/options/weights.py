@@ -4,39 +4,40 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from hdpmf.cli.options.common import completion, privacy_option
-from hdpmf.cli.options.ratings import RatingsOptions, pairs
+from hdpmf.cli.options.common import privacy_option
+from hdpmf.cli.options.ratings import RatingsOptions, parse_pairs
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
     from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 
+_KINDS = ("paper", "uniform")
+
 
 @dataclass(frozen=True)
 class SpecOptions:
-    """What people wish: the paper's Table II, or changes to it."""
+    """The paper's Table II, or changes to it."""
 
     spec: Annotated[
         list[str] | None,
         privacy_option(
-            "--spec",
-            metavar="KEY=VALUE",
-            help="Change the paper's Table II by its names (f_uc, f_um, f_ic, f_im, epsilon_uc, "
+            "Change the paper's Table II by its names (f_uc, f_um, f_ic, f_im, epsilon_uc, "
             "...); repeatable.",
+            "KEY=VALUE",
         ),
     ] = None
 
     @property
     def changes(self) -> dict[str, float]:
-        """What differs from Table II."""
+        """The differences from Table II."""
         from hdpmf.common.privacy import PrivacySpec
 
         known = tuple(inspect.signature(PrivacySpec.paper).parameters)
         values = {}
-        for key, text in pairs(self.spec or (), "--spec", "f_uc=0.3"):
+        for key, text in parse_pairs(self.spec or (), "--spec", "f_uc=0.3"):
             if key not in known:
                 raise ConfigError(
                     f"--spec has no {key!r}; the paper's names are {', '.join(known)}"
@@ -47,8 +48,8 @@ class SpecOptions:
                 raise ConfigError(f"--spec {key} must be a number, not {text!r}") from None
         return values
 
-    def wishes(self) -> PrivacySpec:
-        """The specification."""
+    def specification(self) -> PrivacySpec:
+        """Return the specification that weights are drawn by."""
         from hdpmf.common.privacy import PrivacySpec
 
         return PrivacySpec.paper(**self.changes)
@@ -56,63 +57,61 @@ class SpecOptions:
 
 @dataclass(frozen=True)
 class ExampleOptions(SpecOptions):
-    """The wishes of people that there are not: the paper's groups, or everybody allows
-    everything.
-    """
+    """Weights of imagined people: the paper's groups, or everybody at 1."""
 
     weights: Annotated[
         str,
         privacy_option(
-            "--weights",
-            metavar="paper|uniform",
-            help="What people wish: the paper's groups, or uniform: everybody at 1, which "
-            "allows all of epsilon.",
-            autocompletion=completion(("paper", "uniform")),
+            "Privacy weights: the paper's groups, or uniform: everybody at 1, which allows "
+            "all of epsilon.",
+            "paper|uniform",
+            words=_KINDS,
         ),
     ] = "paper"
 
     def __post_init__(self) -> None:
-        if self.weights not in ("paper", "uniform"):
+        if self.weights not in _KINDS:
             raise ConfigError(f"--weights takes paper or uniform here, not {self.weights!r}")
         if self.uniform and self.spec:
             raise ConfigError("--weights uniform leaves nothing to specify; drop it, or --spec")
 
     @property
     def uniform(self) -> bool:
-        """Whether everybody is at 1."""
+        """True if everybody is at 1."""
         return self.weights == "uniform"
 
 
 @dataclass(frozen=True)
-class WeightSourceOptions(SpecOptions):
-    """The wishes of the people in one data set."""
+class WeightOptions(SpecOptions):
+    """The privacy weights of the people in one data set."""
+
+    without: ClassVar[tuple[str, ...]] = ()
 
     weights: Annotated[
         list[str] | None,
         privacy_option(
-            "--weights",
-            metavar="uniform|paper|FILE",
-            help="Privacy weights: uniform (everybody at 1), paper (its random groups), or a "
-            "file with a column weight "
-            "beside user, item or both; a file per user and one per item go together.",
-            show_default="uniform for --train, paper for --data",
-            autocompletion=completion(("paper", "uniform")),
+            "Privacy weights: uniform (everybody at 1), paper (its random groups), or a file "
+            "with a column weight beside user, item or both; a file per user and one per item go "
+            "together.",
+            "uniform|paper|FILE",
+            default="uniform for --train, paper for --data",
+            words=_KINDS,
         ),
     ] = None
     missing_weight: Annotated[
         float | None,
-        privacy_option(
-            "--missing-weight",
-            metavar="W",
-            help="Weight of whoever the file of --weights does not name.",
-        ),
+        privacy_option("Weight of everybody whom the file of --weights does not name.", "W"),
+    ] = None
+    weights_seed: Annotated[
+        int | None,
+        privacy_option("Draw the paper's groups by another seed.", "SEED", default="--seed", min=0),
     ] = None
 
     def __post_init__(self) -> None:
-        words = set(self.weights or ()) & {"paper", "uniform"}
+        words = set(self.weights or ()) & set(_KINDS)
         if words and len(self.weights or ()) > 1:
             raise ConfigError("--weights takes uniform, paper, or files: one of these three")
-        if (self.spec or self.drawn_by is not None) and self.weights not in (None, ["paper"]):
+        if self._about_groups and self.weights not in (None, ["paper"]):
             raise ConfigError(
                 "--spec and --weights-seed are about --weights paper; drop them, or the other "
                 "--weights"
@@ -122,89 +121,67 @@ class WeightSourceOptions(SpecOptions):
                 "--missing-weight is for those whom a file of --weights does not name"
             )
 
+    @property
+    def _about_groups(self) -> bool:
+        return bool(self.spec) or self.weights_seed is not None
+
     def kind(self, source: RatingsOptions) -> str:
-        """``uniform``, ``paper`` or ``file``: no wishes are invented for one's own data unless
-        one asks for that.
+        """Return ``uniform``, ``paper`` or ``file``.
+
+        No weights are invented for the user's own data, unless the options ask for that.
         """
         if self.weights is not None:
-            return self.weights[0] if self.weights[0] in ("paper", "uniform") else "file"
-        asked = self.spec or self.drawn_by is not None
-        return "paper" if asked or source.data is not None else "uniform"
-
-    @property
-    def drawn_by(self) -> int | None:
-        """The seed of the paper's groups, where one was given."""
-        return None
-
-    def seed(self, seed: int) -> int:
-        """The seed that weights are drawn by."""
-        return seed if self.drawn_by is None else self.drawn_by
+            return self.weights[0] if self.weights[0] in _KINDS else "file"
+        return "paper" if self._about_groups or source.data is not None else "uniform"
 
     def sentence(self, seed: int, source: RatingsOptions) -> str:
-        """What the weights are, for people."""
-        kind, chosen = self.kind(source), self.weights is not None
+        """Return a description of the weights."""
+        kind = self.kind(source)
+        chosen = self.weights is not None
         if kind == "file":
-            others = (
-                ""
-                if self.missing_weight is None
-                else f", everybody else at {self.missing_weight:g}"
-            )
+            missing = self.missing_weight
+            others = "" if missing is None else f", everybody else at {missing:g}"
             return f"Privacy weights: from {' and '.join(self.weights or ())}{others}."
         if kind == "uniform":
             hint = (
-                ""
-                if chosen
-                else " Wishes of your users: --weights FILE; the paper's random ones: --weights "
-                "paper."
+                " Wishes of your users: --weights FILE; the paper's random ones: --weights paper."
             )
-            return f"Privacy weights: everybody at 1, which allows all of epsilon.{hint}"
-        hint = "" if chosen else " Everybody at 1: --weights uniform."
-        return (
-            f"Privacy weights: the paper's random groups, drawn by seed {self.seed(seed)}; "
-            f"nobody's own wishes.{hint}"
-        )
+            words = "everybody at 1, which allows all of epsilon"
+        else:
+            hint = " Everybody at 1: --weights uniform."
+            words = (
+                f"the paper's random groups, drawn by seed {self._seed(seed)}; nobody's own wishes"
+            )
+        return f"Privacy weights: {words}.{'' if chosen else hint}"
 
-    def record(self, seed: int, source: RatingsOptions) -> dict[str, Any]:
-        """For JSON."""
+    def fields(self, seed: int, source: RatingsOptions) -> dict[str, Any]:
+        """Return a description of the weights for JSON."""
         kind = self.kind(source)
         return {
             "weights": kind,
             "weights_files": list(self.weights or ()) if kind == "file" else [],
-            "weights_seed": self.seed(seed) if kind == "paper" else None,
+            "weights_seed": self._seed(seed) if kind == "paper" else None,
             "spec": self.changes,
         }
 
-
-@dataclass(frozen=True)
-class WeightOptions(WeightSourceOptions):
-    """The same, drawn here."""
-
-    weights_seed: Annotated[
-        int | None,
-        privacy_option(
-            "--weights-seed",
-            metavar="SEED",
-            min=0,
-            help="Draw the paper's groups by another seed.",
-            show_default="--seed",
-        ),
-    ] = None
-
-    @property
-    def drawn_by(self) -> int | None:
-        """The seed of the paper's groups, where one was given."""
-        return self.weights_seed
-
     def draw(self, ratings: Ratings, seed: int, source: RatingsOptions) -> PrivacyWeights:
-        """The weights that the options describe, of ratings that came from there."""
+        """Return the weights of ratings from this source."""
         from hdpmf.common.privacy import PrivacyWeights
 
         match self.kind(source):
             case "uniform":
                 return PrivacyWeights.uniform(ratings)
             case "paper":
-                return self.wishes().draw(ratings, self.seed(seed))
+                return self.specification().draw(ratings, self._seed(seed))
             case _:
-                return PrivacyWeights.from_frame(
-                    ratings, *(self.weights or ()), missing=self.missing_weight
-                )
+                files = self.weights or ()
+                return PrivacyWeights.from_frame(ratings, *files, missing=self.missing_weight)
+
+    def _seed(self, seed: int) -> int:
+        return seed if self.weights_seed is None else self.weights_seed
+
+
+class TuneWeightOptions(WeightOptions):
+    """The same for ``tune``, whose seed draws the groups."""
+
+    without = ("weights_seed",)

@@ -1,6 +1,4 @@
-"""``hdpmf recommender run`` and ``hdpmf recommender serve``: conduct one run, or serve until
-stopped.
-"""
+"""``hdpmf recommender run`` and ``serve``: conduct one run, or serve until stopped."""
 
 from __future__ import annotations
 
@@ -9,19 +7,16 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hdpmf.cli.options.common import Json, run_option, with_option_groups
+from hdpmf.cli.options.common import RecommenderFolder, command, run_option
 from hdpmf.cli.options.runs import FederatedOptions, Method, Minimum, RunOptions
-from hdpmf.cli.output import note, notes_to, print_json, print_lines
-from hdpmf.cli.recommender.trust import public_files, two_servers
+from hdpmf.cli.output import Result, emit, note, notes_to
 from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
     from hdpmf.common.net.flower.recommender import FlowerRecommender
+    from hdpmf.common.net.two_servers import TwoServers
     from hdpmf.common.protocol.enrolled import Enrolled
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.lifecycle import Ways
@@ -31,122 +26,75 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MetricsOptions:
-    """Where counts can be had, and how it says what happens."""
+class MonitoringOptions:
+    """The endpoint for Prometheus, and the format of the log."""
 
     metrics_port: Annotated[
-        int | None,
-        run_option(
-            "--metrics-port",
-            metavar="PORT",
-            help="Serve counts for Prometheus there, on this machine only.",
-        ),
+        int | None, run_option("Serve counts for Prometheus there, on this machine only.", "PORT")
     ] = None
-    metrics_host: Annotated[str, run_option("--metrics-host", help="Or on this address.")] = (
-        "127.0.0.1"
+    metrics_host: Annotated[str, run_option("Or on this address.")] = "127.0.0.1"
+    log_format: Annotated[str, run_option("The log on stderr: text, or json lines.", "FORMAT")] = (
+        "text"
     )
-    log_format: Annotated[
-        str,
-        run_option(
-            "--log-format",
-            metavar="FORMAT",
-            help="What it says while it runs: text, or json, in lines.",
-        ),
-    ] = "text"
 
     @contextmanager
-    def counted(
-        self, place: ServiceFolder, metrics: Metrics, log: Callable[[str], None]
-    ) -> Iterator[None]:
-        """While inside, they are there. What the operator should know before that is said."""
+    def monitored(
+        self, service: ServiceFolder, metrics: Metrics
+    ) -> Iterator[Callable[[str], None]]:
+        """Log the alerts and serve the counts, inside the block; yields a function that logs."""
         from hdpmf.untrusted.service.watching import look
 
-        for alert in look(place).alerts:
-            log(f"{alert.words}; to do: {alert.todo}")
-        if self.metrics_port is None:
-            yield
-            return
-        from hdpmf.untrusted.service.prometheus import endpoint
+        with self.log(metrics) as log:
+            for alert in look(service).alerts:
+                log(f"{alert.words}; to do: {alert.todo}")
+            if self.metrics_port is None:
+                yield log
+                return
+            from hdpmf.untrusted.service.prometheus import endpoint
 
-        with endpoint(metrics, self.metrics_port, self.metrics_host, lambda: look(place)) as port:
-            log(f"counts for Prometheus: http://{self.metrics_host}:{port}/metrics")
-            yield
+            host = self.metrics_host
+            with endpoint(metrics, self.metrics_port, host, lambda: look(service)) as port:
+                log(f"counts for Prometheus: http://{host}:{port}/metrics")
+                yield log
 
+    @contextmanager
+    def log(self, metrics: Metrics) -> Iterator[Callable[[str], None]]:
+        """Log runs to stderr, inside the block; yields a function that logs a line."""
+        from hdpmf.untrusted.service.json_log import json_log
+        from hdpmf.untrusted.service.live import watch
 
-@contextmanager
-def run_log(metrics: Metrics, form: str) -> Iterator[Callable[[str], None]]:
-    """Say how runs go on stderr, as ``text`` or ``json``; gives the function that is told lines."""
-    from hdpmf.untrusted.service.json_log import json_log
-    from hdpmf.untrusted.service.live import watch
-
-    if form == "text":
-        with watch(metrics) as say:
-            yield say
-    elif form == "json":
-        with json_log(metrics) as say, notes_to(say):
-            yield say
-    else:
-        raise ConfigError(f"--log-format is text or json, not {form!r}")
-
-
-@contextmanager
-def open_connections(place: ServiceFolder, asked: RunSettings) -> Iterator[Ways]:
-    """Those that runs with these settings need."""
-    from hdpmf.untrusted.service.lifecycle import Ways
-
-    if asked.view != "two-servers":
-        with transport(place, asked) as devices:
-            yield Ways(devices=devices, admit=lambda card: devices.admit(card.identity, card.node))
-        return
-    with two_servers(place) as servers, public_files(place):
-        yield Ways(servers=servers)
-
-
-@contextmanager
-def transport(place: ServiceFolder, asked: RunSettings) -> Iterator[FlowerRecommender]:
-    """The way to devices, for replies as long as these settings ask for."""
-    from hdpmf.common.net.flower.recommender import FlowerRecommender
-
-    config, enrolled = place.config, place.enrolled
-    most = asked.longest_reply(len(place.catalogue.ids), enrolled.users.values())
-    with FlowerRecommender(
-        place.transport_folder,
-        host=config.host,
-        port=config.port,
-        names=config.names,
-        roster={card.identity: card.node for card in enrolled.cards},
-        max_reply=most,
-    ) as opened:
-        note(f"listening on {opened.address}")
-        yield opened
+        if self.log_format == "text":
+            with watch(metrics) as log:
+                yield log
+        elif self.log_format == "json":
+            with json_log(metrics) as log, notes_to(log):
+                yield log
+        else:
+            raise ConfigError(f"--log-format is text or json, not {self.log_format!r}")
 
 
 @dataclass(frozen=True)
 class PeriodOptions:
-    """When two servers take reports."""
+    """The time in which two servers take reports."""
 
     period: Annotated[
         str | None,
         run_option(
-            "--period",
-            metavar="TIME",
-            help="With two servers: how long they take reports, as 12h or 7d.",
-            show_default="1d",
+            "With two servers: how long they take reports, as 12h or 7d.", "TIME", default="1d"
         ),
     ] = None
     precision: Annotated[
         str | None,
         run_option(
-            "--precision",
-            metavar="TIME",
-            help="With two servers: what times of reports are rounded to, and a period begins "
+            "With two servers: what times of reports are rounded to, and a period begins "
             "at a multiple of.",
-            show_default="the whole period, so that they tell nothing",
+            "TIME",
+            default="the whole period, so that they tell nothing",
         ),
     ] = None
 
     def settings(self) -> dict[str, int]:
-        """What was given of these, for the run's settings."""
+        """Return the options given, for the run's settings."""
         from hdpmf.untrusted.service.durations import seconds
 
         given = {"period": self.period, "precision": self.precision}
@@ -155,53 +103,41 @@ class PeriodOptions:
 
 @dataclass(frozen=True)
 class CohortOptions:
-    """Who is asked."""
+    """The devices that are asked."""
 
     cohort: Annotated[
-        int | None,
-        run_option(
-            "--cohort",
-            metavar="N",
-            help="Ask only so many of the devices.",
-            show_default="everybody",
-        ),
+        int | None, run_option("Ask only so many of the devices.", "N", default="everybody")
     ] = None
     beacon: Annotated[
         str | None,
         run_option(
-            "--beacon",
-            metavar="TEXT",
-            help="What the cohort is chosen by: a public text that nobody knew before, as "
+            "What the cohort is chosen by: a public text that nobody knew before, as "
             "drand's newest round.",
-            show_default="a draw of this machine",
+            "TEXT",
+            default="a draw of this machine",
         ),
     ] = None
 
     def settings(self) -> dict[str, Any]:
-        """What was given of these, for the run's settings."""
+        """Return the options given, for the run's settings."""
         if self.cohort is None:
             return {} if self.beacon is None else {"beacon": self.beacon}
-        return {
-            "cohort": self.cohort,
-            "beacon": secrets.token_hex(16) if self.beacon is None else self.beacon,
-        }
+        beacon = secrets.token_hex(16) if self.beacon is None else self.beacon
+        return {"cohort": self.cohort, "beacon": beacon}
 
 
-@with_option_groups
+@command
 def run(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
+    folder: RecommenderFolder,
     run_options: RunOptions,
     options: FederatedOptions,
-    counting: MetricsOptions,
+    monitoring: MonitoringOptions,
     periods: PeriodOptions,
     cohorts: CohortOptions,
     method: Method = "hdp-sum",
     minimum: Minimum = None,
-    give_up: Annotated[
-        bool, run_option("--give-up", help="Give the run up that was not finished.")
-    ] = False,
-    json: Json = False,
-) -> None:
+    give_up: Annotated[bool, run_option("Give the run up that was not finished.")] = False,
+) -> Result:
     """Begin a run; where one was not finished, go on with it from where it was.
 
     It is conducted here, unless another process serves the folder (hdpmf recommender serve): then
@@ -211,48 +147,45 @@ def run(
     from hdpmf.untrusted.service.collector_keys import pinned_servers
     from hdpmf.untrusted.service.folder import ServiceFolder
 
-    place = ServiceFolder(folder)
-    unfinished, served = place.unfinished(), place.served()
+    service = ServiceFolder(folder)
+    unfinished = service.unfinished()
+    served = service.served()
     if give_up:
-        _give_up(place, unfinished, served, json)
-        return
+        return _give_up(service, unfinished, served)
     if unfinished is not None:
         if served:
             raise ConfigError(
                 f"run {unfinished.hex()[:12]} is under way in the process that serves {folder}"
             )
-        asked = place.record(unfinished).settings
+        settings = service.record(unfinished).settings
     else:
         pinned = pinned_servers(folder) is not None
-        askable = _askable(place.enrolled, run_options.view(method, two_servers=pinned))
         more = {**periods.settings(), **cohorts.settings()}
-        askable = min(askable, more.get("cohort", askable))
-        asked = run_options.settings(method, options, askable, minimum, two_servers=pinned, **more)
+        users = _count_users(service.enrolled, run_options.view(method, two_servers=pinned))
+        users = min(users, more.get("cohort", users))
+        settings = run_options.settings(method, options, users, minimum, two_servers=pinned, **more)
     if served:
-        _leave(place, asked, json)
-    else:
-        _conduct(place, asked, unfinished, counting, json)
+        return _request(service, settings)
+    return _conduct(service, settings, unfinished, monitoring)
 
 
 def _conduct(
-    place: ServiceFolder,
-    asked: RunSettings,
+    folder: ServiceFolder,
+    settings: RunSettings,
     unfinished: bytes | None,
-    counting: MetricsOptions,
-    json: bool,
-) -> None:
+    monitoring: MonitoringOptions,
+) -> Result:
     from hdpmf.untrusted.service.metrics import Metrics
     from hdpmf.untrusted.service.service import Service
 
     metrics = Metrics()
     if unfinished is None:
-        Service(place).check(asked)  # before anything is opened
-        _warn(place, asked)
+        Service(folder).check(settings)  # before anything is opened
+        _warn(folder, settings)
     with (
-        place.serving(),
-        run_log(metrics, counting.log_format) as log,
-        counting.counted(place, metrics, log),
-        open_connections(place, asked) as ways,
+        folder.serving(),
+        monitoring.monitored(folder, metrics) as log,
+        _connections(folder, settings) as ways,
     ):
         if unfinished is not None:
             log(
@@ -260,67 +193,65 @@ def _conduct(
                 "for a new run"
             )
         service = Service(
-            place, ways.devices, servers=ways.servers, metrics=metrics, admit=ways.admit, log=log
+            folder, ways.devices, servers=ways.servers, metrics=metrics, admit=ways.admit, log=log
         )
-        run = service.begin(asked) if unfinished is None else unfinished
+        run = service.begin(settings) if unfinished is None else unfinished
         if ways.servers is not None and unfinished is None:
             service.publish()
-        outcome = service.conduct(run)
-        report(place, outcome.summary, outcome.statement.lines(), json)
+        return _outcome(folder, service.conduct(run))
 
 
-def _leave(place: ServiceFolder, asked: RunSettings, json: bool) -> None:
+def _request(folder: ServiceFolder, settings: RunSettings) -> Result:
+    """Leave the run to the process that serves the folder."""
     from hdpmf.untrusted.service.requests import ask_for_run
     from hdpmf.untrusted.service.service import Service
 
-    Service(place).check(asked)
-    _warn(place, asked)
-    run = ask_for_run(place, asked)
-    if json:
-        print_json({"run": run, "requested": True})
-    else:
-        print_lines(f"run {run[:12]} is asked for; the process that serves {place.path} begins it")
+    Service(folder).check(settings)
+    _warn(folder, settings)
+    run = ask_for_run(folder, settings)
+    return Result(
+        {"run": run, "requested": True},
+        [f"run {run[:12]} is asked for; the process that serves {folder.path} begins it"],
+    )
 
 
-def _warn(place: ServiceFolder, asked: RunSettings) -> None:
-    """Say at once what devices will say whose owners have changed nothing, by the very rules
-    that these follow.
-    """
+def _warn(folder: ServiceFolder, settings: RunSettings) -> None:
+    """Warn at once if devices with the default policy will refuse the run."""
     from hdpmf.private.device.policy import Policy
 
-    users, usual = place.enrolled.users.values(), Policy()
-    terms = asked.terms("-", users)
+    users = folder.enrolled.users.values()
+    terms = settings.terms("-", users)
     try:
-        usual.check(terms)
-        usual.check_roster(terms, list(users))
+        Policy().check(terms)
+        Policy().check_roster(terms, list(users))
     except PrivacyError as error:
         note(
-            f"Warning: by default devices refuse this run: {error}. Only those take part "
-            "whose owners have allowed it "
-            "(hdpmf device policy STORE --set FILE). Otherwise give it up, and ask for "
-            "what devices allow: other "
-            "options, more devices, or sums by two servers (hdpmf recommender servers)"
+            f"Warning: by default devices refuse this run: {error}. Only those take part whose "
+            "owners have allowed it (hdpmf device policy STORE --set FILE). Otherwise give it up, "
+            "and ask for what devices allow: other options, more devices, or sums by two servers "
+            "(hdpmf recommender servers)"
         )
 
 
-def _give_up(place: ServiceFolder, unfinished: bytes | None, served: bool, json: bool) -> None:
+def _give_up(folder: ServiceFolder, unfinished: bytes | None, served: bool) -> Result:
     from hdpmf.untrusted.service.requests import ask_to_give_up
     from hdpmf.untrusted.service.service import Service
 
     if unfinished is None:
         raise ConfigError("there is no unfinished run to give up")
     if served:
-        ask_to_give_up(place, unfinished)
+        ask_to_give_up(folder, unfinished)
     else:
-        Service(place).give_up(unfinished)
-    if json:
-        print_json({"run": unfinished.hex(), "given_up": not served, "requested": served})
-        return
-    who = "is being given up by the process that serves it" if served else "is given up"
-    print_lines(f"run {unfinished.hex()[:12]} {who}; what devices have paid for it stays paid")
+        Service(folder).give_up(unfinished)
+    run = unfinished.hex()
+    done = "is being given up by the process that serves it" if served else "is given up"
+    return Result(
+        {"run": run, "given_up": not served, "requested": served},
+        [f"run {run[:12]} {done}; what devices have paid for it stays paid"],
+    )
 
 
-def _askable(enrolled: Enrolled, view: str) -> int:
+def _count_users(enrolled: Enrolled, view: str) -> int:
     if len(enrolled) == 0:
         raise ConfigError(
             "no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ..."
@@ -328,57 +259,95 @@ def _askable(enrolled: Enrolled, view: str) -> int:
     return len(enrolled) if view == "sums" else enrolled.count_users(enrolled.users)
 
 
-def report(
-    place: ServiceFolder, summary: dict[str, Any], statement: tuple[str, ...], json: bool
-) -> None:
-    """Say how a run ended."""
-    if json:
-        print_json({**summary, "model": str(place.path / "model")})
-        return
-    print_lines(
-        _what_ran(summary),
-        f"model (nothing private is in it): {place.path / 'model'}",
-        *_lists_lines(place, summary),
-        *statement,
-    )
+def _outcome(folder: ServiceFolder, outcome: RunOutcome) -> Result:
+    """Return how a run ended."""
+    summary = outcome.summary
+    model = folder.path / "model"
+    text = [
+        _run_sentence(summary),
+        f"model (nothing private is in it): {model}",
+        *_list_lines(folder, summary),
+        *outcome.statement.lines(),
+    ]
+    return Result({**summary, "model": str(model)}, text)
 
 
-def _what_ran(summary: dict[str, Any]) -> str:
+def _run_sentence(summary: dict[str, Any]) -> str:
+    method = summary["method"]
     if summary["devices"] is None:
         tasks = ", ".join(task[:12] for task in summary["tasks"])
-        return (
-            f"{summary['method']}: {summary['users']} reports summed by two servers (task {tasks})"
-        )
+        return f"{method}: {summary['users']} reports summed by two servers (task {tasks})"
     return (
-        f"{summary['method']}: {summary['rounds']} rounds with {summary['devices']} "
-        f"devices ({summary['users']} users) "
-        f"in {summary['seconds']:.1f} s; {sum(summary['refusals'].values())} refusals"
+        f"{method}: {summary['rounds']} rounds with {summary['devices']} devices "
+        f"({summary['users']} users) in {summary['seconds']:.1f} s; "
+        f"{sum(summary['refusals'].values())} refusals"
     )
 
 
-def _lists_lines(place: ServiceFolder, summary: dict[str, Any]) -> list[str]:
+def _list_lines(folder: ServiceFolder, summary: dict[str, Any]) -> list[str]:
     lists = summary.get("lists")
     if lists is None:
         return []
-    release = place.path / "runs" / summary["run"] / "ratings.release"
+    release = folder.path / "runs" / summary["run"] / "ratings.release"
     return [
         f"model for lists: {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}",
         f"what devices sent, as a data set (hdpmf privacy release): {release}",
     ]
 
 
-class _Terminated(BaseException):
-    """SIGTERM came."""
+@contextmanager
+def _connections(folder: ServiceFolder, settings: RunSettings) -> Iterator[Ways]:
+    """Open the connections that runs with these settings need."""
+    from hdpmf.untrusted.service.lifecycle import Ways
+    from hdpmf.untrusted.service.website import served
+
+    if settings.view != "two-servers":
+        with _transport(folder, settings) as devices:
+            yield Ways(devices=devices, admit=lambda card: devices.admit(card.identity, card.node))
+        return
+    with _two_servers(folder) as servers, served(folder) as address:
+        note(f"public files for devices: {address}/index.json")
+        yield Ways(servers=servers)
 
 
-@with_option_groups
-def serve(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
-    counting: MetricsOptions,
-    json: Json = False,
-) -> None:
-    """Serve until SIGTERM: hand out the newest model, go on with an unfinished run, begin runs that
-    are asked for.
+@contextmanager
+def _transport(folder: ServiceFolder, settings: RunSettings) -> Iterator[FlowerRecommender]:
+    """Listen to devices, for replies as long as these settings ask for."""
+    from hdpmf.common.net.flower.recommender import FlowerRecommender
+
+    config = folder.config
+    enrolled = folder.enrolled
+    with FlowerRecommender(
+        folder.transport_folder,
+        host=config.host,
+        port=config.port,
+        names=config.names,
+        roster={card.identity: card.node for card in enrolled.cards},
+        max_reply=settings.longest_reply(len(folder.catalogue.ids), enrolled.users.values()),
+    ) as opened:
+        note(f"listening on {opened.address}")
+        yield opened
+
+
+@contextmanager
+def _two_servers(folder: ServiceFolder) -> Iterator[TwoServers]:
+    """Connect to the two servers that are pinned."""
+    from hdpmf.common.net.two_servers import TwoServers
+    from hdpmf.untrusted.service.collector_keys import load_keys, pinned_servers
+
+    pinned = pinned_servers(folder.path)
+    if pinned is None:
+        raise ConfigError(
+            "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json; or "
+            "sum by masks: --sums masks"
+        )
+    with TwoServers(pinned, load_keys(folder.path, folder.config.name).party) as servers:
+        yield servers
+
+
+@command
+def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
+    """Serve until SIGTERM: publish the newest model, continue unfinished runs, begin new ones.
 
     Runs are asked for by hand (hdpmf recommender run) or by the schedule in config.toml. A start
     begins none by itself.
@@ -387,31 +356,25 @@ def serve(
     from hdpmf.untrusted.service.lifecycle import Lifecycle
     from hdpmf.untrusted.service.metrics import Metrics
 
-    place, metrics = ServiceFolder(folder), Metrics()
-
-    def ended(outcome: RunOutcome) -> None:
-        report(place, outcome.summary, outcome.statement.lines(), json)
-
-    with (
-        _until_terminated(),
-        place.serving(),
-        run_log(metrics, counting.log_format) as log,
-        counting.counted(place, metrics, log),
-    ):
+    service = ServiceFolder(folder)
+    metrics = Metrics()
+    with _until_terminated(), service.serving(), monitoring.monitored(service, metrics) as log:
         Lifecycle(
-            place,
-            lambda asked: open_connections(place, asked),
+            service,
+            lambda settings: _connections(service, settings),
             metrics=metrics,
-            report=ended,
+            report=lambda outcome: emit(_outcome(service, outcome)),
             log=log,
         ).live()
 
 
+class _Terminated(BaseException):
+    """SIGTERM came."""
+
+
 @contextmanager
 def _until_terminated() -> Iterator[None]:
-    """SIGTERM ends what is inside like a kill, which everything survives, only that all is
-    closed in order.
-    """
+    """End the block at SIGTERM in order; everything in it survives a kill, too."""
 
     def end(number: int, frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one is enough

@@ -2,70 +2,33 @@
 
 from __future__ import annotations
 
-import json as json_text
 import sys
 import time
-from collections.abc import Callable
-from contextlib import redirect_stdout
-from io import StringIO
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hdpmf.cli.options.common import Json
-from hdpmf.cli.output import hdpmf_version, print_json, print_lines, print_table
-from hdpmf.cli.recommender.trust import task_lines
+from hdpmf.cli.options.common import RecommenderFolder, command, option
+from hdpmf.cli.output import Block, Result, Table, emit, plain_text, wants_json
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.common.protocol.enrolled import Enrolled
     from hdpmf.untrusted.service.folder import ServiceFolder
 
-
-def devices_of(enrolled: Enrolled) -> list[dict[str, Any]]:
-    """The devices, for JSON."""
-    return [
-        {"name": card.name, "identity": card.identity, "users": card.users}
-        for card in enrolled.cards
-    ]
-
-
-def show_roster(enrolled: Enrolled, *, each: bool = True) -> None:
-    """How many devices there are, with the digest that people compare; before it a table of
-    them.
-    """
-    if each and len(enrolled):
-        print_table(
-            ("device", "identity", "users"),
-            [(card.name, card.identity[:16], f"{card.users:,}") for card in enrolled.cards],
-            numeric=("users",),
-        )
-    print_lines(
-        f"{len(enrolled)} devices, {enrolled.count_users(enrolled.users):,} users",
-        f"digest: {enrolled.digest}",
-    )
-
-
 _EVERY = 2.0
 
 
+@command
 def status(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The recommender's folder.")],
+    folder: RecommenderFolder,
     watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", help="Look again and again, until interrupted; with --json a line per look."
-        ),
+        bool, option("Look again and again, until interrupted; with --json a line per look.")
     ] = False,
     every: Annotated[
-        float | None,
-        typer.Option(
-            "--every", metavar="SECONDS", help="With --watch: time between looks.", show_default="2"
-        ),
+        float | None, option("With --watch: time between looks.", "SECONDS", default="2")
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Result | None:
     """Show what the recommender is doing, its devices, its runs and its alerts."""
     from hdpmf.untrusted.service.folder import ServiceFolder
 
@@ -75,32 +38,45 @@ def status(
         raise ConfigError(f"--every must be from 0.1 to 86400 seconds, not {every:g}")
     service = ServiceFolder(folder)
     if not watch:
-        enrolled, facts = _facts(service)
-        if json:
-            print_json(facts)
-        else:
-            _show(enrolled, facts)
-        return
-    try:
-        _watch(service, _EVERY if every is None else every, json=json)
-    except KeyboardInterrupt:  # how people end it
-        return
+        enrolled, fields = _look(service)
+        return Result(fields, _status_text(enrolled, fields))
+    with suppress(KeyboardInterrupt):  # how people end it
+        _watch(service, _EVERY if every is None else every)
+    return None
 
 
-def _watch(service: ServiceFolder, every: float, *, json: bool) -> None:
-    def looked() -> str:
-        enrolled, facts = _facts(service)
-        if json:
-            return json_text.dumps(
-                {**facts, "time": time.time(), "hdpmf_version": hdpmf_version()}, allow_nan=False
-            )
-        text = StringIO()
-        with redirect_stdout(text):
-            _show(enrolled, facts, each=False)  # a long roster would push the rest off the screen
-        return f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {service.config.name}\n{text.getvalue()}"
+def device_fields(enrolled: Enrolled) -> list[dict[str, Any]]:
+    """Return the devices on the roster, for JSON."""
+    return [
+        {"name": card.name, "identity": card.identity, "users": card.users}
+        for card in enrolled.cards
+    ]
 
-    if json or not sys.stdout.isatty():
-        _again(every, lambda: print_lines(*looked().splitlines()))
+
+def roster_text(enrolled: Enrolled, *, each: bool = True) -> Iterator[Block]:
+    """Yield the devices on the roster, their number, and the digest that people compare."""
+    if each and len(enrolled):
+        rows = [(card.name, card.identity[:16], f"{card.users:,}") for card in enrolled.cards]
+        yield Table(("device", "identity", "users"), rows, numeric=("users",))
+    yield f"{len(enrolled)} devices, {enrolled.count_users(enrolled.users):,} users"
+    yield f"digest: {enrolled.digest}"
+
+
+def _watch(service: ServiceFolder, every: float) -> None:
+    def again(look: Callable[[], None]) -> None:
+        while True:
+            look()
+            time.sleep(every)
+
+    def result() -> Result:
+        enrolled, fields = _look(service)
+        heading = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {service.config.name}"
+        # Without devices: a long roster would push the rest off the screen.
+        text = [heading, *_status_text(enrolled, fields, each=False)]
+        return Result({**fields, "time": time.time()}, text)
+
+    if wants_json() or not sys.stdout.isatty():
+        again(lambda: emit(result(), compact=True))
         return
     from rich.console import Console
     from rich.live import Live
@@ -108,45 +84,42 @@ def _watch(service: ServiceFolder, every: float, *, json: bool) -> None:
 
     console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
     with Live(console=console, auto_refresh=False) as live:
-        _again(every, lambda: live.update(Text(looked()), refresh=True))
+        again(lambda: live.update(Text(plain_text(result().text)), refresh=True))
 
 
-def _again(every: float, do: Callable[[], None]) -> None:
-    while True:
-        do()
-        time.sleep(every)
-
-
-def _facts(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
+def _look(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
     from hdpmf.untrusted.service.run_facts import run_facts
     from hdpmf.untrusted.service.watching import look
 
-    enrolled, seen = service.enrolled, look(service)
+    enrolled = service.enrolled
+    model = service.path / "model"
     return enrolled, {
         "name": service.config.name,
-        "devices": devices_of(enrolled),
+        "devices": device_fields(enrolled),
         "digest": enrolled.digest,
-        "catalogue": _catalogue(service),
+        "catalogue": _catalogue_fields(service),
         "runs": [run_facts(service, run) for run in service.runs()],
         "state": service.state(),
-        "model": str(service.path / "model") if (service.path / "model").exists() else None,
-        "alerts": [alert.as_dict() for alert in seen.alerts],
+        "model": str(model) if model.exists() else None,
+        "alerts": [alert.as_dict() for alert in look(service).alerts],
     }
 
 
-def _show(enrolled: Enrolled, facts: dict[str, Any], *, each: bool = True) -> None:
+def _status_text(
+    enrolled: Enrolled, fields: dict[str, Any], *, each: bool = True
+) -> Iterator[Block]:
     from hdpmf.untrusted.service.refusals import refusals_in_words
 
-    runs, state = facts["runs"], facts["state"]
-    show_roster(enrolled, each=each)
-    catalogue = facts["catalogue"]
-    print_lines(
+    yield from roster_text(enrolled, each=each)
+    catalogue = fields["catalogue"]
+    yield (
         f"catalogue: version {catalogue['version']}, {catalogue['items']:,} items, "
         f"{catalogue['retired']:,} retired"
     )
+    runs = fields["runs"]
     if runs:
-        print_lines("")
-        print_table(
+        yield ""
+        yield Table(
             ("run", "method", "sees", "stage", "rounds", "devices", "users"),
             [
                 (
@@ -163,31 +136,40 @@ def _show(enrolled: Enrolled, facts: dict[str, Any], *, each: bool = True) -> No
             numeric=("rounds", "devices", "users"),
         )
     for run in runs:
-        print_lines(*task_lines(run))
-        if run["impossible_numbers"]:
-            print_lines(
-                f"a device sent wrong numbers in run {run['run'][:12]}; those that cannot be "
-                "were clamped"
-            )
-        for device in run["wrong_shares"]:
-            print_lines(
-                f"device {device} gave or dealt wrong shares in run {run['run'][:12]}; to take "
-                "it off: enroll --remove"
-            )
+        yield from _run_lines(run)
+    state = fields["state"]
     if state is not None:
-        print_lines(
-            "", f"last seen doing: {state['stage']} (round {state['number']} of {state['rounds']})"
-        )
+        yield ""
+        yield (f"last seen doing: {state['stage']} (round {state['number']} of {state['rounds']})")
         # A state that an earlier version wrote counts for the whole process.
-        print_lines(
-            *refusals_in_words(state.get("refusals_of_run", state["refusals"]))
-            or ["refusals: none"]
+        refusals = state.get("refusals_of_run", state["refusals"])
+        yield from refusals_in_words(refusals) or ["refusals: none"]
+    for alert in fields["alerts"]:
+        yield ""
+        yield f"ALERT ({alert['name']}): {alert['words']}"
+        yield f"  to do: {alert['todo']}"
+
+
+def _run_lines(run: dict[str, Any]) -> Iterator[str]:
+    name = run["run"][:12]
+    for task in run["tasks"]:
+        begin = _date(task["begin"])
+        end = _date(task["end"])
+        yield f"task {task['id'][:12]} of run {name}: {begin} to {end}, {task['state']}"
+    if run["impossible_numbers"]:
+        yield f"a device sent wrong numbers in run {name}; those that cannot be were clamped"
+    for device in run["wrong_shares"]:
+        yield (
+            f"device {device} gave or dealt wrong shares in run {name}; to take it off: "
+            "enroll --remove"
         )
-    for alert in facts["alerts"]:
-        print_lines("", f"ALERT ({alert['name']}): {alert['words']}", f"  to do: {alert['todo']}")
 
 
-def _catalogue(service: ServiceFolder) -> dict[str, Any]:
+def _date(when: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(when))
+
+
+def _catalogue_fields(service: ServiceFolder) -> dict[str, Any]:
     from hdpmf.common.protocol.versions import digests_of, number_of, retired_in, table_of
 
     items = service.items
