@@ -36,10 +36,18 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with both, built from a copy: building leaves things behind."""
     folder = tmp_path_factory.mktemp("dist")
     copy = folder / "source"
-    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(
+        ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+    )
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
-    subprocess.run([sys.executable, "-c", BUILD, str(folder)], cwd=copy, check=True, capture_output=True, timeout=300)
+    subprocess.run(
+        [sys.executable, "-c", BUILD, str(folder)],
+        cwd=copy,
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
     return folder
 
 
@@ -56,11 +64,20 @@ def test_the_wheel_needs_no_compiler_and_runs_on_any_system(wheel: Path) -> None
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        inside = {name for name in names if not name.startswith(f"hdpmf-{PROJECT['version']}.dist-info/")}
+        inside = {
+            name for name in names if not name.startswith(f"hdpmf-{PROJECT['version']}.dist-info/")
+        }
         assert inside == source_files()
-        assert {"hdpmf/py.typed", "hdpmf/lab/report/assets/report.js", "hdpmf/lab/paper/table3.toml"} <= inside
+        assert {
+            "hdpmf/py.typed",
+            "hdpmf/lab/report/assets/report.js",
+            "hdpmf/lab/report/templates/page.html",
+            "hdpmf/lab/paper/table3.toml",
+        } <= inside
         assert f"hdpmf-{PROJECT['version']}.dist-info/licenses/LICENSE" in names
-        head = HeaderParser().parsestr(archive.read(f"hdpmf-{PROJECT['version']}.dist-info/METADATA").decode())
+        head = HeaderParser().parsestr(
+            archive.read(f"hdpmf-{PROJECT['version']}.dist-info/METADATA").decode()
+        )
         whole = b"".join(archive.read(name) for name in sorted(names))
     assert head["Version"] == PROJECT["version"]
     assert head["License-Expression"] == "Apache-2.0"
@@ -75,7 +92,11 @@ def test_the_sdist_can_be_built_from_and_holds_no_data(dist: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {f"src/{name}" for name in source_files()} <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "PKG-INFO"} <= names
-    assert not [name for name in names if name.startswith(("tests", "docs", "shared")) or name.endswith((".zip", ".gz"))]
+    assert not [
+        name
+        for name in names
+        if name.startswith(("tests", "docs", "shared")) or name.endswith((".zip", ".gz"))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +105,17 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder, with_pip=False)
     found = folder / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", str(found), "install", "--no-deps", "--no-index", str(wheel)]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(found),
+        "install",
+        "--no-deps",
+        "--no-index",
+        str(wheel),
+    ]
     subprocess.run(install, check=True, capture_output=True, timeout=300)
     (site,) = folder.glob("lib/python*/site-packages")
     # What is in a folder that a .pth file names is found, but its own .pth files, as of our source, are not.
@@ -93,7 +124,9 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(python: Path, *arguments: str) -> str:
-    done = subprocess.run([python, *arguments], capture_output=True, text=True, timeout=300, cwd=python.parent)
+    done = subprocess.run(
+        [python, *arguments], capture_output=True, text=True, timeout=300, cwd=python.parent
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -121,6 +154,10 @@ def test_a_model_is_fitted_by_what_was_installed(python: Path) -> None:
 
 
 def test_the_versions_agree() -> None:
-    said = [line for line in (ROOT / "CITATION.cff").read_text("utf-8").splitlines() if line.startswith("version:")]
+    said = [
+        line
+        for line in (ROOT / "CITATION.cff").read_text("utf-8").splitlines()
+        if line.startswith("version:")
+    ]
     assert said == [f"version: {PROJECT['version']}"]
     assert f"## [{PROJECT['version']}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-INK, FAINT, GRID = "#25303b", "#6b7785", "#e6e9ed"
+INK = "#25303b"
+FAINT = "#6b7785"
+GRID = "#e6e9ed"
 
-GOOD, DOUBTFUL, BAD, NEUTRAL = "#2a9d7c", "#e0962e", "#c2413b", "#9aa5b1"
+GOOD = "#2a9d7c"
+DOUBTFUL = "#e0962e"
+BAD = "#c2413b"
+NEUTRAL = "#9aa5b1"
 
 # No date, no version of matplotlib.
 _METADATA: dict[str, dict[str, Any]] = {
@@ -133,7 +138,8 @@ def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
 
 def _bar(axes: Axes, position: int, row: Mapping[str, Any], end: float) -> None:
     """A bar with its number inside, where no line runs; one that is too long is cut and says so."""
-    error, spread = float(row["mse"]), float(row["mse_sd"])
+    error = float(row["mse"])
+    spread = float(row["mse_sd"])
     cut = error > end
     axes.barh(
         position,
@@ -146,7 +152,8 @@ def _bar(axes: Axes, position: int, row: Mapping[str, Any], end: float) -> None:
     if cut:
         for shift in (0.0, 0.012):
             place = (0.93 + shift) * end
-            xs, ys = (place, place + 0.012 * end), (position - 0.4, position + 0.4)
+            xs = (place, place + 0.012 * end)
+            ys = (position - 0.4, position + 0.4)
             axes.plot(xs, ys, color="white", linewidth=2.0)
     inside = 0.9 * end if cut else error - spread
     axes.annotate(
@@ -163,7 +170,7 @@ def _bar(axes: Axes, position: int, row: Mapping[str, Any], end: float) -> None:
 
 
 def _meaning(status: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """What a colour means, with the budgets of the methods that have it."""
+    """Return the meaning of a colour, with the budgets of the methods that have it."""
     budgets = {row["epsilon"] for row in rows if row["epsilon_status"] == status} - {None, 0.0}
     shown = ", ".join(f"{budget:g}" for budget in sorted(budgets))
     return _STATUS_MEANING[status].format(f" (epsilon {shown})" if shown else "")
@@ -226,9 +233,7 @@ _OBSERVER_MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """How often an observer is right about one kind of person, what that stands on, and how it
-    is said.
-    """
+    """The rate at which an observer guesses right about one kind of person. is said."""
 
     person: str
     right: float
@@ -241,7 +246,8 @@ def guess_png(guesses: Mapping[str, Sequence[Guess]], title: str) -> bytes:
     from matplotlib.patches import Patch
 
     rows: list[tuple[float, Guess]] = []
-    position, heads = 0.0, []
+    position = 0.0
+    heads = []
     for observer, of_observer in guesses.items():
         heads.append((position, observer))
         position += 0.95

@@ -1,7 +1,6 @@
-"""The paper's evaluation on top of `hdpmf.lab.experiments` and `hdpmf.lab.report`: its experiments,
-its numbers, its report.
+"""The paper's evaluation: its experiments, its published numbers and its report.
 
-Nothing below knows this package: what is here is data, and words about it.
+`hdpmf.lab.experiments` and `hdpmf.lab.report` know nothing of this package.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _QUICK_WORLD = DataOptions(world={"n_users": 900, "n_items": 500, "n_ratings": 8
 
 @cache
 def experiment(name: str) -> Experiment:
-    """One of the paper's experiments, as written."""
+    """Return one of the paper's experiments."""
     if name not in NAMES:
         raise ConfigError(f"the paper's experiments are {', '.join(NAMES)}; there is no {name!r}")
     text = files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
@@ -64,8 +63,8 @@ def experiment(name: str) -> Experiment:
 
 
 def quick(full: Experiment) -> Experiment:
-    """The reduced version: ML-100K (or the synthetic world), two seeds, half the epochs, a small
-    grid, two folds.
+    """Reduce an experiment: ML-100K or the synthetic world, two seeds, half the epochs, a small
+    grid.
     """
     dataset = "ml-100k" if available("ml-100k") else "synthetic"
     reduced = msgspec.structs.replace(

@@ -14,11 +14,11 @@ from hdpmf.lab.report.content import (
     Content,
     counted,
     four,
-    list_findings,
     p_value,
     plain,
     words,
 )
+from hdpmf.lab.report.findings import list_findings
 from hdpmf.lab.report.honest_epsilon import RATERS, honest_cost
 
 MARKS = (
@@ -44,7 +44,7 @@ class Marked:
 
 
 def mark_of(cell: Cell, metric: str) -> Marked | None:
-    """How a cell compares with the published number; None where the paper has none."""
+    """Compare a cell with the published number; None if the paper has none."""
     number = published.table3(cell.dataset, cell.method, cell.factors, metric)
     if number is None:
         return None
@@ -58,7 +58,7 @@ def mark_of(cell: Cell, metric: str) -> Marked | None:
 
 
 def marks(content: Content) -> list[Marked]:
-    """Every number of Table III that the paper has too."""
+    """Compare every number of Table III that the paper has, too."""
     pairs = [
         mark_of(cell, metric)
         for metric in METRIC_LABELS
@@ -68,13 +68,13 @@ def marks(content: Content) -> list[Marked]:
 
 
 def count_marks(content: Content) -> dict[str, int]:
-    """How many numbers of Table III got each mark, in the order of MARKS."""
+    """Count the numbers of Table III by mark, in the order of MARKS."""
     counts = Counter(marked.mark for marked in marks(content))
     return {mark: counts[mark] for mark in MARKS if counts[mark]}
 
 
 def paper_findings(content: Content) -> list[str]:
-    """Four sentences, and one about lists."""
+    """Return four sentences, and one about lists."""
     return [
         _reproduced(content),
         _order(content),
@@ -92,9 +92,8 @@ def _reproduced(content: Content) -> str:
     ]
     if not known:
         return (
-            "None of the published numbers of Table III can be compared yet: its runs on "
-            "the paper's data sets are "
-            "not in these results."
+            "None of the published numbers of Table III can be compared yet: its runs on the "
+            "paper's data sets are not in these results."
         )
     by_mark = Counter(marked.mark for marked in known)
     titles = list(dict.fromkeys(marked.cell.dataset_title for marked in known))
@@ -117,7 +116,7 @@ def _reproduced(content: Content) -> str:
 
 
 def _grouped(rest: Sequence[Marked]) -> str:
-    """Which numbers differ, by method."""
+    """List the numbers that differ, by method."""
     places: dict[str, dict[str, list[Marked]]] = {}
     for marked in rest:
         places.setdefault(marked.cell.label, {}).setdefault(marked.cell.dataset_title, []).append(
@@ -133,8 +132,7 @@ def _grouped(rest: Sequence[Marked]) -> str:
             more = "" if len(numbers) == 1 else f"{len(numbers)} numbers, among them "
             details.append(
                 f"{title} ({more}{METRIC_LABELS[first.metric]} {shown} against "
-                f"{four(first.published.mean)}"
-                f" at K = {first.cell.factors})"
+                f"{four(first.published.mean)} at K = {first.cell.factors})"
             )
         parts.append(f"{label} on {words(details)}")
     return "; ".join(parts)
@@ -144,9 +142,8 @@ def _order(content: Content) -> str:
     pairs = [(ahead, behind) for metric, ahead, behind in paper_pairs(content) if metric == "mse"]
     if not pairs:
         return (
-            "Whether the paper's order of methods holds cannot be said yet: too few of its "
-            "methods have been run on "
-            "its data sets."
+            "Whether the paper's order of methods holds cannot be said yet: too few of its methods "
+            "have been run on its data sets."
         )
     turned = [pair for pair in reversals(content) if pair.metric == "mse"]
     if not turned:
@@ -174,9 +171,8 @@ def _order(content: Content) -> str:
         else f", and {counted(len(ranked) - 2, 'further pair')} of methods changed places"
     )
     return (
-        "The paper's order of methods does not hold everywhere: by MSE, with "
-        f"hyper-parameters chosen over {grid}, "
-        f"{'; '.join(parts)}{more}."
+        "The paper's order of methods does not hold everywhere: by MSE, with hyper-parameters "
+        f"chosen over {grid}, {'; '.join(parts)}{more}."
     )
 
 
@@ -191,9 +187,7 @@ def _values(turned_pairs: Sequence[Reversal], title: str) -> str:
 
 
 def silent_duels(content: Content) -> list[tuple[Cell, Cell]]:
-    """The device that sends nothing against the paper's best private method, by data set, at the
-    largest K.
-    """
+    """Pair the device that sends nothing with the paper's best private method, by data set."""
     cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
     found = []
     for cell in cells:
@@ -227,22 +221,18 @@ def _trivial(content: Content) -> str:
     place = f"by MSE at K = {max(content.factors)}"
     if not better:
         return (
-            "A device that sends nothing at all, each user's own mean at epsilon 0, is "
-            f"{place} behind the best "
-            f"private method of the paper on {words(worse)}."
+            f"A device that sends nothing at all, each user's own mean at epsilon 0, is {place} "
+            f"behind the best private method of the paper on {words(worse)}."
         )
     text = (
-        "A device that sends nothing at all, each user's own mean at epsilon 0, beats "
-        "every private method of the "
-        f"paper {place} on {words(better)}"
+        "A device that sends nothing at all, each user's own mean at epsilon 0, beats every "
+        f"private method of the paper {place} on {words(better)}"
     )
     return text + (f", but not on {words(worse)}." if worse else ".")
 
 
 def designs_and_rivals(content: Content) -> tuple[list[Cell], list[Cell]]:
-    """The designs with a proof and the paper's private methods, at the epsilon of Table III and
-    the largest K.
-    """
+    """Return the proved designs and the paper's private methods, at Table III's epsilon."""
     cells = [
         cell
         for cell in content.cells.get("table3", ())
@@ -260,9 +250,7 @@ def designs_and_rivals(content: Content) -> tuple[list[Cell], list[Cell]]:
 
 
 def _proved_designs(content: Content) -> str:
-    """Which designs with a proof beat which of the paper's private methods, and at what honest
-    epsilon.
-    """
+    """Compare proved designs with the paper's private methods and their honest epsilon."""
     designs, rivals = designs_and_rivals(content)
     if not designs or not rivals:
         return (
@@ -284,7 +272,8 @@ def _proved_designs(content: Content) -> str:
         f"{words(labels)} {'beats' if len(labels) == 1 else 'each beat'} {text}"
         for text, labels in ranked
     ]
-    epsilon, factors = content.experiments["table3"].epsilon, designs[0].factors
+    epsilon = content.experiments["table3"].epsilon
+    factors = designs[0].factors
     text = (
         f"Of the designs with a proof, by MSE at epsilon {plain(epsilon)} and K = "
         f"{factors}, {'; '.join(parts)}"
@@ -294,15 +283,14 @@ def _proved_designs(content: Content) -> str:
     if paper is not None and charged is not None:
         text += (
             f". The same epsilon of {paper.label} honestly costs a rating "
-            f"{charged.briefly().removesuffix('*')} at "
-            f"delta {charged.delta:g}, against a recommender that sees the messages about "
-            f"an item with {RATERS} raters"
+            f"{charged.briefly().removesuffix('*')} at delta {charged.delta:g}, against a "
+            f"recommender that sees the messages about an item with {RATERS} raters"
         )
     return text + "."
 
 
 def _beaten(mine: dict[str, Cell], rivals: Sequence[Cell]) -> str:
-    """Which of the paper's methods a design beats, by where."""
+    """List the paper's methods that a design beats, by data set."""
     where: dict[tuple[str, ...], list[str]] = {}
     for method in dict.fromkeys(cell.method for cell in rivals):
         theirs = [cell for cell in rivals if cell.method == method and cell.dataset in mine]
@@ -319,9 +307,7 @@ def _beaten(mine: dict[str, Cell], rivals: Sequence[Cell]) -> str:
 
 
 def paper_headline(content: Content) -> list[str]:
-    """What came of the paper's numbers, of doing without a recommender, and of the designs with
-    a proof.
-    """
+    """Return three short sentences for the top of the page."""
     return [
         text
         for text in (

@@ -1,4 +1,4 @@
-"""Which of the paper's statements about the order of methods hold in our numbers."""
+"""Checks of the paper's statements about the order of methods against our numbers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ class Reversal:
     """Two methods that the paper has in one order and we have in the other.
 
     Attributes:
-        metric: ``mse`` or ``mae``.
         better: The method with the smaller error here.
-        worse: The one that the paper has ahead.
-        test: Of ``better`` against ``worse``.
+        worse: The method with the smaller error in the paper.
     """
 
     metric: str
@@ -34,14 +32,11 @@ class Duel:
     """HDPMF against PDPMF in one place of Table III, theirs and ours.
 
     Attributes:
-        metric: ``mse`` or ``mae``.
         first: HDPMF's cell.
         second: PDPMF's cell.
-        gain: Relative error saved by HDPMF here; negative where PDPMF is better.
-        paper_gain: The same in the paper; None where it has no number.
-        paper_stars: The paper's confidence.
-        comparable: Whether the paper's number is for the same data.
-        test: The paired test.
+        gain: Relative error saved by HDPMF here; negative if PDPMF is better.
+        paper_gain: The same in the paper; None if it has no number.
+        comparable: True if the paper's number is for the same data.
     """
 
     metric: str
@@ -59,11 +54,10 @@ class PaperStatement:
     """A sentence of the paper, counted.
 
     Attributes:
-        text: What the paper says.
-        where: Where.
-        holds: In how many places it holds here.
-        places: Of how many.
-        exceptions: The others, in words.
+        where: Its place in the paper.
+        holds: Number of places where it holds here.
+        places: Number of places.
+        exceptions: Descriptions of the other places.
         verdict: ``holds``, ``mostly``, ``fails`` or ``not run``.
     """
 
@@ -76,9 +70,7 @@ class PaperStatement:
 
 
 def paper_pairs(content: Content) -> Iterator[tuple[str, Cell, Cell]]:
-    """The pairs of Table III that the paper has an order for: measure, the one it has ahead, the
-    other.
-    """
+    """Yield the pairs of Table III that the paper orders: measure, the better one, the other."""
     cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
     places = dict.fromkeys((cell.dataset, cell.factors) for cell in cells)
     for metric, (dataset, factors) in itertools.product(METRIC_LABELS, places):
@@ -94,7 +86,7 @@ def paper_pairs(content: Content) -> Iterator[tuple[str, Cell, Cell]]:
 
 
 def reversals(content: Content) -> list[Reversal]:
-    """Every pair of Table III whose order is not the paper's."""
+    """Return the pairs of Table III whose order is not the paper's."""
     turned = []
     for metric, ahead, behind in paper_pairs(content):
         if behind.metrics[metric].mean < ahead.metrics[metric].mean:
@@ -104,12 +96,13 @@ def reversals(content: Content) -> list[Reversal]:
 
 
 def duels(cells: list[Cell]) -> dict[tuple[str, str, int], Duel]:
-    """HDPMF against PDPMF everywhere in a table, by measure, data set and K."""
+    """Compare HDPMF with PDPMF everywhere in a table, by measure, data set and K."""
     by_place = {(cell.method, cell.dataset, cell.factors): cell for cell in cells}
     tests = {}
     for metric in METRIC_LABELS:
         for (dataset, factors, _), test in compare(cells, "hdpmf", "pdpmf", metric).items():
-            first, second = by_place["hdpmf", dataset, factors], by_place["pdpmf", dataset, factors]
+            first = by_place["hdpmf", dataset, factors]
+            second = by_place["pdpmf", dataset, factors]
             paper = published.table3(dataset, "hdpmf", factors, metric)
             rival = published.table3(dataset, "pdpmf", factors, metric)
             tests[metric, dataset, factors] = Duel(
@@ -126,7 +119,7 @@ def duels(cells: list[Cell]) -> dict[tuple[str, str, int], Duel]:
 
 
 def statements(content: Content) -> list[PaperStatement]:
-    """What the paper's text says about its experiments, checked point by point."""
+    """Check the statements of the paper's text about its experiments."""
     return [
         _pairs(
             content,
@@ -228,7 +221,7 @@ def _pairs(
 
 
 def _sparser(content: Content) -> PaperStatement:
-    """Whether all of the paper's methods get worse with every step to sparser data."""
+    """Check that all of the paper's methods get worse with every step to sparser data."""
     cells = [
         c for c in content.cells.get("figure_sparsity", ()) if c.status == "done" and c.in_paper
     ]
@@ -274,6 +267,7 @@ def _place(metric: str, cell: Cell, other: Cell, *, show_metric: bool) -> str:
         parts.append(f"at {cell.x:g}")
     if show_metric:
         parts.append(METRIC_LABELS[metric])
-    ours, theirs = cell.metrics[metric].mean, other.metrics[metric].mean
+    ours = cell.metrics[metric].mean
+    theirs = other.metrics[metric].mean
     values = [f"{error:.4f}" if math.isfinite(error) else "diverged" for error in (ours, theirs)]
     return f"{', '.join(parts)}: {cell.label} {values[0]}, {other.label} {values[1]}"

@@ -17,7 +17,8 @@ from hdpmf.common.privacy import PrivacySpec
 
 Verdict = Literal["reproduced", "close", "different", "not comparable"]
 
-REPRODUCED, CLOSE = 0.05, 0.10
+REPRODUCED = 0.05
+CLOSE = 0.10
 """Relative differences up to which a number counts as reproduced, or as close."""
 
 
@@ -25,11 +26,9 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A number of Table III.
 
     Attributes:
-        mean: Over the paper's five evaluations.
-        std: Their standard deviation.
+        mean: Mean over the paper's five evaluations.
         stars: Confidence that HDPMF beats PDPMF: 3 for 99 %, 2 for 95 %, 1 for 90 %.
-        reference: Where it stands.
-        comparable: False where ours is measured on other data (the Yelp sample).
+        comparable: False if ours is measured on other data (the Yelp sample).
     """
 
     mean: float
@@ -40,7 +39,7 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PublishedDataset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of Table I, with what is wrong in it."""
+    """A row of Table I, with its errors."""
 
     dataset: str
     users: int
@@ -58,18 +57,18 @@ def _table(name: str) -> Any:
 
 @cache
 def table1() -> tuple[PublishedDataset, ...]:
-    """Statistics of the data sets, as printed."""
+    """Return the statistics of the data sets, as printed."""
     return msgspec.convert(_table("table1")["rows"], tuple[PublishedDataset, ...])
 
 
 def table2() -> dict[str, float]:
-    """The default privacy specification, as printed, by the paper's names."""
+    """Return the default privacy specification, as printed, by the paper's names."""
     return msgspec.convert(_table("table2")["values"], dict[str, float])
 
 
 @cache
 def table3(dataset: str, method: str, factors: int, metric: str) -> Published | None:
-    """A number of Table III; None where the paper has none.
+    """Return a number of Table III; None if the paper has none.
 
     ``yelp-sample`` gives the paper's Yelp, marked as not comparable.
     """
@@ -85,9 +84,7 @@ def table3(dataset: str, method: str, factors: int, metric: str) -> Published | 
 
 
 def verdict(ours: float, published: Published) -> Verdict:
-    """How a mean of ours compares: reproduced within the paper's deviation or 5 %, close within
-    10 %.
-    """
+    """Compare a mean of ours: reproduced within the paper's deviation or 5 %, close within 10 %."""
     if not published.comparable:
         return "not comparable"
     difference = abs(ours - published.mean)
@@ -106,10 +103,8 @@ class GroupRow:
         side: ``user`` or ``item``.
         group: ``conservative``, ``moderate`` or ``liberal``.
         ratio_name: The paper's name for the share.
-        ratio: The share.
         weight_name: The paper's name for the range of weights.
-        low: Smallest weight.
-        high: Weights are below this, or equal to ``low`` where both are the same.
+        high: Weights are below this, or all equal to ``low``.
     """
 
     side: str
@@ -122,7 +117,7 @@ class GroupRow:
 
 
 def privacy_groups(spec: PrivacySpec | None = None) -> list[GroupRow]:
-    """The rows, users before items."""
+    """Return the rows of Table II, users before items."""
     spec = PrivacySpec() if spec is None else spec
     rows = []
     for side, letter, groups in (("user", "u", spec.user_groups), ("item", "i", spec.item_groups)):

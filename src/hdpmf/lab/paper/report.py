@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from os import PathLike
+from typing import Any
+
+import msgspec
 
 from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.paper import NAMES, published
 from hdpmf.lab.paper.findings import count_marks, mark_of, paper_findings, paper_headline
 from hdpmf.lab.paper.ordering import duels, paper_pairs, reversals, statements
 from hdpmf.lab.paper.published import privacy_groups
-from hdpmf.lab.report.charts import (
-    chart_data,
-    charts_section,
-    honest_data,
-    honest_section,
-    list_data,
-    lists_section,
-)
+from hdpmf.lab.report.charts import chart_data, figures_section, honest_section, lists_section
 from hdpmf.lab.report.content import (
     METRIC_LABELS,
     Content,
-    density,
-    four,
+    Section,
     list_experiments,
-    p_value,
-    percent,
     plain,
     read_content,
 )
@@ -34,30 +28,29 @@ from hdpmf.lab.report.exports import (
     accuracy_latex,
     csv_files,
     escape,
+    latex_table,
     list_tables,
     lowest_bold,
     statistics_latex,
+    titled,
     to_csv,
     to_files,
 )
 from hdpmf.lab.report.figures import figure_files
-from hdpmf.lab.report.markup import Child, Html, number, section, slug, symbol, table, tag
-from hdpmf.lab.report.overview import overview_figure
+from hdpmf.lab.report.overview import overview
 from hdpmf.lab.report.page import Page, Written, write_files
 from hdpmf.lab.report.tables import (
-    accuracy_table,
     claims_section,
-    counts,
     environment_section,
+    error_table,
     runs_section,
-    title_of,
     tuning_section,
 )
 
 _BOLD = (
-    "Bold number means HDPMF outperforms PDPMF on the average. $^{***}$ means "
-    "HDPMF outperforms PDPMF at 99\\% "
-    "confidence level in a two-sided paired t-test, $^{**}$ means 95\\%, $^{*}$ means 90\\%."
+    "Bold number means HDPMF outperforms PDPMF on the average. $^{***}$ means HDPMF outperforms "
+    "PDPMF at 99\\% confidence level in a two-sided paired t-test, $^{**}$ means 95\\%, $^{*}$ "
+    "means 90\\%."
 )
 
 _PUBLIC = (
@@ -67,7 +60,7 @@ _PUBLIC = (
 
 
 def paper_csv(content: Content) -> dict[str, bytes]:
-    """Every experiment, Table III beside the paper's numbers; Tables I and II."""
+    """Return all experiments, with the paper's numbers in Table III, and Tables I and II."""
     tests = duels(content.cells.get("table3", []))
 
     def beside(cell: Cell) -> dict[str, object]:
@@ -111,7 +104,7 @@ def _table1_csv(content: Content) -> bytes:
 
 
 def paper_latex(content: Content) -> dict[str, bytes]:
-    """The tables in the paper's layout."""
+    """Return the tables in the paper's layout."""
     tables = {"table2": _table2_latex()}
     if content.datasets:
         tables["table1"] = statistics_latex(content)
@@ -129,7 +122,7 @@ def paper_latex(content: Content) -> dict[str, bytes]:
 
 
 def _ahead(cells: list[Cell]) -> Emphasis:
-    """HDPMF where it is ahead of PDPMF."""
+    """Emphasize HDPMF where it is ahead of PDPMF."""
     tests = duels(cells)
 
     def emphasis(cell: Cell, metric: str) -> tuple[bool, int]:
@@ -140,35 +133,33 @@ def _ahead(cells: list[Cell]) -> Emphasis:
 
 
 def _table2_latex() -> str:
-    lines = [
-        "\\begin{table}[htbp]",
-        "  \\centering",
-        "  \\caption{Privacy specification parameters and their default values. con, "
-        "mod, lib mean conservative, "
-        "moderate and liberal.}",
-        "  \\begin{tabular}{llllll}",
-        "    \\toprule",
-        "    & group & ratio & default & weight & default \\\\",
-    ]
-    side = ""
-    for row in privacy_groups():
-        first = ""
-        if row.side != side:
-            side = row.side
-            lines.append("    \\midrule")
-            first = f"\\multirow{{3}}{{*}}{{{side}}}"
-        weights = plain(row.low) if row.low == row.high else f"[{plain(row.low)},{plain(row.high)})"
-        lines.append(
-            f"    {first} & {escape(row.group[:3])} & ${_formula(row.ratio_name)}$ & "
-            f"${plain(row.ratio)}$ & "
-            f"${_formula(row.weight_name)}$ & ${weights}$ \\\\"
-        )
-    lines += ["    \\bottomrule", "  \\end{tabular}", "  \\label{privacy}", "\\end{table}", ""]
-    return "\n".join(lines)
+    groups = []
+    for side in ("user", "item"):
+        rows = []
+        for row in privacy_groups():
+            if row.side != side:
+                continue
+            weights = plain(row.low)
+            if row.low != row.high:
+                weights = f"[{weights},{plain(row.high)})"
+            ratio = [f"${_formula(row.ratio_name)}$", f"${plain(row.ratio)}$"]
+            weight = [f"${_formula(row.weight_name)}$", f"${weights}$"]
+            rows.append([escape(row.group[:3]), *ratio, *weight])
+        groups.append(titled(side, rows))
+    return latex_table(
+        "llllll",
+        ["& group & ratio & default & weight & default \\\\"],
+        groups,
+        caption="Privacy specification parameters and their default values. con, mod, lib mean "
+        "conservative, moderate and liberal.",
+        label="privacy",
+        environment="table",
+        position="htbp",
+    )
 
 
 def _formula(text: str) -> str:
-    """epsilon_uc as LaTeX has it."""
+    """Return names such as epsilon_uc as LaTeX formulas."""
     words = text.replace("epsilon", "\\epsilon")
     for low in ("uc", "um", "ul", "ic", "im", "il"):
         words = words.replace(f"_{low}", f"_{{{low}}}")
@@ -187,246 +178,66 @@ _SIGNS = {
 }
 
 
-def table3_section(content: Content) -> Html:
-    """Table III, ours over the paper's."""
-    title = "Table III: accuracy at the default privacy wishes"
+def table3_section(content: Content) -> Section:
+    """Return Table III, our numbers over the paper's."""
     cells = content.cells.get("table3")
-    if not cells:
-        return section("table3", title, tag("p", "Not run here.", class_="empty"))
-    numbers = [
-        tag("li", _mark(word), tag("b", f" {count}"))
-        for word, count in count_marks(content).items()
-    ]
-    lead = (
-        "Mean ± standard deviation over the seeds; below each, the paper's number and "
-        "how ours compares. As in the "
-        "paper, bold means that HDPMF is ahead of PDPMF, and stars the confidence of "
-        "the paired t-test (* 90 %, "
-        "** 95 %, *** 99 %). Every number leads to its runs."
-    )
-    rule = (
-        "Reproduced: within the paper's deviation or 5 %. Close: within 10 %. Not "
-        "comparable: the Yelp sample is not "
-        "the paper's Yelp. Errors count test ratings whose user and item were in "
-        "training, as the paper does. HDP-Sum "
-        "and HDP-Bit use the public genres and years of MovieLens' films; without "
-        "them: table_no_features, below."
-    )
-    tests = duels(cells)
-
-    def entry(cell: Cell, metric: str) -> list[Child]:
-        duel = tests.get((metric, cell.dataset, cell.factors)) if cell.method == "hdpmf" else None
-        ours = number(
-            cell,
-            metric,
-            strong=duel is not None and duel.gain > 0,
-            stars=0 if duel is None else duel.test.stars,
-        )
-        compared = mark_of(cell, metric)
-        if compared is None:
-            return [tag("div", ours, " ")]
-        paper = compared.published
-        stars = tag("sup", "*" * paper.stars, class_="stars") if paper.stars else None
-        theirs = tag("div", f"paper {four(paper.mean)} ± {four(paper.std)}", stars, class_="theirs")
-        return [tag("div", ours, " ", _mark(compared.mark, short=True)), theirs]
-
-    return section(
-        "table3", title,
-        tag("ul", numbers, class_="counts", aria_label="how many numbers got each mark"),
-        accuracy_table(content, content.experiments["table3"], entry),
-        tag("p", rule, class_="note"),
-        lead=lead,
-    )  # fmt: skip
+    facts: dict[str, Any] = {"errors": None}
+    if cells:
+        facts = {
+            "errors": error_table(content, content.experiments["table3"]),
+            "counts": count_marks(content),
+            "duels": duels(cells),
+            "mark_of": mark_of,
+            "signs": _SIGNS,
+        }
+    title = "Table III: accuracy at the default privacy wishes"
+    return Section("Table III", title, "table3.html", facts)
 
 
-def _mark(word: str, *, short: bool = False) -> Html:
-    """How a number compares, as sign and word, so that colour is never all there is; short hides
-    the word.
-    """
-    text = tag("span", word, class_="hidden" if short else None)
-    sign = tag("span", _SIGNS[word], aria_hidden="true")
-    return tag("span", sign, " ", text, class_=f"mark {slug(word)}", title=word if short else None)
+def order_section(content: Content) -> Section:
+    """Return where the paper's order of methods holds, and where it does not."""
+    facts = {
+        "statements": statements(content),
+        "reversals": reversals(content),
+        "comparable": any(paper_pairs(content)),
+        "duels": list(duels(content.cells.get("table3", [])).values()),
+    }
+    title = "Does the paper's order of methods hold?"
+    return Section("Order of methods", title, "order.html", facts)
 
 
-def order_section(content: Content) -> Html:
-    """Where the paper's order does not hold."""
-    checks = [
-        (
-            statement.text,
-            statement.where,
-            tag("span", statement.verdict, class_=f"verdict {slug(statement.verdict)}"),
-            f"{statement.holds} of {statement.places}" if statement.places else "–",
-            _exceptions(statement.exceptions),
-        )
-        for statement in statements(content)
-    ]
-    turned = []
-    for pair in reversals(content):
-        better, worse = pair.better, pair.worse
-        ours = [
-            f"{better.label} ",
-            number(better, pair.metric),
-            f" < {worse.label} ",
-            number(worse, pair.metric),
-        ]
-        measure = f"{METRIC_LABELS[pair.metric]}, K = {better.factors}"
-        theirs = f"{worse.label} < {better.label}"
-        turned.append((better.dataset_title, measure, theirs, ours, p_value(pair.test.p)))
-    order: Child = tag(
-        "p", "No pair that the paper has an order for changed places.", class_="empty"
-    )
-    if turned:
-        order = table(
-            ("Data set", "Measure", "The paper's order", "Here", "Paired t-test"),
-            turned,
-            label="pairs in other order",
-        )
-    elif not any(paper_pairs(content)):
-        order = tag("p", "Not run here on the paper's data sets.", class_="empty")
-    return section(
-        "order",
-        "Does the paper's order of methods hold?",
-        table(
-            ("The paper says", "Where", "Here", "Places", "Exceptions"),
-            checks,
-            class_="prose statements",
-            label="statements",
-        ),
-        tag("h3", "Pairs of Table III in another order than the paper's"),
-        order,
-        tag("h3", "HDPMF against PDPMF"),
-        _duels(content),
-        lead="Sentences of the paper, counted in our numbers. In a place where the first "
-        "method's mean error is the "
-        "smaller one the sentence holds there; whether such a difference is more than "
-        "chance is what the tests "
-        "further down say.",
-    )
+def facts_section() -> Section:
+    """Return Tables I and II."""
+    facts = {
+        "printed": {row.dataset: msgspec.to_builtins(row) for row in published.table1()},
+        "printed_shares": published.table2(),
+        "groups": privacy_groups(),
+        "names": _split_names,
+    }
+    title = "Tables I and II: data sets and privacy wishes"
+    return Section("Tables I and II", title, "facts.html", facts)
 
 
-def _exceptions(places: tuple[str, ...]) -> Child:
-    shown = [tag("div", place) for place in places]
-    if len(places) <= 3:
-        return shown
-    return tag("details", tag("summary", f"{len(places)} places"), shown)
-
-
-def _duels(content: Content) -> Html:
-    tests = duels(content.cells.get("table3", []))
-    if not tests:
-        return tag("p", "Not run here.", class_="empty")
-    rows = [
-        (
-            duel.first.dataset_title,
-            f"{METRIC_LABELS[duel.metric]}, K = {duel.first.factors}",
-            number(duel.first, duel.metric),
-            number(duel.second, duel.metric),
-            percent(duel.gain),
-            tag("span", p_value(duel.test.p), " ", tag("sup", "*" * duel.test.stars)),
-            "–" if duel.paper_gain is None else tag(
-                "span", percent(duel.paper_gain), tag("sup", "*" * duel.paper_stars),
-                None if duel.comparable else tag("span", " other data", class_="partial"),
-            ),
-        )
-        for duel in tests.values()
-    ]  # fmt: skip
-    head = (
-        "Data set",
-        "Measure",
-        "HDPMF",
-        "PDPMF",
-        "Error saved by HDPMF",
-        "Two-sided t-test",
-        "Saved in the paper",
-    )
-    return table(head, rows, label="HDPMF against PDPMF", numeric=2)
-
-
-def facts_section(content: Content) -> Html:
-    """Tables I and II."""
-    printed = {row.dataset: row for row in published.table1()}
-    rows: list[tuple[Child, ...]] = []
-    for name, facts in content.datasets.items():
-        row = printed.get("yelp" if name == "yelp-sample" else name)
-        here = tag("span", title_of(content, name), " ", tag("span", "here", class_="partial"))
-        rows.append((here, *counts(facts), ""))
-        if row is None:
-            continue
-        theirs = [f"{row.users:,}", f"{row.items:,}", f"{row.ratings:,}", density(row.density)]
-        notes = [tag("div", slip, class_="slip") for slip in row.slips]
-        if name == "yelp-sample":
-            notes.append(tag("div", "the paper's whole Yelp, which the Yelp sample is not"))
-        rows.append((tag("span", "in the paper", class_="inpaper"), *theirs, notes))
-    statistics: Child = tag("p", "Not run here.", class_="empty")
-    if rows:
-        heads = ("Data set", "Users", "Items", "Ratings", "Density", "Slips in the paper's table")
-        statistics = table(heads, rows, class_="facts", label="Table I")
-    stated = published.table2()
-    rows2 = []
-    for group in privacy_groups():
-        known = stated.get(group.ratio_name)
-        agrees = known is None or abs(known - group.ratio) < 1e-9
-        weights = (
-            plain(group.low)
-            if group.low == group.high
-            else f"[{plain(group.low)}, {plain(group.high)})"
-        )
-        names = [
-            symbol(part) if part.isidentifier() else part
-            for part in _split_names(group.weight_name)
-        ]
-        ratio_names = [
-            symbol(part) if part.isidentifier() else part for part in _split_names(group.ratio_name)
-        ]
-        rows2.append(
-            (group.side, group.group, ratio_names, plain(group.ratio), names, weights,
-             "as printed" if agrees else f"paper: {plain(known or 0.0)}")
-        )  # fmt: skip
-    return section(
-        "facts",
-        "Tables I and II: data sets and privacy wishes",
-        tag("h3", "Table I, counted, with the paper's slips"),
-        statistics,
-        tag("h3", "Table II, from the library's defaults"),
-        table(
-            ("Side", "Group", "Share", "Value", "Weight", "Range", "Paper"), rows2, label="Table II"
-        ),
-        tag(
-            "p",
-            "The paper's text calls the second share f_mc once; its table calls it f_um.",
-            class_="note",
-        ),
-    )
-
-
-def _split_names(text: str) -> list[str]:
-    """The names in a formula, and what is between them."""
-    parts: list[str] = []
-    for char in text:
-        name = char.isalnum() or char == "_"
-        if parts and name == (parts[-1][-1].isalnum() or parts[-1][-1] == "_"):
-            parts[-1] += char
-        else:
-            parts.append(char)
-    return parts
+def _split_names(formula: str) -> list[str]:
+    """Return the names in a formula, and what is between them."""
+    return re.findall(r"\w+|\W+", formula)
 
 
 TITLE = "HDPMF: the paper's evaluation, run again"
 
 _CAPTIONS = {
-    "figure_epsilon_uc": "Conservative users draw their weights from this value up: further "
-    "right, they ask for less.",
+    "figure_epsilon_uc": "Conservative users draw their weights from this value up: further right, "
+    "they ask for less.",
     "figure_f_uc": "Further right, more users are conservative and the guarantees asked for are "
     "stronger overall.",
-    "figure_sparsity": "Each user keeps this share of the training ratings; one rating per user "
-    "is the test.",
+    "figure_sparsity": "Each user keeps this share of the training ratings; one rating per user is "
+    "the test.",
     "figure_ablation": "HDPMF-R predicts without bringing stretched ratings back to scale.",
     "table_no_features": "In Table III and the other figures HDP-Sum and HDP-Bit use what is "
-    "public about items, where "
-    "a data set has it (genres and years of MovieLens' films). Here they do not.",
+    "public about items, where a data set has it (genres and years of MovieLens' films). Here they "
+    "do not.",
     "figure_epsilon": "Nominal and proved budgets share this axis but not their meaning: the "
-    "legend "
-    "says which is which.",
+    "legend says which is which.",
 }
 
 _FIGURES = {
@@ -441,10 +252,10 @@ _FIGURES = {
 def write_paper_report(
     results: str | PathLike[str], out: str | PathLike[str]
 ) -> tuple[Written, dict[str, int]]:
-    """Turn the results in a folder into the paper's report (see `hdpmf.lab.report.write_report`).
+    """Write the paper's report on a results folder (see `hdpmf.lab.report.write_report`).
 
     Returns:
-        What was written, and how many numbers of Table III got each mark.
+        The written report, and how many numbers of Table III got each mark.
     """
     content = read_content(results, NAMES)
     figures = figure_files(content, [*charts(content), *list_experiments(content)])
@@ -455,43 +266,38 @@ def write_paper_report(
 
 
 def paper_page(content: Content) -> Page:
-    """What the page says about the paper."""
+    """Return the page about the paper."""
     shown = charts(content)
     absent = [
-        tag("p", f"Not run here: the figure of {words} ({name}).", class_="empty")
+        f"Not run here: the figure of {words} ({name})."
         for name, words in _FIGURES.items()
         if name not in content.experiments
     ]
-    data = chart_data(content, shown)
-    data["figures"] = [*list_data(content), *honest_data(content), *data["figures"]]
-    honest = honest_section(content, "Not run here: it takes the runs of figure_epsilon.")
+    missing = "Not run here: it takes the runs of figure_epsilon."
     return Page(
         kind="hdpmf reproduction report",
         title=TITLE,
-        overview=overview_figure(content),
+        overview=overview(content),
         headline=paper_headline(content),
         findings=paper_findings(content),
         sections={
-            "table3": ("Table III", table3_section(content)),
-            "lists": ("Lists", lists_section(content)),
-            "epsilon": ("What epsilon stands on", claims_section(content)),
-            "honest": ("Honest epsilon", honest),
-            "order": ("Order of methods", order_section(content)),
-            "figures": ("Figures", charts_section(content, shown, _CAPTIONS, *absent)),
-            "facts": ("Tables I and II", facts_section(content)),
-            "tuning": ("Hyper-parameters", tuning_section(content)),
-            "again": ("Run it again", environment_section(content)),
-            "runs": ("Runs", runs_section(content)),
+            "table3": table3_section(content),
+            "lists": lists_section(content),
+            "epsilon": claims_section(content),
+            "honest": honest_section(content, missing),
+            "order": order_section(content),
+            "figures": figures_section(content, shown, _CAPTIONS, absent),
+            "facts": facts_section(),
+            "tuning": tuning_section(content),
+            "again": environment_section(content),
+            "runs": runs_section(content),
         },
-        charts=data,
+        charts=chart_data(content, shown),
+        package="hdpmf.lab.paper",
     )
 
 
 def charts(content: Content) -> list[Experiment]:
-    """What is shown as a figure of errors; Table III and lists have sections of their own."""
+    """Return the experiments with figures of errors; Table III and lists have their sections."""
     experiments = content.experiments.values()
-    return [
-        experiment
-        for experiment in experiments
-        if experiment.errors and experiment.name != "table3"
-    ]
+    return [one for one in experiments if one.errors and one.name != "table3"]

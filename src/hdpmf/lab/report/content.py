@@ -1,12 +1,10 @@
-"""Content of a report: everything it shows, read once from a results store, and the formats of
-its numbers.
-"""
+"""Content of a report: everything it shows, read once from a results store, and its formats."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -48,41 +46,52 @@ RANKING_LABELS = {
 LABELS = METRIC_LABELS | RANKING_LABELS
 
 
+STATUS_WORDS = {"none": "no privacy", "nominal": "nominal", "proved": "proved"}
+
+_GREEK = {"epsilon": "ε"}
+
+
 def plain(value: float) -> str:
-    """A parameter: short, exact."""
+    """Format a parameter: short and exact."""
     return f"{value:.10g}"
 
 
 def four(value: float) -> str:
-    """An error, with the paper's four digits."""
+    """Format an error with the paper's four digits."""
     return f"{value:.4f}" if math.isfinite(value) else "n/a"
 
 
 def two(value: float) -> str:
-    """An error at a glance."""
+    """Format an error at a glance."""
     return f"{value:.2f}" if math.isfinite(value) else "n/a"
 
 
 def p_value(p: float) -> str:
-    """A p value in words."""
+    """Format a p value."""
     if math.isnan(p):
         return "no test"
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """A share, signed."""
-    return f"{100 * share:+.{digits}f} %".replace("-", "−")
+def percent(share: float) -> str:
+    """Format a share with its sign."""
+    return f"{100 * share:+.1f} %".replace("-", "−")
 
 
 def density(share: float) -> str:
-    """A density as the paper prints it."""
+    """Format a density as the paper prints it."""
     digits, _, power = f"{share:.2e}".partition("e")
     return f"{digits}e{int(power)}"
 
 
+def counts(facts: Mapping[str, Any]) -> list[str]:
+    """Format the users, items, ratings and density of a data set."""
+    sizes = [f"{facts[key]:,}" for key in ("users", "items", "ratings")]
+    return [*sizes, density(facts["density"])]
+
+
 def duration(seconds: float | None) -> str:
-    """A time span."""
+    """Format a time span."""
     if seconds is None:
         return "unknown"
     if seconds < 60:
@@ -93,15 +102,44 @@ def duration(seconds: float | None) -> str:
 
 
 def words(items: Sequence[str]) -> str:
-    """A list in a sentence."""
+    """Join a list for a sentence."""
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def counted(n: int, noun: str) -> str:
-    """A count with its noun."""
+    """Format a count with its noun."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def slug(text: str) -> str:
+    """Return text as a class name, without anything unusual."""
+    return "".join(c for c in text.replace(" ", "-") if c.isascii() and (c.isalnum() or c == "-"))
+
+
+def symbol_parts(name: str) -> tuple[str, str]:
+    """Return the letter and the subscript of a name of the paper's; empty for other names."""
+    base, _, subscript = name.partition("_")
+    if base in ("epsilon", "f") and (not subscript or subscript.isalpha()):
+        return _GREEK.get(base, base), subscript
+    return "", ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the page, which unfolds below its title.
+
+    Attributes:
+        name: Its name in the navigation.
+        template: The file that shows it.
+        facts: The variables of the template.
+    """
+
+    name: str
+    title: str
+    template: str
+    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +147,9 @@ class Command:
     """One command that wrote into the store.
 
     Attributes:
-        line: As typed.
-        at: When it began.
-        environment: Machine and versions.
         jobs: Runs at a time.
-        backend: Where they ran.
-        seconds: Wall time; None where the command was killed.
-        runs: Runs that it did; None where it was killed.
-        reason: How it ended.
+        seconds: Wall time; None if the command was killed.
+        runs: Runs that it did; None if it was killed.
     """
 
     line: str
@@ -134,11 +167,8 @@ class TunedGrid:
     """A cross-validated grid, with the experiments that use its choice.
 
     Attributes:
-        place: Data set, method and K.
-        grid: Every combination.
         best: The chosen one; None while something is missing.
-        experiments: Names of the experiments.
-        by: What was chosen by: ``mse`` or ``ndcg_at_10``.
+        by: The criterion: ``mse`` or ``ndcg_at_10``.
     """
 
     place: Place
@@ -147,19 +177,36 @@ class TunedGrid:
     experiments: tuple[str, ...]
     by: str = "mse"
 
+    @property
+    def for_lists(self) -> bool:
+        """True if the choice is by the quality of lists."""
+        return self.by == NDCG
+
+    def metric(self, row: Measured) -> float:
+        """Return the value that a combination is judged by."""
+        return row.ndcg if self.for_lists else row.mse
+
+    def is_best(self, row: Measured) -> bool:
+        """Return whether this combination was chosen."""
+        return self.best is not None and row.values == self.best.values
+
+    def runs_done(self, content: Content) -> int:
+        """Return how many of its runs are in the store."""
+        return sum(run in content.results for row in self.grid for run in row.run_ids)
+
 
 @dataclass(slots=True)
 class Content:
-    """What the store says.
+    """The results of a store.
 
     Attributes:
         experiments: By name, in the order of the report.
-        cells: The cells of those that have runs, by name.
+        cells: The cells of the experiments that have runs, by name of the experiment.
         results: Every run, by id.
         tuned: Cross-validated grids, each once.
-        datasets: What is known about the data sets.
-        commands: Those that wrote into the store, oldest first.
-        problems: What could not be read, in words.
+        datasets: Counts of the data sets, by name.
+        commands: Commands that wrote into the store, oldest first.
+        problems: Experiments that cannot be shown, with the reason.
     """
 
     experiments: dict[str, Experiment]
@@ -172,14 +219,12 @@ class Content:
 
     @property
     def quick(self) -> bool:
-        """Whether any of it is the reduced version."""
+        """True if any experiment is the reduced version."""
         return any(self.experiments[name].quick for name in self.cells)
 
     @property
     def has_paper(self) -> bool:
-        """Whether an experiment says which methods a paper shows, so that the others are
-        additions.
-        """
+        """True if an experiment names the methods of a paper, so that others are additions."""
         return any(experiment.paper_methods for experiment in self.experiments.values())
 
     @property
@@ -189,9 +234,7 @@ class Content:
             yield from cells
 
     def error_cells(self, experiment: Experiment) -> list[Cell]:
-        """The cells of an experiment that errors are shown of: a method that makes only lists
-        predicts no ratings.
-        """
+        """Return the cells of methods that predict ratings; some methods make only lists."""
         return [
             cell
             for cell in self.cells.get(experiment.name, ())
@@ -200,9 +243,7 @@ class Content:
 
     @property
     def n_runs(self) -> int:
-        """Runs behind what is shown; a store may hold others, as of a method that has changed
-        since.
-        """
+        """Runs behind what is shown; a store may hold others, as of an older method version."""
         shown = {run for cell in self.all_cells for run in cell.run_ids}
         shown |= {run for tuned in self.tuned for row in tuned.grid for run in row.run_ids}
         return sum(run in self.results for run in shown)
@@ -224,6 +265,15 @@ class Content:
         """Every K, largest first."""
         return sorted({cell.factors for cell in self.all_cells}, reverse=True)
 
+    def label_of(self, method: str) -> str:
+        """Return the display name of a method."""
+        return self.method_labels.get(method, method)
+
+    def title_of(self, dataset: str) -> str:
+        """Return the display name of a data set in the store."""
+        title = self.datasets[dataset].get("title", dataset)
+        return self.dataset_titles.get(dataset, str(title))
+
 
 def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Content:
     """Read a results folder.
@@ -236,7 +286,8 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
     """
     with Store(folder) as store:
         started = store.experiments()
-        results, datasets = store.results(), store.datasets()
+        results = store.results()
+        datasets = store.datasets()
         if not started or not (results or datasets):
             raise ConfigError(
                 f"{store.path} has no results yet, so there is nothing to report; run the same "
@@ -254,8 +305,7 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
                 content.cells[name] = collect(store, experiment, results)
                 tables = tuning_tables(store, experiment, results)
             except ConfigError as error:
-                # A method of the user's whose module is not here, for instance: say so, show the
-                # rest.
+                # For instance a user's own method whose module is not here: show the rest.
                 content.problems.append(f"{name} cannot be shown: {error}")
                 continue
             for place, (grid, best) in tables.items():
@@ -269,7 +319,7 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
 
 
 def _commands(store: Store) -> list[Command]:
-    """The commands with their ends. A start without an end before the next start was killed."""
+    """Return the commands with their ends; a start without an end was killed."""
     marks = sorted([*store.events("start"), *store.events("end")], key=lambda event: event.at)
     commands = []
     for position, event in enumerate(marks):
@@ -294,19 +344,19 @@ def _commands(store: Store) -> list[Command]:
 
 
 def list_metrics(cells: Iterable[Cell]) -> list[str]:
-    """The measures of lists that any of these cells has."""
+    """Return the measures of lists that any of these cells has."""
     measured = {metric for cell in cells for metric in cell.metrics}
     return [metric for metric in RANKING if metric in measured]
 
 
 def anchor(cell: Cell) -> str:
-    """The id of a cell's runs in the page."""
+    """Return the id of a cell's runs in the page."""
     place = "" if cell.x is None else f"-x{plain(cell.x)}"
     return _slug(f"runs-{cell.experiment}-{cell.dataset}-{cell.method}-k{cell.factors}{place}")
 
 
 def grid_anchor(tuned: TunedGrid, row: Measured) -> str:
-    """The id of a grid cell's runs in the page."""
+    """Return the id of a grid cell's runs in the page."""
     values = "-".join(f"{name}-{plain(value)}" for name, value in row.values.items())
     place = tuned.place
     return _slug(
@@ -322,14 +372,12 @@ def _slug(text: str) -> str:
 
 
 def list_experiments(content: Content) -> list[Experiment]:
-    """The experiments that show lists."""
+    """Return the experiments that show lists."""
     return [experiment for experiment in content.experiments.values() if experiment.lists]
 
 
 def table_point(experiment: Experiment) -> float | None:
-    """Where on the axis the table stands: at the experiment's own epsilon, or else in the
-    middle.
-    """
+    """Return the point of the axis that tables show: the experiment's epsilon, or the middle."""
     if experiment.vary is None:
         return None
     xs = [float(x) for x in experiment.vary.values]
@@ -338,15 +386,13 @@ def table_point(experiment: Experiment) -> float | None:
 
 
 def table_cells(content: Content, experiment: Experiment) -> list[Cell]:
-    """The cells of the table."""
+    """Return the cells of the table."""
     x = table_point(experiment)
     return [cell for cell in content.cells.get(experiment.name, ()) if cell.x == x]
 
 
 def is_level(experiment: Experiment, cell: Cell) -> bool:
-    """Whether what the figure varies is nothing to this method, so that its curve would be a
-    level line.
-    """
+    """Return whether the figure varies epsilon and the method has none: its curve is level."""
     vary = experiment.vary
     if vary is None or vary.parameter != "epsilon" or cell.method not in METHODS:
         return False
@@ -354,72 +400,29 @@ def is_level(experiment: Experiment, cell: Cell) -> bool:
 
 
 def ndcg(cell: Cell) -> float:
-    """Mean NDCG@10; NaN where there is none."""
+    """Return the mean NDCG@10; NaN if there is none."""
     return cell.summary(NDCG).mean
 
 
 def highest(cells: Iterable[Cell]) -> Cell | None:
-    """The cell with the best lists."""
+    """Return the cell with the best lists."""
     return max((cell for cell in cells if math.isfinite(ndcg(cell))), key=ndcg, default=None)
 
 
-def list_findings(content: Content) -> list[str]:
-    """Who makes the best lists on each data set, with and without a proof, and what the trivial
-    lists have.
-    """
-    sentences = []
-    for experiment in list_experiments(content):
-        parts = []
-        cells = [
-            cell
-            for cell in table_cells(content, experiment)
-            if cell.factors == experiment.factors[0]
-        ]
-        for dataset in dict.fromkeys(cell.dataset for cell in cells):
-            here = [cell for cell in cells if cell.dataset == dataset]
-            best = highest(here)
-            if best is None:
-                continue
-            text = f"{best.dataset_title}: {_named(best)}"
-            hidden = [cell for cell in here if _hides_presence(cell)]
-            others = {
-                "best of those with a proof": highest(cell for cell in here if _proved(cell)),
-                "best of those that hide presence": highest(hidden),
-                "most popular": next(
-                    (cell for cell in here if cell.method == "most-popular"), None
-                ),
-            }
-            named = {best.method}
-            for words, cell in others.items():
-                if cell is not None and cell.method not in named and math.isfinite(ndcg(cell)):
-                    named.add(cell.method)
-                    text += (
-                        f"; {words}: "
-                        f"{four(ndcg(cell)) if words == 'most popular' else _named(cell)}"
-                    )
-            parts.append(text)
-        x = table_point(experiment)
-        where = (
-            ""
-            if x is None or experiment.vary is None
-            else f" at {experiment.vary.parameter} {plain(x)}"
-        )
-        if parts:
-            sentences.append(f"Best lists (NDCG@10{where}). {'. '.join(parts)}.")
-    return sentences
-
-
-def _named(cell: Cell) -> str:
-    return f"{cell.label} {four(ndcg(cell))}"
-
-
-def _proved(cell: Cell) -> bool:
-    return cell.claim is not None and cell.claim.status == "proved"
-
-
-def _hides_presence(cell: Cell) -> bool:
+def guarantee(cell: Cell) -> str:
+    """Return what a cell's epsilon is worth, short enough for a legend."""
+    claim = cell.claim
+    if claim is None:
+        return "unknown"
+    if claim.status != "proved" or cell.method not in METHODS:
+        return STATUS_WORDS.get(claim.status, claim.status)
+    method = METHODS[cell.method]
+    stated = method.claim()
+    hidden = "presence"
+    if stated.presence is None:
+        hidden = "values"
+    elif stated.about == "value":
+        hidden = "values and presence"
     return (
-        _proved(cell)
-        and cell.method in METHODS
-        and METHODS[cell.method].claim().presence is not None
+        f"proved: {hidden}; {'secure sums' if method.headline == 'sums' else 'all messages'} seen"
     )

@@ -1,11 +1,10 @@
-"""Results as CSV files and LaTeX tables. The LaTeX tables need the packages booktabs and
-multirow.
-"""
+"""Results as CSV files and LaTeX tables, which need the packages booktabs and multirow."""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -14,17 +13,18 @@ from hdpmf.lab.report.content import (
     METRIC_LABELS,
     NDCG,
     Content,
-    density,
+    counts,
     four,
+    guarantee,
     highest,
     list_experiments,
     list_metrics,
     plain,
+    slug,
     table_cells,
     table_point,
 )
 from hdpmf.lab.report.honest_epsilon import HONEST_FIGURE, RATERS, Point, points
-from hdpmf.lab.report.markup import guarantee, slug
 from hdpmf.lab.report.tables import lowest
 
 _SPECIAL = {
@@ -52,7 +52,7 @@ LOWEST = "Bold is the lowest error of its data set and K."
 
 
 def latex_files(content: Content) -> dict[str, bytes]:
-    """File names and contents: the data sets, and every table with its lowest errors in bold."""
+    """Return the data sets, and every table with its lowest errors in bold, by file name."""
     tables = {"datasets": statistics_latex(content)} if content.datasets else {}
     for name in content.cells:
         experiment = content.experiments[name]
@@ -63,19 +63,51 @@ def latex_files(content: Content) -> dict[str, bytes]:
 
 
 def to_files(tables: Mapping[str, str]) -> dict[str, bytes]:
-    """Tables by name as files."""
+    """Return tables as files."""
     return {f"{name}.tex": (_HEAD + text).encode() for name, text in tables.items()}
 
 
 def lowest_bold(cells: list[Cell]) -> Emphasis:
-    """The lowest error of each data set and K."""
+    """Emphasize the lowest error of each data set and K."""
     best = lowest(cells)
     return lambda cell, metric: ((metric, cell.dataset, cell.method, cell.factors) in best, 0)
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX prints as it is; control characters fall away."""
+    """Escape text for LaTeX; control characters are dropped."""
     return "".join(_SPECIAL.get(char, char) for char in text if char.isprintable())
+
+
+def latex_table(
+    columns: str,
+    heads: Iterable[str],
+    groups: Iterable[Iterable[Sequence[str]]],
+    *,
+    caption: str,
+    label: str,
+    environment: str = "table*",
+    position: str = "htb!",
+) -> str:
+    """Return a table: lines of its head, then groups of rows with a rule above each."""
+    lines = [
+        f"\\begin{{{environment}}}[{position}]",
+        "  \\centering",
+        f"  \\caption{{{caption}}}",
+        f"  \\begin{{tabular}}{{{columns}}}",
+        "    \\toprule",
+        *(f"    {head}" for head in heads),
+    ]
+    for rows in groups:
+        lines.append("    \\midrule")
+        lines += [f"    {' & '.join(row)} \\\\" for row in rows]
+    lines += ["    \\bottomrule", "  \\end{tabular}", f"  \\label{{{label}}}"]
+    return "\n".join([*lines, f"\\end{{{environment}}}", ""])
+
+
+def titled(title: str, rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return rows with a first column that one title fills."""
+    first = f"\\multirow{{{len(rows)}}}{{*}}{{{title}}}"
+    return [[first if n == 0 else "", *row] for n, row in enumerate(rows)]
 
 
 def accuracy_latex(
@@ -87,81 +119,60 @@ def accuracy_latex(
     note: str = "",
     added: bool = False,
 ) -> str:
-    """Methods down, measures and K across.
+    """Return a table with methods down, measures and K across.
 
     The caption explains what is in the table and nothing else: ``rule`` says what is bold, ``note``
     ends it. With ``added``, methods that the paper does not show have a dagger.
     """
-    factors = experiment.factors
-    columns = [(metric, k) for metric in METRIC_LABELS for k in factors]
-    width = len(factors)
+    columns = [(metric, k) for metric in METRIC_LABELS for k in experiment.factors]
+    width = len(experiment.factors)
     spans = [f"\\multicolumn{{{width}}}{{c}}{{{label}}}" for label in METRIC_LABELS.values()]
     rules = [
         f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}"
         for i in range(len(METRIC_LABELS))
     ]
-    heads = " & ".join(f"\\multicolumn{{1}}{{c}}{{K={k}}}" for _, k in columns)
-    reduced = " (reduced run)" if experiment.quick else ""
-    marks = _marks_explained(cells, added=added)
-    parts = [
-        f"{escape(experiment.title)}: {repeated('MSE and MAE', experiment)}{reduced}.",
-        rule,
-        marks,
-        note,
-    ]
-    caption = " ".join(filter(None, parts))
-    lines = [
-        "\\begin{table*}[htb!]", "  \\centering", f"  \\caption{{{caption}}}",
-        f"  \\begin{{tabular}}{{c|c|{'l' * len(columns)}}}", "    \\toprule",
-        "    \\multicolumn{2}{c}{metrics} & " + " & ".join(spans) + " \\\\",
-        "    " + " ".join(rules),
-        f"    \\multicolumn{{2}}{{c}}{{dimension}} & {heads} \\\\",
-    ]  # fmt: skip
+    factors = [f"\\multicolumn{{1}}{{c}}{{K={k}}}" for _, k in columns]
+    groups = []
     for dataset in experiment.datasets:
         here = [cell for cell in cells if cell.dataset == dataset]
-        methods = list(dict.fromkeys(cell.method for cell in here))
-        lines.append("    \\midrule")
-        for position, method in enumerate(methods):
+        rows = []
+        for method in dict.fromkeys(cell.method for cell in here):
             mine = {cell.factors: cell for cell in here if cell.method == method}
-            title = (
-                f"\\multirow{{{len(methods)}}}{{*}}{{{escape(here[0].dataset_title)}}}"
-                if position == 0
-                else ""
-            )
-            numbers = []
-            for metric, k in columns:
-                strong, stars = emphasis(mine[k], metric)
-                numbers.append(_error_latex(mine[k], metric, strong=strong, stars=stars))
-            name = _method_name(next(iter(mine.values())), added=added)
-            lines.append(f"    {title} & {name} & {' & '.join(numbers)} \\\\")
-    lines += [
-        "    \\bottomrule",
-        "  \\end{tabular}",
-        f"  \\label{{tab:{slug(experiment.name.replace('_', '-'))}}}",
-        "\\end{table*}",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def repeated(measures: str, experiment: Experiment) -> str:
-    """What the numbers of a table are, over the seeds."""
-    seeds = len(experiment.seeds)
-    return (
-        f"{measures} of one evaluation"
-        if seeds == 1
-        else f"mean and deviation of {measures} over {seeds} evaluations"
+            numbers = [_error_latex(mine[k], m, *emphasis(mine[k], m)) for m, k in columns]
+            rows.append([_method_name(next(iter(mine.values())), added=added), *numbers])
+        groups.append(titled(escape(here[0].dataset_title), rows) if here else [])
+    reduced = " (reduced run)" if experiment.quick else ""
+    described = f"{escape(experiment.title)}: {repeated('MSE and MAE', experiment)}{reduced}."
+    caption = [described, rule, _marks_explained(cells, added=added), note]
+    return latex_table(
+        f"c|c|{'l' * len(columns)}",
+        [
+            f"\\multicolumn{{2}}{{c}}{{metrics}} & {' & '.join(spans)} \\\\",
+            " ".join(rules),
+            f"\\multicolumn{{2}}{{c}}{{dimension}} & {' & '.join(factors)} \\\\",
+        ],
+        groups,
+        caption=" ".join(filter(None, caption)),
+        label=f"tab:{slug(experiment.name.replace('_', '-'))}",
     )
 
 
+def repeated(measures: str, experiment: Experiment) -> str:
+    """Describe the numbers of a table."""
+    seeds = len(experiment.seeds)
+    if seeds == 1:
+        return f"{measures} of one evaluation"
+    return f"mean and deviation of {measures} over {seeds} evaluations"
+
+
 def _marks_explained(cells: list[Cell], *, added: bool) -> str:
-    """What the marks at names mean, of those that are there."""
+    """Explain the marks that are present."""
     statuses = {cell.claim.status for cell in cells if cell.claim is not None}
     words = {
         "nominal": "no mark: $\\epsilon$ is nominal",
         "proved": "$^\\ddagger$ $\\epsilon$ is proved",
+        "none": "$^\\S$ no privacy",
     }
-    words["none"] = "$^\\S$ no privacy"
     parts = [text for status, text in words.items() if status in statuses]
     if added and not all(cell.in_paper for cell in cells):
         parts.append("$^\\dagger$ not in the paper")
@@ -171,14 +182,12 @@ def _marks_explained(cells: list[Cell], *, added: bool) -> str:
 
 def _method_name(cell: Cell, *, added: bool) -> str:
     status = "" if cell.claim is None else cell.claim.status
-    marks = ("\\dagger" if added and not cell.in_paper else "") + {
-        "proved": "\\ddagger",
-        "none": "\\S",
-    }.get(status, "")
+    marks = "\\dagger" if added and not cell.in_paper else ""
+    marks += {"proved": "\\ddagger", "none": "\\S"}.get(status, "")
     return escape(cell.label) + (f"$^{{{marks}}}$" if marks else "")
 
 
-def _error_latex(cell: Cell, metric: str, *, strong: bool, stars: int) -> str:
+def _error_latex(cell: Cell, metric: str, strong: bool, stars: int) -> str:
     summary = cell.metrics[metric]
     if cell.status in ("diverged", "failed"):
         return f"\\textit{{{cell.status}}}"
@@ -195,90 +204,70 @@ def _error_latex(cell: Cell, metric: str, *, strong: bool, stars: int) -> str:
 
 
 def statistics_latex(content: Content) -> str:
-    """The counts of the data sets."""
-    lines = [
-        "\\begin{table}[tb!]", "  \\centering", "  \\caption{Statistics of datasets}",
-        "  \\begin{tabular}{lllll}", "    \\toprule",
-        "    Dataset & \\#users & \\#items & \\#ratings & density \\\\", "    \\midrule",
-    ]  # fmt: skip
-    for facts in content.datasets.values():
-        counts = " & ".join(f"{facts[key]:,}" for key in ("users", "items", "ratings"))
-        lines.append(
-            f"    {escape(str(facts['title']))} & {counts} & {density(facts['density'])} \\\\"
-        )
-    lines += ["    \\bottomrule", "  \\end{tabular}", "  \\label{statistics}", "\\end{table}", ""]
-    return "\n".join(lines)
+    """Return the counts of the data sets."""
+    facts = content.datasets.values()
+    return latex_table(
+        "lllll",
+        ["Dataset & \\#users & \\#items & \\#ratings & density \\\\"],
+        [[[escape(str(row["title"])), *counts(row)] for row in facts]],
+        caption="Statistics of datasets",
+        label="statistics",
+        environment="table",
+        position="tb!",
+    )
 
 
 _LIST_COLUMNS = {NDCG: "NDCG@10", "recall_at_10": "Recall@10", "coverage_at_10": "Coverage@10"}
 
 
 def list_tables(content: Content) -> dict[str, str]:
-    """By name: the lists of every experiment that measures them, in the order of data sets and
-    methods.
-    """
-    tables = {}
-    for experiment in list_experiments(content):
-        x = table_point(experiment)
-        varied = (
-            ""
-            if x is None or experiment.vary is None
-            else f", {escape(experiment.vary.parameter)} = {plain(x)}"
-        )
-        best_of = "data set and K" if len(experiment.factors) > 1 else "data set"
-        caption = (
-            f"{escape(experiment.title)}{varied}: {repeated('lists of ten', experiment)}. "
-            "Lists are the ten items "
-            "that come first of all with a training rating that the user has not "
-            "rated; relevant are test ratings in the top quarter of the scale. Bold is the "
-            f"best of its {best_of}."
-        )
-        lines = [
-            "\\begin{table*}[htb!]", "  \\centering", f"  \\caption{{{caption}}}",
-            f"  \\begin{{tabular}}{{c|l|l|{'l' * len(_LIST_COLUMNS)}}}", "    \\toprule",
-            f"    data & method & guarantee & {' & '.join(_LIST_COLUMNS.values())} \\\\",
-        ]  # fmt: skip
-        shown = table_cells(content, experiment)
-        for dataset in experiment.datasets:
-            for k in experiment.factors:
-                here = [cell for cell in shown if (cell.dataset, cell.factors) == (dataset, k)]
-                best = highest(here)
-                if here:
-                    lines.append("    \\midrule")
-                for position, cell in enumerate(here):
-                    title = (
-                        f"{cell.dataset_title}, K={k}"
-                        if len(experiment.factors) > 1
-                        else cell.dataset_title
-                    )
-                    first = (
-                        f"\\multirow{{{len(here)}}}{{*}}{{{escape(title)}}}"
-                        if position == 0
-                        else ""
-                    )
-                    numbers = " & ".join(
-                        _list_latex(cell, metric, strong=cell is best) for metric in _LIST_COLUMNS
-                    )
-                    lines.append(
-                        f"    {first} & {escape(cell.label)} & {escape(guarantee(cell))} & "
-                        f"{numbers} \\\\"
-                    )
-        lines += [
-            "    \\bottomrule",
-            "  \\end{tabular}",
-            f"  \\label{{tab:{slug(experiment.name)}-lists}}",
-        ]
-        tables[f"{experiment.name}_lists"] = "\n".join([*lines, "\\end{table*}", ""])
-    return tables
+    """Return a table for every experiment that measures lists, by name."""
+    return {
+        f"{experiment.name}_lists": _lists_latex(content, experiment)
+        for experiment in list_experiments(content)
+    }
 
 
-def _list_latex(cell: Cell, metric: str, *, strong: bool) -> str:
+def _lists_latex(content: Content, experiment: Experiment) -> str:
+    several = len(experiment.factors) > 1
+    cells = table_cells(content, experiment)
+    groups = []
+    for dataset, k in itertools.product(experiment.datasets, experiment.factors):
+        here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, k)]
+        best = highest(here)
+        rows = []
+        for cell in here:
+            numbers = [_list_number(cell, m, strong=cell is best) for m in _LIST_COLUMNS]
+            rows.append([escape(cell.label), escape(guarantee(cell)), *numbers])
+        if rows:
+            title = here[0].dataset_title + (f", K={k}" if several else "")
+            groups.append(titled(escape(title), rows))
+    x = table_point(experiment)
+    varied = ""
+    if x is not None and experiment.vary is not None:
+        varied = f", {escape(experiment.vary.parameter)} = {plain(x)}"
+    caption = (
+        f"{escape(experiment.title)}{varied}: {repeated('lists of ten', experiment)}. Lists are "
+        "the ten items that come first of all with a training rating that the user has not rated; "
+        "relevant are test ratings in the top quarter of the scale. Bold is the best of its "
+        f"{'data set and K' if several else 'data set'}."
+    )
+    return latex_table(
+        f"c|l|l|{'l' * len(_LIST_COLUMNS)}",
+        [f"data & method & guarantee & {' & '.join(_LIST_COLUMNS.values())} \\\\"],
+        groups,
+        caption=caption,
+        label=f"tab:{slug(experiment.name)}-lists",
+    )
+
+
+def _list_number(cell: Cell, metric: str, *, strong: bool) -> str:
     summary = cell.summary(metric)
     if not summary.values or not math.isfinite(summary.mean):
         return "--"
-    text = four(summary.mean) + (
-        f" $\\pm$ {four(summary.std)}" if math.isfinite(summary.std) else ""
-    )
+    text = four(summary.mean)
+    if math.isfinite(summary.std):
+        text += f" $\\pm$ {four(summary.std)}"
     return f"\\textbf{{{text}}}" if strong and metric == NDCG else text
 
 
@@ -287,7 +276,7 @@ MoreColumns = Callable[[Cell], dict[str, object]]
 
 
 def csv_files(content: Content, more: Mapping[str, MoreColumns] | None = None) -> dict[str, bytes]:
-    """File names and contents; ``more`` are further columns of some experiments, by name."""
+    """Return files by name; ``more`` are further columns of some experiments, by name."""
     more = more or {}
     files = {
         f"{name}.csv": _cells_csv(content, cells, more.get(name))
@@ -352,7 +341,7 @@ def _padded(ids: Sequence[str], length: int) -> list[str | None]:
 
 
 def _seed_value(content: Content, run: str | None, metric: str) -> float | None:
-    """What a run measured; nothing where it was not done."""
+    """Return a run's metric; None if it was not done."""
     result = None if run is None else content.results.get(run)
     return None if result is None else result.metric(metric)
 
@@ -367,10 +356,11 @@ def _datasets_csv(content: Content) -> bytes:
 
 
 def _honest_csv(shown: Iterable[Point]) -> bytes:
-    """The figure of accuracy against honest epsilon."""
+    """Return the numbers of accuracy against honest epsilon."""
     rows = []
     for point in shown:
-        cell, cost = point.cell, point.cost
+        cell = point.cell
+        cost = point.cost
         row = {
             "dataset": cell.dataset,
             "method": cell.method,
@@ -397,30 +387,19 @@ def _grids_csv(content: Content) -> bytes:
         dict.fromkeys(key for tuned in content.tuned for row in tuned.grid for key in row.values)
     )
     folds = max(len(row.run_ids) for tuned in content.tuned for row in tuned.grid)
-    head = [
-        "experiments",
-        "dataset",
-        "method",
-        "factors",
-        *names,
-        "status",
-        "chosen",
-        "mse_mean",
-        "mae_mean",
-        "ndcg_at_10_mean",
-    ]
+    head = ["experiments", "dataset", "method", "factors", *names, "status", "chosen"]
+    head += ["mse_mean", "mae_mean", "ndcg_at_10_mean"]
     head += [f"run_fold_{fold}" for fold in range(folds)]
     rows = []
     for tuned in content.tuned:
         for row in tuned.grid:
-            best = tuned.best is not None and row.values == tuned.best.values
             rows.append(
                 [
                     " ".join(tuned.experiments),
                     *tuned.place,
                     *(row.values.get(name) for name in names),
                     row.status,
-                    str(best).lower(),
+                    str(tuned.is_best(row)).lower(),
                     row.mse,
                     row.mae,
                     row.ndcg,
@@ -431,7 +410,7 @@ def _grids_csv(content: Content) -> bytes:
 
 
 def to_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A file; numbers are written in full, what is unknown is empty."""
+    """Return a CSV file with numbers in full; unknown ones are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
@@ -447,8 +426,5 @@ def _field(value: object) -> str:
         return repr(value)
     text = str(value)
     # A spreadsheet would take a name that begins like this for a formula.
-    return (
-        f"'{text}"
-        if isinstance(value, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r")
-        else text
-    )
+    formula = isinstance(value, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r")
+    return f"'{text}" if formula else text

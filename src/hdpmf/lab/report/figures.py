@@ -11,9 +11,17 @@ from hdpmf.common.privacy.accounting import DELTA
 from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.plots import figure_bytes, new_figure
 from hdpmf.lab.report.charts import axis_name
-from hdpmf.lab.report.content import LABELS, METRIC_LABELS, NDCG, Content, is_level, ndcg, plain
+from hdpmf.lab.report.content import (
+    LABELS,
+    METRIC_LABELS,
+    NDCG,
+    Content,
+    guarantee,
+    is_level,
+    ndcg,
+    plain,
+)
 from hdpmf.lab.report.honest_epsilon import HONEST_FIGURE, Point, points, view_words
-from hdpmf.lab.report.markup import guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,8 +47,7 @@ _STYLE: Any = {
 
 
 def figure_files(content: Content, experiments: Iterable[Experiment]) -> dict[str, bytes]:
-    """File names and contents: these experiments, and accuracy against honest epsilon, for every K
-    and measure.
+    """Return figures by file name: these experiments, and accuracy against honest epsilon.
 
     Of lists there is NDCG@10.
     """
@@ -77,9 +84,7 @@ def _figures(content: Content, experiment: Experiment) -> Iterator[tuple[str, Fi
 
 
 def _canvas(panels: int, height: float, width: float = 3.1) -> tuple[Figure, list[Axes]]:
-    """Panels side by side; a few of them are wider, so that a legend has room. It adds its own
-    height.
-    """
+    """Return panels side by side, wide enough for a legend."""
     figure = new_figure(max(width * panels, 5.4), height)
     axes = figure.subplots(1, panels, squeeze=False)[0]
     return figure, list(axes)
@@ -118,7 +123,7 @@ _MATH = {"ε": r"\epsilon"}
 
 
 def _curve(axes: Axes, cells: list[Cell], metric: str, look: dict[str, Any]) -> None:
-    """A line with its band; a point that is not there leaves a gap."""
+    """Draw a line with its band; a missing point leaves a gap."""
     if not cells:
         return
     xs = [math.nan if cell.x is None else cell.x for cell in cells]
@@ -135,7 +140,7 @@ def _curve(axes: Axes, cells: list[Cell], metric: str, look: dict[str, Any]) -> 
 
 
 def _level(axes: Axes, cell: Cell, look: dict[str, Any]) -> None:
-    """A method without an epsilon, across the whole axis."""
+    """Draw a method without an epsilon across the whole axis."""
     if math.isfinite(ndcg(cell)):
         label = f"{cell.label} ({guarantee(cell)})"
         axes.axhline(ndcg(cell), label=label, linewidth=1.1, color=look["color"], linestyle=":")
@@ -150,7 +155,7 @@ def _honest_figures(content: Content) -> Iterator[tuple[str, Figure]]:
 
 
 def _honest(content: Content, shown: list[Point], metric: str) -> Figure:
-    """Error against honest epsilon; what has no place on the axis is a level line."""
+    """Draw errors against honest epsilon; methods without one are level lines."""
     datasets = [
         name
         for name in content.dataset_titles
@@ -203,7 +208,7 @@ def _powers_of_ten(panels: list[Axes]) -> None:
 
 
 def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
-    """A panel per K, a group of bars per data set."""
+    """Draw a panel per K, a group of bars per data set."""
     figure, panels = _canvas(len(experiment.factors), 2.5, 5.4)
     methods = [name for name in content.method_labels if any(cell.method == name for cell in cells)]
     wide = 0.84 / max(1, len(methods))
@@ -247,7 +252,7 @@ def _x_axis(axes: Axes, experiment: Experiment) -> None:
 
 
 def _y_axis(axes: Axes, cells: list[Cell], metric: str) -> bool:
-    """Make it logarithmic where errors are far apart; whether there are any."""
+    """Use a log scale if errors are far apart; return whether there are any."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     means = [mean for cell in cells if math.isfinite(mean := cell.summary(metric).mean)]
@@ -260,9 +265,7 @@ def _y_axis(axes: Axes, cells: list[Cell], metric: str) -> bool:
 
 
 def _legend(figure: Figure, panels: list[Axes]) -> None:
-    """One legend above all panels, each method once, in as many columns as fit; the figure grows
-    by its height.
-    """
+    """Add a legend above all panels, in as many columns as fit; the figure grows by it."""
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -288,7 +291,7 @@ def _legend(figure: Figure, panels: list[Axes]) -> None:
 
 
 def claim_words(cell: Cell) -> str:
-    """What the curve's epsilon is worth, for the legend."""
+    """Return the claim of a curve, for the legend."""
     if cell.claim is None:
         return ""
     if cell.claim.epsilon is None:
@@ -299,9 +302,7 @@ def claim_words(cell: Cell) -> str:
 
 
 def _look(content: Content, method: str, experiment: Experiment) -> dict[str, Any]:
-    """Colour and marker of a method, the same in every figure; what a paper does not show is
-    dashed.
-    """
+    """Return a method's colour and marker; methods that are not in the paper are dashed."""
     coloured = {name: known.colour for name, known in METHODS.items() if known.colour}
     others = [name for name in content.method_labels if name not in coloured]
     colour = coloured.get(method) or _FURTHER[others.index(method) % len(_FURTHER)]

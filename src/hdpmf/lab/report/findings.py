@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -13,11 +14,11 @@ from hdpmf.lab.report.content import (
     four,
     highest,
     list_experiments,
-    list_findings,
     ndcg,
     p_value,
     plain,
     table_cells,
+    table_point,
     two,
     words,
 )
@@ -28,9 +29,7 @@ Place = tuple[str, int, float | None]
 
 
 def findings(content: Content) -> list[str]:
-    """Who is best, what the trivial baselines say, whether privacy pays, and what the epsilons
-    stand on.
-    """
+    """Return sentences about the best methods, baselines, privacy, and what epsilons stand on."""
     sentences = []
     for name in content.cells:
         experiment = content.experiments[name]
@@ -57,7 +56,7 @@ def _is_baseline(cell: Cell) -> bool:
 
 
 def _lowest_errors(experiment: Experiment, cells: Sequence[Cell]) -> str:
-    """The lowest error on every data set, and how sure that is."""
+    """Name the lowest error on every data set, with its p value."""
     parts = []
     for dataset in dict.fromkeys(cell.dataset for cell in cells):
         winners = {
@@ -84,7 +83,7 @@ def _lowest_errors(experiment: Experiment, cells: Sequence[Cell]) -> str:
 
 
 def _against_baselines(cells: Sequence[Cell]) -> str:
-    """Which methods do not beat the best trivial baseline."""
+    """Compare methods with the best trivial baseline."""
     labels = list(dict.fromkeys(cell.label for cell in cells if _is_baseline(cell)))
     if not labels:
         return (
@@ -106,7 +105,7 @@ def _against_baselines(cells: Sequence[Cell]) -> str:
 
 
 def _against_own_mean(cells: Sequence[Cell]) -> str:
-    """Whether methods with a budget beat the device that sends nothing."""
+    """Compare private methods with a device that sends nothing."""
     silent = {
         _place(cell): cell for cell in cells if cell.claim is not None and cell.claim.epsilon == 0.0
     }
@@ -124,20 +123,18 @@ def _against_own_mean(cells: Sequence[Cell]) -> str:
 
 
 def _verdicts(pairs: Iterable[tuple[Cell, Cell]]) -> str:
-    """In how many places each method beats its rival, methods with the same fate together."""
+    """Count where each method beats its rival; methods with equal counts share a part."""
     wins: dict[str, list[bool]] = {}
     for cell, rival in pairs:
         wins.setdefault(cell.label, []).append(_error(cell) < _error(rival))
     fates: dict[str, list[str]] = {}
     for label, outcomes in wins.items():
         share = f"in {sum(outcomes)} of {counted(len(outcomes), 'place')}"
-        fate = (
-            "better everywhere"
-            if all(outcomes)
-            else f"better {share}"
-            if any(outcomes)
-            else "nowhere better"
-        )
+        fate = f"better {share}"
+        if all(outcomes):
+            fate = "better everywhere"
+        elif not any(outcomes):
+            fate = "nowhere better"
         fates.setdefault(fate, []).append(label)
     return "; ".join(
         f"{words(labels)} {'is' if len(labels) == 1 else 'are'} {fate}"
@@ -146,7 +143,7 @@ def _verdicts(pairs: Iterable[tuple[Cell, Cell]]) -> str:
 
 
 def _epsilons(content: Content) -> list[str]:
-    """Which epsilons are nominal, which are proved, and what is not private."""
+    """Name the methods with a proved epsilon, a nominal one, or none."""
     groups: dict[str, dict[str, None]] = {}
     for cell in content.all_cells:
         if cell.claim is not None and cell.claim.epsilon != 0.0:
@@ -165,9 +162,7 @@ def _epsilons(content: Content) -> list[str]:
 
 
 def _wishes(content: Content) -> list[str]:
-    """Whose wishes the privacy weights are, in which experiment and on which data set where they
-    differ.
-    """
+    """Name the source of the privacy weights, by experiment and data set where it differs."""
     said: dict[str, list[str]] = {}
     for name in content.cells:
         experiment = content.experiments[name]
@@ -202,18 +197,13 @@ def _error(cell: Cell) -> float:
 
 
 def _where(experiment: Experiment, cell: Cell) -> str:
-    axis = (
-        ""
-        if experiment.vary is None or cell.x is None
-        else f", {experiment.vary.parameter} = {plain(cell.x)}"
-    )
-    return f"K = {cell.factors}{axis}"
+    if experiment.vary is None or cell.x is None:
+        return f"K = {cell.factors}"
+    return f"K = {cell.factors}, {experiment.vary.parameter} = {plain(cell.x)}"
 
 
 def headline(content: Content) -> list[str]:
-    """Who is best, who beats a device that sends nothing, who makes the best lists, and what is
-    proved.
-    """
+    """Return a few short sentences for the top of the page."""
     found = shown_cells(content)
     cells = [] if found is None else found[1]
     sentences = [
@@ -241,7 +231,7 @@ def _lowest_error(cells: Sequence[Cell]) -> str:
 
 
 def _better_than_silence(cells: Sequence[Cell]) -> str:
-    """Which private methods are worth taking part in."""
+    """Name the private methods that beat a device that sends nothing."""
     silent = {
         cell.dataset: cell.mse.mean
         for cell in cells
@@ -285,3 +275,60 @@ def _proved_epsilons(cells: Sequence[Cell]) -> str:
         if status in groups
     ]
     return f"{'. '.join(parts)}." if parts else ""
+
+
+def list_findings(content: Content) -> list[str]:
+    """Name the best lists on each data set, with and without a proof, and the trivial ones."""
+    sentences = []
+    for experiment in list_experiments(content):
+        parts = []
+        cells = [
+            cell
+            for cell in table_cells(content, experiment)
+            if cell.factors == experiment.factors[0]
+        ]
+        for dataset in dict.fromkeys(cell.dataset for cell in cells):
+            here = [cell for cell in cells if cell.dataset == dataset]
+            best = highest(here)
+            if best is None:
+                continue
+            text = f"{best.dataset_title}: {_named(best)}"
+            hidden = [cell for cell in here if _hides_presence(cell)]
+            others = {
+                "best of those with a proof": highest(cell for cell in here if _proved(cell)),
+                "best of those that hide presence": highest(hidden),
+                "most popular": next(
+                    (cell for cell in here if cell.method == "most-popular"), None
+                ),
+            }
+            named = {best.method}
+            for kind, cell in others.items():
+                if cell is not None and cell.method not in named and math.isfinite(ndcg(cell)):
+                    named.add(cell.method)
+                    text += (
+                        f"; {kind}: {four(ndcg(cell)) if kind == 'most popular' else _named(cell)}"
+                    )
+            parts.append(text)
+        x = table_point(experiment)
+        where = ""
+        if x is not None and experiment.vary is not None:
+            where = f" at {experiment.vary.parameter} {plain(x)}"
+        if parts:
+            sentences.append(f"Best lists (NDCG@10{where}). {'. '.join(parts)}.")
+    return sentences
+
+
+def _named(cell: Cell) -> str:
+    return f"{cell.label} {four(ndcg(cell))}"
+
+
+def _proved(cell: Cell) -> bool:
+    return cell.claim is not None and cell.claim.status == "proved"
+
+
+def _hides_presence(cell: Cell) -> bool:
+    return (
+        _proved(cell)
+        and cell.method in METHODS
+        and METHODS[cell.method].claim().presence is not None
+    )

@@ -31,9 +31,8 @@ class Point:
 
     Attributes:
         cell: The measured numbers; its ``x`` is the nominal epsilon.
-        cost: What a rating of weight 1 costs, against the recommender.
-        x: The honest epsilon; None where it is 0 or infinite, which a logarithmic axis has no place
-            for.
+        cost: Cost of a rating of weight 1, against the recommender.
+        x: The honest epsilon; None if it is 0 or infinite, which have no place on a log axis.
     """
 
     cell: Cell
@@ -42,12 +41,12 @@ class Point:
 
 
 def view_of(method: str) -> str:
-    """What the recommender sees of a method."""
+    """Return what the recommender sees of a method."""
     return "sums-h-known" if METHODS[method].headline == "sums" else "messages"
 
 
 def view_words(charged: Cost) -> str:
-    """What the recommender sees, and what comes of it, short enough for a legend."""
+    """Return what the recommender sees and its cost, short enough for a legend."""
     if charged.epsilon_at_delta == 0:
         return "sends nothing, ε 0"
     if math.isinf(charged.epsilon_at_delta):
@@ -56,18 +55,17 @@ def view_words(charged: Cost) -> str:
 
 
 def honest_cost(content: Content, cell: Cell) -> Cost | None:
-    """What a rating of weight 1 costs in a cell's runs; None for a method that the accountant
-    does not know.
-    """
+    """Return the cost of a rating of weight 1; None for a method unknown to the accountant."""
     try:
-        setting, about = _setting(content, cell), METHODS[cell.method].claim().about
+        setting = _setting(content, cell)
+        about = METHODS[cell.method].claim().about
         return cost(setting, view_of(cell.method), neighbours=about, n_raters=RATERS, delta=DELTA)
     except (ConfigError, PrivacyError):
         return None  # a method of the user's own: nothing is known about what it sends
 
 
 def _setting(content: Content, cell: Cell) -> Setting:
-    """How the method was run in a cell."""
+    """Return the settings of a cell's runs."""
     method = METHODS[cell.method]
     result = _result(content, cell)
     if result is None:
@@ -90,12 +88,12 @@ def _result(content: Content, cell: Cell) -> Result | None:
 
 
 def _weights(content: Content, cell: Cell) -> dict[str, float]:
-    """The mean and the smallest privacy weight in a cell's runs; empty where the report does not
-    know them.
+    """Return the mean and the smallest privacy weight in a cell's runs; empty if unknown.
 
     Data sets are stored with what the paper's groups come to. Those say nothing about other wishes.
     """
-    result, experiment = _result(content, cell), content.experiments[cell.experiment]
+    result = _result(content, cell)
+    experiment = content.experiments[cell.experiment]
     # A method that does not look at wishes has none in its run.
     wishes = None if result is None else result.run.privacy
     if wishes is None:
@@ -108,12 +106,13 @@ def _weights(content: Content, cell: Cell) -> dict[str, float]:
 
 
 def person_cost(content: Content, cell: Cell) -> tuple[int, Cost] | None:
-    """What all ratings of an average person cost together in a cell's runs, and how many those are.
+    """Return the number of ratings of an average person, and their cost together.
 
     The average person of a data set has as many ratings as there are per user, each of the mean
     weight. None where nothing is proved, or the weights are not known.
     """
-    facts, weights = content.datasets.get(cell.dataset, {}), _weights(content, cell)
+    facts = content.datasets.get(cell.dataset, {})
+    weights = _weights(content, cell)
     charged = honest_cost(content, cell)
     if charged is None or charged.status != "proved" or not facts or not weights:
         return None
@@ -136,8 +135,7 @@ def person_cost(content: Content, cell: Cell) -> tuple[int, Cost] | None:
 def _noise_budget(
     setting: Setting, params: Mapping[str, Any], weights: Mapping[str, float]
 ) -> float | None:
-    """DPMF sets its noise for the smallest budget and PDPMF for the mean one, so that their noise
-    is larger.
+    """Return the budget that sets the noise: DPMF's is the smallest, PDPMF's the mean one.
 
     None, which is the largest that it can be, where the weights are not known.
     """
@@ -150,15 +148,13 @@ def _noise_budget(
 
 
 def epsilon_experiment(content: Content) -> Experiment | None:
-    """The experiment whose numbers the figure shows: the first that varies epsilon."""
+    """Return the experiment that the figure shows: the first that varies epsilon."""
     shown = (experiment for experiment in content.experiments.values() if experiment.errors)
     return next((e for e in shown if e.vary is not None and e.vary.parameter == "epsilon"), None)
 
 
 def points(content: Content) -> list[Point]:
-    """Every cell of the figure. A method without a place on the axis has one cell, drawn as a
-    level.
-    """
+    """Return the points of the figure. A method without a place on the axis has one, a level."""
     experiment = epsilon_experiment(content)
     if experiment is None:
         return []
@@ -179,9 +175,7 @@ def points(content: Content) -> list[Point]:
 
 
 def cost_range(content: Content, cells: Iterable[Cell]) -> tuple[Cost, Cost] | None:
-    """The smallest and the largest honest cost of cells; DPMF's and PDPMF's differ between data
-    sets.
-    """
+    """Return the smallest and the largest honest cost of cells, as data sets differ."""
     costs = [charged for cell in cells if (charged := honest_cost(content, cell)) is not None]
     if not costs:
         return None

@@ -2,204 +2,80 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from string import Template
 from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from hdpmf.common.base.files import atomic_write
 from hdpmf.errors import StorageError
 from hdpmf.lab.experiments import Experiment
+from hdpmf.lab.report import content as contents
 from hdpmf.lab.report.charts import (
+    axis_value,
     chart_data,
-    charts_section,
-    honest_data,
+    figures_section,
     honest_section,
-    list_data,
     lists_section,
 )
-from hdpmf.lab.report.content import (
-    METRIC_LABELS,
-    Content,
-    counted,
-    duration,
-    list_experiments,
-    read_content,
-    words,
-)
+from hdpmf.lab.report.content import Content, Section, read_content, words
 from hdpmf.lab.report.exports import csv_files, latex_files, list_tables, to_files
 from hdpmf.lab.report.figures import figure_files
 from hdpmf.lab.report.findings import findings, headline
-from hdpmf.lab.report.honest_epsilon import points
-from hdpmf.lab.report.markup import Child, Html, csp_hash, data_block, join, tag, unfolded
-from hdpmf.lab.report.overview import overview_figure
+from hdpmf.lab.report.honest_epsilon import points, view_words
+from hdpmf.lab.report.overview import SHAPES, overview
 from hdpmf.lab.report.tables import (
     claims_section,
     datasets_section,
     environment_section,
+    errors_section,
+    parameters_in_words,
     runs_section,
-    tables_section,
     tuning_section,
 )
+
+_PACKAGE = "hdpmf.lab.report"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page says.
+    """The contents of a page.
 
     Attributes:
-        kind: What sort of report it is, above the title.
         overview: The result as one figure; None where there is nothing to compare.
         headline: The result in a few short sentences.
         findings: The same at length, with all numbers.
-        sections: The parts: name in the navigation, and the part itself, by its anchor.
+        sections: The sections, by their anchors.
         charts: What the page's script draws (see `chart_data`).
+        package: The package of further templates.
     """
 
     kind: str
     title: str
-    overview: Html | None
+    overview: dict[str, Any] | None
     headline: Sequence[str]
     findings: Sequence[str]
-    sections: Mapping[str, tuple[str, Html]]
+    sections: Mapping[str, Section]
     charts: dict[str, Any]
-
-
-def render(content: Content, page: Page) -> str:
-    """The page as one file."""
-    style = _asset("report.css")
-    script = "".join(_asset(name) for name in ("scales.js", "charts.js", "report.js"))
-    first, *rest = (part for _, part in page.sections.values())
-    main = tag("main", unfolded(first), rest)
-    body = [
-        _contents(page),
-        tag("div", _header(content, page), _controls(content), main, class_="page"),
-    ]
-    # Hashes let exactly this script and this style in, and nothing that a name in the results might
-    # bring along.
-    policy = (
-        f"default-src 'none'; script-src {csp_hash(script)}; style-src "
-        f"{csp_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    return Template(_asset("page.html")).substitute(
-        title=join(page.title),
-        policy=join(policy),
-        style=style,
-        body=join(body),
-        data=data_block(page.charts),
-        script=script,
-    )
-
-
-def _asset(name: str) -> str:
-    return files("hdpmf.lab.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _header(content: Content, page: Page) -> Html:
-    titles = list(content.dataset_titles.values())
-    seconds = sum(command.seconds or 0.0 for command in content.commands)
-    last = content.commands[-1].at[:10] if content.commands else ""
-    facts = [
-        words(titles),
-        counted(content.n_runs, "run"),
-        f"{duration(seconds)} of wall time" if seconds else "",
-        last,
-    ]
-    notices: list[Child] = []
-    if content.quick:
-        text = (
-            "Reduced version (--quick): fewer seeds, epochs and combinations. First "
-            "impressions, not results."
-        )
-        notices.append(tag("p", text, class_="notice"))
-    if any(cell.status in ("missing", "failed") for cell in content.all_cells):
-        text = (
-            "Some runs are missing or failed; what is not there is marked and nothing "
-            "stands in for it."
-        )
-        notices.append(tag("p", text, class_="notice"))
-    notices += [tag("p", text, class_="notice") for text in content.problems]
-    told = [tag("li", _unbroken(sentence)) for sentence in page.headline]
-    details = [tag("li", _unbroken(sentence)) for sentence in page.findings]
-    return tag(
-        "header",
-        tag("p", page.kind, class_="eyebrow"),
-        tag("h1", page.title),
-        tag("p", " · ".join(filter(None, facts)), class_="facts-line"),
-        notices,
-        tag("ul", told, class_="headline") if told else None,
-        page.overview,
-        tag(
-            "details",
-            tag("summary", "The findings, with all numbers"),
-            tag("ol", details, class_="findings"),
-            id="findings",
-            open=not told,
-        ),
-        id="top",
-    )
-
-
-def _contents(page: Page) -> Html:
-    """What is where; it stays on the screen."""
-    links = [
-        tag("li", tag("a", name, href=f"#{anchor}")) for anchor, name in _anchors(page).items()
-    ]
-    fold = tag("button", "Unfold all", type="button", id="unfold", hidden=True)
-    return tag("nav", tag("ul", links), fold, class_="contents", aria_label="sections")
-
-
-def _anchors(page: Page) -> dict[str, str]:
-    return {"top": "Result"} | {anchor: name for anchor, (name, _) in page.sections.items()}
-
-
-def _unbroken(sentence: str) -> str:
-    """Equations stay on one line."""
-    return (
-        sentence.replace(" = ", "\u00a0=\u00a0")
-        .replace(" < ", "\u00a0<\u00a0")
-        .replace(" %", "\u00a0%")
-    )
-
-
-def _controls(content: Content) -> Html:
-    """Which measure, K and data set the tables and figures show; without JavaScript they show
-    all.
-    """
-    measures = [_radio("metric", name, label) for name, label in METRIC_LABELS.items()]
-    sizes = [_radio("k", str(k), f"K = {k}") for k in content.factors]
-    options = [tag("option", "All data sets", value="")]
-    options += [tag("option", title, value=name) for name, title in content.dataset_titles.items()]
-    return tag(
-        "div",
-        tag("fieldset", tag("legend", "Measure"), measures),
-        tag("fieldset", tag("legend", "Factors"), sizes) if sizes else None,
-        tag(
-            "label", tag("span", "Data set", class_="hidden"), tag("select", options, id="dataset")
-        ),
-        class_="controls",
-        hidden=True,
-    )
-
-
-def _radio(group: str, value: str, label: str) -> Html:
-    field = f'<input type="radio" name="{group}" value="{value}">'
-    return tag("label", Html(field), tag("span", label))
+    package: str = _PACKAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a report came to.
+    """A report that was written.
 
     Attributes:
         files: Paths of its files, relative to the folder.
-        findings: The headline, in sentences.
-        missing: Cells without a complete result.
-        problems: What could not be read.
+        findings: The findings, in sentences.
+        missing: Number of cells without a complete result.
+        problems: Experiments that could not be shown, with the reason.
     """
 
     folder: Path
@@ -210,8 +86,7 @@ class Written:
 
 
 def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Written:
-    """Turn the results in a folder into a report on the experiments in it. The same results give
-    the same bytes.
+    """Write a report on the experiments in a results folder. The same results give the same bytes.
 
     Args:
         results: The folder with ``results.sqlite``.
@@ -224,34 +99,33 @@ def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Writ
     content = read_content(results)
     figures = figure_files(content, _with_runs(content))
     latex = latex_files(content) | to_files(list_tables(content))
-    return write_files(out, content, experiment_page(content), csv_files(content), latex, figures)
+    page = experiment_page(content)
+    return write_files(out, content, page, csv_files(content), latex, figures)
 
 
 def experiment_page(content: Content) -> Page:
-    """What the page says about any experiments."""
+    """Return a page about any experiments."""
     shown = [experiment for experiment in _with_runs(content) if experiment.errors]
     tables = [experiment for experiment in shown if experiment.vary is None]
-    data = chart_data(content, shown)
-    data["figures"] = [*list_data(content), *honest_data(content), *data["figures"]]
     sections = {
-        "tables": ("Errors", tables_section(content, tables)) if tables else None,
-        "lists": ("Lists", lists_section(content)) if list_experiments(content) else None,
-        "epsilon": ("What epsilon stands on", claims_section(content)),
-        "honest": ("Honest epsilon", honest_section(content)) if points(content) else None,
-        "figures": ("Figures", charts_section(content, shown, {})) if shown else None,
-        "datasets": ("Data sets", datasets_section(content)),
-        "tuning": ("Hyper-parameters", tuning_section(content)) if content.tuned else None,
-        "again": ("Run it again", environment_section(content)),
-        "runs": ("Runs", runs_section(content)),
+        "tables": errors_section(content, tables) if tables else None,
+        "lists": lists_section(content) if contents.list_experiments(content) else None,
+        "epsilon": claims_section(content),
+        "honest": honest_section(content) if points(content) else None,
+        "figures": figures_section(content, shown, {}) if shown else None,
+        "datasets": datasets_section(),
+        "tuning": tuning_section(content) if content.tuned else None,
+        "again": environment_section(content),
+        "runs": runs_section(content),
     }
     return Page(
         kind="hdpmf experiment report",
         title=words([experiment.title for experiment in content.experiments.values()]),
-        overview=overview_figure(content),
+        overview=overview(content),
         headline=headline(content),
         findings=findings(content),
         sections={anchor: part for anchor, part in sections.items() if part is not None},
-        charts=data,
+        charts=chart_data(content, shown),
     )
 
 
@@ -269,17 +143,127 @@ def write_files(
 ) -> Written:
     """Write a page and the files beside it, by their names."""
     folder = Path(out)
-    files: dict[str, bytes] = {"index.html": render(content, page).encode()}
+    written: dict[str, bytes] = {"index.html": render(content, page).encode()}
     for kind, parts in (("csv", csv), ("latex", latex), ("figures", figures)):
-        files |= {f"{kind}/{name}": data for name, data in parts.items()}
-    for parent in sorted({str(Path(name).parent) for name in files}):
+        written |= {f"{kind}/{name}": data for name, data in parts.items()}
+    for parent in sorted({str(Path(name).parent) for name in written}):
         try:
             (folder / parent).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(
                 f"cannot make the folder {folder / parent}: {error.strerror}; choose another one"
             ) from error
-    for name, data in files.items():
+    for name, data in written.items():
         atomic_write(folder / name, data)
     missing = sum(cell.status in ("missing", "failed") for cell in content.all_cells)
-    return Written(folder, tuple(files), tuple(page.findings), missing, tuple(content.problems))
+    return Written(folder, tuple(written), tuple(page.findings), missing, tuple(content.problems))
+
+
+def render(content: Content, page: Page) -> str:
+    """Return the page as one HTML file."""
+    templates = _environment(page.package)
+
+    def part(template: str, facts: Mapping[str, Any]) -> str:
+        return templates.get_template(template).render(facts, content=content)
+
+    return templates.get_template("page.html").render(
+        page=page,
+        content=content,
+        facts=_facts(content),
+        notices=_notices(content),
+        overview="" if page.overview is None else part("overview.html", page.overview),
+        bodies={
+            anchor: part(section.template, section.facts)
+            for anchor, section in page.sections.items()
+        },
+        style=_asset("report.css"),
+        script="".join(map(_asset, ("scales.js", "charts.js", "report.js"))),
+    )
+
+
+def _facts(content: Content) -> list[str]:
+    seconds = sum(command.seconds or 0.0 for command in content.commands)
+    return [
+        words(list(content.dataset_titles.values())),
+        contents.counted(content.n_runs, "run"),
+        f"{contents.duration(seconds)} of wall time" if seconds else "",
+        content.commands[-1].at[:10] if content.commands else "",
+    ]
+
+
+def _notices(content: Content) -> list[str]:
+    notices = []
+    if content.quick:
+        notices.append(
+            "Reduced version (--quick): fewer seeds, epochs and combinations. First impressions, "
+            "not results."
+        )
+    if any(cell.status in ("missing", "failed") for cell in content.all_cells):
+        notices.append(
+            "Some runs are missing or failed; what is not there is marked and nothing stands in "
+            "for it."
+        )
+    return [*notices, *content.problems]
+
+
+def _environment(package: str) -> Environment:
+    packages = dict.fromkeys((package, _PACKAGE))
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(name) for name in packages]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    environment.tests["finite"] = math.isfinite
+    environment.globals.update(
+        {
+            "metrics": contents.METRIC_LABELS,
+            "ranking_labels": contents.RANKING_LABELS,
+            "ndcg": contents.NDCG,
+            "ndcg_margin": contents.NDCG_MARGIN,
+            "zip": zip,
+        }
+    )
+    environment.filters |= {
+        name: getattr(contents, name)
+        for name in (
+            *("anchor", "counted", "counts", "duration", "four", "grid_anchor", "guarantee"),
+            *("p_value", "percent", "plain", "slug", "symbol_parts"),
+        )
+    }
+    environment.filters |= {
+        "axis_value": axis_value,
+        "csp_hash": _csp_hash,
+        "enumerated": enumerate,
+        "exact": lambda value: repr(float(value)),
+        "metric_label": contents.LABELS.get,
+        "parameters": parameters_in_words,
+        "shape": lambda status: SHAPES.get(status, SHAPES["unknown"]),
+        "status_words": lambda status: contents.STATUS_WORDS.get(status, status),
+        "unbroken": _unbroken,
+        "view_words": view_words,
+    }
+    return environment
+
+
+def _asset(name: str) -> str:
+    return files(_PACKAGE).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _csp_hash(source: str) -> str:
+    """Return the hash by which a Content-Security-Policy allows one inline script or style.
+
+    It allows exactly this script and this style, and nothing that a name in the results might
+    bring along.
+    """
+    digest = hashlib.sha256(source.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _unbroken(sentence: str) -> str:
+    """Keep equations on one line."""
+    for sign in (" = ", " < "):
+        sentence = sentence.replace(sign, sign.replace(" ", "\u00a0"))
+    return sentence.replace(" %", "\u00a0%")
