@@ -75,29 +75,14 @@ def test_what_has_to_be_done_again(
     assert one.suffices(lists=True) == with_lists
 
 
-def test_a_file_of_the_first_version_can_take_more(tmp_path: Path) -> None:
+def test_a_file_of_an_older_version_is_refused_with_a_remedy(tmp_path: Path) -> None:
     with Store(tmp_path, create=True) as store:
         store.add(result())
     connection = sqlite3.connect(tmp_path / FILE_NAME)
-    connection.executescript(
-        "DROP INDEX runs_by_id; CREATE UNIQUE INDEX finished_once ON runs (run_id) "
-        "WHERE status <> 'failed';"
-        "PRAGMA user_version = 1"
-    )
+    connection.executescript("PRAGMA user_version = 1")
     connection.close()
-    with Store(tmp_path) as store:
-        assert [one.metrics for one in store.results().values()] == [result().metrics]
-        store.add(result(**_LISTED))
-        assert [one.metrics["n_listed"] for one in store.results().values()] == [3]
-
-
-def test_claims_of_early_versions_can_be_read(tmp_path: Path) -> None:
-    with Store(tmp_path, create=True) as store:
-        store.add(result())
-        store._connection.executescript(
-            "DROP TRIGGER runs_stay; UPDATE runs SET claim = json_remove(claim, '$.honest')"
-        )
-        assert [one.claim for one in store.results().values()] == [CLAIM]
+    with pytest.raises(ConfigError, match=r"before 1\.0; choose another folder"):
+        Store(tmp_path)
 
 
 def test_failed_runs_are_tried_again_and_diverged_ones_are_not(tmp_path: Path) -> None:

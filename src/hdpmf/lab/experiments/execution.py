@@ -34,7 +34,7 @@ from hdpmf.common.methods.registry import load_module, load_plugin
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.errors import DivergedError, HdpmfError, RatingsError
 from hdpmf.lab.experiments.runs import Data, Part, Run, model_of
-from hdpmf.lab.experiments.store import Result, StoredClaim, now
+from hdpmf.lab.experiments.store import Result, Status, StoredClaim, now
 from hdpmf.models import Estimator
 from hdpmf.models.factorization import Factorization
 from hdpmf.models.multi_fit import Fit, fit_together
@@ -46,7 +46,7 @@ _PACKAGES = ("hdpmf", "numpy", "scipy", "numba", "polars", "joblib")
 
 @cache
 def host_facts() -> dict[str, str | int]:
-    """What a run was done on."""
+    """Return facts about the machine."""
     return {
         "system": platform.system(),
         "machine": platform.machine(),
@@ -57,7 +57,7 @@ def host_facts() -> dict[str, str | int]:
 
 @cache
 def environment() -> dict[str, str | int]:
-    """What a command was done with."""
+    """Return facts about the machine and the versions of packages."""
     return {
         **host_facts(),
         "processor": _processor(),
@@ -81,14 +81,14 @@ _MAX_SCORES = 200_000_000
 
 
 class RunGroup(msgspec.Struct, frozen=True):
-    """Some runs to do one after another.
+    """Runs that a worker does one after another.
 
     Attributes:
-        files: Where the user's files are, by checksum.
+        files: Paths of the user's files, by checksum.
         imports: Modules that add methods.
-        plugins: Files that do.
-        starter: The process that started this; in any other one, Ctrl-C is left to it.
-        listed: Ids of the runs whose lists are to be measured, which takes longer than many a fit.
+        plugins: Files that add methods.
+        starter: Id of the process that started this one.
+        listed: Ids of the runs whose lists are to be measured, which takes long.
     """
 
     runs: tuple[Run, ...]
@@ -112,7 +112,7 @@ def do_task(task: RunGroup) -> list[Result]:
 
 @cache
 def _become_worker(starter: int) -> None:
-    """Leave Ctrl-C to the process that started this one, and go when it goes."""
+    """Leave Ctrl-C to the starting process, and exit when it exits."""
     if threading.current_thread() is threading.main_thread():
         # The terminal sends Ctrl-C to every process; only the starter should answer it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -128,7 +128,7 @@ def _end_with(starter: int) -> None:
 
 
 def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Result:
-    """Fit and score. Divergence and errors are results too."""
+    """Fit and score a run. Divergence and errors are results, too."""
     started = now()
     claim: StoredClaim | None = None
     try:
@@ -138,9 +138,8 @@ def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Resu
         weights = weights_of(run, train, files)
         begin = time.perf_counter()
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", FarFromConvergedWarning
-            )  # grids have such cells; the error says it
+            # Grids have such cells; their errors show it.
+            warnings.simplefilter("ignore", FarFromConvergedWarning)
             model.fit(train, weights)
         metrics = run_metrics(model, train, test, time.perf_counter() - begin, with_lists)
     except Exception as error:  # also what somebody else's method raises: the other runs go on
@@ -156,14 +155,13 @@ def finished(
     error: Exception | None = None,
     host: Mapping[str, str | int] | None = None,
 ) -> Result:
-    """The result of a run that ended now, well or with an error."""
+    """Return the result of a run that ended now."""
+    status: Status = "done"
+    if error is not None:
+        status = "diverged" if isinstance(error, DivergedError) else "failed"
     return Result(
         run=run,
-        status="done"
-        if error is None
-        else "diverged"
-        if isinstance(error, DivergedError)
-        else "failed",
+        status=status,
         metrics=metrics or {},
         claim=claim,
         message="" if error is None else _in_words(error),
@@ -175,7 +173,7 @@ def finished(
 
 
 def _in_words(error: Exception) -> str:
-    """Our errors say all there is to say; others get their kind, and the line that raised them."""
+    """Describe an error; one that is not ours by its class and the line that raised it."""
     if isinstance(error, HdpmfError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -185,7 +183,7 @@ def _in_words(error: Exception) -> str:
 def run_metrics(
     model: Estimator, train: Ratings, test: Ratings, fit_seconds: float, with_lists: bool
 ) -> dict[str, float | int]:
-    """What is written down about a fitted model."""
+    """Return the metrics of a fitted model."""
     # Implicit feedback has no ratings to be wrong about.
     errors = {"n": len(test)} if test.implicit else score(model, train, test)
     metrics = {"fit_seconds": round(fit_seconds, 4)} | errors
@@ -193,17 +191,17 @@ def run_metrics(
 
 
 def claim_of(model: Estimator) -> StoredClaim:
-    """What the model's epsilon is worth."""
+    """Return the model's privacy claim."""
     return msgspec.convert(model.privacy, StoredClaim, from_attributes=True)
 
 
 def parts_of(run: Run, files: Mapping[str, str]) -> tuple[Ratings, Ratings]:
-    """The ratings that a run trains and tests on."""
+    """Return the ratings that a run trains and tests on."""
     return _parts(run.data, run.part, files.get(run.data.sha256 or ""))
 
 
 def weights_of(run: Run, train: Ratings, files: Mapping[str, str]) -> PrivacyWeights | None:
-    """The privacy weights of a run, or None for a method that does not look at them."""
+    """Return the privacy weights of a run; None for a method that ignores them."""
     if run.privacy is None:
         return None
     if run.privacy.weights == ("paper",):
@@ -216,7 +214,7 @@ def weights_of(run: Run, train: Ratings, files: Mapping[str, str]) -> PrivacyWei
 
 
 def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | int]:
-    """Errors as the paper measures them, and over all test ratings.
+    """Return errors as the paper measures them, and over all test ratings.
 
     The paper leaves out test ratings whose user or item has no training rating, and predicts from
     the factors even where sampling took all ratings of an item. That is a third of the test set and
@@ -241,9 +239,7 @@ def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | 
 
 
 def lists(model: Estimator, test: Ratings) -> dict[str, float | int]:
-    """Ranking metrics, where the model ranks at all and it takes seconds rather than minutes;
-    how many users always.
-    """
+    """Return ranking metrics, unless the model cannot rank or it would take minutes."""
     n_scores = len(model.devices_.users) * len(model.catalogue_.items)
     if not model.can_rank or n_scores > _MAX_SCORES:
         return {"n_listed": 0}
@@ -252,9 +248,8 @@ def lists(model: Estimator, test: Ratings) -> dict[str, float | int]:
     except RatingsError:  # nobody has a relevant test rating
         return {"n_listed": 0}
     n_users = measured.pop("n_users")
-    return {f"{name}_at_{RANKED}": value for name, value in measured.items()} | {
-        "n_listed": n_users
-    }
+    metrics = {f"{name}_at_{RANKED}": value for name, value in measured.items()}
+    return metrics | {"n_listed": n_users}
 
 
 def _without_fallback(model: Estimator) -> Estimator:
@@ -266,7 +261,7 @@ def _without_fallback(model: Estimator) -> Estimator:
 
 
 def load_data(data: Data, path: str | None) -> Ratings:
-    """The ratings; ``path`` is where the user's file is."""
+    """Load ratings; ``path`` is the user's file."""
     return _ratings(msgspec.json.encode(data, order="sorted"), path)
 
 
@@ -318,9 +313,7 @@ def _parts(data: Data, part: Part, path: str | None) -> tuple[Ratings, Ratings]:
 
 
 def can_go_together(run: Run) -> bool:
-    """Whether the run trains factors, which is what a GPU does many of at once, and the GPU can
-    do it.
-    """
+    """Return whether a GPU can train this run together with others."""
     if not issubclass(METHODS[run.method].model, Factorization):
         return False
     model = model_of(run)
@@ -330,9 +323,7 @@ def can_go_together(run: Run) -> bool:
 def do_together(
     runs: Iterable[Run], files: Mapping[str, str], n_jobs: int, listed: frozenset[str]
 ) -> Iterator[Result]:
-    """Fit runs that ``can_go_together`` on the GPU, one data set after another; measure them on
-    ``n_jobs`` threads.
-    """
+    """Fit runs together on the GPU, by data set; measure them on ``n_jobs`` threads."""
     ordered = sorted(runs, key=_data)
     with ThreadPoolExecutor(n_jobs) as measuring:
         for _, same in groupby(ordered, key=_data):
@@ -345,9 +336,9 @@ def _do_data(
     measuring: ThreadPoolExecutor,
     listed: frozenset[str],
 ) -> Iterator[Result]:
-    started, host = now(), {"gpu": explain()}
-    # Kept by what they are made from: what trains together must share its ratings, not have equal
-    # ones.
+    started = now()
+    host = {"gpu": explain()}
+    # What trains together must share its ratings, not have equal ones.
     parts: dict[bytes, tuple[Ratings, Ratings]] = {}
     weights: dict[bytes, PrivacyWeights | None] = {}
     prepared: list[tuple[Run, Any, Fit, Ratings]] = []
@@ -382,8 +373,7 @@ def _do_data(
             yield finished(run, started, claim, error=fitted.error, host=host)
         else:
             waiting.append(measuring.submit(measure, fitted.number, fitted.seconds))
-        # Training launches from this thread, which measuring threads would keep waiting; so they
-        # take turns.
+        # Training launches from this thread; measuring threads would slow it down, so they wait.
         while fitted.last and waiting:
             yield waiting.pop(0).result()
 

@@ -27,7 +27,7 @@ from hdpmf.lab.experiments.store import Result
 
 
 class Place(NamedTuple):
-    """Where a method's hyper-parameters are chosen: per data set and number of factors."""
+    """A data set, method and K, for which hyper-parameters are chosen."""
 
     dataset: str
     method: str
@@ -46,10 +46,10 @@ Choices = Mapping[Place, Mapping[str, float]]
 
 
 def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experiment, dict[str, Path]]:
-    """Settle what depends on this machine: which Yelp is here, and what the user's files hold.
+    """Resolve what depends on this machine: the available Yelp, and checksums of files.
 
     Args:
-        experiment: As written.
+        experiment: The experiment as written.
         base: The folder that the user's files are relative to.
 
     Returns:
@@ -92,9 +92,7 @@ def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experimen
 
 
 def available(name: str) -> str | None:
-    """The data set to use for ``name``: itself, for ``yelp`` at least its sample, or None where
-    none is here.
-    """
+    """Return the data set to use: ``name``, or for ``yelp`` its sample; None if absent."""
     for candidate in (name, "yelp-sample") if name == "yelp" else (name,):
         if dataset_info(candidate).read is None or find_dataset(candidate) is not None:
             return candidate
@@ -102,7 +100,7 @@ def available(name: str) -> str | None:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -111,7 +109,7 @@ def file_digest(path: Path) -> str:
 
 
 def method_names(experiment: Experiment) -> tuple[str, ...]:
-    """The methods of an experiment, in the order of the registry for ``all``."""
+    """Return the methods of an experiment, for ``all`` in the order of the registry."""
     for module in experiment.imports:
         load_module(module)
     lists = experiment.measure == "lists"
@@ -135,7 +133,7 @@ def method_names(experiment: Experiment) -> tuple[str, ...]:
 
 
 def grid_of(experiment: Experiment, method: str) -> list[dict[str, float]]:
-    """The combinations that a method is tuned over; an empty one where there is nothing to tune."""
+    """Return the combinations that a method is tuned over; a single empty one if there are none."""
     grids = experiment.tuning.grids
     options = METHODS[method].options.keys() - set(experiment.params)
     grid = grids.get(method, grids.get("default", {}) if "learning_rate" in options else {})
@@ -147,12 +145,12 @@ def grid_of(experiment: Experiment, method: str) -> list[dict[str, float]]:
 
 
 def tuned_as(experiment: Experiment, method: str) -> str:
-    """The method whose choice is taken."""
+    """Return the method whose hyper-parameters this one takes over."""
     return experiment.tuning.like.get(method, method)
 
 
 def places(experiment: Experiment) -> Iterator[Place]:
-    """Where a choice must be made."""
+    """Yield where hyper-parameters must be chosen."""
     if not experiment.has_runs:
         return
     tuned = dict.fromkeys(tuned_as(experiment, method) for method in method_names(experiment))
@@ -163,7 +161,7 @@ def places(experiment: Experiment) -> Iterator[Place]:
 
 
 def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
-    """The grid at one place. A grid of one cell has no runs: there is nothing to choose."""
+    """Return the grid at one place. A grid of one cell has no runs: there is nothing to choose."""
     grid = grid_of(experiment, place.method)
     tuning = experiment.tuning
     folds = tuning.folds if len(grid) > 1 else 0
@@ -192,9 +190,7 @@ def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
 def evaluation_runs(
     experiment: Experiment, choices: Choices, place: Place, x: float | None
 ) -> tuple[Run, ...]:
-    """The runs of one cell of a table, or one point of a curve: one per seed, in the order of
-    the seeds.
-    """
+    """Return the runs of one cell of a table or one point of a curve, one per seed."""
     data = data_of(experiment, place.dataset)
     chosen = choices[place._replace(method=tuned_as(experiment, place.method))]
     params: dict[str, Scalar] = {**_shared_params(experiment, place), **chosen}
@@ -218,12 +214,12 @@ def evaluation_runs(
 
 
 def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
-    """The privacy specification at one point of the axis."""
+    """Return the privacy specification at one point of the axis."""
     return PrivacySpec.paper(**_wishes(experiment, x))
 
 
 def _wishes(experiment: Experiment, x: float | None) -> dict[str, float]:
-    """What differs from Table II at one point of the axis."""
+    """Return the differences from Table II at one point of the axis."""
     vary = experiment.vary
     varied = (
         {}
@@ -234,7 +230,7 @@ def _wishes(experiment: Experiment, x: float | None) -> dict[str, float]:
 
 
 def _shared_params(experiment: Experiment, place: Place) -> dict[str, Scalar]:
-    """What the experiment says to every method, as far as this one has such an option."""
+    """Return the experiment's parameters, as far as this method has such options."""
     shared: dict[str, Scalar] = {
         "n_factors": place.factors,
         "epochs": experiment.epochs,
@@ -249,7 +245,7 @@ def _shared_params(experiment: Experiment, place: Place) -> dict[str, Scalar]:
 
 
 def data_of(experiment: Experiment, name: str) -> Data:
-    """The data set as runs describe it."""
+    """Return a data set as runs describe it."""
     options = experiment.data.get(name, DataOptions())
     digest = None if options.file is None else options.file.removeprefix("sha256:")
     return Data(
@@ -264,9 +260,7 @@ def data_of(experiment: Experiment, name: str) -> Data:
 
 
 def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed: int) -> Privacy:
-    """The privacy wishes of a data set's people: none are invented for the user's own, unless
-    that was asked for.
-    """
+    """Return the privacy wishes on a data set; none are invented for a user's own file."""
     options = experiment.data.get(name, DataOptions())
     if options.weight_files:
         return Privacy({}, 0, options.weight_files, options.missing_weight)
@@ -282,7 +276,7 @@ def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed
 
 
 def wishes_in_words(experiment: Experiment, name: str) -> str:
-    """Which privacy weights a data set's people have in an experiment."""
+    """Describe the privacy weights on a data set."""
     wishes = wishes_of(experiment, name, experiment.privacy, 0)
     if wishes.weights == ("uniform",):
         return "everybody at 1"
@@ -312,14 +306,11 @@ class Measured:
     """One combination of a grid with its cross-validated numbers.
 
     Attributes:
-        values: The hyper-parameters.
-        mse: Mean over the folds; infinite where a fold diverged or failed; NaN where a fold is
-            missing, or where there was nothing to choose.
-        mae: The same.
-        ndcg: NDCG@10, where the choice is by it; NaN elsewhere.
+        mse: Mean over the folds; infinite if a fold diverged or failed, NaN if unknown.
+        ndcg: NDCG@10 if the choice is by it, else NaN.
         status: ``done``, ``diverged``, ``failed``, ``missing`` (of any fold), or ``single``
             (nothing to choose).
-        run_ids: The runs, one per fold.
+        run_ids: One run per fold.
     """
 
     values: dict[str, float]
@@ -333,7 +324,7 @@ class Measured:
 def measured_grid(
     experiment: Experiment, place: Place, results: Mapping[str, Result]
 ) -> list[Measured]:
-    """The grid at one place with what is known about it, in the order of the grid."""
+    """Return the grid at one place with its cross-validated numbers."""
     rows = []
     for values, runs in tuning_cells(experiment, place):
         ids = tuple(run.id for run in runs)
@@ -354,9 +345,7 @@ def measured_grid(
 
 
 def worst_status(results: Sequence[Result], wanted: int, order: Sequence[str]) -> str:
-    """The first status in ``order`` that any of the results has; ``missing`` where there are
-    fewer than wanted.
-    """
+    """Return the first status in ``order`` of any result; ``missing`` if there are too few."""
     states = {result.status for result in results} | (
         {"missing"} if len(results) < wanted else set()
     )
@@ -364,8 +353,7 @@ def worst_status(results: Sequence[Result], wanted: int, order: Sequence[str]) -
 
 
 def best_of_grid(grid: list[Measured], by: str = "mse") -> Measured | None:
-    """The combination with the lowest MSE, or the highest NDCG (``ndcg_at_10``), the first of
-    equals.
+    """Return the combination with the lowest MSE, or the highest NDCG (``ndcg_at_10``).
 
     None while any is missing or where none is usable. A combination with a diverged or failed fold
     is never chosen.
@@ -386,7 +374,7 @@ def best_of_grid(grid: list[Measured], by: str = "mse") -> Measured | None:
 
 
 def choices(experiment: Experiment, results: Mapping[str, Result]) -> Choices:
-    """The chosen hyper-parameters wherever they are known."""
+    """Return the chosen hyper-parameters, where they are known."""
     chosen = {}
     for place in places(experiment):
         winner = best_of_grid(measured_grid(experiment, place, results), experiment.tuning.by)

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 
 class StageProgress:
-    """What is counted: work done and left by estimated cost, and the best error of each method
-    so far.
-    """
+    """Counts of one stage: work done by estimated cost, and each method's best error so far."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -48,14 +46,18 @@ class StageProgress:
         )
 
     def stage(self, name: str, runs: Sequence[Run]) -> None:
-        """A stage begins."""
-        self.name, self.total, self.done, self.unusable = name, len(runs), 0, 0
-        self._cost, self._cost_done = sum(map(estimated_seconds, runs)), 0.0
+        """Begin a stage."""
+        self.name = name
+        self.total = len(runs)
+        self.done = 0
+        self.unusable = 0
+        self._cost = sum(map(estimated_seconds, runs))
+        self._cost_done = 0.0
         self._begin = time.monotonic()
         self._errors.clear()
 
     def finished(self, result: Result) -> None:
-        """A run ended."""
+        """Count a run that ended."""
         self.done += 1
         self._cost_done += estimated_seconds(result.run)
         if result.status != "done":
@@ -72,29 +74,29 @@ class StageProgress:
 
     @property
     def seconds(self) -> float:
-        """Since the stage began."""
+        """Seconds since the stage began."""
         return time.monotonic() - self._begin
 
     @property
     def seconds_left(self) -> float | None:
-        """At the speed so far."""
+        """Estimated seconds until the end of the stage; None while unknown."""
         if self._cost_done == 0 or self.seconds < 0.5:
             return None
         return max(self._cost - self._cost_done, 0.0) * self.seconds / self._cost_done
 
     @property
     def per_second(self) -> float:
-        """Runs."""
+        """Runs per second."""
         return self.done / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def share(self) -> float:
-        """Of the work, by cost."""
+        """Share of the work that is done, by estimated cost."""
         return self._cost_done / self._cost if self._cost else 1.0
 
     @property
     def line(self) -> str:
-        """All of it on one line."""
+        """A summary on one line."""
         best = ", ".join(
             f"{METHODS[method].label} {mse:.4f} ({data})"
             for (data, method), mse in self.best().items()
@@ -105,7 +107,7 @@ class StageProgress:
         )
 
     def best(self) -> dict[tuple[str, str], float]:
-        """Lowest mean MSE so far, by data set and method."""
+        """Return the lowest mean MSE so far, by data set and method."""
         return {
             place: min(math.fsum(errors) / len(errors) for errors in combinations.values())
             for place, combinations in sorted(self._errors.items())
@@ -113,33 +115,33 @@ class StageProgress:
 
 
 class WatchedRuns:
-    """Progress that is shown."""
+    """Progress on a view."""
 
     def __init__(self, tally: StageProgress, shown: View) -> None:
         self._tally = tally
         self._view = shown
 
     def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
-        """A stage begins."""
+        """Begin a stage."""
         self._tally.stage(name, runs)
         self._view.say(f"{name}: {len(runs)} runs to do, {already_done} done before")
 
     def finished(self, result: Result) -> None:
-        """A run ended."""
+        """Count a run that ended."""
         self._tally.finished(result)
         self._view.tick(last=self._tally.done >= self._tally.total)
 
 
 @contextmanager
 def watch(stream: TextIO | None = None) -> Iterator[Progress]:
-    """Progress on the view that suits the stream; stderr where none is given."""
+    """Show progress on the view that suits the stream, which is stderr by default."""
     tally = StageProgress()
     with view(stream, lambda: _picture(tally), lambda: tally.line) as shown:
         yield WatchedRuns(tally, shown)
 
 
 def _picture(tally: StageProgress) -> Group:
-    """A bar with the time left, runs per second, and a table of the best errors so far."""
+    """Return a bar with the time left, and a table of the best errors so far."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -171,17 +173,13 @@ def _picture(tally: StageProgress) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentStatus:
-    """How far an experiment is.
+    """Progress of an experiment.
 
     Attributes:
-        name: Of the experiment.
-        quick: Whether it is the reduced version.
-        tuning_runs: Cross-validation runs in all.
-        tuning_done: Of these, how many ended.
-        evaluation_runs: Evaluation runs in all (an estimate until everything is tuned).
-        evaluation_done: Of these, how many ended.
-        diverged: Runs that ran away.
-        failed: Runs that failed and will be tried again.
+        quick: True if it is the reduced version.
+        tuning_runs: Number of cross-validation runs.
+        evaluation_runs: Number of evaluation runs; an estimate until everything is tuned.
+        failed: Failed runs, which will be tried again.
     """
 
     name: str
@@ -195,7 +193,7 @@ class ExperimentStatus:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do."""
+        """True if all runs are done."""
         return (
             self.tuning_done == self.tuning_runs
             and self.evaluation_done >= self.evaluation_runs
@@ -203,12 +201,12 @@ class ExperimentStatus:
         )
 
     def fields(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a mapping for JSON."""
         return {**asdict(self), "complete": self.complete}
 
 
 def experiment_status(experiment: Experiment, results: Mapping[str, Result]) -> ExperimentStatus:
-    """Count what is there."""
+    """Count the runs of an experiment that are done."""
     tuning = tuning_runs([experiment])
     final = final_runs([experiment], results)
     states = [results[run.id].status for run in (*tuning, *final) if run.id in results]

@@ -50,7 +50,7 @@ _TASK_SECONDS = 1.0
 
 
 def estimated_seconds(run: Run) -> float:
-    """About how long a run takes on one core.
+    """Estimate how long a run takes on one core.
 
     Only ratios matter: the display corrects by what it sees. The constants come from the sequential
     solver on one core; a data set of unknown size counts as a small one.
@@ -71,7 +71,7 @@ def estimated_seconds(run: Run) -> float:
 
 
 def tasks_of(runs: Iterable[Run]) -> Iterator[Sequence[Run]]:
-    """Runs in the order they should start, in groups that one worker does in a row.
+    """Yield groups of runs for workers, in the order they should start.
 
     Longest first, so that no worker is left with a long run at the end; within equally long ones
     those of the same cut together, so that a worker can keep it.
@@ -84,7 +84,8 @@ def tasks_of(runs: Iterable[Run]) -> Iterator[Sequence[Run]]:
             cost = estimated_seconds(run)
             if group and seconds + cost > _TASK_SECONDS:
                 yield group
-                group, seconds = [], 0.0
+                group = []
+                seconds = 0.0
             group.append(run)
             seconds += cost
         yield group
@@ -95,7 +96,7 @@ def _cut(run: Run) -> bytes:
 
 
 def dataset_facts(experiment: Experiment, name: str, files: Mapping[str, Path]) -> dict[str, Any]:
-    """Its counts, and what the default privacy wishes come to on this data set (seed 0).
+    """Return counts of a data set, and aggregates of the default privacy weights (seed 0).
 
     Only counts and aggregates of simulated wishes; no rating, no weight of anybody.
     """
@@ -120,24 +121,23 @@ BACKENDS = ("loky", "threading", "dask", "ray")
 
 
 class Progress(Protocol):
-    """What wants to know how far things are."""
+    """A listener for progress."""
 
     def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
-        """A stage begins."""
+        """Begin a stage."""
 
     def finished(self, result: Result) -> None:
-        """A run ended."""
+        """Count a run that ended."""
 
 
 @dataclass(slots=True)
 class Done:
-    """What a call to `run_experiments` did.
+    """The outcome of `run_experiments`.
 
     Attributes:
         ran: Runs done now, by status.
-        failures: What the failed ones among them said last, by method.
+        failures: The last message of failed runs, by method.
         reused: Runs that were in the store already.
-        seconds: Wall time.
     """
 
     ran: dict[str, int] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Done:
 
     @property
     def total(self) -> int:
-        """Runs done now."""
+        """Number of runs done now."""
         return sum(self.ran.values())
 
 
@@ -163,19 +163,18 @@ def run_experiments(
     progress: Progress | None = None,
     tune_only: bool = False,
 ) -> Done:
-    """Do all runs of some experiments that are not in the store yet.
+    """Run what is missing of some experiments.
 
     Args:
-        experiments: Resolved ones (see `expand.resolve`).
-        store: Where results go.
-        files: Where the user's files are, by checksum.
-        n_jobs: Runs at a time; one per core where it is not given.
+        experiments: Resolved experiments (see `expansion.resolve`).
+        store: The store for the results.
+        files: Paths of the user's files, by checksum.
+        n_jobs: Runs at a time; one per core by default.
         backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster that
             ``dask`` or ``ray`` is connected to.
-        on: ``cpu``, ``gpu`` or ``auto``; on a GPU all runs that train factors and go together are
-            done at once.
-        command: What to tell people to type for the same again.
-        progress: Told about every run.
+        on: ``cpu``, ``gpu`` or ``auto``; a GPU does all runs that train factors together.
+        command: The command line that does the same again.
+        progress: A listener for progress.
         tune_only: Stop after the cross-validation.
     """
     check_backend(backend)
@@ -241,7 +240,7 @@ def run_experiments(
 
 
 def tuning_runs(experiments: Iterable[Experiment]) -> list[Run]:
-    """The cross-validation runs of some experiments, each once."""
+    """Return the cross-validation runs of some experiments, each once."""
     runs: dict[str, Run] = {}
     for experiment in experiments:
         for place in places(experiment):
@@ -251,7 +250,7 @@ def tuning_runs(experiments: Iterable[Experiment]) -> list[Run]:
 
 
 def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> list[Run]:
-    """The evaluation runs whose hyper-parameters are known, each once."""
+    """Return the evaluation runs whose hyper-parameters are known, each once."""
     runs: dict[str, Run] = {}
     for experiment in experiments:
         chosen = choices(experiment, results)
@@ -262,7 +261,7 @@ def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result])
 
 
 def _listed(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> frozenset[str]:
-    """The runs whose lists are shown, or chosen by."""
+    """Return the ids of runs whose lists must be measured."""
     experiments = list(experiments)
     shown = final_runs((experiment for experiment in experiments if experiment.lists), results)
     chosen_by = tuning_runs(
@@ -274,7 +273,7 @@ def _listed(experiments: Iterable[Experiment], results: Mapping[str, Result]) ->
 def unfinished(
     experiments: Iterable[Experiment], runs: Iterable[Run], results: Mapping[str, Result]
 ) -> list[Run]:
-    """Those of ``runs`` that have no result, or none that says all that these experiments show."""
+    """Return the runs without a result that has all these experiments show."""
     listed = _listed(experiments, results)
     return [
         run
@@ -284,9 +283,7 @@ def unfinished(
 
 
 def expected_runs(experiments: Iterable[Experiment]) -> list[Run]:
-    """All runs, with the first cell of each grid standing for the chosen one: for counting and
-    estimating.
-    """
+    """Return all runs, for estimates with the first cell of each grid instead of the chosen."""
     experiments = list(experiments)
     runs = {run.id: run for run in tuning_runs(experiments)}
     for experiment in experiments:
@@ -297,12 +294,12 @@ def expected_runs(experiments: Iterable[Experiment]) -> list[Run]:
 
 
 def expected_seconds(experiments: Iterable[Experiment], n_jobs: int | None = None) -> float:
-    """About how long all of it takes here."""
+    """Estimate how long all runs take here."""
     return sum(map(estimated_seconds, expected_runs(experiments))) / jobs(n_jobs)
 
 
 def jobs(n_jobs: int | None) -> int:
-    """How many runs at a time."""
+    """Return the number of runs at a time."""
     if n_jobs is not None:
         if n_jobs < 1:
             raise ConfigError(f"the number of jobs must be at least 1, not {n_jobs}")
@@ -313,7 +310,7 @@ def jobs(n_jobs: int | None) -> int:
 
 
 def check_backend(backend: str) -> None:
-    """Refuse unknown backends, and those that are not installed."""
+    """Raise an error for a backend that is unknown or not installed."""
     if backend not in BACKENDS:
         raise ConfigError(f"unknown backend {backend!r}; choose from {', '.join(BACKENDS)}")
     if backend == "dask" and find_spec("distributed") is None:
@@ -341,16 +338,15 @@ def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterat
 
 @contextmanager
 def _backend(backend: str, n_jobs: int) -> Iterator[None]:
-    """Joblib's configuration; for a cluster, the connection that its own environment variables
-    describe.
-    """
+    """Configure joblib; connect to a cluster as its own environment variables say."""
     from joblib import parallel_config
 
     options: dict[str, Any] = {"n_jobs": n_jobs}
     if backend == "dask":
         distributed = import_module("distributed")
         try:
-            client, ours = distributed.get_client(), False
+            client = distributed.get_client()
+            ours = False
         except ValueError:
             # DASK_SCHEDULER_ADDRESS, or a local cluster with one thread per worker: kernels are
             # single-threaded.
@@ -360,7 +356,8 @@ def _backend(backend: str, n_jobs: int) -> Iterator[None]:
                 if address
                 else {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
             )
-            client, ours = distributed.Client(address, **local), True
+            client = distributed.Client(address, **local)
+            ours = True
         try:
             with parallel_config(backend="dask", n_jobs=-1):
                 yield

@@ -29,8 +29,7 @@ _OURS = "hdpmf."
 
 @cache
 def source_digest(estimator: str | type) -> str:
-    """SHA-256 of the file that an estimator is written in, and of those beside it that this one
-    imports.
+    """Return the SHA-256 of an estimator's source file and its neighbours that it imports.
 
     Empty for our own, whose methods have versions. Where there is no source to be read, a word that
     never comes again: then no result can be taken for a later one's.
@@ -56,7 +55,7 @@ def source_digest(estimator: str | type) -> str:
 
 
 def _with_neighbours(file: Path) -> list[Path]:
-    """The file and all files in its folder (or package) that it imports, directly or not."""
+    """Return a file and all files of its folder or package that it imports, also indirectly."""
     found: set[Path] = set()
     left = [file]
     while left:
@@ -87,7 +86,7 @@ def _roots(file: Path) -> list[Path]:
 
 
 def _files(roots: list[Path], dotted: str) -> Iterator[Path]:
-    """The files that a dotted name may stand for; its last word may be a name inside a module."""
+    """Yield the files that a dotted name may mean; its last word may be a name inside a module."""
     parts = dotted.split(".")
     for root in roots:
         for length in range(1, len(parts) + 1):
@@ -109,16 +108,16 @@ SplitKind = Literal[
 
 
 class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ratings by name; a file of the user's is known by its content.
+    """A data set by name; a user's own file by its checksum.
 
     Attributes:
-        name: A registered data set, or what the user calls the file.
+        name: A registered data set, or the user's name for the file.
         sha256: Checksum of the user's file.
-        scale: Its rating scale, where it is not one to five.
-        columns: What it calls its columns.
+        scale: The rating scale, if it is not one to five.
+        columns: Names of its columns.
         world: Options of the synthetic world.
-        duplicates: What becomes of several ratings of a pair.
-        implicit: Whether the file has choices and no ratings.
+        duplicates: The rule for several ratings of a pair.
+        implicit: True if the file has choices and no ratings.
     """
 
     name: str
@@ -131,16 +130,15 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which ratings train and which test.
+    """The split into training and test ratings.
 
     Attributes:
-        kind: How the data set is cut; ``whole`` keeps all of it for training, to be
-            cross-validated.
+        kind: The kind of split; ``whole`` keeps all ratings for training, to be cross-validated.
         per_user: Test ratings per user of ``hold-out`` and ``last``.
-        seed: Of the cut; always 0 for a ready-made one, and for one by time.
+        seed: Seed of the split; always 0 for a predefined one, and for one by time.
         fraction: Share of each user's training ratings that is kept.
-        folds: For cross-validation, into how many folds the training part is cut again; 0 for none.
-        fold: Which of them validates; the test part of the cut is then left alone.
+        folds: Folds of cross-validation on the training part; 0 for none.
+        fold: The fold that validates; the test part of the split is not used then.
         share: Share of the ratings that ``ratio``, ``time`` and ``user-time`` test on.
     """
 
@@ -157,11 +155,11 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The privacy wishes.
 
     Attributes:
-        changes: What differs from the paper's Table II, by its names.
-        seed: Of the paper's draw.
+        changes: Differences from the paper's Table II, by its names.
+        seed: Seed of the paper's draw.
         weights: ``paper``, ``uniform`` (everybody at 1), or checksums of the user's files of
             weights.
-        missing: The weight of whoever such a file does not name.
+        missing: The weight of everybody whom such a file does not name.
     """
 
     changes: dict[str, float] = {}
@@ -174,13 +172,10 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """One fit and its score.
 
     Attributes:
-        data: The ratings.
-        part: Which of them train and test.
         method: A name in ``METHODS``.
-        params: The model's parameters, only those it takes.
-        privacy: The privacy wishes; None for a method that takes no epsilon and so does not look at
-            them.
-        seed: Of the training; 0 for a method without randomness.
+        params: The model's parameters.
+        privacy: None for a method that takes no epsilon.
+        seed: Seed of the training; 0 for a method without randomness.
     """
 
     data: Data
@@ -206,7 +201,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
     @property
     def stage(self) -> Literal["tuning", "evaluation"]:
-        """Whether it measures on a fold or on the test set."""
+        """``tuning`` if it is measured on a fold, else ``evaluation``."""
         return "tuning" if self.part.folds else "evaluation"
 
 
@@ -218,7 +213,7 @@ def make_run(
     privacy: Privacy,
     seed: int,
 ) -> Run:
-    """A run without what cannot change its result, so that equal runs have equal identities.
+    """Make a run without what cannot change its result, so that equal runs have equal ids.
 
     Raises:
         ConfigError: A parameter is no option of the method.
@@ -239,16 +234,14 @@ def make_run(
 
 
 def model_of(run: Run) -> Estimator:
-    """The model that a run fits, on one thread."""
+    """Return the model that a run fits, on one thread."""
     return make_model(
         run.method, **run.params, **METHODS[run.method].own(n_threads=1, rng=run.seed)
     )
 
 
 def _plain(value: Any) -> Any:
-    """Structs without what has its default value, so that a field added later leaves old
-    identities alone.
-    """
+    """Omit default values of structs, so that a field added later leaves old ids alone."""
     if not isinstance(value, msgspec.Struct):
         return value
     own = ((name, getattr(value, name), default) for name, default in _defaults(type(value)))

@@ -50,7 +50,7 @@ BATCH_GRID: Grid = {"learning_rate": (0.1, 0.05, 0.01, 0.005), "reg": (0.01, 0.0
 
 
 def default_grids() -> dict[str, Grid]:
-    """The usual grid, and the methods' own."""
+    """Return the usual grid, and the methods' own."""
     return {
         "default": USUAL_GRID,
         **{name: dict(method.tuning) for name, method in METHODS.items() if method.tuning},
@@ -58,16 +58,16 @@ def default_grids() -> dict[str, Grid]:
 
 
 class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a data set is cut into training and test, anew for every seed.
+    """The split of a data set into training and test, redrawn for every seed.
 
     Attributes:
         kind: ``hold-out``, ``leave-one-out``, ``last`` (each user's last ones), ``ratio`` (a
             fraction of all), ``time`` (the last of all), ``user-time`` (the last of each user's),
             or, for tuning only, ``whole`` (all ratings are training ratings).
         per_user: Test ratings per user of ``hold-out`` and ``last``.
-        fraction: What ``ratio``, ``time`` and ``user-time`` test on.
-        ready_made: Use the cut that the data set comes with, where it has one (ML-100K's ua.base
-            and ua.test).
+        fraction: Share of test ratings of ``ratio``, ``time`` and ``user-time``.
+        ready_made: Use the predefined split of a data set, if it has one (ML-100K's ua.base and
+            ua.test).
     """
 
     kind: Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "whole"] = (
@@ -79,16 +79,14 @@ class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How hyper-parameters are chosen: cross-validation on the training part of one cut.
+    """The choice of hyper-parameters: cross-validation on the training part of one split.
 
     Attributes:
         by: The lowest ``mse``, or the highest ``ndcg_at_10`` (see `hdpmf.models.ranking_metrics`).
-        folds: How many.
-        seed: Of the cut, the folds, the privacy weights and the training.
+        seed: Seed of the split, the folds, the privacy weights and the training.
         grids: Values to try, by method; ``default`` is for gradient methods that have none of their
             own. A grid of a single cell is taken without cross-validation.
         like: Methods that take over another's choice, because their training is the same.
-        split: The cut.
     """
 
     by: Literal["mse", "ndcg_at_10"] = "mse"
@@ -104,13 +102,13 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Vary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The one thing that a figure varies.
+    """The parameter that a figure varies.
 
     Attributes:
         parameter: ``epsilon``, a name of Table II (``f_uc``, ``epsilon_uc``, ...), ``fraction`` (of
             each user's training ratings), or any parameter of the models.
-        values: The values, in the order of the axis.
-        label: The axis.
+        values: Values in the order of the axis.
+        label: Label of the axis.
     """
 
     parameter: str
@@ -119,21 +117,21 @@ class Vary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A data set of the user's, or the size of the synthetic world.
+    """Options of a data set: a user's own file, or the size of the synthetic world.
 
     Attributes:
-        file: Ratings, relative to the TOML file.
-        scale: Lowest and highest rating; one to five where it is not given.
-        columns: What the file calls its columns, as ``{user = "customer"}``.
+        file: A file of ratings, relative to the TOML file.
+        scale: Lowest and highest rating; one to five by default.
+        columns: Names of the columns, as ``{user = "customer"}``.
         world: Options of ``synthetic``: ``n_users``, ``n_items``, ``n_ratings``, ``rng``.
-        duplicates: What becomes of several ratings of one item by one user.
-        implicit: Whether the file has choices (clicks, purchases) and no ratings; then only lists
+        duplicates: The rule for several ratings of one item by one user.
+        implicit: True if the file has choices (clicks, purchases) and no ratings; then only lists
             are measured.
         weights: Privacy weights: ``uniform`` (everybody at 1), ``paper`` (its random groups), or a
             file or several with people's own, relative to the TOML file. Without it: ``uniform``
             for a file of the user's, unless the experiment changes or varies Table II, else
             ``paper``.
-        missing_weight: The weight of whoever such a file does not name.
+        missing_weight: The weight of everybody whom such a file does not name.
     """
 
     file: str | None = None
@@ -156,33 +154,27 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One experiment.
 
     Attributes:
-        name: Short, for files and commands.
-        title: For people.
+        name: A short name, for files and commands.
         kind: ``table`` (rows of methods), ``figure`` (something varies), ``statistics`` (of the
             data sets) or ``specification`` (of privacy wishes); the last two need no runs.
-        measure: ``errors`` of predicted ratings, ``lists`` (how good the ten items are that a user
-            would be shown first), or ``both``.
-        reference: Where a paper has it.
-        datasets: Registered data sets, or names under ``data``. ``yelp`` stands for ``yelp-sample``
-            where the official file is absent.
-        methods: Names, or ``all`` for every method that the library has and that does what is
-            measured.
+        measure: ``errors`` of predicted ratings, ``lists`` (quality of lists of ten items), or
+            ``both``.
+        reference: Its place in a paper.
+        datasets: Registered data sets, or names under ``data``. ``yelp`` means ``yelp-sample`` if
+            the official file is absent.
+        methods: Names, or ``all`` for every method that does what is measured.
         without: Methods left out of ``all``.
-        paper_methods: Those that the paper shows here; a report marks the others as added.
+        paper_methods: Methods of the paper; a report marks the others as added.
         factors: Values of K.
         seeds: One evaluation for each.
         epochs: Passes over the ratings.
         epsilon: The largest budget.
         solver: ``sequential`` (the published procedure) or ``batch`` (Algorithm 1).
         params: Further parameters for every model that has them.
-        privacy: What differs from Table II, by its names.
-        split: Training and test.
-        tuning: Choice of hyper-parameters.
-        vary: What the figure varies.
-        data: The user's data sets.
-        imports: Python modules that add methods (``hdpmf.add_method``); one beside the TOML file is
-            found.
-        quick: A reduced version; its numbers are first impressions.
+        privacy: Differences from Table II, by its names.
+        data: The user's own data sets.
+        imports: Python modules that add methods (``hdpmf.add_method``), also beside the TOML file.
+        quick: True for a reduced version, whose numbers are first impressions.
     """
 
     name: Name
@@ -215,17 +207,17 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def lists(self) -> bool:
-        """Whether its evaluation runs must say how good lists of ten are."""
+        """True if lists of ten are measured."""
         return self.has_runs and self.measure != "errors"
 
     @property
     def errors(self) -> bool:
-        """Whether errors of predicted ratings are what it shows."""
+        """True if errors of predicted ratings are shown."""
         return self.has_runs and self.measure != "lists"
 
     @property
     def has_runs(self) -> bool:
-        """Whether there is anything to fit."""
+        """True if there is anything to fit."""
         return self.kind in ("table", "figure")
 
 
@@ -247,9 +239,7 @@ def read_experiment(path: str | os.PathLike[str]) -> Experiment:
 
 
 def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Experiment:
-    """Make an experiment from TOML; ``origin`` names it in messages, ``beside`` is where its own
-    modules may be.
-    """
+    """Parse an experiment; ``origin`` names it in messages, ``beside`` may hold its modules."""
     try:
         experiment = msgspec.convert(tomllib.loads(text), Experiment)
     except tomllib.TOMLDecodeError as error:
@@ -267,7 +257,7 @@ def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Expe
 
 
 def check(experiment: Experiment, origin: str) -> None:
-    """Refuse what types cannot: unknown methods, options that no method has, wishes that cannot be.
+    """Check what types cannot: methods, options and privacy parameters.
 
     Raises:
         ConfigError: With the field and what is possible there.
@@ -329,7 +319,7 @@ def check(experiment: Experiment, origin: str) -> None:
 
 
 def _check_options(origin: str, methods: Sequence[str], names: set[str]) -> None:
-    """Refuse names that none of the methods has as an option."""
+    """Check that each name is an option of one of the methods."""
     options = {name for method in methods for name in METHODS[method].options}
     for name in sorted(names - options):
         whose = (

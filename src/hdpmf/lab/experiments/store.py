@@ -1,30 +1,28 @@
 """Results in one append-only SQLite file.
 
-``results.sqlite`` in an output folder has two tables; triggers refuse any change to a row that is
-in:
+``results.sqlite`` in an output folder has two tables; triggers refuse any change to a row:
 
 ``runs``
     One row per finished run: ``run_id`` (see `runs.Run.id`), ``run`` (the description, JSON),
-    ``status``, ``metrics`` (JSON), ``claim`` (what the method's epsilon stands on, JSON),
-    ``message`` (why it failed), ``version`` (of hdpmf), ``started``, ``finished`` (UTC, ISO 8601),
-    ``host`` (JSON; no names, no paths). ``failed`` ones are tried again next time. One that is
-    ``done`` is there a second time only where a later version measured more; the last row counts.
+    ``status``, ``metrics`` (JSON), ``claim`` (the method's privacy claim, JSON), ``message`` (why
+    it failed), ``version`` (of hdpmf), ``started``, ``finished`` (UTC, ISO 8601), ``host`` (JSON;
+    no names, no paths). ``failed`` runs are tried again next time. A ``done`` run has a second row
+    only if lists were measured later; the last row counts.
 ``events``
-    What happened around them: ``kind``, ``at``, ``data`` (JSON). Kinds: ``start`` of a command (its
-    experiments, environment), ``end`` (how, seconds, runs), ``dataset`` (counts of a data set).
+    Events around the runs: ``kind``, ``at``, ``data`` (JSON). Kinds: ``start`` of a command (its
+    experiments, environment), ``end`` (reason, seconds, runs), ``dataset`` (counts of a data set).
 
-Each row is a transaction of its own that has reached the disk before the next begins. Killing the
-command at any moment loses the runs in flight and nothing else.
+Each row is a transaction of its own, on the disk before the next begins. Killing the command at
+any moment loses the runs in flight and nothing else.
 
 Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in
 training; the model's own factors even for an item that sampling left without ratings); ``mse_all``,
 ``mae_all``, ``n_all`` over every test rating with the library's fallbacks; ``n_cold`` (left out of
-the first three); ``fit_seconds``. Runs on a test set also have, where an experiment shows lists,
-``n_listed``, the users that lists of ten were made for, and, where there are any, ``ndcg_at_10``
-and all else that `hdpmf.models.ranking_metrics` measures, with intervals over users
-(``ndcg_margin_at_10``). There are none where a method cannot rank, and where it would take more
-than 200 million scores. Results without lists, or without these intervals (early versions), are
-measured again where lists are shown.
+the first three); ``fit_seconds``. Runs on a test set also have, if an experiment shows lists,
+``n_listed``, the users that lists of ten were made for, and, if there are any, ``ndcg_at_10`` and
+all else that `hdpmf.models.ranking_metrics` measures, with intervals over users
+(``ndcg_margin_at_10``). There are none if a method cannot rank, or if it would take more than 200
+million scores.
 """
 
 from __future__ import annotations
@@ -60,6 +58,13 @@ _KIND = FileKind(
 
 Status = Literal["done", "diverged", "failed"]
 
+_NAMES = ("runs", "events")
+
+_APPEND_ONLY = """
+CREATE TRIGGER {table}_{change} BEFORE {change} ON {table}
+BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+"""
+
 _TABLES = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE runs (
@@ -76,32 +81,24 @@ CREATE TABLE runs (
     host TEXT NOT NULL
 );
 CREATE INDEX runs_by_id ON runs (run_id);
-CREATE TABLE events (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, at TEXT NOT NULL, data TEXT NOT NULL);
-CREATE TRIGGER runs_stay BEFORE UPDATE ON runs BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
-CREATE TRIGGER runs_kept BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
-CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
-CREATE TRIGGER events_kept BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    at TEXT NOT NULL,
+    data TEXT NOT NULL
+);
+{"".join(_APPEND_ONLY.format(table=t, change=c) for t in _NAMES for c in ("UPDATE", "DELETE"))}
 PRAGMA application_id = {_KIND.application};
 PRAGMA user_version = {_KIND.schema};
-COMMIT;
-"""  # noqa: E501
-
-# In version 1 a run could be finished only once, so that nothing could be measured later.
-_FROM_1 = """
-BEGIN IMMEDIATE;
-DROP INDEX IF EXISTS finished_once;
-CREATE INDEX IF NOT EXISTS runs_by_id ON runs (run_id);
-PRAGMA user_version = 2;
 COMMIT;
 """
 
 
 class StoredClaim(msgspec.Struct, frozen=True):
-    """What the method's epsilon is worth (see `hdpmf.common.privacy.claims`).
+    """A method's privacy claim (see `hdpmf.common.privacy.claims`).
 
-    ``honest`` is the accountant's sentence at the time of the run; early versions did not write it
-    down. Reports do not read it: they ask the accountant about the run's parameters, so that a
-    better one corrects old results.
+    ``honest`` is the accountant's sentence at the time of the run. Reports do not read it: they ask
+    the accountant about the run's parameters, so that a better one corrects old results.
     """
 
     epsilon: float | None
@@ -115,14 +112,10 @@ class Result(msgspec.Struct, frozen=True):
     """A finished run.
 
     Attributes:
-        run: What was run; ``run.id`` is its identity.
         status: ``done``, ``diverged`` (training ran away: infinite error) or ``failed``.
         metrics: See the module's docstring; empty unless done.
-        claim: What the method's epsilon is worth.
-        message: Why it did not end well.
-        started: UTC, ISO 8601.
-        finished: UTC, ISO 8601.
-        host: Facts about the machine.
+        message: Why it failed or diverged.
+        started: UTC, ISO 8601; so is ``finished``.
     """
 
     run: Run
@@ -136,25 +129,23 @@ class Result(msgspec.Struct, frozen=True):
     host: dict[str, str | int] = {}
 
     def metric(self, name: str) -> float:
-        """A metric: infinite for a run that did not end well, NaN where it was not measured."""
+        """Return a metric: infinite for a run that is not done, NaN if it was not measured."""
         return float(self.metrics.get(name, nan)) if self.status == "done" else inf
 
     def suffices(self, *, lists: bool) -> bool:
-        """Whether the run need not be done again; ``lists``: not even to see how good its lists
-        are.
-        """
+        """Return whether the run need not be done again; ``lists`` if its lists are needed."""
         return self.status == "diverged" or (
             self.status == "done" and (not lists or self.has_lists)
         )
 
     @property
     def has_lists(self) -> bool:
-        """Whether it says how good lists are, or that there are none."""
+        """True if lists were measured, or cannot be."""
         return self.metrics.get("n_listed") == 0 or LISTED in self.metrics
 
 
 class StoreEvent(msgspec.Struct, frozen=True):
-    """Something that happened around the runs."""
+    """An event around the runs."""
 
     kind: str
     at: str
@@ -165,7 +156,7 @@ _COLUMNS = ", ".join(Result.__struct_fields__)
 
 
 def now() -> str:
-    """The time as the store writes it."""
+    """Return the current time as the store writes it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -173,8 +164,8 @@ class Store(AbstractContextManager["Store"]):
     """The results of a folder; use it as a context manager.
 
     Args:
-        folder: Where ``results.sqlite`` is.
-        create: Make the folder and the file where they are absent.
+        folder: The folder of ``results.sqlite``.
+        create: Make the folder and the file if they are absent.
 
     Raises:
         ConfigError: There are no results here, or the file is something else or of a newer hdpmf.
@@ -207,7 +198,7 @@ class Store(AbstractContextManager["Store"]):
         self.close()
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._connection.close()
 
     def add(self, result: Result) -> None:
@@ -222,11 +213,10 @@ class Store(AbstractContextManager["Store"]):
         with _KIND.errors(self.path):
             # One statement, so that two commands in one folder cannot both find nothing there.
             self._connection.execute(
-                f"INSERT INTO runs (run_id, {_COLUMNS})"  # noqa: S608  # names of ours
-                " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM runs "
-                "WHERE run_id = ?"
-                " AND status <> 'failed' AND (json_extract(metrics, '$.n_listed') IS 0"
-                f" OR json_type(metrics, '$.{LISTED}') IS NOT NULL OR NOT ?))",
+                f"INSERT INTO runs (run_id, {_COLUMNS})"  # names of ours  # noqa: S608
+                " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM runs WHERE "
+                "run_id = ? AND status <> 'failed' AND (json_extract(metrics, '$.n_listed') IS 0 "
+                f"OR json_type(metrics, '$.{LISTED}') IS NOT NULL OR NOT ?))",
                 (*row, result.run.id, result.has_lists),
             )
 
@@ -238,17 +228,16 @@ class Store(AbstractContextManager["Store"]):
             )
 
     def results(self) -> dict[str, Result]:
-        """The last result of every run, by its id; a failed one only where no attempt ended
-        better.
-        """
+        """Return the last result of every run, by id; failed ones only if no attempt succeeded."""
         with _KIND.errors(self.path):
             rows = self._connection.execute(
-                f"SELECT run_id, {_COLUMNS} FROM runs ORDER BY status <> 'failed', number"  # noqa: S608  # names of ours
+                f"SELECT run_id, {_COLUMNS} FROM runs ORDER BY status <> 'failed', "  # noqa: S608
+                "number"  # names of ours
             ).fetchall()
         return {row[0]: self._result(row[1:]) for row in rows}
 
     def events(self, kind: str) -> list[StoreEvent]:
-        """The events of a kind, oldest first."""
+        """Return the events of a kind, oldest first."""
         with _KIND.errors(self.path):
             rows = self._connection.execute(
                 "SELECT kind, at, data FROM events WHERE kind = ? ORDER BY number", (kind,)
@@ -256,16 +245,14 @@ class Store(AbstractContextManager["Store"]):
         return [StoreEvent(kind, at, msgspec.json.decode(data)) for kind, at, data in rows]
 
     def experiments(self) -> dict[str, Experiment]:
-        """The experiments that were started here, by name, as they were last asked for."""
+        """Return the experiments that were started here, by name, as last specified."""
         asked = [written for event in self.events("start") for written in event.data["experiments"]]
         return {
             experiment.name: experiment for experiment in msgspec.convert(asked, list[Experiment])
         }
 
     def datasets(self) -> dict[str, dict[str, Any]]:
-        """Counts and such of the data sets that were used here, by name (see
-        `facts.dataset_facts`).
-        """
+        """Return counts of the data sets that were used here, by name."""
         return {event.data["name"]: event.data for event in self.events("dataset")}
 
     def _prepare(self) -> None:
@@ -283,7 +270,9 @@ class Store(AbstractContextManager["Store"]):
         if not tables:
             self._create()
         elif schema < _KIND.schema:
-            connection.executescript(_FROM_1)
+            raise ConfigError(
+                f"{self.path} was made by an hdpmf before 1.0; choose another folder with --out"
+            )
 
     def _create(self) -> None:
         try:
@@ -310,16 +299,12 @@ class Store(AbstractContextManager["Store"]):
 
 
 def set_aside(folder: str | PathLike[str]) -> Path | None:
-    """Give the results of a folder another name, so that the next command begins anew; None
-    where there are none.
-    """
+    """Rename the results of a folder, so that the next command starts anew; None if absent."""
     path = Path(folder) / FILE_NAME
     if not path.exists():
         return None
     with _KIND.errors(path), sqlite3.connect(path) as connection:
-        connection.execute(
-            "PRAGMA wal_checkpoint(TRUNCATE)"
-        )  # what is beside the file goes into it
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # empty the file beside it
     connection.close()
     number = 1
     while (kept := path.with_name(f"results.{number}.sqlite")).exists():

@@ -32,9 +32,8 @@ class Summary:
 
     Attributes:
         values: In the order of the seeds.
-        mean: Their mean; infinite where a run diverged.
-        std: Their standard deviation with n - 1 in the denominator; NaN for a single value or an
-            infinite mean.
+        mean: Infinite if a run diverged.
+        std: With n - 1 in the denominator; NaN for a single value or an infinite mean.
     """
 
     values: tuple[float, ...]
@@ -43,7 +42,7 @@ class Summary:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Summary:
-        """Summarise."""
+        """Summarize values."""
         n = len(values)
         if n == 0:
             return cls((), math.nan, math.nan)
@@ -60,8 +59,8 @@ class PairedTest:
     """Student's t-test of paired samples, two-sided.
 
     Attributes:
-        difference: Mean of first minus second; negative where the first has the smaller error.
-        p: Two-sided p value; NaN where it is not defined.
+        difference: Mean of first minus second; negative if the first has the smaller error.
+        p: NaN if it is not defined.
         stars: The paper's: 3 for 99 %, 2 for 95 %, 1 for 90 % confidence that the first has the
             smaller error, 0 otherwise.
     """
@@ -102,19 +101,14 @@ class Cell:
     """One cell of a table, or one point of a curve.
 
     Attributes:
-        experiment: Name of the experiment.
-        dataset: Name of the data set.
-        dataset_title: As tables show it ("Yelp sample").
-        label: As tables show it.
-        in_paper: Whether the paper shows this method here.
-        x: Place on the axis, or None in a table.
-        metrics: Summaries over the seeds of ``mse``, ``mae``, ``mse_all``, ``mae_all``, and of
-            ``RANKING`` where it was measured.
-        status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some not there
-            yet; the summaries then hold what is).
-        hyperparameters: Chosen values; empty where there was nothing to choose.
-        run_ids: The runs, in the order of the seeds.
-        claim: What the method's epsilon is worth.
+        dataset_title: The display name, as "Yelp sample".
+        label: The display name of the method.
+        in_paper: True if the paper shows this method here.
+        x: Position on the axis; None in a table.
+        metrics: Summaries over the seeds of ``METRICS``, and of ``RANKING`` if it was measured.
+        status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some runs).
+        hyperparameters: Chosen values; empty if there was no choice.
+        run_ids: In the order of the seeds.
     """
 
     experiment: str
@@ -132,7 +126,7 @@ class Cell:
     claim: StoredClaim | None
 
     def summary(self, metric: str) -> Summary:
-        """A metric's summary; an empty one where it was not measured."""
+        """Return a metric's summary; an empty one if it was not measured."""
         return self.metrics.get(metric, Summary.of(()))
 
     @property
@@ -147,19 +141,19 @@ class Cell:
 
 
 def dataset_title(name: str) -> str:
-    """The display name of a data set; a user's own keeps its name."""
+    """Return the display name of a data set."""
     return dataset_info(name).title if name in dataset_names() else name
 
 
 def collect(
     store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None
 ) -> list[Cell]:
-    """All cells of an experiment, in the order data set, method, K, x.
+    """Return all cells of an experiment, in the order data set, method, K, x.
 
     Args:
-        store: Where the results are.
+        store: The store of the results.
         experiment: The experiment, or the name of one that was started in this store.
-        results: ``store.results()``, where it has been read already.
+        results: ``store.results()``, if it has been read already.
     """
     if isinstance(experiment, str):
         experiment = store.experiments()[experiment]
@@ -169,7 +163,7 @@ def collect(
 
 
 def cell_places(experiment: Experiment) -> Iterator[tuple[Place, float | None]]:
-    """Where the cells of an experiment are."""
+    """Yield the places of an experiment's cells."""
     if not experiment.has_runs:
         return
     for dataset in experiment.datasets:
@@ -182,7 +176,7 @@ def cell_places(experiment: Experiment) -> Iterator[tuple[Place, float | None]]:
 def tuning_tables(
     store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None
 ) -> dict[Place, tuple[list[Measured], Measured | None]]:
-    """The cross-validated grids and the winner of each, where there was anything to choose."""
+    """Return the cross-validated grids with the winner of each, where there was a choice."""
     if isinstance(experiment, str):
         experiment = store.experiments()[experiment]
     results = store.results() if results is None else results
@@ -197,7 +191,7 @@ def tuning_tables(
 def compare(
     cells: list[Cell], first: str, second: str, metric: str = "mse"
 ) -> dict[tuple[str, int, float | None], PairedTest]:
-    """The paired test of two methods, by data set, K and x, wherever both are complete."""
+    """Test two methods, by data set, K and x, wherever both are complete."""
     by_place = {
         (cell.method, cell.dataset, cell.factors, cell.x): cell
         for cell in cells

@@ -32,13 +32,12 @@ from hdpmf.lab.experiments.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What tuning found.
+    """The result of tuning.
 
     Attributes:
-        folds: Folds of the cross-validation.
-        grid: Every combination with its mean errors over the folds, in the order of the grid.
-        best: The one with the lowest MSE, or the highest NDCG@10.
-        done: What had to be run for it.
+        grid: Every combination with its mean errors over the folds.
+        best: The combination with the lowest MSE, or the highest NDCG@10.
+        done: The runs that were needed.
     """
 
     method: str
@@ -80,35 +79,33 @@ def tune(
     """Cross-validate a method over a grid.
 
     Args:
-        method: Its name.
-        data: A registered data set, of which the training part of its split is used (ten test
-            ratings per user are left alone), or a file of training ratings, all of which is used.
+        method: Name of the method.
+        data: A registered data set, of which the training part of its split is used, or a file of
+            training ratings.
         n_factors: K.
         learning_rates: Values to try; larger ones by default with ``batch`` than with
             ``sequential``.
         regs: Values to try.
         by: ``mse``, for predicted ratings, or ``ndcg_at_10``, for lists.
         folds: Folds.
-        epochs: Passes over the ratings; 100 where the method has no default of its own.
-        epsilon: The largest budget; 1 where it is not given.
+        epochs: Passes over the ratings; 100 unless the method has its own default.
+        epsilon: The largest budget; 1 by default.
         solver: ``batch``, which is the default, or ``sequential``.
-        privacy: What differs from the paper's Table II, by its names.
+        privacy: Differences from the paper's Table II, by its names.
         params: Further parameters of the model.
         scale: The rating scale of a file.
-        columns: What a file calls its columns.
-        duplicates: What becomes of several ratings of one item by one user in a file.
-        weights: ``uniform``, ``paper``, or files of privacy weights; if nothing is said here and
-            under ``privacy``, everybody is at 1 in a file of training ratings, and in the paper's
-            groups in a registered data set.
-        missing_weight: The weight of whoever such a file does not name.
-        seed: Of the cut, the folds, the privacy weights and the training.
-        out: Folder for the results, so that a stopped call goes on where it was; None keeps
-            nothing.
-        n_jobs: Runs at a time; one per core where it is not given.
+        columns: Names of a file's columns.
+        duplicates: The rule for several ratings of one item by one user in a file.
+        weights: ``uniform``, ``paper``, or files of privacy weights; by default everybody is at 1
+            in a file, and in the paper's groups in a registered data set.
+        missing_weight: The weight of everybody whom such a file does not name.
+        seed: Seed of the split, the folds, the privacy weights and the training.
+        out: Folder for the results, so that a stopped call can be resumed; None keeps nothing.
+        n_jobs: Runs at a time; one per core by default.
         backend: See `run_experiments`.
         on: See `run_experiments`.
-        command: What to tell people to type for the same again.
-        progress: Told about every run.
+        command: The command line that does the same again.
+        progress: A listener for progress.
 
     Raises:
         ConfigError: The method has nothing to tune, or an argument makes no sense.
