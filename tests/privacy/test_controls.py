@@ -22,8 +22,16 @@ import pytest
 from scipy.stats import binom, norm
 
 from hdpmf.common.data import synthetic_world
-from hdpmf.lab.audit import BROKEN, STANDS, Audit, Scores, ceiling, lower_bound, run_audit
-from hdpmf.lab.audit.game import verdict
+from hdpmf.lab.audit import (
+    BROKEN,
+    STANDS,
+    Audit,
+    Scores,
+    ceiling,
+    lower_bound,
+    run_audit,
+    verdict,
+)
 from hdpmf.lab.audit.one_round import bit_scores, sum_scores
 from hdpmf.lab.audit.world import Design, choose_target
 

@@ -12,21 +12,21 @@ for values (2,000 canaries), 5.7 for presence (4,000) and 4.1 for presence with 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from scipy.stats import mannwhitneyu
 
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit import BROKEN, STANDS, devices
+from hdpmf.lab.audit import BROKEN, STANDS, audit_canaries, devices
+from hdpmf.lab.audit.canaries import TOO_LITTLE
 from hdpmf.lab.audit.cohort import HONEST, ROSTER, DeviceAnswer
 from hdpmf.lab.audit.devices import (
-    TOO_LITTLE,
     DeviceAudit,
     answers_alike,
-    audit_devices,
     device_cells,
-    times_apart,
     trace,
     worlds,
 )
@@ -81,10 +81,10 @@ def test_all_of_the_noise_passes_and_half_of_it_is_caught(method, view, adjacenc
     """Every method with every view that devices have; bits of twice their epsilon are the half
     of theirs.
     """
-    result = audit_devices(_audit(method, view, adjacency, labels))
+    result = audit_canaries(_audit(method, view, adjacency, labels))
     assert result.verdict == STANDS
     assert result.epsilon_lower_bound > 0.35 * result.epsilon_claimed  # not by being blind
-    half = audit_devices(_audit(method, view, adjacency, labels, noise_factor=0.5))
+    half = audit_canaries(_audit(method, view, adjacency, labels, noise_factor=0.5))
     assert half.verdict == BROKEN
     assert half.noise < 0.75
 
@@ -93,7 +93,7 @@ def test_hdpmf_paid_with_a_fifth_of_its_noise_is_caught():
     """It was 'not contradicted'. Noise is 5 times too small: 5 instead of 1, and 2,000 canaries
     prove 3 or more.
     """
-    result = audit_devices(_audit("hdpmf-paid", "sums", noise_factor=0.2))
+    result = audit_canaries(_audit("hdpmf-paid", "sums", noise_factor=0.2))
     assert result.verdict == BROKEN
     assert result.epsilon_lower_bound > 2.0
 
@@ -105,7 +105,7 @@ def test_ten_rounds_of_ten_factors(factor):
     be measured.
     """
     audit = _audit("hdpmf-paid", "sums", canaries=300, rounds=10, factors=10, noise_factor=factor)
-    result = audit_devices(audit)
+    result = audit_canaries(audit)
     assert result.verdict == (STANDS if factor == 1.0 else TOO_LITTLE)
     assert result.noise == pytest.approx(factor, abs=0.04)
 
@@ -113,16 +113,16 @@ def test_ten_rounds_of_ten_factors(factor):
 @pytest.mark.slow
 def test_four_rounds_of_three_factors_with_a_fifth_of_the_noise():
     assert (
-        audit_devices(_audit("hdpmf-paid", "sums", rounds=4, factors=3, noise_factor=0.2)).verdict
+        audit_canaries(_audit("hdpmf-paid", "sums", rounds=4, factors=3, noise_factor=0.2)).verdict
         == BROKEN
     )
 
 
 @pytest.mark.parametrize(("method", "view"), [("hdp-bit", "messages"), ("hdp-sum", "sums")])
 def test_a_rating_of_half_the_weight_pays_half(method, view):
-    result = audit_devices(_audit(method, view, weight=0.5))
+    result = audit_canaries(_audit(method, view, weight=0.5))
     assert (result.verdict, result.epsilon_claimed) == (STANDS, 0.5)
-    assert audit_devices(_audit(method, view, weight=0.5, noise_factor=0.4)).verdict == BROKEN
+    assert audit_canaries(_audit(method, view, weight=0.5, noise_factor=0.4)).verdict == BROKEN
 
 
 @pytest.mark.slow
@@ -136,12 +136,12 @@ def test_shares_divided_among_all_users_are_caught(monkeypatch):
         return DeviceShard(*args, everyone=everyone, sharing=everyone, **others)
 
     monkeypatch.setattr(device_training, "DeviceShard", wrong)
-    assert audit_devices(_audit("hdpmf-paid", "sums")).verdict in (BROKEN, TOO_LITTLE)
+    assert audit_canaries(_audit("hdpmf-paid", "sums")).verdict in (BROKEN, TOO_LITTLE)
     right = OneRoundShard._share
     monkeypatch.setattr(
         OneRoundShard, "_share", lambda self, scale, n, size: right(self, scale, ROSTER, size)
     )
-    assert audit_devices(_audit("hdp-sum", "sums")).verdict in (BROKEN, TOO_LITTLE)
+    assert audit_canaries(_audit("hdp-sum", "sums")).verdict in (BROKEN, TOO_LITTLE)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_shares_divided_among_all_users_are_caught(monkeypatch):
 )
 def test_what_one_device_sends_has_a_share_of_the_noise_only(method, view):
     """Nothing is proved for it, and everything is seen."""
-    assert audit_devices(_audit(method, view, canaries=1_000)).parts["share"] > 1.5
+    assert audit_canaries(_audit(method, view, canaries=1_000)).parts["share"] > 1.5
 
 
 def test_what_cannot_be_audited_is_said():
@@ -224,6 +224,35 @@ def test_a_leak_by_refusal_or_size_is_found(monkeypatch, leak):
         return
     low, high = (trace(audit, worlds(audit)[name]) for name in ("low", "high"))
     assert [leaves.shape for leaves in low] != [leaves.shape for leaves in high]
+
+
+@dataclass(frozen=True, slots=True)
+class TimesApart:
+    """How well the time of one answer tells two worlds apart.
+
+    Attributes:
+        p_value: Of Mann and Whitney's test.
+        auc: Probability that an answer takes longer in the second world; one half tells nothing.
+    """
+
+    kind: str
+    p_value: float
+    auc: float
+
+
+def times_apart(first: list[list[DeviceAnswer]], second: list[list[DeviceAnswer]]) -> TimesApart:
+    """The answer whose times differ most; its p-value counts for all answers of a trace.
+
+    Times cannot be equal, they can only have the same distribution.
+    """
+    found = []
+    for place, answer in enumerate(first[0]):
+        times = [np.array([run[place].seconds for run in runs]) for runs in (first, second)]
+        test = mannwhitneyu(times[1], times[0])
+        auc = float(test.statistic) / (len(first) * len(second))
+        p_value = min(1.0, float(test.pvalue) * len(first[0]))
+        found.append(TimesApart(answer.kind, p_value, auc))
+    return min(found, key=lambda apart: apart.p_value)
 
 
 def _timed(

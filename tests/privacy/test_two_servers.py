@@ -16,15 +16,13 @@ import pytest
 from hdpmf.common.aggregation.two_servers.prio import prio3_one_rating
 from hdpmf.common.aggregation.two_servers.prio.prio3 import MASKS
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit import Audit
-from hdpmf.lab.audit.devices import TOO_LITTLE
-from hdpmf.lab.audit.game import BROKEN, STANDS
+from hdpmf.lab.audit import BROKEN, STANDS, Audit, audit_canaries
+from hdpmf.lab.audit.canaries import TOO_LITTLE
 from hdpmf.lab.audit.server_pair import FaultyPrio
 from hdpmf.lab.audit.two_servers import (
     SHARES_TELL,
     ServerAudit,
     audit_server_shares,
-    audit_server_sums,
     faults_seen_by,
     server_cells,
 )
@@ -58,13 +56,13 @@ def _audit(
 def test_the_whole_noise_of_the_honest_server_passes_and_half_of_it_is_caught(
     corrupt: str, adjacency: str, labels: bool
 ) -> None:
-    result = audit_server_sums(_audit(corrupt, adjacency, labels))
+    result = audit_canaries(_audit(corrupt, adjacency, labels))
     assert result.verdict == STANDS
     assert result.epsilon_lower_bound > 0.35 * result.epsilon_claimed  # not by being blind
     assert result.noise == pytest.approx(
         1.0, abs=6 * result.noise_deviation
     )  # one noise, not two: its own it knows
-    half = audit_server_sums(_audit(corrupt, adjacency, labels, noise_factor=0.5))
+    half = audit_canaries(_audit(corrupt, adjacency, labels, noise_factor=0.5))
     assert half.verdict == BROKEN
     assert half.epsilon_lower_bound <= 2 * half.epsilon_claimed
 
@@ -92,13 +90,13 @@ def test_a_server_that_leaves_its_noise_out_is_caught(monkeypatch: pytest.Monkey
         "_noises",
         lambda self, opened: np.zeros(opened.prio.circuit.output_length, np.int64),
     )
-    result = audit_server_sums(_audit("leader", canaries=500))
+    result = audit_canaries(_audit("leader", canaries=500))
     assert (result.verdict, result.right, result.noise) == (BROKEN, result.guesses, 0.0)
 
 
 @pytest.mark.slow
 def test_a_little_too_little_noise_is_measured_where_guesses_do_not_find_it() -> None:
-    result = audit_server_sums(_audit("helper", canaries=4_000, noise_factor=0.85, confidence=SURE))
+    result = audit_canaries(_audit("helper", canaries=4_000, noise_factor=0.85, confidence=SURE))
     assert result.verdict == TOO_LITTLE
     assert result.noise == pytest.approx(0.85, abs=6 * result.noise_deviation)
 

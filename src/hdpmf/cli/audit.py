@@ -165,8 +165,8 @@ def devices(
     The same is done to an agent with a fault planted. The exit code is 1 if the correct one does
     not pass, or the faulty one does.
     """
-    from hdpmf.lab.audit.devices import answers_alike, audit_devices, device_cells
-    from hdpmf.lab.audit.game import STANDS
+    from hdpmf.lab.audit import STANDS, audit_canaries
+    from hdpmf.lab.audit.devices import answers_alike, device_cells
 
     cells = [
         cell
@@ -186,8 +186,8 @@ def devices(
     with progress_bar("auditing devices", len(cells)) as advance:
         for done, cell in enumerate(cells):
             advance(done, len(cells))
-            result = audit_devices(cell)
-            planted = audit_devices(replace(cell, noise_factor=options.control))
+            result = audit_canaries(cell)
+            planted = audit_canaries(replace(cell, noise_factor=options.control))
             alike = answers_alike(cell) if answers else None
             failed |= result.verdict != STANDS or planted.verdict == STANDS or alike is False
             documents.append(
@@ -230,10 +230,9 @@ def servers(
     planted, too: less noise, shares that are not random, proofs that hide nothing. The exit code is
     1 if what is correct does not pass, or what has a fault does.
     """
-    from hdpmf.lab.audit.game import STANDS
+    from hdpmf.lab.audit import STANDS, audit_canaries
     from hdpmf.lab.audit.two_servers import (
         audit_server_shares,
-        audit_server_sums,
         faults_seen_by,
         server_cells,
     )
@@ -251,8 +250,8 @@ def servers(
     with progress_bar("auditing servers", len(cells)) as advance:
         for done, cell in enumerate(cells):
             advance(done, len(cells))
-            sums = audit_server_sums(cell)
-            planted = audit_server_sums(replace(cell, noise_factor=options.control))
+            sums = audit_canaries(cell)
+            planted = audit_canaries(replace(cell, noise_factor=options.control))
             shares = audit_server_shares(cell)
             faulty = [
                 audit_server_shares(replace(cell, fault=fault))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit.scores import PARTS, one_run_bound, one_run_ceiling
+from hdpmf.lab.audit.canaries import PARTS, one_run_bound, one_run_ceiling
 
 
 def _coins(n, seed):

@@ -29,7 +29,9 @@ from hdpmf.models.factorization import Factorization
 TINY_H = 1e-30
 """Not 0, but as good as 0 to whoever sends it."""
 
-_DIFFERENCE, _ZERO_H = 800_000, 810_000  # streams of the seed
+# streams of the seed
+_DIFFERENCE = 800_000
+_ZERO_H = 810_000
 
 _ROUNDS = 3
 
@@ -38,7 +40,7 @@ _BLOCK = 400
 
 @dataclass(frozen=True, slots=True)
 class Differencing:
-    """What the differences of rounds give away where every round has the same noise.
+    """The leak through differences of rounds that share one draw of noise.
 
     Attributes:
         runs: Runs of each world that the bound is measured on; as many again choose its threshold.
@@ -62,8 +64,7 @@ class Differencing:
 
 
 def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> Differencing:
-    """Subtract each round's messages from the next round's, and see which star explains the
-    difference.
+    """Guess stars from the differences of consecutive rounds' messages.
 
     Args:
         path: A recorded run whose plan keeps the noise.
@@ -78,11 +79,13 @@ def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> D
             "noise='once'"
         )
     stars = levels_of(target.ratings)
-    place, items = target.place, target.ratings.item_codes[target.own]
+    place = target.place
+    items = target.ratings.item_codes[target.own]
     raters = np.maximum(path.raters[items], 1)
     low: list[np.ndarray] = []
     high: list[np.ndarray] = []
-    hits, left_over = 0, 0.0
+    hits = 0
+    left_over = 0.0
     with Workers(1) as workers:
         for star in (0, len(stars) - 1):
             for begin in range(0, 2 * runs, _BLOCK):
@@ -119,7 +122,7 @@ def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> D
 
 @dataclass(frozen=True, slots=True)
 class ZeroH:
-    """What a recommender gets for sending an h that makes no noise.
+    """The answers to an h that makes no noise.
 
     Attributes:
         zero_refused: Whether the shard refused h = 0.
@@ -159,7 +162,8 @@ def zero_h(
     first = _own(ratings, weights, int(chosen[0]))
     reason = _refusal(path, first, 0.0, seed)
     tiny_refused = _refusal(path, first, TINY_H, seed) is not None
-    hits, total = 0, 0
+    hits = 0
+    total = 0
     with Workers(1) as workers:
         for number, user in enumerate(chosen.tolist()):
             copies = _own(ratings, weights, user)
@@ -198,7 +202,7 @@ def zero_h(
 
 
 def _refusal(path: RecordedRun, copies: Copies, h: float, seed: int) -> str | None:
-    """What a real shard says to this h; None where it answers."""
+    """Return the refusal of this h by a real client; None if it answers."""
     with Workers(1) as workers:
         raters = np.ones(copies.shape[1], np.int64)
         stream = messages(
@@ -213,8 +217,9 @@ def _refusal(path: RecordedRun, copies: Copies, h: float, seed: int) -> str | No
 
 
 def _smallest_answered(path: RecordedRun, copies: Copies, seed: int) -> float:
-    """By bisection, to 1 %: whatever refuses a small h refuses a smaller one."""
-    low, high = np.log(TINY_H), 0.0
+    """Find the smallest h that is answered, by bisection to 1 %."""
+    low = np.log(TINY_H)
+    high = 0.0
     while high - low > 0.01:
         middle = (low + high) / 2.0
         low, high = (
@@ -252,7 +257,7 @@ def _known(target: Target, items: np.ndarray, value: float, ids: np.ndarray) -> 
 
 
 def _expected(device: SimulatedDevice, place: int) -> np.ndarray:
-    """Messages about one rating without noise, (rounds, users, factors)."""
+    """Return messages about one rating without noise, (rounds, users, factors)."""
     rounds = []
     for number in range(_ROUNDS):
         e = device.residuals(number)[:, place]
@@ -264,7 +269,7 @@ Outcome = Reconstruction | Differencing | ZeroH
 
 
 def attacked() -> tuple[str, ...]:
-    """The methods whose rounds of gradients can be attacked: those that no proof stands behind."""
+    """Return the methods whose gradients can be attacked: those without a proof."""
     return tuple(
         name
         for name, method in METHODS.items()
@@ -274,7 +279,7 @@ def attacked() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AttackSetting:
-    """How the attacked training was run; ``weight`` None draws the paper's privacy weights."""
+    """Settings of the attacked training; ``weight`` None draws the paper's privacy weights."""
 
     method: str = "hdpmf"
     epsilon: float = 1.0
@@ -330,7 +335,7 @@ def run(
 
 
 def in_words(outcome: Outcome) -> list[str]:
-    """The outcome for people."""
+    """Describe an outcome."""
     if isinstance(outcome, Reconstruction):
         return [
             f"{outcome.ratings:,} ratings of {outcome.users} users, from their noisy "
@@ -344,8 +349,7 @@ def in_words(outcome: Outcome) -> list[str]:
     if isinstance(outcome, Differencing):
         return [
             f"Noise drawn once has a standard deviation of {outcome.noise:.3g} here; the "
-            "difference of two rounds has "
-            f"none: what is left is {outcome.left_over:.1g}.",
+            f"difference of two rounds has none: what is left is {outcome.left_over:.1g}.",
             f"The star was right in {outcome.exact:.1%} of the runs (chance: "
             f"{outcome.chance:.0%}).",
             f"Epsilon is at least {outcome.epsilon_lower_bound:.2f} "
@@ -361,9 +365,8 @@ def in_words(outcome: Outcome) -> list[str]:
     return [
         first,
         f"h just above 0: {tiny}.",
-        f"One round without noise {leak} {outcome.exact:.1%} of {outcome.ratings:,} "
-        f"ratings of {outcome.users} users, "
-        "to the exact star.",
+        f"One round without noise {leak} {outcome.exact:.1%} of {outcome.ratings:,} ratings of "
+        f"{outcome.users} users, to the exact star.",
         "The smallest h, equal on all coordinates, that is answered in one round: "
         f"{outcome.smallest_answered:.2g}. A "
         "shard cannot know how h was drawn, only whether it could have been.",

@@ -1,5 +1,4 @@
-"""Real devices and the recommender that talks to them: what leaves a device is recorded as it
-leaves.
+"""Real devices and the recommender that talks to them; everything that leaves is recorded.
 
 The audited device is a real ``Participant`` with a store, the default policy and ``ReleasedNoise``;
 so are the honest others of a sum. Colluding devices of the roster are in the sum as well, with
@@ -24,35 +23,40 @@ from hdpmf.common.aggregation.masks import (
     propose,
 )
 from hdpmf.common.aggregation.masks import encode as encode_sum
-from hdpmf.common.data import IdIndex, Ratings, RatingScale
+from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.methods import federated
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.common.protocol import CatalogueTable, Envelope, Message, Refusal, Reply, decode, encode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import SumLayout
 from hdpmf.errors import ProtocolError
-from hdpmf.lab.audit.world import LessNoise
+from hdpmf.lab.audit.canaries import SCALE
+from hdpmf.lab.audit.world import PlantedNoise
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 
-ROSTER, MINIMUM, HONEST = 24, 18, 16
-"""Devices of the roster, of a sum, and of these those whose shares make the whole noise. All three
-differ, so that a share that is sized by the wrong one is found."""
+# All three differ, so that a share that is sized by the wrong one is found.
+ROSTER = 24
+"""Devices of the roster."""
+
+MINIMUM = 18
+"""Devices of a sum."""
+
+HONEST = 16
+"""Devices of a sum whose shares make the whole noise."""
 
 RUN = b"audited run....."
-SCALE = RatingScale(1.0, 5.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceAnswer:
-    """One answer of the audited device, as whoever is outside sees it.
+    """One answer of the audited device, as an outsider sees it.
 
     Attributes:
-        kind: Which message it is, or the word of a refusal.
-        size: Its length in bytes.
-        seconds: How long it took.
-        body: The answer itself.
+        kind: The type of the message, or the reason of a refusal.
+        size: Length in bytes.
+        seconds: Time taken.
     """
 
     kind: str
@@ -62,18 +66,17 @@ class DeviceAnswer:
 
     @property
     def shape(self) -> tuple[str, int]:
-        """What must be the same whatever the ratings are."""
+        """The part of an answer that must not depend on ratings."""
         return self.kind, self.size
 
 
 def item_table(n_items: int) -> CatalogueTable:
-    """So many items, rated with one to five stars."""
+    """Return a table of ``n_items`` items, rated with one to five stars."""
     return catalogue_table(IdIndex([f"item {number:06d}" for number in range(n_items)]), SCALE)
 
 
 def audited_policy(epsilon: float) -> Policy:
-    """The default policy, but every method and view is fine, and one person may send as many
-    ratings as there are.
+    """Return the default policy, but with every method and view, and any number of ratings.
 
     What it insists on in sums is what every device does.
     """
@@ -95,7 +98,7 @@ def make_agent(
     weight: float = 1.0,
     noise_factor: float = 1.0,
 ) -> tuple[Participant, DeviceStore]:
-    """A device with these ratings (one per item, 0 for none)."""
+    """Make a device with these ratings (one per item, 0 for none)."""
     store = DeviceStore.create(":memory:", policy=policy, scale=SCALE)
     store.pin_catalogue(table)
     known = known_items(table).items
@@ -109,10 +112,9 @@ def make_agent(
         store.set_weight(user="me", beta=weight)
     if noise_factor == 1.0:
         return Participant(store), store
-    planted: Any = LessNoise(ReleasedNoise(), noise_factor)
-    return Participant(
-        store, noise=planted, simulation=True
-    ), store  # only simulation takes noise that is not released
+    planted: Any = PlantedNoise(ReleasedNoise(), noise_factor)
+    # Only simulation takes noise that is not released.
+    return Participant(store, noise=planted, simulation=True), store
 
 
 class Cohort:
@@ -153,17 +155,18 @@ class Cohort:
         ]
         for store in self._stores:
             store.pin_roster(keys, [1] * ROSTER)
-        self._roster, self._policy = Roster(keys), policy
+        self._roster = Roster(keys)
+        self._policy = policy
         self.fingerprint = known_items(table).fingerprint
         self.left: list[DeviceAnswer] = []
 
     def close(self) -> None:
-        """Let the stores go."""
+        """Close the stores."""
         for store in self._stores:
             store.close()
 
     def tell(self, message: Message, number: int = 0) -> Message:
-        """Tell all devices something; the audited one's answer."""
+        """Send all devices a message; return the audited one's answer."""
         body = encode(message)
         for place in range(1, len(self._agents)):
             answer = self._ask(place, body, number)
@@ -172,11 +175,11 @@ class Cohort:
         return self._ask(0, body, number)
 
     def probe(self, body: bytes, number: int = 0, *, run: bytes = RUN, part: str = "job") -> None:
-        """Send the audited device anything at all; its answer is recorded."""
+        """Send the audited device any bytes; its answer is recorded."""
         self._reply(0, body, number, part, run)
 
     def told(self, kind: type[Any], message: Message, number: int = 0) -> Any:
-        """The same where the answer has to be of a kind."""
+        """Send a message; raise an error unless the answer is of this kind."""
         answer = self.tell(message, number)
         if not isinstance(answer, kind):
             word = answer.reason if isinstance(answer, Refusal) else type(answer).__name__
@@ -186,9 +189,7 @@ class Cohort:
         return answer
 
     def sum(self, number: int, layout: SumLayout) -> np.ndarray:
-        """The secure sum of a job: what the recommender sees of it, without what it knows of its
-        own devices.
-        """
+        """Return the secure sum of a job, less what the recommender's own devices added."""
         cohort = range(MINIMUM)
         plan = propose(
             self._roster, layout.length, participants=cohort, minimum=MINIMUM, wide=layout.wide

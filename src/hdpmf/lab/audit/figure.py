@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.common.methods import METHODS
-from hdpmf.lab.audit.game import BROKEN, HIDDEN_H, NO_CLAIM, STANDS, VIEWS, AuditResult
+from hdpmf.lab.audit.game import HIDDEN_H, VIEWS, AuditResult
+from hdpmf.lab.audit.scores import BROKEN, NO_CLAIM, STANDS
 from hdpmf.lab.plots import BAD, FAINT, GOOD, INK, NEUTRAL, figure_bytes, new_figure, strip_frame
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ _TITLES = {
 
 
 def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
-    """A panel per view, a row per method: its claim as a diamond, the audited lower bound as a
-    bar.
-    """
+    """Draw a panel per view, a row per method: its claim as a diamond, the lower bound as a bar."""
     import matplotlib as mpl
 
     names = list(dict.fromkeys(row_of(result) for result in results))[::-1]
@@ -71,7 +70,7 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
 
 
 def row_of(result: AuditResult) -> str:
-    """The row of the figure that a result is in."""
+    """Return the row of the figure that a result is in."""
     parts = [METHODS[result.method].label]
     parts += ["labels"] if result.settings["labels"] else []
     parts += ["presence"] if result.settings["adjacency"] == "presence" else []

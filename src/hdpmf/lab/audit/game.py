@@ -1,4 +1,8 @@
-"""One audit: a method, a view, and what an attacker can prove about its epsilon."""
+"""The distinguishing game: two worlds that differ in one rating, and an observer of one of them.
+
+An observer sees what its view shows of a real method, and scores every run of both worlds. The
+scores bound epsilon from below (see `scores`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,14 @@ from hdpmf.lab.audit.one_round import (
     sum_scores,
 )
 from hdpmf.lab.audit.replay import record
-from hdpmf.lab.audit.scores import CONFIDENCE, Halves, Scores, ceiling, lower_bound
+from hdpmf.lab.audit.scores import (
+    CONFIDENCE,
+    Halves,
+    Scores,
+    ceiling,
+    lower_bound,
+    verdict,
+)
 from hdpmf.lab.audit.training import device_scores, retrain_scores, small_world
 from hdpmf.lab.audit.world import Design, Target, check_runs, choose_target
 from hdpmf.models import make_model
@@ -36,8 +47,6 @@ ADJACENCIES = ("value", "presence")
 LABELLED_VIEWS = ("sums", "final")
 """What is audited with labels. Single contributions have no more protection than without them."""
 
-BROKEN, STANDS, NO_CLAIM = "claim broken", "not contradicted", "no claim"
-
 # Post-processing is repeated whole for every run; its threshold needs no more runs than this to be
 # chosen well.
 _FINAL_PILOT = 1_000
@@ -49,34 +58,31 @@ Progress = Callable[[int, int], None]
 
 
 def audited() -> tuple[str, ...]:
-    """The methods that there is a game for."""
+    """Return the methods that can be audited."""
     return tuple(name for name, method in METHODS.items() if method.audited)
 
 
 def _hides_presence(method: Method) -> bool:
-    """Whether it claims to hide whether an item was rated, though something is sent."""
+    """Return whether a method sends something and claims to hide which items were rated."""
     return method.family != "local" and method.claim().presence is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was put to the test.
+    """Settings of an audit in two worlds.
 
     Attributes:
         method: One of ``audited()``.
-        view: What the attacker sees: every user's ``messages``, only the ``sums`` over users (with
-            h, which the recommender knows, or ``sums-h-hidden``), or the ``final`` item factors
-            (what a one-round design publishes).
-        runs: Runs of each world that the error rates are measured on; as many again choose the
+        view: The attacker sees every user's ``messages``, only the ``sums`` over users (with h,
+            which the recommender knows, or ``sums-h-hidden``), or the ``final`` item factors (what
+            a one-round design publishes).
+        runs: Runs of each world that error rates are measured on; as many again choose the
             threshold.
-        epsilon: The method's epsilon.
         weight: Privacy weight of the audited rating, whose claim is ``weight * epsilon``.
-        epochs: T, the number of rounds.
-        delta: Of the guarantee that is put to the test.
-        seed: An audit is a simulation: the same seed gives the same bound.
-        adjacency: What differs between the worlds: the rating's ``value``, lowest or highest, or
-            its ``presence``, not there or highest.
-        labels: Whether the sums are by taste labels (hdp-sum).
+        delta: Delta of the audited guarantee.
+        adjacency: ``value``: the rating is the lowest or the highest. ``presence``: absent or the
+            highest.
+        labels: True if sums are by taste labels (hdp-sum).
     """
 
     method: str
@@ -111,9 +117,8 @@ class Audit:
         if self.adjacency == "presence" and not _hides_presence(method):
             hiding = [name for name in audited() if _hides_presence(METHODS[name])]
             raise ConfigError(
-                f"{self.method} does not claim to hide which items were rated, so there is "
-                "nothing to put to the test; "
-                f"audit presence with {', '.join(hiding)}"
+                f"{self.method} does not claim to hide which items were rated, so there is nothing "
+                f"to put to the test; audit presence with {', '.join(hiding)}"
             )
         if self.labels and method.labelled is None:
             labelled = [name for name in audited() if METHODS[name].labelled is not None]
@@ -131,18 +136,16 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """What came out.
+    """Result of an audit.
 
     Attributes:
-        method: As asked.
         runs: Measured runs of each world.
-        epsilon_claimed: What the method says a rating of this weight costs; None where it claims
-            nothing.
-        epsilon_lower_bound: What it costs at least, with ``confidence``.
+        epsilon_claimed: Claimed cost of a rating of this weight; None without a claim.
+        epsilon_lower_bound: Its least cost, with ``confidence``.
         verdict: ``claim broken``, ``not contradicted`` or ``no claim``.
         claim_status: ``proved``, ``nominal`` or ``none``.
         claim_view: The view that the claim was made for.
-        claim_covers_view: Whether that includes the view of this audit.
+        claim_covers_view: True if that includes the view of this audit.
         ceiling: The largest bound that so many runs can prove.
         power: Measured true-positive rate of the attacker's test.
         false_alarms: Its measured false-positive rate.
@@ -152,8 +155,8 @@ class AuditResult:
             per label, and ``label`` one who knows the device's label in addition, which the proof
             allows for.
         pilot_runs: Runs of each world that chose the threshold.
-        target: How many ratings the audited user has, and how many users rated the item.
-        settings: The rest of what was asked, ``adjacency`` among it.
+        target: Number of ratings of the audited user, and of users who rated the item.
+        settings: The other settings of the audit.
     """
 
     method: str
@@ -177,7 +180,7 @@ class AuditResult:
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a mapping for JSON."""
         return asdict(self)
 
 
@@ -187,10 +190,9 @@ def run_audit(
     """Play the game.
 
     Args:
-        audit: What to put to the test.
-        ratings: The world; a synthetic one by default. The view ``final`` takes a small world out
-            of it.
-        progress: Told how far things are.
+        audit: Its settings.
+        ratings: The world; a synthetic one by default. The view ``final`` uses a small part of it.
+        progress: Called with the simulations done and their total.
     """
     begin = time.perf_counter()
     world = synthetic_world() if ratings is None else ratings
@@ -199,13 +201,12 @@ def run_audit(
     target = choose_target(world, audit.weight, seed=audit.seed)
     claim = _claim(audit)
     method = method_named(audit.method)
-    pilot = (
-        min(audit.runs, _FINAL_PILOT) if audit.view == "final" and method.one_round else audit.runs
-    )
-    games = (
-        2 if audit.labels and audit.view == "sums" else 1
-    )  # of two groupings the attacker takes the better one
-    attacks = _play(audit, target, pilot, _counter(progress, 2 * games * (pilot + audit.runs)))
+    repeated = audit.view == "final" and method.one_round
+    pilot = min(audit.runs, _FINAL_PILOT) if repeated else audit.runs
+    # Of two groupings by labels the attacker takes the better one.
+    games = 2 if audit.labels and audit.view == "sums" else 1
+    step = _counter(progress, 2 * games * (pilot + audit.runs))
+    attacks = _observer(audit)(audit, target, pilot, step)
     bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in attacks.items()}
     best = bounds.pop("everything")
     claimed = None if claim.epsilon is None else audit.weight * claim.epsilon
@@ -233,7 +234,7 @@ def run_audit(
 
 
 def pairs() -> list[tuple[str, str]]:
-    """Every method with every view that it has."""
+    """Return every method with each of its views."""
     return [
         (name, view)
         for name in audited()
@@ -243,7 +244,7 @@ def pairs() -> list[tuple[str, str]]:
 
 
 def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
-    """The audits of a report: every pair, and taste labels with both of their claims."""
+    """Return the audits of a report: every pair, and taste labels with both of their claims."""
     audits = []
     for method in audited():
         of_method = [view for paired, view in pairs() if paired == method]
@@ -259,60 +260,98 @@ def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
     return audits
 
 
-def verdict(claimed: float | None, bound: float) -> str:
-    """What a lower bound says about a claim."""
-    if claimed is None:
-        return NO_CLAIM
-    return BROKEN if bound > claimed else STANDS
-
-
 Attacks = dict[str, Halves]
-"""Scores of ``everything`` that the attacker sees, and of parts of it."""
+"""Scores of ``everything`` that an observer sees, and of parts of it."""
+
+Observer = Callable[[Audit, Target, int, Callable[[int], None]], Attacks]
+"""Plays so many pilot runs and the audit's runs of each world; counts them; returns the scores."""
 
 
-def _play(audit: Audit, target: Target, pilot: int, step: Callable[[int], None]) -> Attacks:
-    total = pilot + audit.runs
+def _observer(audit: Audit) -> Observer:
     method = method_named(audit.method)
     if method.family == "local":
-        step(2 * total)
-        return {"everything": _nothing_sent(target, audit.method, audit.runs)}
-    if method.one_round:
-        return _play_one_round(audit, target, pilot, step)
-    model = _model(audit)
+        return _observe_nothing
+    if not method.one_round:
+        return _observe_factors if audit.view == "final" else _observe_gradients
     if audit.view == "final":
-        return {"everything": retrain_scores(model, target, audit.runs, audit.seed, step)}
-    path = record(model, target.ratings, target.privacy_weights(), audit.seed)
-    scored = device_scores(target, path, audit.view, total, audit.seed, step)
-    return {
-        name: getattr(scored, name).split(pilot) for name in ("everything", "direct", "indirect")
-    }
+        return _observe_published
+    return _observe_labels if audit.labels else _observe_contributions
 
 
-def _play_one_round(
+def _observe_gradients(
     audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
 ) -> Attacks:
-    design = Design(method_named(audit.method).designs[0], audit.epsilon, labels=audit.labels)
-    total, seed, adjacency = pilot + audit.runs, audit.seed, audit.adjacency
-    if audit.view == "final":
-        return {
-            "everything": final_scores(
-                target, design, pilot, audit.runs, seed, step, adjacency=adjacency
-            )
-        }
-    if audit.labels:
-        games = [
-            labelled_scores(target, design, total, seed, step, adjacency=adjacency, head=head)
-            for head in (True, False)
-        ]
-        attacks = [game["sums"].split(pilot) for game in games]
-        best = max(attacks, key=lambda pair: lower_bound(pair[0], pair[0], audit.delta).epsilon)
-        return {"everything": best, "head": attacks[0], "label": games[0]["label"].split(pilot)}
+    path = record(_model(audit), target.ratings, target.privacy_weights(), audit.seed)
+    scored = device_scores(target, path, audit.view, pilot + audit.runs, audit.seed, step)
+    names = ("everything", "direct", "indirect")
+    return {name: getattr(scored, name).split(pilot) for name in names}
+
+
+def _observe_factors(
+    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
+) -> Attacks:
+    return {"everything": retrain_scores(_model(audit), target, audit.runs, audit.seed, step)}
+
+
+def _observe_published(
+    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
+) -> Attacks:
+    scores = final_scores(
+        target, _design(audit), pilot, audit.runs, audit.seed, step, adjacency=audit.adjacency
+    )
+    return {"everything": scores}
+
+
+def _observe_labels(
+    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
+) -> Attacks:
+    total = pilot + audit.runs
+    games = [
+        labelled_scores(
+            target, _design(audit), total, audit.seed, step, adjacency=audit.adjacency, head=head
+        )
+        for head in (True, False)
+    ]
+    attacks = [game["sums"].split(pilot) for game in games]
+    best = max(attacks, key=lambda pair: lower_bound(pair[0], pair[0], audit.delta).epsilon)
+    return {"everything": best, "head": attacks[0], "label": games[0]["label"].split(pilot)}
+
+
+def _observe_contributions(
+    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
+) -> Attacks:
+    design = _design(audit)
+    total = pilot + audit.runs
     if design.kind == "L":
-        scores = bit_scores(target, audit.epsilon, audit.view, total, seed)
+        scores = bit_scores(target, audit.epsilon, audit.view, total, audit.seed)
         step(2 * total)
     else:
-        scores = sum_scores(target, design, audit.view, total, seed, step, adjacency=adjacency)
+        scores = sum_scores(
+            target, design, audit.view, total, audit.seed, step, adjacency=audit.adjacency
+        )
     return {"everything": scores.split(pilot)}
+
+
+def _observe_nothing(
+    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
+) -> Attacks:
+    """Compare the recommender's part of a model that sends nothing in both worlds."""
+    ratings = target.ratings
+    parts = []
+    for rating in target.ends:
+        world = Ratings.from_arrays(
+            ratings.user_ids, ratings.item_ids, target.values(rating), scale=ratings.scale
+        )
+        catalogue = make_model(audit.method).fit(world).catalogue_
+        parts.append(np.concatenate((catalogue.factors.ravel(), catalogue.raters)))
+    step(2 * (pilot + audit.runs))
+    apart = 0.0 if np.array_equal(parts[0], parts[1]) else 1.0
+    scores = Scores(np.full(audit.runs, -apart), np.full(audit.runs, apart))
+    return {"everything": (scores, scores)}
+
+
+def _design(audit: Audit) -> Design:
+    return Design(method_named(audit.method).designs[0], audit.epsilon, labels=audit.labels)
 
 
 def _model(audit: Audit) -> Factorization:
@@ -325,10 +364,9 @@ def _model(audit: Audit) -> Factorization:
 
 
 def _claim(audit: Audit) -> PrivacyClaim:
-    chosen: dict[str, Any] = {
-        "epsilon": audit.epsilon,
-        **({"labels": True} if audit.labels else {}),
-    }
+    chosen: dict[str, Any] = {"epsilon": audit.epsilon}
+    if audit.labels:
+        chosen["labels"] = True
     method = method_named(audit.method)
     claim: PrivacyClaim = method.configure(**method.own(**chosen)).privacy
     if audit.adjacency == "value":
@@ -336,27 +374,9 @@ def _claim(audit: Audit) -> PrivacyClaim:
     return replace(claim, epsilon=cost(audit.method, "sums", neighbours="presence", **chosen).pure)
 
 
-def _nothing_sent(target: Target, method: str, runs: int) -> Halves:
-    """The recommender's part of a model that sends nothing, in both worlds; a difference would
-    give the rating away.
-    """
-    held = []
-    for rating in target.ends:
-        world = Ratings.from_arrays(
-            target.ratings.user_ids,
-            target.ratings.item_ids,
-            target.values(rating),
-            scale=target.ratings.scale,
-        )
-        catalogue = make_model(method).fit(world).catalogue_
-        held.append(np.concatenate((catalogue.factors.ravel(), catalogue.raters)))
-    apart = 0.0 if np.array_equal(held[0], held[1]) else 1.0
-    scores = Scores(np.full(runs, -apart), np.full(runs, apart))
-    return scores, scores
-
-
 def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:
-    done, lock = 0, Lock()
+    done = 0
+    lock = Lock()
 
     def step(more: int) -> None:
         nonlocal done

@@ -44,10 +44,10 @@ from hdpmf.errors import ProtocolError
 from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_discrete_laplace, log_share
 from hdpmf.lab.audit.world import (
     Design,
-    LessSeededNoise,
     Target,
     moved_by,
     rating_in_worlds,
+    sharpened,
     with_rating,
 )
 from hdpmf.private.client.contributions import OneRoundShard
@@ -56,7 +56,11 @@ from hdpmf.untrusted.recommender.sums import coding_of
 
 Progress = Callable[[int], None]
 
-_SUMS, _BITS, _FINAL, _FINAL_LABELLED = 900_000, 900_010, 900_020, 900_040  # streams of the seed
+# streams of the seed
+_SUMS = 900_000
+_BITS = 900_010
+_FINAL = 900_020
+_FINAL_LABELLED = 900_040
 
 _TOLD_EVERY = 500
 
@@ -71,7 +75,7 @@ def sum_scores(
     *,
     adjacency: str = "value",
 ) -> Scores:
-    """Scores against designs A and S in the view ``sums`` or ``messages``."""
+    """Return scores against designs A and S in the view ``sums`` or ``messages``."""
     contributors = max(target.ratings.n_users, 2)
     n_users = contributors if view == "sums" else 1
     coding = coding_of(design.survey(target.ratings, contributors))
@@ -121,7 +125,7 @@ def tell(progress: Progress, run: int, runs: int) -> None:
 
 
 def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) -> Scores:
-    """Scores against design L in the view ``messages`` or ``sums``."""
+    """Return scores against design L in the view ``messages`` or ``sums``."""
     design = Design("L", epsilon)
     ratings = target.ratings
     rows = (
@@ -133,7 +137,8 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
     worlds = []
     for world, rating in enumerate(target.ends):
         noise = SeededNoise(seed, _BITS + world)
-        values, blocks = target.values(rating)[rows], []
+        values = target.values(rating)[rows]
+        blocks = []
         for begin in range(0, runs, size):
             n = min(size, runs - begin)
             copies = Ratings.from_arrays(
@@ -153,13 +158,13 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
 
 
 def _bit_sums(sent: BitContribution, n: int, epsilon: float) -> np.ndarray:
-    """What the recommender adds up for an item: bits with inverse-variance weights."""
+    """Return an item's sum of bits with inverse-variance weights."""
     signs = (2.0 * sent.plus - 1.0) / bit_height(sent.units, epsilon)
     return np.round(np.bincount(sent.items, signs, n), 9)
 
 
 def _bit_ratios(target: Target, design: Design, scores: Scores) -> Scores:
-    """Log-likelihood ratios of single bits, from their signs."""
+    """Return log-likelihood ratios of single bits, from their signs."""
     coding = coding_of(design.survey(target.ratings, 1))
     units = weight_units(np.array([target.weight, target.weight]))
     plus = bit_probability(
@@ -167,7 +172,8 @@ def _bit_ratios(target: Target, design: Design, scores: Scores) -> Scores:
     )
     if units[0] == 0:  # too small a weight: nothing was sent
         return scores
-    up, down = np.log(plus[1] / plus[0]), np.log((1.0 - plus[1]) / (1.0 - plus[0]))
+    up = np.log(plus[1] / plus[0])
+    down = np.log((1.0 - plus[1]) / (1.0 - plus[0]))
     return Scores(np.where(scores.low > 0, up, down), np.where(scores.high > 0, up, down))
 
 
@@ -181,7 +187,7 @@ def final_scores(
     *,
     adjacency: str = "value",
 ) -> Halves:
-    """Scores against what the recommender publishes."""
+    """Return scores against what the recommender publishes."""
     worlds = []
     ratings = target.ratings
     # With labels: a public feature of about half of the items; the audited item is among those it
@@ -205,13 +211,13 @@ def final_scores(
 
 
 def _published(facts: ItemFacts, item: int) -> tuple[float, ...]:
-    """What is said about the audited item."""
+    """Return what is published about the audited item."""
     about = (facts.mean, facts.bias[item], facts.variance[item])
     return (*about, facts.popularity[item], facts.patterns[item, 0]) if facts.labels else about
 
 
 def _alone(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeights]:
-    """A world of the one rating: what else is in the sums, the attacker knows and subtracts."""
+    """Return a world of the one rating: the attacker knows and subtracts all others."""
     shown = target.ends[1] if rating is None else rating
     world = Ratings.from_arrays([0], [0], [shown], scale=target.ratings.scale, name="one rating")
     if rating is None:
@@ -228,9 +234,7 @@ _LABELLED_SUMS = 900_030  # stream of the seed
 
 
 def labelled_world(ratings: Ratings) -> Ratings:
-    """The most rated items of a world and all who rated two of them, everybody twice: else too
-    few would be heads.
-    """
+    """Return the most rated items and their users, everybody twice, so that enough are heads."""
     items = np.argsort(-ratings.item_counts(), kind="stable")[:LABELLED_ITEMS]
     among = ratings.take(np.isin(ratings.item_codes, items))
     rows = among.take(among.user_counts()[among.user_codes] >= 2)
@@ -254,13 +258,13 @@ def labelled_scores(
     adjacency: str = "value",
     head: bool = True,
 ) -> dict[str, Scores]:
-    """Scores in the view ``sums`` of who sees the ``sums``, and of who knows the audited device's
-    ``label`` as well.
+    """Return scores of attackers who see the ``sums``, without and with the device's ``label``.
 
     With ``head`` the audited item is summed per label, as the device's other items are.
     """
     device = _device_alone(target)
-    n, contributors = len(device.own), max(target.ratings.n_users, 2)
+    n = len(device.own)
+    contributors = max(target.ratings.n_users, 2)
     aimed = np.zeros(n, np.int64)
     aimed[device.place] = SCORE_UNITS
     is_head = np.full(n, True)
@@ -273,7 +277,8 @@ def labelled_scores(
         ratings, weights = with_rating(device, rating)
         recommender = _Cheat(design.survey(ratings, contributors), grouping)
         noise = SeededNoise(seed, _LABELLED_SUMS + 2 * head + world)
-        seen, labels = np.empty((runs, attacker.n_entries), np.int64), np.empty(runs, bool)
+        seen = np.empty((runs, attacker.n_entries), np.int64)
+        labels = np.empty(runs, bool)
         for run in range(runs):
             shard = design.shard(ratings, weights, noise, contributors)
             seen[run] = recommender.listen(shard)
@@ -285,7 +290,7 @@ def labelled_scores(
 
 
 class _Cheat(OneRoundRecommender):
-    """A recommender that groups as it likes, whatever was counted, and keeps all that it hears."""
+    """A recommender that groups as it likes and keeps all that it receives."""
 
     def __init__(self, survey: Survey, grouping: Grouping) -> None:
         no_features = ItemFeatures((), np.zeros((survey.n_items, 0)), np.zeros(0), "audit")
@@ -294,12 +299,12 @@ class _Cheat(OneRoundRecommender):
         self._counts = np.zeros(0, np.int64)
 
     def group(self, counted: Sequence[Popularity], n_sums: float = 1) -> Grouping:
-        """As it likes."""
+        """Return the attacker's grouping."""
         self._counts = counted[0].weights
         return self._chosen
 
     def listen(self, shard: OneRoundShard) -> np.ndarray:
-        """All numbers of both rounds."""
+        """Return all numbers of both rounds."""
         (sent,) = self.hear([shard])
         if not isinstance(sent, SumContribution):
             raise ProtocolError("a survey by labels was answered without them")
@@ -307,9 +312,7 @@ class _Cheat(OneRoundRecommender):
 
 
 class _Attacker:
-    """The log-likelihoods of one device's part in all sums of both rounds, for each world and
-    label.
-    """
+    """Log-likelihoods of one device's part in all sums of both rounds, by world and label."""
 
     def __init__(
         self, device: Target, design: Design, ends: tuple[float | None, float], is_head: np.ndarray
@@ -318,13 +321,15 @@ class _Attacker:
         channels = sum_channels("A", coding, design.epsilon, labels=True)
         if channels.popularity is None or channels.total is None:
             raise ProtocolError("a survey by labels has a round before, and a total")
-        n, heads = len(is_head), np.flatnonzero(is_head)
+        n = len(is_head)
+        heads = np.flatnonzero(is_head)
         sizes = (n, n + len(heads), n + len(heads), 1)
         used = (channels.popularity, channels.score, channels.weight, channels.total)
         self._scales = np.repeat(
             [float(channel.scale) * design.noise_factor for channel in used], sizes
         )
-        self._added, self._log_labels = [], []
+        self._added = []
+        self._log_labels = []
         for rating in ends:
             to_each = np.array([moved_by(device, coding, float(value), row) for row, value in
                                 enumerate(device.ratings.values)])  # fmt: skip
@@ -334,7 +339,8 @@ class _Attacker:
             for label in (False, True):
                 # The device adds a head's part to the sums of its label, and nothing to those of
                 # the other.
-                first, after = ~(is_head & label), np.full(len(heads), label)
+                first = ~(is_head & label)
+                after = np.full(len(heads), label)
                 parts = [weight]
                 parts += [
                     np.concatenate((part * first, part[heads] * after)) for part in (score, weight)
@@ -345,46 +351,39 @@ class _Attacker:
 
     @property
     def n_entries(self) -> int:
-        """How many numbers both rounds release."""
+        """Count of the numbers that both rounds release."""
         return len(self._scales)
 
     def ratios(self, seen: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For each run the log-likelihood ratio without and with knowledge of the label."""
+        """Return each run's log-likelihood ratio without and with knowledge of the label."""
         with_0, with_1 = ([self._log(seen, world, label) for world in (0, 1)] for label in (0, 1))
         hidden = np.logaddexp(with_0[1], with_1[1]) - np.logaddexp(with_0[0], with_1[0])
         known = np.where(labels, with_1[1] - with_1[0], with_0[1] - with_0[0])
         return _coarse(hidden), _coarse(known)
 
     def _log(self, seen: np.ndarray, world: int, label: int) -> np.ndarray:
-        """Of these sums together with this label, but for a constant that all worlds and labels
-        share.
-        """
+        """Return the log-likelihood of sums and a label, up to a constant shared by all."""
         noise = np.abs(seen - self._added[world][label])
         return np.asarray(self._log_labels[world][label] - noise @ (1.0 / self._scales))
 
 
 def _coarse(ratios: np.ndarray) -> np.ndarray:
-    """In twentieths."""
+    """Round to twentieths."""
     # So many sums make every run's ratio another one. Among that many thresholds pilot runs would
     # pick one far out, by chance, and measured runs would not bear it out.
     return np.asarray(np.round(20.0 * ratios) / 20.0)
 
 
 def _log_labels(total: int, design: Design) -> tuple[float, float]:
-    """Log probabilities of labels 0 and 1 for a device whose scores add up to ``total``, which
-    is not negative.
-    """
+    """Return log probabilities of labels 0 and 1 for a non-negative total score."""
     rare = rare_label_probability(np.array([total]), design.epsilon)
-    if design.label_factor != 1.0:
-        rare = LessSeededNoise.sharpened(rare, design.label_factor)
+    rare = sharpened(rare, design.label_factor)
     common = float(np.log1p(-rare[0]))
     return (float(np.log(rare[0])), common) if total > 0 else (common, float(np.log(rare[0])))
 
 
 def _device_alone(target: Target) -> Target:
-    """A world of the audited user alone: what else is in the sums, the attacker knows and
-    subtracts.
-    """
+    """Return a world of the audited user alone: the attacker knows and subtracts all others."""
     own = target.own
     ratings = Ratings.from_arrays(
         np.zeros(len(own), np.int64),

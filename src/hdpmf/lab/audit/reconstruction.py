@@ -29,12 +29,12 @@ _FIRST_STREAM = 700_000
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """How well ratings were guessed.
+    """Accuracy of reconstructed ratings.
 
     Attributes:
-        users: How many users were attacked.
-        ratings: How many ratings they have together.
-        exact: Part of the ratings whose star was guessed exactly.
+        users: Number of attacked users.
+        ratings: Number of their ratings.
+        exact: Share of ratings whose star was guessed exactly.
         rmse: Root mean squared error of the attacker's expected ratings.
         modal_exact: As ``exact``, for guessing the most common star of all ratings every time.
         modal_rmse: As ``rmse``, for the same.
@@ -71,7 +71,9 @@ def reconstruct(
     prior = np.log(np.bincount(levels, minlength=len(stars)) + 1.0)
     rated = np.flatnonzero(ratings.user_counts() > 0)
     chosen = rated[np.unique(np.linspace(0, len(rated) - 1, min(n_users, len(rated))).astype(int))]
-    rows, expected, guessed = [], [], []
+    rows = []
+    expected = []
+    guessed = []
     with Workers(1) as workers:
         for number, user in enumerate(chosen.tolist()):
             own = np.flatnonzero(ratings.user_codes == user)
@@ -96,7 +98,8 @@ def reconstruct(
             guessed.append(posterior.argmax(axis=1))
             progress(number + 1, len(chosen))
     everything = np.concatenate(rows)
-    truth, true_level = ratings.values[everything].astype(np.float64), levels[everything]
+    truth = ratings.values[everything].astype(np.float64)
+    true_level = levels[everything]
     means = _means_of_others(ratings)[everything]
     modal = int(prior.argmax())
     return Reconstruction(
@@ -120,10 +123,11 @@ def _solve(
     stars: np.ndarray,
     prior: np.ndarray,
 ) -> np.ndarray:
-    """Posterior probability of each star for each rating of one user, from messages (rounds,
-    ratings, factors).
+    """Return each star's posterior for each rating of a user, from messages (rounds, ratings,
+    factors).
     """
-    plan, mechanism = path.plan, path.mechanism
+    plan = path.plan
+    mechanism = path.mechanism
     weights = copies.weights[0]
     coefficient = mechanism.coefficient(weights)
     c = np.ones(len(weights)) if coefficient is None else coefficient
@@ -139,10 +143,10 @@ def _solve(
     for _ in range(_ITERATIONS):
         guess = Copies(copies.ids, copies.items, (posterior @ stars)[None], copies.weights)
         device = SimulatedDevice(path, guess, kept, np.zeros((1, plan.n_factors)), 0)
-        information, evidence = np.zeros(len(weights)), np.zeros(len(weights))
-        doubt = np.full(
-            plan.n_factors, SPREAD**2
-        )  # variance of what is known of u: at first, of a first vector
+        information = np.zeros(len(weights))
+        evidence = np.zeros(len(weights))
+        # Variance of what is known of u: at first, of a first vector.
+        doubt = np.full(plan.n_factors, SPREAD**2)
         for number in range(plan.epochs):
             e = device.residuals(number)[0]
             # The messages e u say where the vector really is, the guessed ratings where it should
@@ -176,8 +180,7 @@ def _solve(
 def solve_without_noise(
     path: RecordedRun, copies: Copies, seen: np.ndarray, stars: np.ndarray
 ) -> np.ndarray:
-    """A user's ratings from the first round's messages (ratings, factors) where these have no
-    noise.
+    """Solve for a user's ratings from a first round's messages (ratings, factors) without noise.
 
     All messages are multiples of one vector ``a d``, of unknown length and sign a. For a given a,
     each message gives its rating: ``t = a d.v - m.d / (2 c a)``. The right a is the one that puts
@@ -204,7 +207,7 @@ def solve_without_noise(
 
 
 def _off_stars(candidates: np.ndarray, stars: np.ndarray) -> np.ndarray:
-    """Mean squared distance of each row of ratings from the nearest stars."""
+    """Return the mean squared distance of each row of ratings from the nearest stars."""
     total = np.full(candidates.shape, np.inf)
     for star in stars:
         np.minimum(total, (candidates - star) ** 2, out=total)
@@ -212,16 +215,14 @@ def _off_stars(candidates: np.ndarray, stars: np.ndarray) -> np.ndarray:
 
 
 def levels_of(ratings: Ratings) -> np.ndarray:
-    """The values that a rating can take; a scale without a step is cut into five."""
+    """Return the values that a rating can take; five on a scale without a step."""
     scale = ratings.scale
     steps = _LEVELS_WITHOUT_STEP - 1 if scale.step is None else round(scale.width / scale.step)
     return np.linspace(scale.low, scale.high, steps + 1)
 
 
 def _means_of_others(ratings: Ratings) -> np.ndarray:
-    """For each rating, the mean of its item's other ratings; of all ratings where there are
-    none.
-    """
+    """Return the mean of each item's other ratings; of all ratings if there are none."""
     counts = ratings.item_counts()
     sums = np.bincount(ratings.item_codes, ratings.values, ratings.n_items)
     others = counts[ratings.item_codes] - 1

@@ -31,20 +31,22 @@ if TYPE_CHECKING:
     from hdpmf.common.protocol import Plan
     from hdpmf.models.factorization import Factorization
 
-_SHARD, _RECOMMENDER = 11, 12  # streams of the recording's seed
+# streams of the recording's seed
+_SHARD = 11
+_RECOMMENDER = 12
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RecordedRun:
-    """What the recommender sent in a training run.
+    """All messages of the recommender in a training run.
 
     Attributes:
         budget: The epsilon that set the noise, or None.
         factors: V of every round, the closing one included.
         h: The recommender's draws of every round, one row per item or one for all; None without
             noise.
-        raters: Ratings that took part, per item.
-        users: Who took part.
+        raters: Number of ratings that took part, per item.
+        users: Number of users who took part.
     """
 
     plan: Plan
@@ -58,12 +60,12 @@ class RecordedRun:
 
     @property
     def laplace_scale(self) -> float:
-        """Of the noise on each coordinate of a sum, to whoever does not know h."""
+        """Scale of the noise on each coordinate of a sum if h is unknown."""
         return laplace_scale(self.plan.n_factors, self.scale.width, self.budget or 0.0)
 
     @property
     def dense_scale(self) -> float:
-        """The same where there is no h."""
+        """Scale of the noise of methods without h."""
         plan = self.plan
         units = dense_laplace_scale(
             plan.n_factors, self.scale.width, self.budget or 0.0, plan.epochs, GRADIENT_STEP
@@ -71,7 +73,7 @@ class RecordedRun:
         return float(units) * GRADIENT_STEP
 
     def variance(self, round_: int, items: np.ndarray, raters: np.ndarray) -> np.ndarray:
-        """Variance of the noise in a message about each of ``items`` (rows) on each coordinate."""
+        """Return the variance of the noise in messages about ``items`` (rows), by coordinate."""
         if self.h is None or self.budget is None:
             return np.ones((len(items), self.plan.n_factors))
         h = self.h[round_].astype(np.float64)
@@ -80,14 +82,15 @@ class RecordedRun:
 
 
 def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: int) -> RecordedRun:
-    """Train once, honestly, and keep what the recommender sent."""
+    """Train once, honestly, and record what the recommender sent."""
     plan, mechanism, h_per_item = model.setup(train)
     with Workers(1) as workers:
         shard = Shard(train, weights, mechanism, SeededNoise(seed, _SHARD), seed, workers)
         recommender = Recommender(plan, mechanism, SeededNoise(seed, _RECOMMENDER), h_per_item)
         opening = recommender.open([shard.accept(plan)])
         recommender.start([shard.open(opening)])
-        factors, draws = [], []
+        factors = []
+        draws = []
         for _ in range(plan.epochs):
             message = recommender.next_round()
             factors.append(message.item_factors)
@@ -142,21 +145,19 @@ def messages(
     own_h: bool = False,
     sharing: int = 1,
 ) -> Iterator[np.ndarray]:
-    """What a real shard of these users answers: which ratings take part, then the messages of every
-    round.
+    """Yield a real client's answers: which ratings take part, then the messages of every round.
 
     Args:
-        path: What the recommender sends.
+        path: The recommender's messages.
         copies: The users.
         raters: The number of raters that the recommender states, one for each of a user's ratings.
             With the true numbers a message has one user's share of the noise; with 1 it has the
             noise of the whole sum.
-        noise: Of the devices.
-        seed: Of the first user vectors.
+        noise: Noise of the devices.
+        seed: Seed of the first user vectors.
         workers: Threads for the kernels.
         own_h: Draw h anew for every copy, item and round, instead of what the path has.
-        sharing: Where there is no h: users whose shares make the whole noise, of which each copy
-            adds one.
+        sharing: Without h: the users whose shares make the whole noise; each copy adds one share.
 
     Yields:
         First a mask (users, ratings), then for every round an array (users, ratings, factors).
@@ -199,8 +200,7 @@ def _plan_for(plan: Plan, n_items: int) -> Plan:
 
 
 class SimulatedDevice:
-    """The attacker's own simulation of devices: what their vectors would be if the ratings were
-    these.
+    """The attacker's simulation of devices with supposed ratings.
 
     Everything is known to the attacker but the ratings in question: the path, the other ratings and
     the weights, which ratings take part, and the first vectors (the theorem that is put to the test
@@ -219,7 +219,9 @@ class SimulatedDevice:
         self.target = np.asarray(path.mechanism.target(copies.values, copies.weights), np.float64)
         coefficient = path.mechanism.coefficient(copies.weights)
         self._coefficient = 1.0 if coefficient is None else coefficient
-        self._path, self._items, self._kept = path, copies.items, kept
+        self._path = path
+        self._items = copies.items
+        self._kept = kept
         self._root = (
             np.sqrt(np.maximum(kept.sum(axis=1, keepdims=True), 1)) if plan.scale_steps else 1.0
         )
@@ -231,10 +233,9 @@ class SimulatedDevice:
         )
 
     def residuals(self, round_: int) -> np.ndarray:
-        """The factors ``e`` of the messages ``e u`` of a round (from 0), after stepping the
-        vectors to it.
-        """
-        path, plan = self._path, self._path.plan
+        """Step the vectors to a round (from 0); return ``e`` of its messages ``e u``."""
+        path = self._path
+        plan = self._path.plan
         factors = path.factors[round_][self._items].astype(np.float64)
         if not path.mechanism.sends_fitted_vectors:
             direction = self._kept @ factors

@@ -72,14 +72,14 @@ FIXED = bytes(range(256))
 
 
 class FaultyPrio(Prio3):
-    """A device's cryptography with a mistake that was made on purpose."""
+    """A device's cryptography with a planted fault."""
 
     def __init__(self, prio: Prio3, fault: Fault) -> None:
         self.__dict__.update(prio.__dict__)
         self._fault = fault
 
     def shard(self, vector: np.ndarray, nonce: bytes, randomness: bytes | None = None) -> Sharded:
-        """As ``Prio3``, with too little chance."""
+        """Shard with too little randomness."""
         return super().shard(
             vector, nonce, FIXED[: self.random_size] if self._fault == "seeds" else randomness
         )
@@ -90,32 +90,30 @@ class FaultyPrio(Prio3):
 
 
 class _Between:
-    """Between the two servers: what they tell each other, kept."""
+    """A recorder of the messages between the two servers."""
 
     def __init__(self, helper: Helper) -> None:
         self._helper = helper
         self.said: list[tuple[bytes, bytes]] = []
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
-        """Reports to check, and what became of them."""
+        """Forward reports to check; record the answer."""
         answer = self._helper.aggregation_job(task_id, job_id, body)
         self.said.append((body, answer))
         return answer
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
-        """The helper's sum."""
+        """Return the helper's sum."""
         return self._helper.aggregate_share(task_id, body)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldReport:
-    """What a server has of one report.
+    """The part of a report that one server has.
 
     Attributes:
-        nonce: Its id.
-        public_share: The part for both servers.
         input_share: This server's share, decrypted.
-        other: What the other server said of it in the check.
+        other: The other server's message in the check.
         output: This server's share of what is summed.
     """
 
@@ -128,15 +126,13 @@ class HeldReport:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the recommender and the server that works with it hold of a task.
+    """All that the recommender and the corrupt server have of a task.
 
     Attributes:
-        prio: The task's cryptography.
-        key: Of the check; both servers have it.
-        index: Which server: 0 for the leader.
-        reports: In the order of those who reported.
-        numbers: The honest server's sum, less what the other one knows of it: the sum of all
-            reports, with one noise.
+        key: The verification key, which both servers have.
+        index: 0 for the leader, 1 for the helper.
+        reports: In the order of reporting.
+        numbers: The sum of all reports, with the honest server's noise only.
     """
 
     prio: Prio3 = field(repr=False)
@@ -150,12 +146,13 @@ class AuditedServers:
     """A leader and a helper, one of them honest.
 
     Args:
-        corrupt: The one that works with the recommender.
-        noise: The honest server's, where a fault is planted; it takes what is released otherwise.
+        corrupt: The server that works with the recommender.
+        noise: The honest server's noise, if a fault is planted.
     """
 
     def __init__(self, corrupt: ServerName, noise: Any = None) -> None:
-        self._keys, self._collector = _keys(), KeyPair.generate(9)
+        self._keys = _keys()
+        self._collector = KeyPair.generate(9)
         self._index = 0 if corrupt == "leader" else 1
         kind = Rules if noise is None else SimulationRules
         rules = kind(minimum=2)
@@ -181,11 +178,10 @@ class AuditedServers:
         grouping: Grouping | None = None,
         fault: Fault | None = None,
     ) -> Held:
-        """Publish a task, let devices report, and collect: what the recommender and its server
-        hold then.
-        """
+        """Publish a task, let devices report, and collect; return what is held then."""
         task_id = self._add(survey, part, grouping)
-        opened, self._now = self._leader.task(task_id), _BEGIN + 1.0
+        opened = self._leader.task(task_id)
+        self._now = _BEGIN + 1.0
         prio = opened.prio if fault is None else FaultyPrio(opened.prio, fault)
         sent = []
         for user in entries:
@@ -231,12 +227,14 @@ class AuditedServers:
         return self._leader.add_task(document)
 
     def _opened(self, task_id: bytes, sent: list[Report]) -> list[HeldReport]:
-        """What the server that works with the recommender has of each report."""
-        keys, opened = self._keys[self._index], self._leader.task(task_id)
+        """Return what the corrupt server has of each report."""
+        keys = self._keys[self._index]
+        opened = self._leader.task(task_id)
         words = self._words()
         held = []
         for report in sent:
-            metadata, public = report.report_metadata, report.public_share
+            metadata = report.report_metadata
+            public = report.public_share
             aad = InputShareAad(task_id, metadata, public).encode()
             sealed = (report.leader_encrypted_input_share, report.helper_encrypted_input_share)[
                 self._index
@@ -252,7 +250,7 @@ class AuditedServers:
         return held
 
     def _words(self) -> dict[bytes, bytes]:
-        """What the other server said in the checks, by report."""
+        """Return the other server's messages in the checks, by report."""
         found = {}
         for asked, answered in self._between.said:
             inits = AggregationJobInitReq.decode(asked).prepare_inits
@@ -268,7 +266,7 @@ class AuditedServers:
         return found
 
     def _collect(self, task_id: bytes) -> list[bytes]:
-        """Both servers' sums, as the recommender decrypts them."""
+        """Return both servers' sums, as the recommender decrypts them."""
         job = secrets.token_bytes(JOB_ID_SIZE)
         self._leader.begin_collection(
             task_id, job, CollectionReq(Query(batch_interval=_PERIOD), b"").encode()
@@ -286,10 +284,8 @@ class AuditedServers:
 
 
 def _keys() -> tuple[ServerKeys, ServerKeys]:
-    parties, pairs = (
-        [PartyKey.generate() for _ in range(2)],
-        [KeyPair.generate(1) for _ in range(2)],
-    )
+    parties = [PartyKey.generate() for _ in range(2)]
+    pairs = [KeyPair.generate(1) for _ in range(2)]
     leader, helper = (
         Server(
             organisation=name,
@@ -307,11 +303,11 @@ def _keys() -> tuple[ServerKeys, ServerKeys]:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What became of one rule.
+    """The outcome of one rule.
 
     Attributes:
-        right: Part of the guesses that were right; about one half where nothing is told.
-        epsilon: What that proves, at least, also for whoever says the opposite of the rule.
+        right: Share of right guesses; about one half if nothing is revealed.
+        epsilon: What that proves, also for the opposite of the rule.
     """
 
     right: float
@@ -325,12 +321,13 @@ def look_at_shares(
 
     Args:
         held: What a server has; the last report is the attacker's own, with zeros.
-        users: What a report says if the rating is low (or not there), and if it is high.
+        users: The entries of a report if the rating is low (or absent), and if it is high.
         truth: The coins of all reports but the last.
-        confidence: That no rule proves anything where nothing is told.
+        confidence: Confidence that no rule proves anything by chance.
     """
     *reports, own = held.reports
-    circuit, field = held.prio.circuit, held.prio.field
+    circuit = held.prio.circuit
+    field = held.prio.field
     encoded = [circuit.encode(*user) for user in users]  # type: ignore[attr-defined]  # a circuit of ratings
     low, high = (
         np.array(field.integers(circuit.truncate(vector)), np.float64) for vector in encoded
@@ -347,9 +344,8 @@ def look_at_shares(
     found = {}
     for rule in rules:
         given = np.array([score[rule] for score in scores])
-        guesses = np.where(
-            given == 0, np.arange(len(given)) % 2 == 0, given > 0
-        )  # undecided: not by the coins
+        # Undecided guesses alternate, independently of the coins.
+        guesses = np.where(given == 0, np.arange(len(given)) % 2 == 0, given > 0)
         right = int((guesses == truth).sum())
         lower, _ = clopper_pearson(np.array([max(right, len(truth) - right)]), len(truth), error)
         p = float(lower[0])
@@ -362,9 +358,9 @@ class _Worlds:
     """The two reports that there may be.
 
     Attributes:
-        encoded: What is shared.
-        middle: Of the two worlds' sums.
-        apart: Their difference.
+        encoded: What is shared, by world.
+        middle: Middle of the two worlds' sums.
+        apart: Difference of the two worlds' sums.
         moved: The difference of what is shared.
     """
 
@@ -375,8 +371,11 @@ class _Worlds:
 
 
 def _scores(held: Held, worlds: _Worlds, report: HeldReport, own: HeldReport) -> dict[str, float]:
-    field, moved, encoded = held.prio.field, worlds.moved, worlds.encoded
-    share, output = _centred(report.input_share), _centred(field.encode(report.output))
+    field = held.prio.field
+    moved = worlds.moved
+    encoded = worlds.encoded
+    share = _centred(report.input_share)
+    output = _centred(field.encode(report.output))
     vector = share[: len(moved)]
     beside = np.array(field.integers(field.sub(report.output, own.output)), np.float64)
     found = {
@@ -397,10 +396,9 @@ def _scores(held: Held, worlds: _Worlds, report: HeldReport, own: HeldReport) ->
 
 
 def _made_again(held: Held, encoded: list[np.ndarray], report: HeldReport) -> float:
-    """Reports of both worlds from seeds of the attacker's: which has more bytes in common with
-    the one that came?
-    """
-    prio, alike = held.prio, []
+    """Compare a report, byte by byte, with reports of both worlds from known seeds."""
+    prio = held.prio
+    alike = []
     for vector in encoded:
         again = prio.shard(vector, report.nonce, FIXED[: prio.random_size])
         pairs = (
@@ -412,16 +410,16 @@ def _made_again(held: Held, encoded: list[np.ndarray], report: HeldReport) -> fl
 
 
 def _at_the_point(held: Held, encoded: list[np.ndarray], report: HeldReport) -> float:
-    """The helper sees each wire at one point. Which world's wires, as they would be without
-    masks, are there?
-    """
-    prio, field = held.prio, held.prio.field
+    """Compare the wires that the helper sees at one point with each world's unmasked wires."""
+    prio = held.prio
+    field = held.prio.field
 
     def verifier(parts: list[bytes]) -> np.ndarray:
         first, second = (np.frombuffer(part[: -prio.seed_size], field.dtype) for part in parts)
         return field.add(first, second)
 
-    shares, alike = (report.public_share, report.input_share), []
+    shares = (report.public_share, report.input_share)
+    alike = []
     seen = verifier([report.other, prio.prepare(held.key, 1, report.nonce, *shares)[1]])
     for vector in encoded:
         bare = FaultyPrio(prio, "masks").shard(vector, report.nonce)
@@ -440,5 +438,5 @@ def _bytes(data: bytes) -> np.ndarray:
 
 
 def _centred(data: bytes) -> np.ndarray:
-    """Words of 64 bits, from -1/2 to 1/2."""
+    """Return words of 64 bits, scaled to -1/2 to 1/2."""
     return np.frombuffer(data, "<u8") / 2.0**64 - 0.5

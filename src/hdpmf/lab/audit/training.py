@@ -43,8 +43,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class DeviceScores:
-    """Scores of an attacker who uses all messages, those about the rated item, and those about the
-    user's others.
+    """Scores by all messages, by those about the rated item, and by those about others.
 
     The messages about other items depend on the rating only through the user's vector.
     """
@@ -97,7 +96,7 @@ def _block(
     seed: int,
     workers: Workers,
 ) -> np.ndarray:
-    """Log-likelihood ratios of the messages about the rated item, and of those about the others."""
+    """Return log-likelihood ratios of messages about the rated item, and about the others."""
     items = target.ratings.item_codes[target.own]
     raters = (
         np.maximum(path.raters[items], 1) if view == "messages" else np.ones(len(items), np.int64)
@@ -122,7 +121,8 @@ def _block(
             ratios += _laplace_ratio(path, number, sums, low, high)
             continue
         precision = 1.0 / path.variance(number, items, raters)
-        e_low, e_high = low.residuals(number), high.residuals(number)
+        e_low = low.residuals(number)
+        e_high = high.residuals(number)
         # sum_k (m - (mu1 + mu0)/2) (mu1 - mu0) / var with mu = e u, without an array as large as
         # the messages.
         both = np.stack((low.u, high.u), axis=2).astype(np.float32)
@@ -138,8 +138,9 @@ def _block(
 def _laplace_ratio(
     path: RecordedRun, number: int, sums: np.ndarray, low: SimulatedDevice, high: SimulatedDevice
 ) -> np.ndarray:
-    """Where nobody tells h: Laplace noise on every coordinate."""
-    distances, ones = [], np.ones(sums.shape[2], np.float32)
+    """Return ratios if h is unknown: Laplace noise on every coordinate."""
+    distances = []
+    ones = np.ones(sums.shape[2], np.float32)
     for device in (low, high):
         e = device.residuals(number).astype(np.float32)
         apart = e[:, :, None] * device.u.astype(np.float32)[:, None, :]
@@ -157,9 +158,7 @@ def _dense_ratio(
     target: Target,
     sharing: int,
 ) -> np.ndarray:
-    """Where noise needs no h: vectors do not depend on ratings, so only messages about the item
-    tell anything.
-    """
+    """Return ratios without h, where only messages about the item depend on the rating."""
     laws = []
     for device in devices:
         expected = device.residuals(number)[:, target.place, None] * device.u
@@ -172,7 +171,9 @@ def _copies(target: Target, items: np.ndarray, rating: float, ids: np.ndarray) -
     return Copies(ids, items, values, np.tile(target.weights[target.own], (len(ids), 1)))
 
 
-SMALL_USERS, SMALL_ITEMS, SMALL_RATINGS_EACH = 30, 20, 10
+SMALL_USERS = 30
+SMALL_ITEMS = 20
+SMALL_RATINGS_EACH = 10
 
 _RATINGS_PER_BLOCK = 60_000
 
@@ -180,7 +181,7 @@ _RETRAIN_STREAM = 500_000  # away from the other views' streams
 
 
 def small_world(ratings: Ratings) -> Ratings:
-    """The most rated items of a world and users who rated about ten of them."""
+    """Return the most rated items and users who rated about ten of them."""
     items = np.argsort(-ratings.item_counts(), kind="stable")[:SMALL_ITEMS]
     among = ratings.take(np.isin(ratings.item_codes, items))
     counts = among.user_counts()
@@ -203,9 +204,7 @@ def retrain_scores(
     seed: int,
     progress: Progress = lambda done: None,
 ) -> Halves:
-    """Train ``runs`` pilot runs and ``runs`` measured runs of each world; the scores of the
-    better attack.
-    """
+    """Train ``runs`` pilot and ``runs`` measured runs of each world; score by the better attack."""
     size = max(1, _RATINGS_PER_BLOCK // len(target.ratings))
     begins = range(0, 2 * runs, size)
     with Workers(1) as workers:
@@ -241,8 +240,9 @@ def _train_copies(
     streams: tuple[int, int],
     workers: Workers,
 ) -> np.ndarray:
-    """Final item factors of copies of the world, (copies, items, factors)."""
-    ratings, n = target.ratings, len(ids)
+    """Return final item factors of copies of the world, (copies, items, factors)."""
+    ratings = target.ratings
+    n = len(ids)
     copy = np.repeat(ids, len(ratings))
     inflated = Ratings.from_arrays(
         copy * ratings.n_users + np.tile(ratings.user_codes, n),
@@ -266,9 +266,7 @@ def _train_copies(
 
 
 class _SameStart(SeededNoise):
-    """The same first item factors for every copy: the recommender chose them, so the attacker
-    knows them.
-    """
+    """Noise with the same first item factors for every copy, which the attacker knows."""
 
     def __init__(self, seed: int, stream: int, n_items: int) -> None:
         super().__init__(seed, stream)
@@ -281,15 +279,13 @@ class _SameStart(SeededNoise):
 
 
 def _own_training(low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
-    """Without noise: whose own training comes out as what was published."""
+    """Score by comparing with the attacker's own training, where there is no noise."""
     apart = np.linalg.norm(high[:, target.item] - low[:, target.item], axis=1).astype(np.float64)
     return Scores(-apart, apart)
 
 
 def _predictions(model: Factorization, low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
-    """What the factors say about the rating, with a user vector fitted to the user's other
-    ratings.
-    """
+    """Score by predicted ratings, with a user vector fitted to the user's other ratings."""
     _, mechanism, _ = model.setup(target.ratings)
     others = np.delete(target.own, target.place)
     items = target.ratings.item_codes[others]

@@ -1,13 +1,10 @@
-"""The distinguishing game against one of two servers and the recommender, on what they really hold.
+"""Canaries and two real servers: the observer is the recommender with one of the servers.
 
-The server that works with the recommender drops everybody's report but the audited person's and one
-of its own, so that the other's noise is all that is left to hide behind. Each rating of the audited
-person is a canary, as in ``on_devices``. From the honest server's sum, which the recommender
-decrypts, the attacker subtracts what it knows; the score is the exact log-likelihood ratio of the
-item's entries. The size of the noise is measured, too.
+The corrupt server drops everybody's report but the audited person's and one of its own, so that the
+other's noise is all that is left to hide behind. From the honest server's sum, which the
+recommender decrypts, the observer subtracts what it knows.
 
-Shares are attacked by themselves (``shares``): so many persons report, each with one rating that is
-not known.
+Shares are attacked by themselves: many persons report, each with one rating that is not known.
 """
 
 from __future__ import annotations
@@ -21,20 +18,11 @@ import numpy as np
 from hdpmf.common.data import Ratings
 from hdpmf.common.methods import METHODS, Claim
 from hdpmf.common.privacy import PrivacyWeights
-from hdpmf.common.privacy.coding import make_coding, sum_channels, weight_units
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.common.protocol import Grouping, Survey
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit.cohort import SCALE
-from hdpmf.lab.audit.devices import ENDS, HIGH, LOW, judge
-from hdpmf.lab.audit.game import STANDS
-from hdpmf.lab.audit.scores import (
-    CONFIDENCE,
-    CanaryNumbers,
-    ObservedCanaries,
-    one_run_bound,
-    one_run_ceiling,
-)
+from hdpmf.lab.audit.canaries import SCALE, ObservedCanaries, canary_stars, observed_sums
+from hdpmf.lab.audit.scores import CONFIDENCE, STANDS
 from hdpmf.lab.audit.server_pair import (
     AuditedServers,
     Fault,
@@ -43,34 +31,33 @@ from hdpmf.lab.audit.server_pair import (
     ServerName,
     look_at_shares,
 )
-from hdpmf.lab.audit.world import LessNoise
+from hdpmf.lab.audit.world import PlantedNoise
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.recommender.one_round import make_survey
 
 SHARES_TELL = "shares tell"
-_METHOD, _CATALOGUE = "hdp-sum", "audit"
+
+_METHOD = "hdp-sum"
+_CATALOGUE = "audit"
 _ITEMS = 4  # of a report whose shares are looked at
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAudit:
-    """What is put to the test.
+    """Settings of an audit with canaries.
 
     Attributes:
         corrupt: The server that works with the recommender.
-        adjacency: What the coins are about: the ``value`` of a rating, lowest or highest, or its
-            ``presence``, highest or none.
-        labels: By taste labels: two tasks.
-        canaries: Ratings of the audited person, and items.
-        reports: Persons whose shares are looked at, each with one unknown rating.
-        epsilon: Of the survey.
+        adjacency: ``value``: a canary is the lowest or the highest rating. ``presence``: the
+            highest or none.
+        labels: True if sums are by taste labels: two tasks.
+        canaries: Number of ratings of the audited person, and of items.
+        reports: Number of persons whose shares are attacked, each with one unknown rating.
         weight: Privacy weight of all ratings.
         noise_factor: 1 audits servers as they are. Less plants a fault into the honest one: a
             control.
-        fault: Planted into devices: their shares or proofs are not random. A control, too.
-        confidence: Of the bounds.
-        seed: Of the coins. Noise and shares come from the operating system: no two audits are the
-            same.
+        fault: A fault planted into devices: shares or proofs that are not random.
+        seed: Seed of the coins. Noise and shares come from the operating system.
     """
 
     corrupt: ServerName
@@ -99,7 +86,7 @@ class ServerAudit:
 
     @property
     def promise(self) -> Claim:
-        """What is claimed."""
+        """The claim of this view."""
         return METHODS[_METHOD].claim("two-servers", labels=self.labels)
 
     @property
@@ -108,52 +95,23 @@ class ServerAudit:
         factor = self.promise.presence if self.adjacency == "presence" else self.promise.value
         return self.epsilon * self.weight * (factor or 0.0)
 
-
-@dataclass(frozen=True, slots=True)
-class ServerAuditResult:
-    """What came out of the sums.
-
-    Attributes:
-        audit: What was put to the test.
-        status: Of the claim.
-        epsilon_claimed: What is claimed.
-        epsilon_lower_bound: What the guesses prove.
-        verdict: ``claim broken``, ``too little noise`` or ``not contradicted``.
-        noise: Mean size of the noise that was seen, over that of the proof's law.
-        noise_deviation: Standard deviation of that, if the law is right.
-        right: Right guesses.
-        guesses: Of so many.
-        ceiling: The largest bound that so many canaries can prove.
-        seconds: Time taken.
-    """
-
-    audit: ServerAudit
-    status: str
-    epsilon_claimed: float
-    epsilon_lower_bound: float
-    verdict: str
-    noise: float
-    noise_deviation: float
-    right: int
-    guesses: int
-    ceiling: float
-    seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+    def observe(self, truth: np.ndarray, rng: np.random.Generator) -> ObservedCanaries:
+        """Return what is seen of one person with a canary for every item."""
+        n = self.canaries
+        survey = _survey(self, n, users=2)
+        *first, last = _played(self, survey, canary_stars(self.adjacency, truth)[None, :])
+        popularity = first[0].numbers[n : 2 * n] if first else None
+        return observed_sums(self, survey, last.numbers, popularity)
 
 
 @dataclass(frozen=True, slots=True)
 class SharesResult:
-    """What came out of single shares.
+    """Result of an audit of single shares.
 
     Attributes:
-        audit: What was put to the test.
         verdict: ``shares tell`` or ``not contradicted``.
-        looks: What each rule came to.
-        deviation: Standard deviation of a rule's right guesses, if nothing is told.
-        seconds: Time taken.
+        looks: Outcomes by rule.
+        deviation: Standard deviation of a rule's right guesses, if nothing is revealed.
     """
 
     audit: ServerAudit
@@ -164,16 +122,16 @@ class SharesResult:
 
     @property
     def best(self) -> Look:
-        """Of the rule that was farthest from a coin."""
+        """The outcome that was farthest from a coin's."""
         return max(self.looks.values(), key=lambda look: abs(look.right - 0.5))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a mapping for JSON."""
         return asdict(self)
 
 
 def server_cells(**chosen: Any) -> list[ServerAudit]:
-    """An audit of each server, for value and presence, with and without labels."""
+    """Return audits of each server, for value and presence, with and without labels."""
     return [
         ServerAudit(corrupt, adjacency, labels, **chosen)
         for labels in (False, True)
@@ -183,30 +141,8 @@ def server_cells(**chosen: Any) -> list[ServerAudit]:
 
 
 def faults_seen_by(corrupt: ServerName) -> tuple[Fault, ...]:
-    """Faults of devices that a server can make use of: the leader sees nothing of proofs."""
+    """Return the device faults that a server can exploit: the leader sees nothing of proofs."""
     return ("seeds",) if corrupt == "leader" else ("seeds", "masks")
-
-
-def audit_server_sums(audit: ServerAudit) -> ServerAuditResult:
-    """Guess all ratings of one person from the sums."""
-    begin = time.perf_counter()
-    truth = np.random.default_rng(audit.seed).random(audit.canaries) < 0.5
-    observed = _sums(audit, truth)
-    bound = one_run_bound(observed.scores(), truth, audit.confidence)
-    noise, deviation = observed.noise(truth)
-    return ServerAuditResult(
-        audit=audit,
-        status=audit.promise.status,
-        epsilon_claimed=audit.claimed,
-        epsilon_lower_bound=bound.epsilon,
-        verdict=judge(audit.claimed, bound.epsilon, noise, deviation),
-        noise=noise,
-        noise_deviation=deviation,
-        right=bound.right,
-        guesses=bound.guesses,
-        ceiling=one_run_ceiling(audit.canaries, audit.confidence),
-        seconds=time.perf_counter() - begin,
-    )
 
 
 def audit_server_shares(audit: ServerAudit) -> SharesResult:
@@ -222,39 +158,15 @@ def audit_server_shares(audit: ServerAudit) -> SharesResult:
     )
 
 
-def _sums(audit: ServerAudit, truth: np.ndarray) -> ObservedCanaries:
-    """What is seen of one person with a canary for every item."""
-    n = audit.canaries
-    stars = np.where(truth, HIGH, 0.0 if audit.adjacency == "presence" else LOW)
-    survey = _survey(audit, n, users=2)
-    coding, units = (
-        make_coding(survey.coding, SCALE, audit.epsilon),
-        weight_units(np.full(2, audit.weight)),
-    )
-    channels = sum_channels(survey.design, coding, audit.epsilon, labels=audit.labels)
-    low, high = (units * coding.encode(ENDS)).tolist()
-    hidden = audit.adjacency == "presence"
-    scored, weighed = (
-        (0.0 if hidden else low, high),
-        (0.0 if hidden else float(units[0]), float(units[0])),
-    )
-    *first, last = _played(audit, survey, stars[None, :])
-    observed, seen = ObservedCanaries(), last.numbers[:, None]
-    if channels.popularity is not None:
-        counts = first[0].numbers[n : 2 * n, None]
-        observed.about.append(CanaryNumbers(counts, weighed, float(channels.popularity.scale)))
-    observed.about.append(CanaryNumbers(seen[:n], scored, float(channels.score.scale)))
-    observed.about.append(CanaryNumbers(seen[n : 2 * n], weighed, float(channels.weight.scale)))
-    return observed
-
-
 def _played(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> list[Held]:
-    """What is held of each task of the survey: of these persons (rows), and of the attacker's
-    own one, with zeros.
-    """
-    planted = None if audit.noise_factor == 1.0 else LessNoise(ReleasedNoise(), audit.noise_factor)
-    servers, users = AuditedServers(audit.corrupt, planted), len(stars) + 1
-    shard, fault = _shard(audit, survey, stars), audit.fault
+    """Return what is held of each task: reports of these persons (rows), and the attacker's own."""
+    planted = (
+        None if audit.noise_factor == 1.0 else PlantedNoise(ReleasedNoise(), audit.noise_factor)
+    )
+    servers = AuditedServers(audit.corrupt, planted)
+    users = len(stars) + 1
+    shard = _shard(audit, survey, stars)
+    fault = audit.fault
     if not audit.labels:
         return [servers.sum(survey, "whole", shard.entries(users), fault=fault)]
     counts = servers.sum(survey, "counts", shard.entries(users), fault=fault)
@@ -267,13 +179,11 @@ def _played(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> list[Held]
 
 
 def _shares(audit: ServerAudit, truth: np.ndarray) -> dict[str, Look]:
-    """What is told by shares of persons who differ in one rating each; with labels, those of the
-    second task.
-    """
+    """Attack the shares of persons with one unknown rating each; of the last task."""
     users = len(truth)
     ends = np.zeros((2, _ITEMS))
-    ends[:, 0] = (0.0 if audit.adjacency == "presence" else LOW), HIGH
-    ends[:, 1] = (LOW + HIGH) / 2  # known, like what is not there
+    ends[:, 0] = canary_stars(audit.adjacency, np.array([False, True]))
+    ends[:, 1] = (SCALE.low + SCALE.high) / 2  # known, like what is absent
     survey = _survey(audit, _ITEMS, users=users + 1)
     held = _played(audit, survey, ends[truth.astype(int)])[-1]
     known = _shard(audit, survey, ends)
@@ -284,7 +194,7 @@ def _shares(audit: ServerAudit, truth: np.ndarray) -> dict[str, Look]:
 
 
 def _grouping(survey: Survey) -> Grouping:
-    """One that has no heads: labels tell most where an item is none (see the page on audits)."""
+    """Return a grouping without heads, where labels reveal most (see docs/audit.md)."""
     return Grouping(scores=np.zeros(survey.n_items, np.int64), heads=np.zeros(0, np.int64))
 
 
@@ -301,7 +211,7 @@ def _survey(audit: ServerAudit, n_items: int, users: int) -> Survey:
 
 
 def _shard(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> OneRoundShard:
-    """The private side of so many persons (rows), with these ratings; 0 for none."""
+    """Return the private side of persons (rows) with these ratings; 0 for none."""
     users, items = np.nonzero(stars)
     n_items = stars.shape[1]
     ratings = Ratings.from_arrays(users, items, stars[users, items], scale=SCALE).over(

@@ -31,9 +31,7 @@ Done = TypeVar("Done")
 
 
 def in_threads(work: Callable[[Block], Done], blocks: Sequence[Block]) -> list[Done]:
-    """The results in the order of ``blocks``. NumPy lets go of the interpreter where the time is
-    spent.
-    """
+    """Return the results in the order of ``blocks``. NumPy releases the GIL where time is spent."""
     pool = ThreadPoolExecutor(available_cores())
     try:
         return list(pool.map(work, blocks))
@@ -51,7 +49,7 @@ class Target:
     """One rating of one user in a world of ratings, with everybody's privacy weights.
 
     Attributes:
-        weights: Weight of each of its ratings.
+        weights: Weight of each rating.
         row: The rating that differs between the worlds.
         own: All rows of its user, ``row`` among them.
     """
@@ -71,12 +69,12 @@ class Target:
 
     @property
     def place(self) -> int:
-        """Where the rating is among those of its user."""
+        """Position of the rating among those of its user."""
         return int(np.flatnonzero(self.own == self.row)[0])
 
     @property
     def raters(self) -> int:
-        """How many users rated the item."""
+        """Count of users who rated the item."""
         return int(self.ratings.item_counts()[self.item])
 
     @property
@@ -90,19 +88,19 @@ class Target:
         return self.ratings.scale.low, self.ratings.scale.high
 
     def values(self, rating: float) -> np.ndarray:
-        """All values of the world in which the rating is ``rating``."""
+        """Return all values of the world in which the rating is ``rating``."""
         values = self.ratings.values.copy()
         values[self.row] = rating
         return values
 
     def privacy_weights(self) -> PrivacyWeights:
-        """The weights as models take them."""
+        """Return the weights as models take them."""
         return PrivacyWeights.per_rating(self.ratings, self.weights)
 
 
 def choose_target(ratings: Ratings, weight: float = 1.0, *, seed: int = 0) -> Target:
-    """An ordinary rating: of a user with a median number of ratings (at most 30), of an item of
-    median popularity.
+    """Choose an ordinary rating: of a user with a median number of ratings (at most 30) and an item
+    of median popularity.
 
     Everybody else's privacy weights are drawn by the paper's specification, with ``seed``.
     """
@@ -132,37 +130,46 @@ def check_runs(runs: int) -> None:
         raise ConfigError(f"an audit needs at least 10 runs of each world, not {runs}")
 
 
-class LessNoise:
-    """Noise with a fault planted: so much of it, or bits as sharp as with epsilon over this."""
+class PlantedNoise:
+    """Noise with a planted fault, which an audit must find: a smaller scale, and sharper bits.
 
-    def __init__(self, noise: Noise, factor: float) -> None:
-        self._noise, self._factor = noise, factor
+    Args:
+        noise: Noise as it should be.
+        factor: Multiplies the scale.
+        bit_factor: Divides the logits of bits; as ``factor`` by default.
+    """
+
+    def __init__(self, noise: Noise, factor: float, bit_factor: float | None = None) -> None:
+        self._noise = noise
+        self._factor = factor
+        self._bit_factor = factor if bit_factor is None else bit_factor
 
     def laplace_share(
         self, scale: float | Fraction, n_shares: int, size: int | tuple[int, ...], *, count: int = 1
     ) -> np.ndarray:
-        """Of a smaller scale."""
-        return self._noise.laplace_share(
-            Fraction(scale) * Fraction(self._factor), n_shares, size, count=count
-        )
+        """Return noise of a smaller scale."""
+        smaller = Fraction(scale) * Fraction(self._factor)
+        return self._noise.laplace_share(smaller, n_shares, size, count=count)
 
     def discrete_laplace(self, scale: float | Fraction, size: int | tuple[int, ...]) -> np.ndarray:
-        """Of a smaller scale."""
+        """Return noise of a smaller scale."""
         return self.laplace_share(scale, 1, size)
 
-    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
-        """Of a smaller sigma."""
-        return self._noise.discrete_gaussian(sigma * self._factor)
-
     def uniforms(self, n: int) -> np.ndarray:
-        """As they are."""
+        """Return uniform numbers, unchanged."""
         return self._noise.uniforms(n)
 
     def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
-        """With longer logits, and bounds that allow them."""
-        logits = (np.log(p_plus) - np.log1p(-p_plus)) / self._factor
-        wider = None if epsilon is None else np.asarray(epsilon) / self._factor
-        return self._noise.bits(1.0 / (1.0 + np.exp(-logits)), wider)
+        """Return sharper bits, and bounds that allow them."""
+        wider = None if epsilon is None else np.asarray(epsilon) / self._bit_factor
+        return self._noise.bits(sharpened(p_plus, self._bit_factor), wider)
+
+
+def sharpened(p: np.ndarray, factor: float) -> np.ndarray:
+    """Return the probabilities whose logits are those of ``p`` over ``factor``."""
+    if factor == 1.0:
+        return p
+    return np.asarray(1.0 / (1.0 + np.exp((np.log1p(-p) - np.log(p)) / factor)))
 
 
 _CATALOGUE = "audit"
@@ -174,9 +181,9 @@ class Design:
 
     Attributes:
         kind: ``A`` or ``S`` (sums), ``L`` (bits).
-        noise_factor: 1 for the design as it is. Less makes a broken one, with so much of its noise,
-            which an audit has to find out: a control. The attacker knows the factor.
-        labels: Whether the sums are by taste labels.
+        noise_factor: 1 for the design as it is. Less makes a control with so much of its noise,
+            which an audit must find. The attacker knows the factor.
+        labels: True if sums are by taste labels.
         label_factor: As ``noise_factor``, for the draw of labels, whose logit is divided by it.
     """
 
@@ -187,7 +194,7 @@ class Design:
     label_factor: float = 1.0
 
     def survey(self, ratings: Ratings, contributors: int) -> Survey:
-        """What the recommender asks."""
+        """Return the recommender's survey."""
         return make_survey(
             self.kind,
             self.epsilon,
@@ -199,9 +206,7 @@ class Design:
         )
 
     def recommender(self, survey: Survey, feature: np.ndarray | None = None) -> OneRoundRecommender:
-        """Who makes item facts of the answers; ``feature`` is what items are scored by for
-        labels.
-        """
+        """Return the recommender; ``feature`` scores items for labels."""
         features = None
         if feature is not None:
             features = ItemFeatures(("score",), feature[:, None], np.ones(1), "audit")
@@ -211,11 +216,10 @@ class Design:
     def shard(
         self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
     ) -> OneRoundShard:
-        """A shard with these ratings, which holds ``n_users`` of all contributors."""
-        broken = (self.noise_factor, self.label_factor) != (1.0, 1.0)
-        source: Any = (
-            LessSeededNoise(noise, self.noise_factor, self.label_factor) if broken else noise
-        )
+        """Return a client with these ratings, which holds ``n_users`` of all contributors."""
+        source: Any = noise
+        if (self.noise_factor, self.label_factor) != (1.0, 1.0):
+            source = PlantedNoise(noise, self.noise_factor, self.label_factor)
         return OneRoundShard(
             ratings,
             weights,
@@ -227,30 +231,8 @@ class Design:
         )
 
 
-class LessSeededNoise:
-    """Noise with a smaller scale than asked for: a mistake, made on purpose."""
-
-    def __init__(self, noise: SeededNoise, factor: float, label_factor: float = 1.0) -> None:
-        self._noise, self._factor, self._label_factor = noise, factor, label_factor
-
-    def laplace_share(
-        self, scale: Fraction, n_shares: int, size: int, *, count: int = 1
-    ) -> np.ndarray:
-        """As ``SeededNoise``, with less of it."""
-        return self._noise.laplace_share(float(scale) * self._factor, n_shares, size, count=count)
-
-    def bits(self, rare: np.ndarray) -> np.ndarray:
-        """Labels that are drawn less at random."""
-        return self._noise.bits(self.sharpened(rare, self._label_factor))
-
-    @staticmethod
-    def sharpened(rare: np.ndarray, factor: float) -> np.ndarray:
-        """The probabilities whose logits are those of ``rare`` over ``factor``."""
-        return np.asarray(1.0 / (1.0 + np.exp((np.log1p(-rare) - np.log(rare)) / factor)))
-
-
 def rating_in_worlds(target: Target, adjacency: str) -> tuple[float | None, float]:
-    """The rating in the two worlds; None where it is not there."""
+    """Return the rating in the two worlds; None where it is absent."""
     low, high = target.ends
     return (None if adjacency == "presence" else low), high
 
@@ -258,7 +240,7 @@ def rating_in_worlds(target: Target, adjacency: str) -> tuple[float | None, floa
 def moved_by(
     target: Target, coding: Coding, rating: float | None, row: int
 ) -> tuple[int, int, int]:
-    """What a rating in this row adds to its item's score, its item's weight and the total."""
+    """Return what a rating adds to its item's score, its item's weight and the total."""
     if rating is None:
         return 0, 0, 0
     units = int(weight_units(target.weights[row : row + 1])[0])
@@ -268,13 +250,15 @@ def moved_by(
 
 
 def with_rating(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeights]:
-    """The whole world with this rating in the audited place, or without one there."""
-    ratings, weights = target.ratings, target.weights
+    """Return the world with this rating in the audited place, or without one there."""
+    ratings = target.ratings
+    weights = target.weights
     values = ratings.values if rating is None else target.values(rating)
     world = Ratings.from_arrays(
         ratings.user_codes, ratings.item_codes, values, scale=ratings.scale, name=ratings.name
     )
     if rating is None:
         others = np.delete(np.arange(len(ratings)), target.row)
-        world, weights = world.take(others), weights[others]
+        world = world.take(others)
+        weights = weights[others]
     return world, PrivacyWeights.per_rating(world, weights)

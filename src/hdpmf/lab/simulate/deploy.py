@@ -114,8 +114,7 @@ class Deployment:
             if child.process.poll() not in (None, 0):
                 raise FederationError(
                     f"{child.name} ended with status {child.process.returncode}: "
-                    f"{child.last_words()} "
-                    f"(log: {child.log})"
+                    f"{child.last_words()} (log: {child.log})"
                 )
 
     def kill(self, name: str) -> None:

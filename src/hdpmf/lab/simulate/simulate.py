@@ -149,9 +149,8 @@ def simulate(
     n_devices = train.n_users if devices is None else devices
     if settings.view == "sums" and n_devices < MIN_DEVICES:
         raise ConfigError(
-            f"a secure sum by masks is over at least {MIN_DEVICES} devices, not "
-            f"{n_devices}: give more devices, or let "
-            "the recommender see messages"
+            f"a secure sum by masks is over at least {MIN_DEVICES} devices, not {n_devices}: give "
+            "more devices, or let the recommender see messages"
         )
     log(f"setting up {n_devices:,} devices")
     parts, policy = deal(train, weights, n_devices, seed), _lenient_policy(settings, max_ratings)
