@@ -56,10 +56,10 @@ class PageGuard:
     """ASGI middleware that refuses requests that do not come from our own page.
 
     Args:
-        app: What is guarded.
-        host: The name and port that the browser has to know us by.
-        public: Paths that another site may lead to, because they show nothing: where one enters.
-        scheme: ``https`` where a proxy before us has a certificate.
+        app: The guarded application.
+        host: Name and port by which browsers must address us.
+        public: Paths that other sites may link to, because they show nothing.
+        scheme: ``https`` behind a proxy that has a certificate.
     """
 
     def __init__(

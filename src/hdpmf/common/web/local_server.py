@@ -26,10 +26,8 @@ _GRACE_SECONDS = 3
 class Loopback:
     """Sockets on the loopback addresses of this machine, all with one port.
 
-    Attributes:
-        host: The name and port for the browser. Cookies know names, not ports: under ``127.0.0.1``
-            every program of every user of this machine would get ours. A name under ``localhost``
-            leads to loopback, and this one nobody else knows.
+    Cookies know names, not ports: under ``127.0.0.1`` every program of every user of this machine
+    would get ours. So ``host`` is a random name under ``localhost``, which leads to loopback.
     """
 
     host: str
@@ -38,11 +36,7 @@ class Loopback:
 
     @classmethod
     def listen(cls, port: int = 0) -> Loopback:
-        """Listen on IPv4 and, where the machine has it, IPv6; with port 0 any that is free on both.
-
-        Raises:
-            ConfigError: The port is taken.
-        """
+        """Listen on IPv4 and, if there is IPv6, on both; port 0 takes any that is free."""
         for _ in range(_TRIES):
             first = _bound(socket.AF_INET, "127.0.0.1", port)
             if first is None:
@@ -68,11 +62,7 @@ class Loopback:
 
 
 def listen_on(address: str, port: int) -> socket.socket:
-    """A socket on one address of this machine, for a proxy that comes from another one.
-
-    Raises:
-        ConfigError: It is no address of this machine, or the port is taken.
-    """
+    """Listen on one address of this machine; raise ConfigError if that is not possible."""
     try:
         found = ip_address(address)
         listener = _bound(socket.AF_INET if found.version == 4 else socket.AF_INET6, address, port)

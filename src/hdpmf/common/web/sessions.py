@@ -25,11 +25,9 @@ class BrowserSession:
     """The session of one browser.
 
     Attributes:
-        csrf: What its own pages put into every request that changes something.
-        used_at: When it last asked for something.
-        locked: Nothing is shown until it is unlocked.
-        notes: What to tell on the next page: a kind and a sentence each.
-        held: What a view keeps between two requests, as the preview of a file.
+        csrf: Token in every request that changes something.
+        notes: Notes for the next page: a kind and a sentence each.
+        held: Values that a view keeps between two requests, as the preview of a file.
     """
 
     csrf: str
@@ -50,12 +48,7 @@ class BrowserSession:
 
 
 class BrowserSessions:
-    """Browser sessions, started by one-time tokens and locked when idle.
-
-    Args:
-        idle: Seconds until a session that is not used is locked.
-        clock: Seconds that pass.
-    """
+    """Browser sessions, started by one-time tokens and locked after ``idle`` seconds."""
 
     def __init__(
         self, idle: float = IDLE_SECONDS, clock: Callable[[], float] = time.monotonic
@@ -91,12 +84,7 @@ class BrowserSessions:
         return cookie
 
     def session(self, cookie: str, *, used: bool = True) -> BrowserSession | None:
-        """Return the session of a cookie, locked if it has been idle too long.
-
-        Args:
-            cookie: What the browser sent.
-            used: Somebody does something; otherwise it is only looked at.
-        """
+        """Return the session of a cookie, locked if it has been idle; ``used`` counts as use."""
         session = self._sessions.get(_known_by(cookie))
         if session is None:
             return None

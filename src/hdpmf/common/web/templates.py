@@ -15,11 +15,7 @@ with needs("starlette", "page"), needs("jinja2", "page"):
 
 
 class Wording:
-    """Sentences of a page by name, such as ``rate.title``, from ``words.toml``.
-
-    Args:
-        package: Where ``words.toml`` is.
-    """
+    """Sentences of a page by name, such as ``rate.title``, from its package's ``words.toml``."""
 
     def __init__(self, package: str) -> None:
         self.sentences: Mapping[str, str] = _flat(
@@ -57,15 +53,10 @@ _SHARED = "hdpmf.common.web"
 
 
 class PageTemplates:
-    """Templates, sentences and static files of one package.
+    """Templates, sentences (``t``) and static files of one package.
 
-    Args:
-        package: Where its ``templates``, its ``words.toml`` and, if it has files of its own, its
-            ``static`` are. Its ``base.html`` extends ``frame.html``, which all pages share.
-        pages: The name of each page in the menu, by path.
-
-    Attributes:
-        t: Its sentences.
+    Its ``base.html`` extends ``frame.html``, which all pages share. ``pages`` are the names of
+    pages in the menu, by path.
     """
 
     def __init__(self, package: str, pages: Mapping[str, str]) -> None:
@@ -84,14 +75,7 @@ class PageTemplates:
     def show(
         self, name: str, facts: Mapping[str, Any], *, inside: bool, status: int = 200
     ) -> Response:
-        """Render a page.
-
-        Args:
-            name: Of its template and its title.
-            facts: What is on it.
-            inside: Whether somebody is in, who gets the menu.
-            status: Of the answer.
-        """
+        """Render a page with these values; ``inside`` shows the menu."""
         text = self._templates.get_template(f"{name}.html").render(
             t=self.t, name=name, pages=self._pages, inside=inside, **facts
         )

@@ -25,15 +25,7 @@ MOST_LEVELS = 11
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PageRequest:
-    """A request of the owner's browser. PRIVATE.
-
-    Attributes:
-        owner: Whose store it is.
-        session: The browser's.
-        t: The page's sentences.
-        fields: What was sent with it.
-        body: The file that was sent with it.
-    """
+    """A request of the owner's browser, with its fields or its file. PRIVATE."""
 
     owner: Owner
     session: BrowserSession
@@ -43,12 +35,7 @@ class PageRequest:
 
     @contextmanager
     def store(self) -> Iterator[DeviceStore]:
-        """Lock the store of the recommender whose items the page shows.
-
-        Raises:
-            ConfigError: It is about a recommender whose items are not here any more: never about
-                another one instead.
-        """
+        """Lock the store of the recommender that the page shows, and of no other."""
         with self.owner.store() as store:
             places = [place.place for _, place in with_catalogue(store)]
             if self.text("place") and self.place not in (places or [FIRST]):

@@ -145,14 +145,7 @@ _MOST_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class AggregationJob:
-    """Reports that one worker has claimed.
-
-    Attributes:
-        id: Under which the helper knows it.
-        opened: Their task.
-        bodies: Them, in the order of their ids.
-        request: What the helper is asked, if it was written down.
-    """
+    """Reports that one worker has claimed, by id; and the request, once it is stored."""
 
     id: bytes
     opened: OpenTask

@@ -42,12 +42,9 @@ class Batch:
     """A closed batch.
 
     Attributes:
-        interval: Which was asked for.
-        count: Reports in it.
-        checksum: Of their ids.
-        times: The smallest interval that has their times.
-        share: This server's share, noised and encrypted to the collector.
-        other: At the leader, the helper's share; None until it is here.
+        times: The smallest interval with its reports' times.
+        share: This server's share, with noise, encrypted to the collector.
+        other: The helper's share, at the leader.
     """
 
     interval: Interval
@@ -105,18 +102,12 @@ class Batches:
     ) -> Batch | None:
         """Close a batch, or return it if it is closed. Once this returns, its share may leave.
 
-        Args:
-            opened: The task.
-            interval: Which batch.
-            expected: Count and checksum that the other server has.
-
-        Returns:
-            The batch; None if reports of it still wait to be checked.
+        None if reports of it still wait to be checked. ``expected`` are count and checksum of the
+        other server.
 
         Raises:
-            DapError: It is too small, it overlaps with a closed one, or the servers do not have the
-                same reports.
-            PrivacyError: It was closed before, and the database does not know.
+            DapError: It is too small, it overlaps, or the servers do not have the same reports.
+            PrivacyError: It was released before, and the database does not know.
         """
         self.check(opened, interval)
         batch = self.find(opened, interval)

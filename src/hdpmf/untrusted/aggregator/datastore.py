@@ -197,11 +197,10 @@ class ServerDatabase:
     """A server's database, which several processes may open.
 
     Args:
-        url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/name``; ``sqlite://``
-            is in memory, for simulation, and gone with this object.
+        url: ``sqlite:///path``, ``postgresql+psycopg://user:password@host/name``, or ``sqlite://``
+            in memory.
 
     Attributes:
-        in_memory: Nothing of it survives.
         shards: Rows that a sum is spread over, so that workers do not wait for each other.
     """
 

@@ -63,12 +63,7 @@ class AggregatorFolder:
 
     @classmethod
     def create(cls, path: Path, config: AggregatorConfig) -> AggregatorFolder:
-        """Set up a new server atomically, in a folder that is new or empty.
-
-        Raises:
-            ConfigError: There is something, or a name makes no sense.
-            StorageError: The disk refused.
-        """
+        """Set up a new server atomically, in a folder that is new or empty."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ConfigError(
                 f"{path} is not empty; give a new folder, or use the server that is there"
@@ -135,11 +130,7 @@ class AggregatorFolder:
 
     @property
     def partner(self) -> Server:
-        """The other server's card.
-
-        Raises:
-            ConfigError: It is not paired.
-        """
+        """The other server's card; raises ConfigError if there is none yet."""
         pair = self.servers
         if pair is None:
             raise ConfigError(
@@ -149,11 +140,7 @@ class AggregatorFolder:
         return pair.helper if self.config.role == "leader" else pair.leader
 
     def pair(self, partner: Server) -> Servers:
-        """Pin the other server permanently: the verify keys of all tasks depend on it.
-
-        Raises:
-            ConfigError: It is paired with another one, or the two are one.
-        """
+        """Pin the other server permanently: the verify keys of all tasks depend on it."""
         own = self.card
         leader, helper = (own, partner) if self.config.role == "leader" else (partner, own)
         pair = Servers(leader=leader, helper=helper)
@@ -182,11 +169,7 @@ class AggregatorFolder:
         atomic_write(self._collector(card.identity), card_to_json(card))
 
     def dismiss(self, name: str) -> Collector:
-        """Remove a recommender, by its organisation or its identity.
-
-        Raises:
-            ConfigError: There is none of this name, or several.
-        """
+        """Remove a recommender, by its organisation or its identity."""
         found = [
             card for card in self.collectors.values() if name in (card.organisation, card.identity)
         ]

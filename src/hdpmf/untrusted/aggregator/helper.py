@@ -38,29 +38,14 @@ class Helper(Aggregator):
     role = "helper"
 
     def add_task(self, document: bytes) -> bytes:
-        """Add a task. Idempotent.
-
-        Returns:
-            The task's id.
-
-        Raises:
-            ProtocolError: This server does not take part in such a task.
-        """
+        """Add a task and return its id; raise ProtocolError if it is refused. Idempotent."""
         return self._book.add(document)
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
-        """Check reports with the leader, and add the valid ones to the sums.
+        """Check reports with the leader, and add the valid ones to the sums. Idempotent.
 
-        Args:
-            task_id: Of the task.
-            job_id: The leader's name for this.
-            body: An ``AggregationJobInitReq``.
-
-        Returns:
-            An ``AggregationJobResp``; the same for the same job.
-
-        Raises:
-            DapError: It is no such message, or another one came under the same name.
+        Takes an ``AggregationJobInitReq`` and returns an ``AggregationJobResp``. Raises DapError if
+        it is malformed, or another request came under the same id.
         """
         opened = self._book.get(task_id)
         digest = sha256(body).digest()
@@ -85,18 +70,10 @@ class Helper(Aggregator):
         )
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
-        """Close a batch, if the leader has the same reports in it.
+        """Close a batch, if the leader has the same reports in it. Idempotent.
 
-        Args:
-            task_id: Of the task.
-            body: An ``AggregateShareReq``.
-
-        Returns:
-            An ``AggregateShare``; the same for the same batch.
-
-        Raises:
-            DapError: It is no batch, too small, overlaps with another, or the servers have other
-                reports in it.
+        Takes an ``AggregateShareReq`` and returns an ``AggregateShare``. Raises DapError if the
+        batch is too small, overlaps with another, or has other reports here.
         """
         opened = self._book.get(task_id)
         asked = AggregateShareReq.decode(body)

@@ -22,12 +22,7 @@ ANSWER_SECONDS = 120.0
 
 
 class HelperClient(ServerClient):
-    """A ``HelperDoor`` over HTTPS. It tries once: the caller knows when to try again.
-
-    Args:
-        keys: The leader's.
-        timeout: Seconds that the helper may take.
-    """
+    """A ``HelperApi`` over HTTPS. It tries once: the caller knows when to try again."""
 
     def __init__(self, keys: ServerKeys, timeout: float = ANSWER_SECONDS) -> None:
         super().__init__(keys.partner, keys.party, timeout)

@@ -86,13 +86,7 @@ _ROOM_SECONDS = 0.05  # until a connection that was cut has given back what it h
 
 
 class Resources:
-    """Resources that both servers have.
-
-    Args:
-        folder: The server's folder.
-        engine: The opened leader or helper.
-        metrics: Metrics to update.
-    """
+    """Resources that both servers have."""
 
     def __init__(
         self, folder: AggregatorFolder, engine: Leader | Helper, metrics: AggregatorMetrics
@@ -198,14 +192,7 @@ class Resources:
 
 
 class LeaderResources(Resources):
-    """The leader's resources.
-
-    Args:
-        folder: The server's folder.
-        leader: The opened leader.
-        metrics: Metrics to update.
-        make_room: Cuts off the slowest sender; True if there was one.
-    """
+    """The leader's resources; ``make_room`` cuts off the slowest sender, if there is one."""
 
     def __init__(
         self,

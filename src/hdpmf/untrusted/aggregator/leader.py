@@ -59,11 +59,7 @@ class HelperApi(Protocol):
 
 
 class Leader(Aggregator):
-    """The server that devices and the collector talk to.
-
-    Args:
-        helper: The other server. Others as in ``Aggregator``.
-    """
+    """The server that devices and the collector talk to; ``helper`` is the other one."""
 
     role = "leader"
 
@@ -86,28 +82,16 @@ class Leader(Aggregator):
         self._jobs = AggregationJobs(database, self._book, self._rules, self._clock)
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
-        """Add a task. Idempotent.
+        """Add a task and return its id; raise ProtocolError if it is refused. Idempotent.
 
-        Args:
-            document: As it was published.
-            devices: Of a task for enrolled devices: identity and number of users of each.
-
-        Returns:
-            The task's id.
-
-        Raises:
-            ProtocolError: This server does not take part in such a task.
+        A task for enrolled devices comes with the identity and the number of users of each.
         """
         return self._book.add(document, devices)
 
     def upload(
         self, task_id: bytes, report: bytes, device: str = "", signature: bytes = b""
     ) -> None:
-        """Store a report. When this returns it is on the disk.
-
-        Raises:
-            DapError: It was refused; its kind says why.
-        """
+        """Store a report durably; raise DapError if it is refused."""
         (refused,) = self.upload_many([Upload(task_id, report, device, signature)])
         if refused is not None:
             raise refused
@@ -123,15 +107,12 @@ class Leader(Aggregator):
     def aggregate(self, limit: int = 256) -> int:
         """Check some of the stored reports with the helper, and add the valid ones to the sums.
 
-        Several processes may do so at once, and any may be killed at any time.
-
-        Returns:
-            Reports that were handled; 0 if none waited.
+        Several processes may do so at once, and any may be killed at any time. Returns the number
+        of reports; 0 if none waited.
 
         Raises:
             TransportError: The helper could not be reached. The reports wait.
-            DapError: The helper refuses, as it does if it was not given the task. These reports
-                wait; others need not.
+            DapError: The helper refuses, as for an unknown task. These reports wait.
         """
         job = self._jobs.claim(limit)
         if job is None:
@@ -148,16 +129,7 @@ class Leader(Aggregator):
         return len(job.bodies)
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
-        """Start a collection job.
-
-        Args:
-            task_id: Of which task.
-            job_id: The collector's name for it.
-            request: A ``CollectionReq``.
-
-        Raises:
-            DapError: It is no batch of this task, or the same name was another request.
-        """
+        """Start a collection job; raise DapError if it is invalid, or its id is in use."""
         opened = self._book.get(task_id)
         wanted = CollectionReq.decode(request)
         interval = wanted.query.batch_interval
@@ -180,12 +152,8 @@ class Leader(Aggregator):
     def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
         """Return the ``Collection`` of a collection job, the same bytes each time.
 
-        Returns:
-            None while the time of the batch is not over, or reports of it wait to be checked.
-
-        Raises:
-            DapError: It is not known, too small, overlaps, or the servers do not have the same
-                reports.
+        None until the batch's time is over and its reports are checked. Raises DapError if the job
+        is unknown, or the batch is too small, overlaps, or differs between the servers.
         """
         opened = self._book.get(task_id)
         here = sa.and_(collections.c.task == opened.number, collections.c.job == job_id)

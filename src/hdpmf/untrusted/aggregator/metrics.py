@@ -20,19 +20,7 @@ _GROUPS = (1, 4, 16, 64, 256)
 
 
 class AggregatorMetrics:
-    """The metrics of one server.
-
-    Attributes:
-        uploads: Reports by what became of them: ``accepted``, ``busy``, ``failed`` or DAP's
-            problem.
-        answers: Requests by resource and status.
-        commits: Seconds that writing a group of reports took.
-        grouped: Reports of such a group.
-        aggregated: Reports that were handled together with the other server.
-        troubles: Work that failed and is tried again, by what was in the way.
-        turned_away: Connections that were closed, by why.
-        waiting: Reports that wait to be aggregated.
-    """
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

@@ -71,11 +71,7 @@ def run_worker(
 ) -> None:
     """Serve a folder in this process, until SIGTERM or SIGINT.
 
-    Args:
-        path: The folder.
-        listener: A socket, which other workers may share.
-        ready: Called when it listens.
-        tls: False only to measure the cost of TLS.
+    Other workers may share the listener. ``tls=False`` is only to measure the cost of TLS.
     """
     folder = AggregatorFolder(path)
     log_to_stderr(role=folder.config.role)
@@ -124,16 +120,10 @@ _READY = b"ready"
 def serve(
     folder: AggregatorFolder, workers: int = 1, ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Run a server until SIGTERM or SIGINT.
-
-    Args:
-        folder: The server.
-        workers: Processes that share its port and its database.
-        ready: Called when it listens.
+    """Run a server with so many processes until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: It is not paired, the address is taken, or the database is not for several
-            processes.
+        ConfigError: It is not paired, the address is taken, or SQLite cannot be shared.
     """
     check_servable(folder, workers)
     folder.certificates()

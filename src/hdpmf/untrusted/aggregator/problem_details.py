@@ -53,17 +53,7 @@ def busy_error(retry_after: int) -> HTTPException:
 async def read_body(
     request: Request, media_type: str, most: int, *, exactly: bool = False
 ) -> bytes:
-    """Read a body of announced length; a wrong length is refused before anything is read.
-
-    Args:
-        request: The request.
-        media_type: What it must be.
-        most: Bytes.
-        exactly: It must have just so many.
-
-    Raises:
-        HTTPException: It is something else, too long, or was cut.
-    """
+    """Read a body of announced length; raise HTTPException, before reading, if it is wrong."""
     size = check_body(request, media_type, most, exactly=exactly)
     body = bytearray()
     try:

@@ -253,8 +253,8 @@ class ReportWriter:
     """A queue of uploads, and the thread that commits them in groups.
 
     Args:
-        write: Writes a group, durably; for each report None, or why it was refused.
-        metrics: Counts what becomes of them.
+        write: Commits a group; returns for each report None or the reason to refuse it.
+        metrics: Metrics to update.
         room: Uploads that may wait.
         written: Called after each group, by the thread.
     """
@@ -294,11 +294,7 @@ class ReportWriter:
         self._expected -= 1
 
     async def put(self, upload: Upload) -> None:
-        """Queue a report and return when it is on the disk.
-
-        Raises:
-            HdpmfError: It was refused, or the disk refused.
-        """
+        """Queue a report and return when it is on the disk; raise HdpmfError if it is refused."""
         if self._loop is None:
             raise StorageError("the server is not writing yet")
         future: asyncio.Future[HdpmfError | None] = self._loop.create_future()

@@ -177,12 +177,7 @@ class TaskStore:
         self._open: dict[bytes, OpenTask] = {}
 
     def add(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
-        """Add a task. Idempotent.
-
-        Args:
-            document: The task as it was published.
-            devices: Identity and number of users of each enrolled device; only at the leader.
-        """
+        """Add a task; ``devices`` are identities and users of enrolled devices. Idempotent."""
         found_id = task_id(document)
         listed = sorted((who, users) for who, users in devices)
         digest = hashlib.sha256(msgspec.msgpack.encode(listed)).digest()

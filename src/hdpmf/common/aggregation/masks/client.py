@@ -80,16 +80,16 @@ _UNCHANGED = (
 class SecureSumClient:
     """One device in one secure sum. Made for one session, and of no use after it.
 
-    ``answer`` takes the recommender's messages in their order and gives the replies. Whatever is
-    out of order, not signed as it should be, or less than the policy insists on, ends the session:
+    ``answer`` takes the recommender's messages in their order and returns the replies. Whatever is
+    out of order, not signed as it should be, or less than the policy requires, ends the session:
     the object forgets its secrets and its vector and refuses everything after that.
 
     Args:
         identity: The device's long-lived key; it must be on the roster.
         roster: The roster that this device has pinned.
-        vector: The device's words (``IntegerCoding`` makes them of integers).
-        policy: What the device insists on.
-        about: What the vector is about; masks cancel only among devices that were told the same.
+        vector: Words (``IntegerCoding`` makes them of integers).
+        policy: The device's requirements.
+        about: Context of the vector; masks cancel only among devices with the same one.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class SecureSumClient:
         return not self._handlers
 
     def answer(self, message: ToDevice) -> ToRecommender:
-        """The reply to the recommender's next message; a SecureSumError ends the session."""
+        """Return the reply to the recommender's next message; SecureSumError ends the session."""
         if not self._handlers:
             raise SecureSumError(
                 "this session is over; a new sum needs a new SecureSumClient with new keys"
@@ -375,7 +375,7 @@ class SecureSumClient:
             )
 
     def _channel_keys(self, peer: int, theirs: bytes) -> tuple[bytes, bytes]:
-        """The keys for sealing to a peer and for opening what it sealed."""
+        """Return the keys for encrypting to a peer and for decrypting from it."""
         if self._channel is None:
             raise SecureSumError("this session is over")
         info = pair_info(b"channel", self.device, peer)

@@ -168,15 +168,12 @@ class SumPlan(SumMessage, frozen=True):
 
 
 class DeviceKeys(_Checked, frozen=True, array_like=True):
-    """The one-time public keys of a device, signed by its identity.
+    """One-time public keys of a device, signed by its identity with plan and device number.
 
     Attributes:
-        channel: For sealing shares to this device.
-        mask: For the masks it shares with its partners; its secret is what its holders keep shares
-            of.
-        commitment: Digest of the seed of its own mask, so that a wrong share cannot spoil the sum
-            unnoticed.
-        signature: Of all that, the plan and the device's number.
+        channel: For encrypting shares to this device.
+        mask: For the masks it shares with its partners; its holders have shares of its secret.
+        commitment: Digest of its own mask's seed, so that a wrong share is noticed.
     """
 
     channel: bytes
@@ -213,10 +210,7 @@ class PartnerKeys(SumMessage, frozen=True):
 class DealtShares(SumMessage, frozen=True):
     """Device to recommender: for each holder its encrypted pair of shares, and their digests.
 
-    Attributes:
-        sealed: The pair of shares.
-        checks: Digests of both, by which the recommender sees later whose share is wrong: the
-            dealer's or the holder's.
+    The digests show the recommender later whose share is wrong: the dealer's or the holder's.
     """
 
     sealed: dict[int, bytes]
@@ -232,13 +226,7 @@ class DealtShares(SumMessage, frozen=True):
 
 
 class Inbox(SumMessage, frozen=True):
-    """Recommender to device: what others sealed for it, and with whom it shares masks.
-
-    Attributes:
-        partners: Its partners that dealt shares.
-        sealed: From those of them that drew it as a holder.
-        checks: The digests that they gave.
-    """
+    """Recommender to device: its partners that dealt shares, and shares for it, with digests."""
 
     partners: tuple[int, ...]
     sealed: dict[int, bytes]

@@ -47,7 +47,7 @@ class Risks:
 
 
 def smallest_threshold(degree: int, fraction: Fraction = TWO_THIRDS) -> int:
-    """The smallest whole number above that fraction of the holders."""
+    """Return the smallest whole number above that fraction of the holders."""
     return int(fraction * degree) + 1
 
 
@@ -55,10 +55,7 @@ def smallest_threshold(degree: int, fraction: Fraction = TWO_THIRDS) -> int:
 def risks(
     n_devices: int, neighbours: int, threshold: int, *, colluding: int, dropping: int
 ) -> Risks:
-    """The chances that something goes wrong.
-
-    ``colluding`` devices work for the recommender; ``dropping`` ones drop out at random.
-    """
+    """Return the risks if some devices collude, and others drop out at random."""
     degree = min(neighbours, n_devices - 1)
     others = n_devices - 1
     if (
@@ -102,7 +99,7 @@ def _log_at_least(count: int, population: int, marked: np.ndarray, drawn: int) -
 
 
 def _log_comb(n: np.ndarray | int, k: np.ndarray | int, most: int) -> np.ndarray:
-    """Logarithm of (n over k), for n up to ``most``; minus infinity where there is no way."""
+    """Return the log of (n over k), for n up to ``most``; minus infinity where it is 0."""
     n = np.asarray(n)
     k = np.asarray(k)
     possible = (k >= 0) & (k <= n)
@@ -164,12 +161,7 @@ class SumPolicy:
         return math.ceil(self.max_colluding * n_roster)
 
     def check(self, plan: SumPlan, n_roster: int) -> None:
-        """Raise SecureSumError if the plan offers less than this device insists on.
-
-        Args:
-            plan: The plan.
-            n_roster: Devices on the roster that this device pinned.
-        """
+        """Raise SecureSumError if the plan offers less than this device requires."""
         n = plan.n_participants
         degree = plan.degree
         if degree < min(self.min_neighbours, n - 1):
@@ -239,16 +231,14 @@ def propose(
     minimum: int | None = None,
     wide: bool = False,
 ) -> SumPlan:
-    """A plan for one sum, with a new session number.
+    """Return a plan for one sum, with a new session number.
 
     Args:
         roster: The devices that may take part.
         length: Words of a vector.
-        participants: Places on the roster of the devices to ask; None asks everyone.
-        neighbours: Holders of each device's shares; everyone, if there are no more. None takes at
-            least 64, and as many as devices with the default policy insist on.
-        threshold: Holders that must survive; None takes the smallest above two thirds, or what such
-            devices insist on.
+        participants: Roster numbers of the devices to ask; None asks everyone.
+        neighbours: Holders per device; None takes what the default policy accepts, 64 or more.
+        threshold: Holders that must survive; None takes what the default policy accepts.
         minimum: Devices that the sum must be over; None takes the smallest above two thirds.
         wide: Words have 64 bits instead of 32.
     """
@@ -298,7 +288,7 @@ def survivors_text(plan_digest: bytes, device: int, survivors: bytes) -> bytes:
 
 
 def share_check(plan_digest: bytes, dealer: int, holder: int, kind: str, share: bytes) -> bytes:
-    """Digest of a share. A share is as good as random, so its digest does not tell it."""
+    """Return the digest of a share, which is too random to be guessed from it."""
     return digest(
         b"share",
         plan_digest,
@@ -310,7 +300,7 @@ def share_check(plan_digest: bytes, dealer: int, holder: int, kind: str, share: 
 
 
 def pair_check(plan_digest: bytes, dealer: int, holder: int, shares: bytes) -> bytes:
-    """Digests of both shares that a dealer gives a holder."""
+    """Return digests of both shares that a dealer gives a holder."""
     half = len(shares) // 2
     return share_check(plan_digest, dealer, holder, "seeds", shares[:half]) + share_check(
         plan_digest, dealer, holder, "keys", shares[half:]
@@ -323,10 +313,10 @@ def commitment_of(plan_digest: bytes, seed: bytes) -> bytes:
 
 
 def pair_info(label: bytes, device: int, peer: int) -> bytes:
-    """The place of a derived key: what for, and between whom."""
+    """Return the context of a derived key: its purpose and its two devices."""
     return label + device_bytes(min(device, peer)) + device_bytes(max(device, peer))
 
 
 def self_mask_key(plan_digest: bytes, seed: bytes) -> bytes:
-    """The key of a device's own mask."""
+    """Return the key of a device's own mask."""
     return digest(b"self mask", plan_digest, seed)

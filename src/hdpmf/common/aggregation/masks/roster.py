@@ -25,11 +25,7 @@ MAX_DEVICES = 1 << 16
 
 
 class DeviceIdentity:
-    """A device's long-lived Ed25519 key for signatures.
-
-    Args:
-        secret: 32 bytes that only this device knows.
-    """
+    """A device's long-lived Ed25519 key for signatures, from 32 secret bytes."""
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != KEY_BYTES:
@@ -55,11 +51,7 @@ class DeviceIdentity:
 
 
 class Roster:
-    """The public keys of the devices that may take part; a device's index is its number.
-
-    Args:
-        keys: Ed25519 public keys, all different.
-    """
+    """Different Ed25519 public keys of the devices that may take part; the index is the number."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         self.keys = tuple(bytes(key) for key in keys)
@@ -95,11 +87,7 @@ class Roster:
 def draw_holders(participants: np.ndarray, device: int, count: int, draw: bytes) -> tuple[int, ...]:
     """Return the holders of a device's shares, ascending; their points are 1, 2, ...
 
-    Args:
-        participants: Places on the roster of the cohort, ascending.
-        device: Whose holders.
-        count: How many; everyone else, if there are no more.
-        draw: 32 bytes that the device drew for this session.
+    There are ``count`` of them among the participants, drawn by 32 random bytes of the device.
     """
     if count >= len(participants) - 1:
         return tuple(int(peer) for peer in participants if peer != device)

@@ -39,11 +39,7 @@ from hdpmf.errors import SecureSumError
 
 
 class WrongSharesError(SecureSumError):
-    """A secret could not be put together.
-
-    Attributes:
-        liars: Devices that gave or dealt wrong shares (places on the roster).
-    """
+    """A secret could not be joined; ``liars`` gave or dealt wrong shares."""
 
     def __init__(self, message: str, liars: frozenset[int]) -> None:
         super().__init__(f"{message}; the sum is broken off and stays masked")
@@ -52,18 +48,7 @@ class WrongSharesError(SecureSumError):
 
 @dataclass
 class Unmasker:
-    """The recommender's state while shares arrive.
-
-    Attributes:
-        digest: Of the plan.
-        threshold: Shares that it takes.
-        holders: Of every device that dealt shares.
-        partners: Of every device that dealt shares: with whom it shares masks.
-        keys: What every device advertised.
-        checks: What every dealer said about its shares, by holder.
-        answers: The shares that devices gave.
-        liars: Filled here: devices that gave or dealt wrong shares.
-    """
+    """The recommender's state while shares arrive; it fills ``liars``."""
 
     digest: bytes
     threshold: int
@@ -75,11 +60,7 @@ class Unmasker:
     liars: set[int] = field(default_factory=set)
 
     def remove_masks(self, total: np.ndarray, survivors: frozenset[int]) -> None:
-        """Take the masks off the sum of the survivors' masked vectors, in place.
-
-        Raises:
-            WrongSharesError: A secret cannot be put together. Nothing was taken off.
-        """
+        """Remove the masks from the sum in place; raise WrongSharesError if that is impossible."""
         lost = sorted(
             device
             for device in self.holders.keys() - survivors
@@ -159,13 +140,7 @@ class Unmasker:
 
 @dataclass(frozen=True)
 class SumResult:
-    """The result of a secure sum.
-
-    Attributes:
-        total: The sum of the survivors' vectors modulo 2^32 (2^64 if the plan is wide), in words.
-        survivors: Places on the roster of the devices in the sum.
-        liars: Those of the devices that gave or dealt wrong shares; the sum is right without them.
-    """
+    """The sum of the survivors' vectors, their roster numbers, and devices with wrong shares."""
 
     total: np.ndarray
     survivors: tuple[int, ...]
@@ -184,19 +159,14 @@ class _Phase:
 class SecureSumServer:
     """The recommender in one secure sum.
 
-    ``advance`` closes the current step and gives the messages of the next one, by device;
+    ``advance`` closes the current step and returns the messages of the next one, by device;
     ``receive`` takes replies. The caller decides when to close a step (when ``waiting`` is empty,
-    or at a deadline): who has not answered by then has dropped out. When ``advance`` gives no more
-    messages, ``result`` is there. A message that is refused changes nothing; a step that cannot go
-    on raises SecureSumError and ends the session with the sum still masked.
+    or at a deadline): devices that have not answered have dropped out. When ``advance`` returns no
+    more messages, ``result`` is there. A refused message changes nothing; a step that cannot go on
+    raises SecureSumError and ends the session with the sum still masked.
 
     Only the sum of masked vectors is kept, so memory does not grow with devices times length.
-
-    Args:
-        plan: The sum to make (see ``propose``).
-        roster: The devices that may take part.
-        about: What all vectors are about; devices that were told something else find no partners
-            here.
+    Devices with another ``about`` find no partners here.
     """
 
     def __init__(self, plan: SumPlan, roster: Roster, about: bytes = b"") -> None:
@@ -275,7 +245,7 @@ class SecureSumServer:
         self._answered.add(device)
 
     def advance(self) -> dict[int, ToDevice]:
-        """Close the current step; the messages of the next, by device, or none at the end."""
+        """Close the current step; return the messages of the next by device, none at the end."""
         if not self._started:
             self._started = True
             return self._ask(dict.fromkeys(self._participants.tolist(), self.plan))
@@ -329,7 +299,7 @@ class SecureSumServer:
         }
 
     def _pair_up(self, there: frozenset[int]) -> dict[int, set[int]]:
-        """The partners of each: its holders, and those whose holder it is."""
+        """Return the partners of each device: its holders, and those whose holder it is."""
         partners: dict[int, set[int]] = {
             device: set(there.intersection(self._holders[device])) for device in sorted(there)
         }

@@ -26,13 +26,7 @@ _DRAW_BYTES = 49
 
 
 def split(secret: bytes, threshold: int, n_points: int) -> list[bytes]:
-    """Shares of ``secret`` at the points 1 to ``n_points``.
-
-    Args:
-        secret: 32 bytes.
-        threshold: Shares that it takes to get the secret back.
-        n_points: Shares to make.
-    """
+    """Return shares of a secret of 32 bytes at the points 1 to ``n_points``."""
     if len(secret) != SECRET_BYTES:
         raise SecureSumError(f"a secret to share has {SECRET_BYTES} bytes, not {len(secret)}")
     if not 1 <= threshold <= n_points:

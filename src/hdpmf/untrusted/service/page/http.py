@@ -40,10 +40,7 @@ class Login(Protocol):
 class TokenLogin:
     """Login by the command's one-time link, which becomes a strict cookie.
 
-    Args:
-        door: Who may come in.
-        host: The name and port that the browser knows us by.
-        relink: Called when a browser was locked out, which needs a new link.
+    ``relink`` is called when a browser was locked out, which needs a new link.
     """
 
     def __init__(self, door: BrowserSessions, host: str, relink: Callable[[], None]) -> None:
@@ -72,15 +69,7 @@ class TokenLogin:
 
 
 class ProxyLogin:
-    """Login by a header that a reverse proxy sets.
-
-    Args:
-        header: Its name; the proxy takes it out of what browsers send.
-        proxy: The proxy's address.
-
-    Raises:
-        ConfigError: That is no header, or no address.
-    """
+    """Login by a header that the reverse proxy at one address sets, and removes from requests."""
 
     def __init__(self, header: str, proxy: str) -> None:
         self._header = header.lower()
@@ -145,14 +134,7 @@ _LONGEST_TOKEN = 1000
 
 
 class OperatorPage:
-    """The operator's page.
-
-    Args:
-        folder: The recommender's.
-        login: Who is let in.
-        host: The name and port that browsers know us by.
-        scheme: ``https`` behind a proxy that has a certificate.
-    """
+    """The operator's page, for browsers that know us by this host."""
 
     def __init__(
         self, folder: ServiceFolder, login: Login, host: str, scheme: str = "http"

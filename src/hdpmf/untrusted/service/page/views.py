@@ -32,13 +32,9 @@ _PER_STAR = 4.0
 class ModelItems:
     """Items of a public model with their popularity, rating and noise.
 
-    Args:
-        model: Of a run.
-        deviations: Of the noise in each item's weight; None where that is not known.
-
     Attributes:
-        rated: Whether it says how well items are rated; otherwise it only says how much.
-        weighted: Whether how much is a sum of privacy weights, not of raters.
+        rated: True if it has ratings, not only popularity.
+        weighted: True if popularity is a sum of privacy weights, not of raters.
     """
 
     def __init__(self, model: PublicModel, deviations: np.ndarray | None) -> None:
@@ -127,11 +123,7 @@ _LONGEST_SEARCH = 200
 
 
 class OperatorViews:
-    """The pages of a recommender.
-
-    Args:
-        folder: Read for every page, and never written.
-    """
+    """The pages of a recommender, read from its folder."""
 
     def __init__(self, folder: ServiceFolder) -> None:
         self._folder = folder

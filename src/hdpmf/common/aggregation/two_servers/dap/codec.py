@@ -42,12 +42,7 @@ _Member = TypeVar("_Member", bound=IntEnum)
 
 
 class Reader:
-    """A cursor over received bytes.
-
-    Args:
-        data: All of them.
-        what: The message's name, for errors.
-    """
+    """A cursor over received bytes of the message ``what``."""
 
     __slots__ = ("_data", "_end", "_place", "what")
 

@@ -34,12 +34,7 @@ _SUITE = CipherSuite.new(_KEM, _KDF, _AEAD)
 
 
 class KeyPair:
-    """A secret key and its public one.
-
-    Args:
-        config_id: A number of 0 to 255 under which the owner finds this key.
-        secret_key: 32 bytes.
-    """
+    """A secret key of 32 bytes with its public one; ``config_id`` is 0 to 255."""
 
     __slots__ = ("_config", "_secret", "_secret_bytes")
 
@@ -75,12 +70,7 @@ class KeyPair:
         return self._config
 
     def open(self, ciphertext: HpkeCiphertext, info: bytes, aad: bytes) -> bytes:
-        """Decrypt a ciphertext with the same info and additional data.
-
-        Raises:
-            DapError: ``outdatedConfig`` if it is for a key with another id, ``reportRejected`` if
-                it does not open.
-        """
+        """Decrypt, or raise DapError: ``outdatedConfig`` (another key) or ``reportRejected``."""
         if ciphertext.config_id != self._config.id:
             raise DapError(
                 "encrypted for a key that is not in use; ask for the keys again",
@@ -113,14 +103,7 @@ def is_supported(config: HpkeConfig) -> bool:
 
 
 def seal(config: HpkeConfig, info: bytes, aad: bytes, plaintext: bytes) -> HpkeCiphertext:
-    """Encrypt to the owner of a key.
-
-    Args:
-        config: The owner's.
-        info: ``input_share_info`` or ``aggregate_share_info``.
-        aad: An encoded ``InputShareAad`` or ``AggregateShareAad``.
-        plaintext: To be encrypted.
-    """
+    """Encrypt to the owner of a key, with ``input_share_info`` or ``aggregate_share_info``."""
     if not is_supported(config):
         raise DapError(
             "HpkeConfig: not a key for X25519, HKDF-SHA256 and AES-128-GCM; we speak nothing else"

@@ -50,10 +50,7 @@ _CONSTANTS = 17  # whole numbers that the gadget subtracts, 0 to 16
 class OneRatingPerItem(Circuit):
     """At most one rating of a known scale per item.
 
-    Args:
-        items: How many.
-        codes: The whole number that each level stands for in scores.
-        rulers: The same for the total.
+    ``codes`` are the whole numbers that levels stand for in scores, ``rulers`` those in the total.
     """
 
     field: Field = FIELD64
@@ -216,14 +213,10 @@ def _constraints(points: Any, factors: Any, valued: Any, constants: Any) -> Any:
 
 
 def prio3_one_rating(items: int, codes: Sequence[int], rulers: Sequence[int], task: bytes) -> Prio3:
-    """Prio3 with this circuit: Field64, three proofs, seeds of 32 bytes as newer drafts have them.
+    """Prio3 with the circuit ``OneRatingPerItem``.
 
-    Args:
-        items: How many.
-        codes: The whole number that each level stands for in scores.
-        rulers: The same for the total.
-        task: Names the task. It and the circuit's parameters are hashed into all randomness, so
-            that the proof of a report for another task, or for other parameters, does not hold.
+    The task and the circuit's parameters are hashed into all randomness, so that the proof of a
+    report for another task, or for other parameters, does not hold.
     """
     circuit = OneRatingPerItem(items, codes, rulers)
     stated = repr((items, circuit.codes, circuit.rulers, circuit.slots, len(task))).encode() + task

@@ -136,15 +136,9 @@ class Prio3:
     def prepare(
         self, verify_key: bytes, server: int, nonce: bytes, public_share: bytes, input_share: bytes
     ) -> tuple[Preparation, bytes]:
-        """A server's part of the check, and what it keeps.
+        """Return a server's preparation state and its message.
 
-        Args:
-            verify_key: Of all servers; no device may know it, and it is fixed before the first
-                report.
-            server: 0 for the leader.
-            nonce: The report's, as it was sharded with.
-            public_share: The report's part for all servers.
-            input_share: This server's part.
+        No device may know the servers' verify key, which is fixed before the first report.
         """
         if not 0 <= server < self.servers:
             raise ConfigError(
@@ -170,11 +164,7 @@ class Prio3:
         return Preparation(self.circuit.truncate(vector), joint_seed), part
 
     def verify(self, prepare_shares: Sequence[bytes]) -> bytes:
-        """The message that all servers' parts give.
-
-        Raises:
-            PrioError: The vector is not valid, or a part is malformed.
-        """
+        """Combine the servers' messages; raise PrioError if the vector is not valid."""
         if len(prepare_shares) != self.servers:
             raise PrioError(
                 f"expected {self.servers} servers' parts of the check, not {len(prepare_shares)}"
@@ -197,11 +187,7 @@ class Prio3:
         return joint_seed
 
     def finish(self, prepared: Preparation, message: bytes) -> np.ndarray:
-        """A server's share of what is summed.
-
-        Raises:
-            PrioError: The servers did not use the same joint randomness, so the proof says nothing.
-        """
+        """Return the output share; raise PrioError if servers used different joint randomness."""
         if not hmac.compare_digest(message, prepared.joint_seed):
             raise PrioError("a report was refused: its joint randomness is not that of its shares")
         return prepared.output
