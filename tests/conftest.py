@@ -21,7 +21,6 @@ HERE = Path(__file__).resolve().parent
 _MACHINES = {
     "tests/aggregator/": "federation",
     "tests/federation/": "federation",
-    "tests/upgrade/test_serving.py": "federation",
     "tests/e2e/": "browser",
 }
 # What tests of these folders share takes long to prepare: kernels to compile, PyTorch to import, a

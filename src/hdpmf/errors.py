@@ -147,6 +147,11 @@ class MissingExtraError(HdpmfError):
     exit_code = 9
 
 
+def made_by_older(what: object) -> str:
+    """Return the message for something that a version before 1.0 made."""
+    return f"{what} was made by hdpmf before 1.0, which this version does not read; make it again"
+
+
 def made_by_newer(what: object) -> str:
     """Return the message for something that a later version made."""
     return (

@@ -157,7 +157,7 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
     public = PublicModel.load(root / "recommender")
     public.items.stated = public.about.get("privacy", {}).get("items") == "stated"
     kind = _class_of(public.about)
-    _, private, state = read_part(
+    private, state = read_part(
         root / "devices" / "devices.json", root / "devices" / "devices.safetensors"
     )
     try:

@@ -22,14 +22,11 @@ from hdpmf.common.model.device_fit import DeviceFit
 from hdpmf.common.model.priors import Labels
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy import PrivacySpec
-from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey, encode
-from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey
 from hdpmf.common.protocol.oneround import Similarity
 from hdpmf.errors import ModelFileError
 from hdpmf.models import ItemFeatures, Prior, load_model, load_prior, make_model
-from hdpmf.models.files import public_part
 
-OLD = Path(__file__).parent / "saved_by_0_1_0"
 QUICK = settings(max_examples=60, deadline=None)
 
 
@@ -238,37 +235,11 @@ def test_every_field_of_an_estimator_comes_back(name: str, data: st.DataObject) 
         assert same(getattr(back, field), value), field
 
 
-@pytest.mark.parametrize("name", ["hdpmf", "hdp-sum"])
-def test_estimators_of_0_1_0_are_read(name: str, tmp_path: Path) -> None:
-    old = load_model(OLD / name)
-    assert old.score(WORLD)["mse"] == pytest.approx(
-        {"hdpmf": 7.3, "hdp-sum": 0.895516087390353}[name]
-    )
-    assert old.get_params()["on"] == "cpu"
-    if name == "hdp-sum":
-        assert old.facts_.labels  # which 0.1.0 forgot to write down
-        assert old.prior_origin_["name"] == "films-100k"
-    old.save(tmp_path / "m")
-    assert same(public_part(load_model(tmp_path / "m")), public_part(old))
-
-
-def test_runs_of_0_1_0_are_read(tmp_path: Path) -> None:
-    old = PublicModel.load(OLD / "service")
-    back = catalogue_table(old.items, old.scale, old.item_table)
-    assert back == catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
-    assert isinstance(old.plan, Plan)
-    assert np.array_equal(
-        old.numbers.item_factors, np.arange(24, dtype=np.float32).reshape(8, 3) / 7
-    )  # type: ignore[union-attr]
-    old.save(tmp_path / "m")
-    back = PublicModel.load(tmp_path / "m")
-    assert same(back, old)
-    assert encode(back.numbers) == encode(old.numbers)
-
-
 def test_any_change_to_the_facts_is_seen(tmp_path: Path) -> None:
-    PublicModel.load(OLD / "service").save(tmp_path / "m")
-    path = tmp_path / "m" / "model.json"
+    make_model("hdpmf", rng=0, reg=0.01, epochs=2, n_factors=2).fit(WORLD).save(tmp_path)
+    folder = tmp_path / "recommender"
+    path = folder / "model.json"
+    assert '"reg": 0.01' in path.read_text()
     path.write_text(path.read_text().replace('"reg": 0.01', '"reg": 0.02'))
     with pytest.raises(ModelFileError, match="damaged"):
-        PublicModel.load(tmp_path / "m")
+        PublicModel.load(folder)

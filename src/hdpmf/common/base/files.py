@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hdpmf.common.base.platform import lock_file
-from hdpmf.errors import ConfigError, StorageError, made_by_newer
+from hdpmf.errors import ConfigError, StorageError, made_by_newer, made_by_older
 
 
 def atomic_write(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o644) -> None:
@@ -94,7 +94,7 @@ def _swap_in(staging: Path, target: Path) -> None:
 
 
 LAYOUT_FILE = "format"
-"""Where the number is. Folders without it have the first layout."""
+"""The file with the number. It is written before the folder's config."""
 
 _CONFIG_FILE = "config.toml"  # every folder of ours has one
 
@@ -104,47 +104,48 @@ class FolderLayout:
     """A kind of folder.
 
     Attributes:
-        name: What it is, for people.
-        steps: The first brings a folder of layout 1 to layout 2, the second from 2 to 3, and so on.
+        name: For people.
+        first: The oldest layout that this version reads.
+        steps: Migrations, each from one layout to the next.
     """
 
     name: str
+    first: int = 1
     steps: tuple[Callable[[Path], None], ...] = ()
 
     @property
     def newest(self) -> int:
         """The layout that this version makes."""
-        return 1 + len(self.steps)
+        return self.first + len(self.steps)
 
     def mark(self, folder: Path) -> None:
-        """Write down that a new folder has the newest layout."""
+        """Write the number of the newest layout into a new folder."""
         atomic_write(folder / LAYOUT_FILE, f"{self.newest}\n".encode())
 
-    def bring_forward(self, folder: Path) -> None:
-        """See that a folder has the newest layout. What is no folder of ours is left alone.
+    def migrate(self, folder: Path) -> None:
+        """Bring a folder to the newest layout. A folder without a config is left alone.
 
         Raises:
-            ConfigError: It is of a newer version.
-            StorageError: The disk refused. What was there is there, and the next try goes on.
+            ConfigError: It is of a newer version, or from before 1.0.
+            StorageError: The disk refused. Nothing is lost, and the next try goes on.
         """
         if not (folder / _CONFIG_FILE).exists() or self._found(folder) == self.newest:
             return
         with _folder_lock(folder):
             found = self._found(folder)  # another process may have been faster
             for number in range(found, self.newest):
-                self.steps[number - 1](folder)
+                self.steps[number - self.first](folder)
                 atomic_write(folder / LAYOUT_FILE, f"{number + 1}\n".encode())
 
     def require_newest(self, folder: Path) -> None:
-        """Refuse a folder of ours that would have to be brought forward; nothing is written.
+        """Refuse a folder that would have to be migrated; write nothing.
 
         Raises:
             ConfigError: It has an older layout, or is of a newer version.
         """
         if (folder / _CONFIG_FILE).exists() and self._found(folder) != self.newest:
             raise ConfigError(
-                f"{folder} has an older layout, and is only read here; any other command brings "
-                "it forward"
+                f"{folder} has an older layout; any command that may write migrates it"
             )
 
     def _found(self, folder: Path) -> int:
@@ -152,15 +153,15 @@ class FolderLayout:
         try:
             text = path.read_text("ascii").strip()
         except FileNotFoundError:
-            return 1
+            raise ConfigError(made_by_older(folder)) from None
         except (OSError, UnicodeDecodeError) as error:
             raise StorageError(f"cannot read {path}: {error}") from error
         if not (text.isdigit() and len(text) < 10 and int(text)):
-            raise StorageError(
-                f"{path} is damaged: it has to be a number, which says the layout of {self.name}"
-            )
+            raise StorageError(f"{path} is damaged: it has to be the number of a layout")
         if int(text) > self.newest:
             raise ConfigError(made_by_newer(folder))
+        if int(text) < self.first:
+            raise ConfigError(made_by_older(folder))
         return int(text)
 
 

@@ -3,11 +3,11 @@
 ::
 
     folder/model.json            settings, items, and whatever is not an array
-    folder/numbers.safetensors   the arrays: factors or item facts, and what devices fit their vectors to
+    folder/numbers.safetensors   factors or item facts, and what devices fit their vectors to
 
 A service writes such a folder after a run; an estimator's ``save`` writes one as its recommender's
 part.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from hdpmf.common.model.device_fit import DeviceFit
 from hdpmf.common.model.priors import Prior
 from hdpmf.common.protocol import AnyCatalogue, ItemFacts, ListTable, Plan, Round, Survey
 from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer
+from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer, made_by_older
 
 FORMAT = 2
-"""1: hdpmf 0.1.0, where the checksum was of the arrays alone; it is still read."""
+"""The number of the newest format; the first one of 1.0 is 2."""
 
 _HEADER = ("format", "hdpmf", "sha256")
 
@@ -56,40 +56,37 @@ def write_part(
     atomic_write(folder / json_name, json.dumps(header | facts, indent=1).encode(), mode=mode)
 
 
-def read_part(json_path: Path, tensor_path: Path) -> tuple[int, dict[str, Any], Arrays]:
-    """The format, the facts and the arrays of a part."""
+def read_part(json_path: Path, tensor_path: Path) -> tuple[dict[str, Any], Arrays]:
+    """Return the facts and the arrays of a part."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    number, header, facts = read_facts(json_path)
-    tensors = read_bytes(tensor_path)
-    expected = hashlib.sha256(tensors).hexdigest() if number == 1 else _checksum(facts, tensors)
-    if expected != header.get("sha256"):
+    stored, tensors = _read_json(json_path), _read_bytes(tensor_path)
+    facts = {name: value for name, value in stored.items() if name not in _HEADER}
+    if _checksum(facts, tensors) != stored.get("sha256"):
         raise ModelFileError(
             f"{tensor_path} or {json_path.name} is damaged (their checksum differs); save it again"
         )
     try:
-        return number, facts, load(tensors)
+        return facts, load(tensors)
     except SafetensorError as error:
         raise ModelFileError(f"{tensor_path} is not a safetensors file ({error})") from error
 
 
-def read_facts(path: Path) -> tuple[int, dict[str, Any], dict[str, Any]]:
-    """The format of a part, its header and its facts."""
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        stored = json.loads(read_bytes(path))
+        stored: Any = json.loads(_read_bytes(path))
     except ValueError as error:
         raise ModelFileError(f"{path} is damaged (it is not JSON); save the model again") from error
     number = stored.get("format") if isinstance(stored, dict) else None
     if not isinstance(number, int) or number < 1:
         raise ModelFileError(f"{path} does not describe a saved model")
-    if number > FORMAT:
-        raise ModelFileError(made_by_newer(path))
-    return number, stored, {name: value for name, value in stored.items() if name not in _HEADER}
+    if number != FORMAT:
+        raise ModelFileError(made_by_newer(path) if number > FORMAT else made_by_older(path))
+    return dict(stored)
 
 
-def read_bytes(path: Path) -> bytes:
-    """A file of a model."""
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
@@ -168,12 +165,9 @@ class PublicModel:
 
     @classmethod
     def load(cls, folder: Path) -> PublicModel:
-        """Read what ``save`` or ``write`` wrote, in this version or in 0.1.0."""
-        from hdpmf.common.model import old_models
-
+        """Read a folder that ``save`` or ``write`` wrote."""
         try:
-            older = old_models.load(folder)
-            model = _read(folder) if older is None else older
+            model = _read(folder)
             n_items, numbers = len(model.items), model.numbers
             if len(numbers.bias if isinstance(numbers, ItemFacts) else numbers.raters) != n_items:
                 raise ValueError("the parts of the model do not fit each other")
@@ -192,7 +186,7 @@ class PublicModel:
 
 
 def _read(folder: Path) -> PublicModel:
-    _, facts, arrays = read_part(folder / _FACTS, folder / _NUMBERS)
+    facts, arrays = read_part(folder / _FACTS, folder / _NUMBERS)
 
     def convert(kind: type, value: Any) -> Any:
         if kind is np.ndarray:

@@ -57,7 +57,7 @@ class AggregatorFolder:
     """The folder of a server; ``config`` is its configuration."""
 
     def __init__(self, path: Path) -> None:
-        LAYOUT.bring_forward(path)
+        LAYOUT.migrate(path)
         self.path = path
         self.config: AggregatorConfig = read_config(path / "config.toml")
 

@@ -106,7 +106,7 @@ class ServiceFolder:
     """
 
     def __init__(self, folder: Path, *, only_read: bool = False) -> None:
-        (LAYOUT.require_newest if only_read else LAYOUT.bring_forward)(folder)
+        (LAYOUT.require_newest if only_read else LAYOUT.migrate)(folder)
         self.path = folder
         self.config = self._read_config()
 

@@ -1,5 +1,5 @@
-"""What a newer version made is refused in words, and not a byte of it changes; tables change
-with their number.
+"""Numbered schemas: files of a newer or too old version are refused and stay as they are; steps
+are taken once each, in order; tables change only with their number.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from old_versions import FIXTURES, VERSIONS, content, unpack
 
+from hdpmf.common.base.files import LAYOUT_FILE, FolderLayout
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.model.priors import Prior
-from hdpmf.common.model.public_model import PublicModel
-from hdpmf.errors import ConfigError, HdpmfError, ModelFileError
+from hdpmf.common.model.public_model import FORMAT, PublicModel
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError
 from hdpmf.lab.experiments import Store
 from hdpmf.models import make_model
-from hdpmf.models.files import load_model
+from hdpmf.models.files import load_model, public_part
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator import datastore as aggregator_store
 from hdpmf.untrusted.aggregator.config import AggregatorConfig
@@ -30,39 +31,66 @@ from hdpmf.untrusted.aggregator.datastore import ServerDatabase, metadata
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 from hdpmf.untrusted.recommender.release import Release
 from hdpmf.untrusted.service.backup import back_up, restore
-from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
+WORLD = synthetic_world(20, 10, 100, rng=0)
+SCHEMAS = {
+    "device store": ("3", "aa8152f5bc474d67798f27fec71becb07e2de6bbdc1b44ee10379549a1e14bb5"),
+    "results": ("2", "8421c3463e93285a608e1227adda488f8cd06c705158668acfd0bca12ff4933a"),
+    "server's database": ("1", "2e254f1d9e133a8fdeb742f9f8f3e0e971dbf133928a5059c7d895afb985105d"),
+}
 NEWER = "newer hdpmf; upgrade"
 
 
-@pytest.fixture(params=VERSIONS)
-def place(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Everything that this version has brought forward or made."""
-    folder = unpack(request.param, tmp_path / "place")
-    DeviceStore.open(folder / "ana.sqlite").close()
-    ServiceFolder(folder / "recommender")
+OLDER = "before 1.0"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a file or folder of each kind."""
+    folder = tmp_path / "place"
+    model = make_model("hdp-sum", rng=0).fit(WORLD)
+    model.save(folder / "models" / "hdp-sum")
+    DeviceStore.create(folder / "ana.sqlite").close()
+    items = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
+    ServiceFolder.create(folder / "recommender", Config(name="shop"), items)
+    public_part(model).save(folder / "recommender" / "model")
+    Store(folder / "results", create=True).close()
     return folder
 
 
-def _sqlite(path: Path) -> None:
+def _sqlite(path: Path, number: int = 999) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 999")
+    connection.execute(f"PRAGMA user_version = {number}")
     connection.close()
 
 
-def _json(path: Path) -> None:
+def _json(path: Path, number: int = 999) -> None:
     about = json.loads(path.read_text())
-    about["format"], about["something new"] = 999, {"nobody": "knows"}
+    about["format"] = number
+    about["something new"] = {"nobody": "knows"}
     path.write_text(json.dumps(about))
 
 
 def _refused(
-    place: Path, opens: Callable[[], object], error: type[HdpmfError] = ConfigError
+    place: Path,
+    opens: Callable[[], object],
+    error: type[HdpmfError] = ConfigError,
+    match: str = NEWER,
 ) -> None:
-    before = content(place)
-    with pytest.raises(error, match=NEWER):
+    before = _content(place)
+    with pytest.raises(error, match=match):
         opens()
-    assert content(place) == before
+    assert _content(place) == before
+
+
+def _content(folder: Path) -> dict[str, str]:
+    """Every file below a folder, by its digest."""
+    return {
+        path.relative_to(folder).as_posix(): sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def test_a_newer_device_store(place: Path) -> None:
@@ -81,6 +109,18 @@ def test_a_newer_recommenders_folder(place: Path) -> None:
     (path / "format").write_text("999\n")
     (path / "config.toml").write_text("something = 'that this version does not know'\n")
     _refused(place, lambda: ServiceFolder(path))
+
+
+def test_folders_models_and_results_from_before_1_0(place: Path) -> None:
+    recommender = place / "recommender"
+    (recommender / LAYOUT_FILE).write_text("1\n")
+    _refused(place, lambda: ServiceFolder(recommender), match=OLDER)
+    (recommender / LAYOUT_FILE).unlink()
+    _refused(place, lambda: ServiceFolder(recommender), match=OLDER)
+    _sqlite(place / "results" / "results.sqlite", 1)
+    _refused(place, lambda: Store(place / "results"), match=OLDER)
+    _json(recommender / "model" / "model.json", FORMAT - 1)
+    _refused(place, lambda: PublicModel.load(recommender / "model"), ModelFileError, OLDER)
 
 
 def test_a_newer_backup(place: Path, tmp_path: Path) -> None:
@@ -126,27 +166,52 @@ def test_a_newer_prior(place: Path) -> None:
 
 def test_a_newer_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.release"
-    model = make_model("hdp-bit", rng=0).fit(synthetic_world(20, 10, 100, rng=0))
+    model = make_model("hdp-bit", rng=0).fit(WORLD)
     monkeypatch.setattr("hdpmf.untrusted.recommender.release.FORMAT", 999)
     model.release_.save(path)
     monkeypatch.undo()
     _refused(tmp_path, lambda: Release.load(path), ModelFileError)
 
 
-@pytest.mark.parametrize("version", [*VERSIONS[1:], "today"])
-def test_a_newer_servers_folder_and_database(tmp_path: Path, version: str) -> None:
+def test_a_newer_servers_folder_and_database(tmp_path: Path) -> None:
     path = tmp_path / "leader"
-    if version == "today":
-        AggregatorFolder.create(
-            path, AggregatorConfig(role="leader", organisation="x", name="localhost")
-        )
-    else:
-        unpack(version, tmp_path)
+    config = AggregatorConfig(role="leader", organisation="x", name="localhost")
+    AggregatorFolder.create(path, config)
     url = f"sqlite:///{path}/data.sqlite"
     _at_schema(url, "999")
     _refused(path, lambda: ServerDatabase(url))
     (path / "format").write_text("999\n")
     _refused(path, lambda: AggregatorFolder(path))
+
+
+def test_the_steps_of_a_folder_are_taken_once_each_in_order(tmp_path: Path) -> None:
+    taken: list[str] = []
+    (tmp_path / "config.toml").write_text("")
+    (tmp_path / LAYOUT_FILE).write_text("1\n")
+
+    def second(folder: Path) -> None:
+        taken.append("second")
+        if taken.count("second") == 1:
+            raise StorageError("the disk is full")
+
+    kind = FolderLayout("a folder", steps=(lambda folder: taken.append("first"), second))
+    with pytest.raises(StorageError, match="full"):
+        kind.migrate(tmp_path)
+    assert (tmp_path / LAYOUT_FILE).read_text() == "2\n"
+    with pytest.raises(ConfigError, match="older layout"):
+        kind.require_newest(tmp_path)
+    for _ in range(2):
+        kind.migrate(tmp_path)
+    assert taken == ["first", "second", "second"]
+    assert (tmp_path / LAYOUT_FILE).read_text() == "3\n"
+    (tmp_path / LAYOUT_FILE).write_text("4\n")
+    with pytest.raises(ConfigError, match="newer hdpmf; upgrade"):
+        kind.migrate(tmp_path)
+    for damaged in ("", "0", "two", "-1", "9" * 40):
+        (tmp_path / LAYOUT_FILE).write_text(damaged)
+        with pytest.raises(StorageError, match="damaged"):
+            kind.migrate(tmp_path)
+    kind.migrate(tmp_path / "nothing here")
 
 
 def _at_schema(url: str, number: str) -> None:
@@ -213,10 +278,10 @@ def test_tables_change_only_with_their_schema(tmp_path: Path) -> None:
         ),
     }
     assert len(metadata.tables) > 5
-    assert found == json.loads((FIXTURES / "schemas.json").read_text())
+    assert found == SCHEMAS
 
 
-def _tables(path: Path, schema: str = "") -> dict[str, str]:
+def _tables(path: Path, schema: str = "") -> tuple[str, str]:
     connection = sqlite3.connect(path)
     try:
         rows = connection.execute(
@@ -226,4 +291,4 @@ def _tables(path: Path, schema: str = "") -> dict[str, str]:
         number = schema or str(connection.execute("PRAGMA user_version").fetchone()[0])
     finally:
         connection.close()
-    return {"schema": number, "tables": sha256(text.encode()).hexdigest()}
+    return number, sha256(text.encode()).hexdigest()
