@@ -118,10 +118,10 @@ class Accumulator:
     ) -> None:
         prio = self._opened.prio
         bucket = self._buckets[time]
-        place = {"task": self._opened.number, "bucket": time, "shard": shard}
+        key = {"task": self._opened.number, "bucket": time, "shard": shard}
         empty = {"amount": 0, "checksum": bytes(CHECKSUM_SIZE), "total": b""}
-        connection.execute(database.insert(accumulators).on_conflict_do_nothing(), place | empty)
-        here = sa.and_(*(accumulators.c[name] == value for name, value in place.items()))
+        connection.execute(database.insert(accumulators).on_conflict_do_nothing(), key | empty)
+        here = sa.and_(*(accumulators.c[name] == value for name, value in key.items()))
         row = connection.execute(sa.select(accumulators).where(here).with_for_update()).one()
         total = bucket.total
         if row.total:

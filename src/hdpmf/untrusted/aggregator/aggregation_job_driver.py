@@ -17,8 +17,8 @@ _IDLE_SECONDS = 5.0  # between looks for work that another worker left
 _GATHER_SECONDS = 0.5  # so that a job has more than one report
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0  # while the helper is away
-_LOOK_SECONDS = 2.0
-_TIDY_SECONDS = 3600.0
+_COUNT_SECONDS = 2.0
+_GARBAGE_SECONDS = 3600.0
 _STOP_SECONDS = 10.0
 
 
@@ -37,7 +37,7 @@ class AggregationJobDriver:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._pause = _FIRST_PAUSE
-        self._looked = self._tidied = 0.0
+        self._counted_at = self._collected_at = 0.0
         self._thread = threading.Thread(target=self._run, name="aggregation", daemon=True)
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class AggregationJobDriver:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._look()
+                self._housekeeping()
                 self._woken.clear()
                 handled = self._leader.aggregate(self._limits.job_reports)
                 self._metrics.aggregated.inc(handled)
@@ -85,14 +85,14 @@ class AggregationJobDriver:
             if handled < self._limits.job_reports:
                 self._stopping.wait(_GATHER_SECONDS)
 
-    def _look(self) -> None:
+    def _housekeeping(self) -> None:
         """Update the count of waiting reports and delete expired data, each at its own interval."""
         now = time.monotonic()
-        if now >= self._looked + _LOOK_SECONDS:
-            self._looked = now
+        if now >= self._counted_at + _COUNT_SECONDS:
+            self._counted_at = now
             waiting = self._leader.waiting()
             self._metrics.waiting.set(waiting)
             self.overloaded = waiting > self._limits.waiting_reports
-        if now >= self._tidied + _TIDY_SECONDS:
-            self._tidied = now
+        if now >= self._collected_at + _GARBAGE_SECONDS:
+            self._collected_at = now
             self._leader.collect_garbage()

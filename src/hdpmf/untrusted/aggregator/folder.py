@@ -250,10 +250,10 @@ class BearerTokens:
     def collector(self, headers: Mapping[str, str]) -> str:
         """Return the identity of the calling recommender; raise DapError unless it is admitted."""
         self._refresh()
-        shown = _bearer(headers)
+        credential = _bearer(headers)
         found = ""
         for identity, token in self._collectors.items():  # all of them, so that time tells nothing
-            if compare_digest(shown, token):
+            if compare_digest(credential, token):
                 found = identity
         if not found:
             raise _refused("this is for recommenders that were admitted here")

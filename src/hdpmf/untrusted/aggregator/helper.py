@@ -55,14 +55,14 @@ class Helper(Aggregator):
             found = _answered(connection, opened, job_id, digest)
         if found is not None:
             return found
-        asked = AggregationJobInitReq.decode(body)
-        if asked.agg_param or asked.part_batch_selector.batch_id is not None:
+        wanted = AggregationJobInitReq.decode(body)
+        if wanted.agg_param or wanted.part_batch_selector.batch_id is not None:
             raise DapError(
                 "batches are intervals of time here, and Prio3 has no aggregation parameter"
             )
         # Another worker may take one of these reports, or close their batch, meanwhile.
         for _ in range(_TRIES):
-            response = self._run(opened, job_id, digest, asked.prepare_inits)
+            response = self._run(opened, job_id, digest, wanted.prepare_inits)
             if response is not None:
                 return response
         raise StorageError(
@@ -76,13 +76,13 @@ class Helper(Aggregator):
         batch is too small, overlaps with another, or has other reports here.
         """
         opened = self._book.get(task_id)
-        asked = AggregateShareReq.decode(body)
-        interval = asked.batch_selector.batch_interval
-        if interval is None or asked.agg_param:
+        wanted = AggregateShareReq.decode(body)
+        interval = wanted.batch_selector.batch_interval
+        if interval is None or wanted.agg_param:
             raise DapError(
                 "batches are intervals of time here, and Prio3 has no aggregation parameter"
             )
-        batch = self._batches.close(opened, interval, (asked.report_count, asked.checksum))
+        batch = self._batches.close(opened, interval, (wanted.report_count, wanted.checksum))
         if batch is None:
             raise DapError("reports of this batch wait to be checked", Problem.BATCH_MISMATCH)
         return AggregateShare(batch.share).encode()

@@ -173,8 +173,8 @@ class Leader(Aggregator):
             if batch is None:
                 return None
             selector = BatchSelector(batch_interval=interval)
-            asked = AggregateShareReq(selector, b"", batch.count, batch.checksum).encode()
-            share = AggregateShare.decode(self._helper.aggregate_share(task_id, asked))
+            share_request = AggregateShareReq(selector, b"", batch.count, batch.checksum).encode()
+            share = AggregateShare.decode(self._helper.aggregate_share(task_id, share_request))
             batch = self._batches.keep_other(opened, interval, share.encrypted_aggregate_share)
         if batch.other is None:
             return None

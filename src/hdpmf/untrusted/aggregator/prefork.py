@@ -157,12 +157,12 @@ class _Workers:
             number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)
         }
         try:
-            for place in range(self._number):
-                self._start(place)
+            for index in range(self._number):
+                self._start(index)
             pipes = [pipe for _, pipe in self._processes.values()]
             while pipes and not self._stopping.is_set():
-                heard = wait(pipes, 0.2)
-                pipes = [pipe for pipe in pipes if pipe not in heard]
+                ready_pipes = wait(pipes, 0.2)
+                pipes = [pipe for pipe in pipes if pipe not in ready_pipes]
             ready()
             while not self._stopping.wait(_RESTART_SECONDS):
                 self._replace_the_dead()
@@ -174,22 +174,22 @@ class _Workers:
     def _stop(self, *_: object) -> None:
         self._stopping.set()
 
-    def _start(self, place: int) -> None:
+    def _start(self, index: int) -> None:
         ours, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
         process = context.Process(
-            target=_worker, args=(self._path, self._listener, theirs), name=f"worker-{place}"
+            target=_worker, args=(self._path, self._listener, theirs), name=f"worker-{index}"
         )
         process.start()
         theirs.close()
-        self._processes[place] = process, ours
+        self._processes[index] = process, ours
 
     def _replace_the_dead(self) -> None:
-        for place, (process, pipe) in list(self._processes.items()):
+        for index, (process, pipe) in list(self._processes.items()):
             if process.exitcode is not None:
                 event("worker-died", logging.ERROR, status=process.exitcode)
                 pipe.close()
-                self._start(place)
+                self._start(index)
 
     def _end_all(self) -> None:
         for process, _ in self._processes.values():

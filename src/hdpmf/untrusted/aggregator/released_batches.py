@@ -112,9 +112,9 @@ class ReleasedBatches:
             end = os.lseek(file, 0, os.SEEK_END)
             if end:
                 os.lseek(file, 0, os.SEEK_SET)
-                kept = os.read(file, end).rfind(b"\n") + 1
-                os.ftruncate(file, kept)
-                os.lseek(file, kept, os.SEEK_SET)
+                complete = os.read(file, end).rfind(b"\n") + 1
+                os.ftruncate(file, complete)
+                os.lseek(file, complete, os.SEEK_SET)
             if os.write(file, line) != len(line):
                 raise OSError("the disk is full")
             os.fsync(file)

@@ -127,13 +127,13 @@ class Uploads:
         opened = given[0][1].opened
         lock_task(connection, opened.number)
         closed = closed_intervals(connection, opened)
-        left = self._left(connection, given) if opened.task.enrolled else {}
+        remaining = self._remaining(connection, given) if opened.task.enrolled else {}
         known = _digests(connection, opened, {checked.report_id for _, checked in given})
         fresh: dict[bytes, list[tuple[int, _Checked]]] = {}
         for index, checked in given:
             before = known.get(checked.report_id)
             if before is None:
-                results[index] = _refusal(checked, closed, left)
+                results[index] = _refusal(checked, closed, remaining)
                 if results[index] is None:
                     known[checked.report_id] = checked.digest
                     fresh[checked.report_id] = [(index, checked)]
@@ -192,7 +192,9 @@ class Uploads:
                 [{"device_": identity, "more": count} for identity, count in sorted(taken.items())],
             )
 
-    def _left(self, connection: sa.Connection, given: list[tuple[int, _Checked]]) -> dict[str, int]:
+    def _remaining(
+        self, connection: sa.Connection, given: list[tuple[int, _Checked]]
+    ) -> dict[str, int]:
         """Return the number of reports that each device may still send."""
         names = {checked.upload.device for _, checked in given}
         here = sa.and_(devices.c.task == given[0][1].opened.number, devices.c.identity.in_(names))
@@ -212,17 +214,19 @@ def _digests(connection: sa.Connection, opened: OpenTask, ids: Set[bytes]) -> di
     }
 
 
-def _refusal(checked: _Checked, closed: list[Interval], left: dict[str, int]) -> DapError | None:
-    """Return the reason to refuse a new report, or None; count down ``left``."""
+def _refusal(
+    checked: _Checked, closed: list[Interval], remaining: dict[str, int]
+) -> DapError | None:
+    """Return the reason to refuse a new report, or None; count down ``remaining``."""
     if any(checked.time in interval for interval in closed):
         return _rejected("its batch is collected")
     if checked.opened.task.enrolled:
         device = checked.upload.device
-        if device not in left:
+        if device not in remaining:
             return DapError("the device may not report in this task", Problem.UNAUTHORIZED_REQUEST)
-        if left[device] < 1:
+        if remaining[device] < 1:
             return _rejected("the device has sent as many reports as it has users")
-        left[device] -= 1
+        remaining[device] -= 1
     return None
 
 

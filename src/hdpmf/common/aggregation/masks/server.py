@@ -177,7 +177,7 @@ class SecureSumServer:
         self._participants = read_bitmap(plan.participants)
         self._holders: dict[int, tuple[int, ...]] = {}
         self._partners: dict[int, set[int]] = {}
-        self._asked: frozenset[int] = frozenset()
+        self._expected: frozenset[int] = frozenset()
         self._answered: set[int] = set()
         self._phases = [
             _Phase(Unmasking, self._take_unmasking, self._finish),
@@ -206,7 +206,7 @@ class SecureSumServer:
     @property
     def waiting(self) -> frozenset[int]:
         """Devices that have been asked in this step and have not answered."""
-        return self._asked - self._answered
+        return self._expected - self._answered
 
     @property
     def liars(self) -> frozenset[int]:
@@ -235,7 +235,7 @@ class SecureSumServer:
             )
         if message.session != self.plan.session:
             raise SecureSumError(f"{type(message).__name__} belongs to another session")
-        if device not in self._asked:
+        if device not in self._expected:
             raise SecureSumError(
                 "the device is not on the roster, was not asked, or has dropped out before"
             )
@@ -264,7 +264,7 @@ class SecureSumServer:
         return self._ask(messages)
 
     def _ask(self, messages: dict[int, ToDevice]) -> dict[int, ToDevice]:
-        self._asked = frozenset(messages)
+        self._expected = frozenset(messages)
         self._answered = set()
         return messages
 
@@ -309,7 +309,7 @@ class SecureSumServer:
         return partners
 
     def _take_shares(self, device: int, message: DealtShares) -> None:
-        if message.sealed.keys() != self._asked.intersection(self._holders[device]):
+        if message.sealed.keys() != self._expected.intersection(self._holders[device]):
             raise SecureSumError(f"device {device} did not deal a share to each of its holders")
         self._sealed[device] = message
 
