@@ -14,7 +14,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=
 
 help:
 	@echo "make demo   set up .venv and compare all methods on a synthetic world (about a minute the first time)"
-	@echo "make check  while you work: format, lint, types, contracts and the fast tests (under 90 seconds)"
+	@echo "make check  while you work: format, lint, types, contracts and the fast tests (about a minute), and the shape of the tree"
 	@echo "make format format the code, and fix what can be fixed without thinking"
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
 	@echo "make docs   build the site of these pages into build/site (open build/site/index.html)"
@@ -57,6 +57,7 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 
 check: lint
+	$(BIN)/python tools/house.py
 	$(PYTEST) -m 'not slow and not paper'
 
 test: lint
@@ -74,8 +75,8 @@ bench: $(VENV)/.installed-bench
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/federation/soak.py --runs 100
-	$(BIN)/python tests/aggregator/soak_servers.py --kills 50
-	$(BIN)/python tests/deploy/test_three_hosts.py 10
+	$(BIN)/python -m tests.aggregator.soak_servers --kills 50
+	$(BIN)/python -m tests.deploy.test_three_hosts 10
 
 # Not for CI: all 5,000 take a day. ARGS=--planted plants those that were once missed, which takes minutes.
 N ?= 60

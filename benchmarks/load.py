@@ -54,10 +54,9 @@ from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
 from hdpmf.lab.simulate.population import DeviceRatings, deal
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "aggregator"))
-from server_processes import HELPER, LEADER, Pair
-
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from hdpmf.untrusted.aggregator.tasks import Rules
+from tests.aggregator.server_processes import HELPER, LEADER, Pair
 
 THREADS = 16
 """Of a process with devices that report to two servers: so many of them have a connection at

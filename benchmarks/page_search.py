@@ -14,15 +14,14 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "e2e"))
-
-from browsing import running_chromium
-from served_pages import enter, owner_page
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.model.title_search import TitleSearch
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.own_items import load_catalogue
+from tests.e2e.browsing import running_chromium
+from tests.e2e.served_pages import enter, owner_page
 
 FIRST = [
     "Quiet",

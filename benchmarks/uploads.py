@@ -32,9 +32,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "aggregator"))
-
-from server_processes import LEADER, Asked, Pair, make_task
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hdpmf.common.net.web_server import listen
 from hdpmf.common.protocol.submission import signed_bytes
@@ -42,6 +40,7 @@ from hdpmf.common.protocol.task import OneRating
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.config import Limits
 from hdpmf.untrusted.aggregator.prefork import open_server, run_worker
+from tests.aggregator.server_processes import LEADER, Asked, Pair, make_task
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 TARGET = 400

@@ -1,4 +1,4 @@
-"""Kill a server at random moments, again and again: python tests/aggregator/soak_servers.py --kills
+"""Kill a server at random moments, again and again: python -m tests.aggregator.soak_servers --kills
 50.
 
 A leader and a helper run as processes over TLS. In every period devices upload to a new task, the
@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-from server_processes import HELPER, LEADER, Asked, Pair, make_task, near
+
+from tests.aggregator.server_processes import HELPER, LEADER, Asked, Pair, make_task, near
 
 REPORTS = 40
 SECONDS = 8  # of a task

@@ -8,10 +8,9 @@ import resource
 import time
 from pathlib import Path
 
-from server_processes import HELPER, LEADER, Pair, make_task, near
-from soak_servers import one_period, serve
-
 from hdpmf.untrusted.aggregator.config import Limits
+from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
+from tests.aggregator.soak_servers import one_period, serve
 
 VECTORS = [[200, 150, 190, 255], [201, 160, 180, 254], [155, 170, 160, 150]]
 

@@ -9,11 +9,10 @@ import os
 import subprocess
 from pathlib import Path
 
-import npm_packages
-from server_processes import HELPER, LEADER, Pair, make_task, near
-
 from hdpmf.common.aggregation.two_servers.dap import id_to_text
 from hdpmf.common.protocol.task import SumOfVectors
+from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
+from tests.unit.prio import npm_packages
 
 PACKAGE = "@divviup/dap@0.9.1"
 CIRCUIT = SumOfVectors(entries=10, bits=8, chunk=9)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from postgres import cluster, new_database
-from server_processes import HELPER, LEADER, Pair, make_task, near
 
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.aggregator import datastore
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from tests.aggregator.postgres import cluster, new_database
+from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
 
 
 @pytest.fixture(scope="module")

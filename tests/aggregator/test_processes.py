@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from server_processes import HELPER, LEADER, Pair, make_task, near
+
+from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
 
 VECTORS = [[1, 2, 3, 4], [200, 0, 0, 1], [255, 255, 255, 255], [0, 0, 0, 0], [17, 4, 99, 6]]
 

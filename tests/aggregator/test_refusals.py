@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from server_processes import HELPER, LEADER, Asked, CollectorHere, Pair, make_task, near
 
 from hdpmf.common.aggregation.two_servers.dap import (
     AGGREGATE_SHARES_PATH,
@@ -34,6 +33,15 @@ from hdpmf.common.protocol.submission import TASK_MEDIA_TYPE, TASK_PATH, encode_
 from hdpmf.errors import DapError, TransportError
 from hdpmf.untrusted.aggregator.config import Limits
 from hdpmf.untrusted.aggregator.helper_client import HelperClient
+from tests.aggregator.server_processes import (
+    HELPER,
+    LEADER,
+    Asked,
+    CollectorHere,
+    Pair,
+    make_task,
+    near,
+)
 
 DAY = 86_400
 REPORT = MEDIA_TYPES[Report]

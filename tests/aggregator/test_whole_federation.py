@@ -14,13 +14,12 @@ import pytest
 pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
-from server_processes import HELPER, LEADER, Pair
-
 from hdpmf.cli import main
 from hdpmf.common.protocol.servers import read_collector
 from hdpmf.lab.simulate.deploy import RECOMMENDER, free_port
 from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.folder import ServiceFolder
+from tests.aggregator.server_processes import HELPER, LEADER, Pair
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -10,9 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.device.reporting_world import PERIOD, World, live, make_store, make_task, reporter
-from tests.unit.device.reporting_world import survey as survey_for_servers
-from tests.unit.device.reporting_world import table as table_for_servers
 
 from hdpmf.common.aggregation.masks import (
     DeviceIdentity,
@@ -40,6 +37,9 @@ from hdpmf.common.protocol.versions import bound_to, next_version, signed_first
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.unit.device.reporting_world import PERIOD, World, live, make_store, make_task, reporter
+from tests.unit.device.reporting_world import survey as survey_for_servers
+from tests.unit.device.reporting_world import table as table_for_servers
 
 from .hostile import N_ITEMS, STARS, ask, device, enrol, envelope, refusals, survey, table, terms
 

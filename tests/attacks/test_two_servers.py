@@ -16,6 +16,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hdpmf.common.data import RatingScale
+from hdpmf.common.protocol import Grouping, Task, decode, encode
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.common.protocol.survey_task import stated
+from hdpmf.common.protocol.task import Noise, SumOfVectors, prio_of, task_id
+from hdpmf.errors import ProtocolError
+from hdpmf.private.client.outgoing import sealed_report
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.published_files import FARTHEST, MOST_CATALOGUE, MOST_INDEX, most_bytes
+from hdpmf.private.device.recommendations import kept_model
+from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import (
     COLLECTOR,
     KEYS,
@@ -36,19 +49,6 @@ from tests.unit.device.reporting_world import (
     survey,
     table,
 )
-
-from hdpmf.common.data import RatingScale
-from hdpmf.common.protocol import Grouping, Task, decode, encode
-from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.survey_task import stated
-from hdpmf.common.protocol.task import Noise, SumOfVectors, prio_of, task_id
-from hdpmf.errors import ProtocolError
-from hdpmf.private.client.outgoing import sealed_report
-from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.published_files import FARTHEST, MOST_CATALOGUE, MOST_INDEX, most_bytes
-from hdpmf.private.device.recommendations import kept_model
-from hdpmf.private.device.store.device_store import DeviceStore
 
 
 def changed(**fields: Any) -> bytes:

@@ -8,15 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.unit.device.reporting_world import (
-    POLICY,
-    SERVERS,
-    START,
-    World,
-    make_store,
-    make_task,
-    reporter,
-)
 
 from hdpmf.cli import pages
 from hdpmf.cli.device import disclosures
@@ -26,6 +17,15 @@ from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.joined import joined
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service import collector_keys
+from tests.unit.device.reporting_world import (
+    POLICY,
+    SERVERS,
+    START,
+    World,
+    make_store,
+    make_task,
+    reporter,
+)
 
 from .conftest import Call
 

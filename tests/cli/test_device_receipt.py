@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 
 import pytest
+
+from hdpmf.common.protocol.task import task_id
 from tests.unit.device.reporting_world import (
     PERIOD,
     STARS,
@@ -18,8 +20,6 @@ from tests.unit.device.reporting_world import (
     make_task,
     reporter,
 )
-
-from hdpmf.common.protocol.task import task_id
 
 from .conftest import Call
 

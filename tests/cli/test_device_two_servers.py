@@ -8,6 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hdpmf.common.net import web
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.private.device import participant
+from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import (
     KEYS,
     N_ITEMS,
@@ -19,14 +27,6 @@ from tests.unit.device.reporting_world import (
     survey,
     table,
 )
-
-from hdpmf.common.net import web
-from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.protocol import encode
-from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.common.protocol.servers import Servers
-from hdpmf.private.device import participant
-from hdpmf.private.device.store.device_store import DeviceStore
 
 from .conftest import Call
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import typer
-from doc_pages import PAGES, PROMPT, ROOT, SHELLS, calls_on, commands_in, read
 
 from hdpmf.cli.commands import app
 from hdpmf.cli.main import _UsageError
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import ENTRY_POINT
+from tests.docs.doc_pages import PAGES, PROMPT, ROOT, SHELLS, calls_on, commands_in, read
 
 HISTORY = Path("CHANGELOG.md")  # it may name what is gone
 FLAGS_OF_OTHERS = {"--trusted-entities", "--offline"}  # Flower's, systemd's

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Call
 
 from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy import PrivacySpec, accounting
 from hdpmf.common.privacy.accounting.costs import example_people, noise_budget, quantile
+from tests.cli.conftest import Call
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from growing_town import POLICY, Town
+
+from tests.unit.federation.growing_town import POLICY, Town
 
 from .conftest import Call
 

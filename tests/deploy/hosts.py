@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from router import DEVICE, Router
+from tests.deploy.router import DEVICE, Router
 
 HOME = "/srv/hdpmf"
 DELAY, LOSS = 0.02, 0.01

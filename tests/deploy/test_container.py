@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 import typer
-from page import ROOT
 
 from hdpmf.cli.commands import app
+from tests.deploy.page import ROOT
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 Instruction = tuple[str, str]

@@ -1,7 +1,7 @@
 """docs/deploy.md as it is written, on hosts of their own: two servers, a recommender, devices, and
 what befalls them.
 
-``python tests/deploy/test_three_hosts.py`` prints what happens when; with a number, so many times
+``python -m tests.deploy.test_three_hosts`` prints what happens when; with a number, so many times
 (``make soak``).
 """
 
@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hosts import DELAY, DISK, LOSS, Hosts, lacking
-from page import ROOT, Line, section, unit_command
 
 from hdpmf.common.aggregation.two_servers.prio import NONCE_SIZE, prio3_one_rating
+from tests.deploy.hosts import DELAY, DISK, LOSS, Hosts, lacking
+from tests.deploy.page import ROOT, Line, section, unit_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from page import ROOT, section, unit_command
 
 from hdpmf.cli.commands import app
+from tests.deploy.page import ROOT, section, unit_command
 
 SERVICES = ("aggregator", "recommender")
 HARDENING = {

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doc_pages import PAGES, ROOT, calls_on, read
 
 from hdpmf.cli.main import run
 from hdpmf.lab.experiments import Store, parse_experiment, resolve, run_experiments
+from tests.docs.doc_pages import PAGES, ROOT, calls_on, read
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from server_processes import Pair
 
 from hdpmf.cli.main import run
 from hdpmf.common.data import RatingScale
@@ -27,6 +26,7 @@ from hdpmf.private.device.messages import in_slots
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import ServiceFolder
+from tests.aggregator.server_processes import Pair
 
 OTHERS = 20
 PERIOD = "60s"

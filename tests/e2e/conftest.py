@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from browsing import DESKTOP, Heard, running_chromium
 from playwright.sync_api import Browser, BrowserContext, Page, StorageState
-from served_pages import ServedPage, enter
+
+from tests.e2e.browsing import DESKTOP, Heard, running_chromium
+from tests.e2e.served_pages import ServedPage, enter
 
 
 # Not for the session: tests elsewhere in the same process call asyncio.run, which they could not

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from browsing import SCREENS
 from playwright.sync_api import Page
+
+from tests.e2e.browsing import SCREENS
 
 _PICTURES = {"desktop": (1100, 820), "phone": (390, 780)}
 

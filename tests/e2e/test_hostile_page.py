@@ -14,12 +14,12 @@ pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
 from playwright.sync_api import Page, expect
-from served_pages import ServedPage, enter, owner_page
 
 from hdpmf.common.data import RatingScale
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.own_items import load_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.e2e.served_pages import ServedPage, enter, owner_page
 
 HOSTILE = """<!doctype html><title>evil</title><body><script>
 const target = "ORIGIN", found = [];

@@ -15,10 +15,7 @@ pytest.importorskip("flwr")
 pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
-from browsing import Heard, accessible, leading_to, read_until, settle
-from clubs import answering, entries_of, hdpmf, wait_for
 from playwright.sync_api import Page, expect
-from served_pages import enter, owner_page
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol.federation import DeviceCard
@@ -30,6 +27,9 @@ from hdpmf.private.device.pinned_servers import pin_roster
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import ServiceFolder
+from tests.e2e.browsing import Heard, accessible, leading_to, read_until, settle
+from tests.e2e.clubs import answering, entries_of, hdpmf, wait_for
+from tests.e2e.served_pages import enter, owner_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

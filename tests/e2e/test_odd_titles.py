@@ -12,10 +12,7 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
-from browsing import Heard, accessible, leading_to
 from playwright.sync_api import expect
-from served_pages import enter, owner_page
-from tests.unit.device.reporting_world import SERVERS
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol import CatalogueTable, Terms
@@ -28,6 +25,9 @@ from hdpmf.private.device.joined import at_recommender, join
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import name_in
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.e2e.browsing import Heard, accessible, leading_to
+from tests.e2e.served_pages import enter, owner_page
+from tests.unit.device.reporting_world import SERVERS
 
 pytestmark = pytest.mark.slow
 

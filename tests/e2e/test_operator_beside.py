@@ -14,10 +14,7 @@ pytest.importorskip("flwr")
 pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
-from browsing import Heard, settle
-from clubs import answering, hdpmf
 from playwright.sync_api import Page, expect
-from served_pages import enter, operator_page
 
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.net.certificates import ensure_certificates
@@ -29,6 +26,9 @@ from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.policy import Policy
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.settings import Pace
+from tests.e2e.browsing import Heard, settle
+from tests.e2e.clubs import answering, hdpmf
+from tests.e2e.served_pages import enter, operator_page
 
 PAGES = ("overview", "runs", "devices", "model", "knowledge")
 DEVICES = 5

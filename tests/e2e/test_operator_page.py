@@ -15,13 +15,13 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
-from browsing import SCREENS, Heard, accessible, find_chromium, leading_to, settle
-from growing_town import SUMS, Town
 from playwright.sync_api import Browser, BrowserContext, Page, StorageState
-from served_pages import ServedPage, enter, history, operator_page, pictures
 
 from hdpmf.common.data import ItemTable, Ratings, synthetic_world
 from hdpmf.common.net.certificates import ensure_certificates
+from tests.e2e.browsing import SCREENS, Heard, accessible, find_chromium, leading_to, settle
+from tests.e2e.served_pages import ServedPage, enter, history, operator_page, pictures
+from tests.unit.federation.growing_town import SUMS, Town
 
 pytestmark = pytest.mark.slow
 

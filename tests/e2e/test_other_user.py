@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from served_pages import owner_page
 
 from hdpmf.common.data import RatingScale
 from hdpmf.private.device.device_identity import new_device
+from tests.e2e.served_pages import owner_page
 
 pytestmark = pytest.mark.slow
 

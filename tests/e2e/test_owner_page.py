@@ -13,14 +13,14 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
-from browsing import PHONE, SCREENS, Heard, accessible, find_chromium, leading_to, settle
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, StorageState, expect
-from served_pages import ServedPage, enter, history, owner_page
 
 from hdpmf.common.data import RatingScale
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.own_items import load_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.e2e.browsing import PHONE, SCREENS, Heard, accessible, find_chromium, leading_to, settle
+from tests.e2e.served_pages import ServedPage, enter, history, owner_page
 
 pytestmark = pytest.mark.slow
 

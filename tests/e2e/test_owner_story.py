@@ -17,8 +17,17 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
-from browsing import Heard, leading_to, read_until, settle
-from clubs import (
+from playwright.sync_api import Locator, Page, expect
+
+from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.lab.simulate.deploy import free_port
+from hdpmf.private.device.device_identity import card_of
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.aggregator.tasks import Rules
+from hdpmf.untrusted.service.folder import ServiceFolder
+from tests.aggregator.server_processes import HELPER, LEADER, Pair
+from tests.e2e.browsing import Heard, leading_to, read_until, settle
+from tests.e2e.clubs import (
     OTHERS,
     PERIOD,
     SECOND,
@@ -31,16 +40,7 @@ from clubs import (
     make_others,
     wait_for,
 )
-from playwright.sync_api import Locator, Page, expect
-from served_pages import ServedPage, enter, owner_page, pictures
-from server_processes import HELPER, LEADER, Pair
-
-from hdpmf.common.protocol.federation import DeviceCard
-from hdpmf.lab.simulate.deploy import free_port
-from hdpmf.private.device.device_identity import card_of
-from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.aggregator.tasks import Rules
-from hdpmf.untrusted.service.folder import ServiceFolder
+from tests.e2e.served_pages import ServedPage, enter, owner_page, pictures
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from browsing import DESKTOP, SCREENS, Heard, find_chromium, settle
 from playwright.sync_api import BrowserContext, Page
 
 from hdpmf.common.data import synthetic_world
@@ -19,6 +18,7 @@ from hdpmf.lab.experiments.spec import DataOptions
 from hdpmf.lab.paper.report import write_paper_report
 from hdpmf.lab.report.content import read_content
 from hdpmf.lab.report.page import experiment_page, render
+from tests.e2e.browsing import DESKTOP, SCREENS, Heard, find_chromium, settle
 
 WORLD = {"n_users": 40, "n_items": 30, "n_ratings": 900}
 

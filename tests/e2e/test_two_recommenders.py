@@ -13,11 +13,7 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
-from browsing import Heard, leading_to, settle
-from clubs import TITLES, entries_of, films, hdpmf, invite, living, make_others, wait_for
 from playwright.sync_api import Page, expect
-from served_pages import enter, owner_page
-from server_processes import HELPER, LEADER, Pair
 
 from hdpmf.common.data import RatingScale
 from hdpmf.lab.simulate.deploy import free_port
@@ -25,6 +21,10 @@ from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.folder import ServiceFolder
+from tests.aggregator.server_processes import HELPER, LEADER, Pair
+from tests.e2e.browsing import Heard, leading_to, settle
+from tests.e2e.clubs import TITLES, entries_of, films, hdpmf, invite, living, make_others, wait_for
+from tests.e2e.served_pages import enter, owner_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -8,7 +8,6 @@ import json
 import time
 
 import pytest
-from server_pair import HOUR, Pair
 
 from hdpmf.common.protocol import encode
 from hdpmf.errors import (
@@ -23,6 +22,7 @@ from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriv
 from hdpmf.untrusted.aggregator.config import Limits
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.problem_details import problem_response
+from tests.unit.aggregator.server_pair import HOUR, Pair
 
 
 def test_a_task_that_the_helper_was_not_given_waits_alone() -> None:

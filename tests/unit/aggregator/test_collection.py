@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum
 
 from hdpmf.common.aggregation.two_servers.dap import (
     AggregateShareReq,
@@ -28,6 +27,7 @@ from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError
 from hdpmf.untrusted.aggregator.collection import Batches
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, accumulators
 from hdpmf.untrusted.aggregator.tasks import Rules, SimulationRules
+from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum
 
 
 def refused(pair: Pair, task: bytes, interval: Interval) -> str:

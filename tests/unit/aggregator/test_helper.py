@@ -6,7 +6,6 @@ import secrets
 
 import numpy as np
 import pytest
-from server_pair import BEGIN, HOUR, WHOLE, Pair, plain_sum
 
 from hdpmf.common.aggregation.two_servers.dap import (
     AggregateShareReq,
@@ -29,6 +28,7 @@ from hdpmf.common.aggregation.two_servers.dap import (
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.errors import DapError
 from hdpmf.untrusted.aggregator.aggregation_job import prepare_share
+from tests.unit.aggregator.server_pair import BEGIN, HOUR, WHOLE, Pair, plain_sum
 
 
 def init_of(pair: Pair, task: bytes, report: bytes) -> PrepareInit:

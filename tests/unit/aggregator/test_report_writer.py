@@ -12,7 +12,6 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
-from server_pair import BEGIN, END, HOUR, Device, Pair, plain_sum
 
 from hdpmf.common.aggregation.two_servers.dap import Problem
 from hdpmf.common.base.logs import JsonLines, event
@@ -20,6 +19,7 @@ from hdpmf.errors import DapError, StorageError
 from hdpmf.untrusted.aggregator.datastore import payloads, reports
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.report_writer import GROUP_REPORTS, ReportWriter, Upload
+from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, Device, Pair, plain_sum
 
 
 def kind(error: DapError | None) -> str | None:

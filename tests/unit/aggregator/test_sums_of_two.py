@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from server_pair import BEGIN, HOUR, Device, Pair, make_report, plain_sum
 
 from hdpmf.common.aggregation.two_servers.dap import Collection, Interval
 from hdpmf.common.protocol.task import Noise, SumOfVectors
 from hdpmf.untrusted.aggregator.tasks import SimulationRules
+from tests.unit.aggregator.server_pair import BEGIN, HOUR, Device, Pair, make_report, plain_sum
 
 
 def test_the_sum_is_that_of_numpy() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from server_pair import BEGIN, CODES, END, HOUR, ITEMS, RULERS, Device, Pair
 
 from hdpmf.common.aggregation.two_servers.dap import HpkeConfig
 from hdpmf.common.protocol import Opening, encode
@@ -15,6 +14,7 @@ from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
+from tests.unit.aggregator.server_pair import BEGIN, CODES, END, HOUR, ITEMS, RULERS, Device, Pair
 
 
 def noises(*scales: str) -> tuple[Noise, ...]:

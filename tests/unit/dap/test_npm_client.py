@@ -7,7 +7,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import npm_packages
 import numpy as np
 import pytest
 
@@ -27,6 +26,7 @@ from hdpmf.common.aggregation.two_servers.dap import (
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
 from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_sum_vec
 from hdpmf.errors import DapError
+from tests.unit.prio import npm_packages
 
 PACKAGE = "@divviup/dap@0.9.1"
 LEADER, HELPER = "https://leader.example", "https://helper.example"

@@ -6,6 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from hdpmf.common.aggregation.two_servers.dap import Interval, id_from_text
+from hdpmf.common.protocol.servers import Server
+from hdpmf.errors import DapError
+from hdpmf.private.device.pinned_servers import pin_servers
+from hdpmf.private.device.policy import Policy
 from tests.unit.aggregator.server_pair import HOUR, Pair
 from tests.unit.device.reporting_world import (
     STARS,
@@ -16,12 +22,6 @@ from tests.unit.device.reporting_world import (
     plain_sums,
     reporter,
 )
-
-from hdpmf.common.aggregation.two_servers.dap import Interval, id_from_text
-from hdpmf.common.protocol.servers import Server
-from hdpmf.errors import DapError
-from hdpmf.private.device.pinned_servers import pin_servers
-from hdpmf.private.device.policy import Policy
 
 RATINGS = [STARS, {}, {"item 01": 5.0, "item 02": 1.0}, {"item 11": 3.0, "item 00": 4.0}]
 

@@ -11,7 +11,6 @@ from typing import get_args
 
 import msgspec
 import pytest
-from growing_town import BITS, PACE, POLICY, SUMS, Town
 
 from hdpmf.cli.recommender.status import status
 from hdpmf.common.base.files import atomic_write
@@ -27,6 +26,7 @@ from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.schedule import Schedule
 from hdpmf.untrusted.service.service import BRIEF, Service
 from hdpmf.untrusted.service.settings import RunSettings
+from tests.unit.federation.growing_town import BITS, PACE, POLICY, SUMS, Town
 
 DAY = 86_400.0
 

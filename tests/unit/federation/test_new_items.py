@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from growing_town import BITS, SUMS, WORLD, Town
 
 from hdpmf.common.data import ItemTable
 from hdpmf.common.protocol import (
@@ -32,6 +31,7 @@ from hdpmf.untrusted.service.catalogue_key import CATALOGUE, KEY
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.items import change_items
 from hdpmf.untrusted.service.lifecycle import Lifecycle, Ways
+from tests.unit.federation.growing_town import BITS, SUMS, WORLD, Town
 
 NEW = ItemTable.build([1000, 0], ["Tomorrow", "Yesterday"], [["Drama"], ["Space"]], [2026, 1950])
 """Of these 0 would be the first in the order of sorting; they come last all the same."""

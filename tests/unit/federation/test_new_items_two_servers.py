@@ -14,8 +14,6 @@ import pytest
 pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
-from growing_town import POLICY
-
 from hdpmf.common.aggregation.two_servers.dap import id_from_text
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.privacy.sampling import SeededNoise
@@ -33,6 +31,7 @@ from hdpmf.untrusted.service.items import change_items
 from hdpmf.untrusted.service.publish import public_file
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
+from tests.unit.federation.growing_town import POLICY
 
 pytestmark = pytest.mark.slow
 

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from growing_town import BITS, SUMS, WORLD, Town
 
 from hdpmf.common.privacy.coding import WEIGHT_UNITS
 from hdpmf.common.protocol import BitContribution, SumContribution
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.recommender.release import Release
 from hdpmf.untrusted.service.settings import RunSettings
+from tests.unit.federation.growing_town import BITS, SUMS, WORLD, Town
 
 
 def rated(answer: Any) -> np.ndarray:

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import kernel_reference as reference
 import numpy as np
 import pytest
 import torch
-from gpu_worlds import World, make_runs, relative
 
 from hdpmf.private.kernels.gpu import torch_engine, triton_engine
 from hdpmf.private.kernels.gpu.layout import pad
 from hdpmf.private.kernels.gpu.solvers import BatchSolver
+from tests.unit.gpu import kernel_reference as reference
+from tests.unit.gpu.gpu_worlds import World, make_runs, relative
 
 RATE, REG = 0.05, 0.02
 

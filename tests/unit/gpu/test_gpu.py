@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu_worlds import relative
 
 from hdpmf.private.kernels.gpu import torch_engine
 from hdpmf.private.kernels.gpu.layout import Table
 from hdpmf.private.kernels.gpu.training import GpuRun, GpuTraining, Recipe
+from tests.unit.gpu.gpu_worlds import relative
 
 pytestmark = [
     pytest.mark.gpu,

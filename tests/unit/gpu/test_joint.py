@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import kernel_reference as reference
 import numpy as np
 import torch
-from gpu_worlds import World, make_runs, relative
 
 from hdpmf.private.kernels.gpu import philox
 from hdpmf.private.kernels.gpu.layout import pad
 from hdpmf.private.kernels.gpu.solvers import JointSolver
+from tests.unit.gpu import kernel_reference as reference
+from tests.unit.gpu.gpu_worlds import World, make_runs, relative
 
 RATE, REG, SEED, OTHER = 0.05, 0.02, 9, 10
 

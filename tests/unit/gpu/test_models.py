@@ -7,7 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-from gpu_worlds import relative
+
+from tests.unit.gpu.gpu_worlds import relative
 
 pytest.importorskip("msgspec")
 pytest.importorskip("narwhals")

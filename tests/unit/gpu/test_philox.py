@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from gpu_worlds import make_runs
 from scipy import stats
 
 from hdpmf.private.kernels.gpu import philox, torch_engine, triton_engine
+from tests.unit.gpu.gpu_worlds import make_runs
 
 
 # From the known-answer tests of the generator's authors (Random123).

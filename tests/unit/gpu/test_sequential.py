@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-import kernel_reference as reference
 import numpy as np
 import pytest
 import torch
-from gpu_worlds import World, make_runs, relative
 from scipy import stats
 
 from hdpmf.private.kernels.gpu import philox, torch_engine, triton_engine
 from hdpmf.private.kernels.gpu.layout import pad, shuffled
 from hdpmf.private.kernels.gpu.solvers import SequentialSolver
+from tests.unit.gpu import kernel_reference as reference
+from tests.unit.gpu.gpu_worlds import World, make_runs, relative
 
 RATE, REG, SEED = 0.05, 0.02, 9
 

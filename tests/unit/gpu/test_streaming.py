@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from gpu_worlds import World, make_runs
 
 from hdpmf.private.kernels.gpu import triton_engine
 from hdpmf.private.kernels.gpu.layout import pad
 from hdpmf.private.kernels.gpu.solvers import BatchSolver
 from hdpmf.private.kernels.gpu.streaming import Block, Stream, StreamedBatchSolver
+from tests.unit.gpu.gpu_worlds import World, make_runs
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gpu_worlds import relative
+
+from tests.unit.gpu.gpu_worlds import relative
 
 pytest.importorskip("msgspec")
 pytest.importorskip("narwhals")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gpu_worlds import World
 
 from hdpmf.private.kernels.gpu.training import GpuRun, GpuTraining, Recipe
+from tests.unit.gpu.gpu_worlds import World
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,3 @@
-import kernel_reference as reference
 import numpy as np
 import pytest
 
@@ -6,6 +5,7 @@ from hdpmf.common.base.threads import Workers
 from hdpmf.private.kernels import batch
 from hdpmf.private.kernels.batch import group
 from hdpmf.private.kernels.simd import pad
+from tests.unit.gpu import kernel_reference as reference
 
 N_USERS, N_ITEMS = 57, 41
 

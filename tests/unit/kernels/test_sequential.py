@@ -1,4 +1,3 @@
-import kernel_reference as reference
 import numpy as np
 import pytest
 from scipy import stats
@@ -7,6 +6,7 @@ from hdpmf.common.base.threads import Workers
 from hdpmf.private.kernels import sequential
 from hdpmf.private.kernels.batch import group
 from hdpmf.private.kernels.simd import pad
+from tests.unit.gpu import kernel_reference as reference
 
 N_USERS, N_ITEMS, K = 31, 23, 10
 

@@ -6,7 +6,6 @@ import re
 
 import msgspec
 import pytest
-from tests.unit.device.reporting_world import SERVERS, make_facts
 
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.catalogue import known_items
@@ -17,6 +16,7 @@ from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.joined import join
 from hdpmf.private.device.recommendations import LocalModel, keep_model
 from hdpmf.private.device.store.catalogues import name_in
+from tests.unit.device.reporting_world import SERVERS, make_facts
 
 from .conftest import Person, small_table
 

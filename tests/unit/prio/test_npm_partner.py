@@ -7,13 +7,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import npm_packages
 import numpy as np
 import pytest
-from prio_servers import check, key_of
 
 from hdpmf.common.aggregation.two_servers.prio import Prio3, Sharded, prio3_sum_vec
 from hdpmf.errors import PrioError
+from tests.unit.prio import npm_packages
+from tests.unit.prio.prio_servers import check, key_of
 
 PACKAGE = "@divviup/prio3@0.8.0"
 pytestmark = pytest.mark.slow

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from prio_servers import NONCE, check, sum_of
 
 from hdpmf import load_dataset
 from hdpmf.common.aggregation.two_servers.prio import (
@@ -32,6 +31,7 @@ from hdpmf.common.privacy.coding import (
     weight_units,
 )
 from hdpmf.errors import ConfigError, PrioError
+from tests.unit.prio.prio_servers import NONCE, check, sum_of
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)  # one to five stars in hdp-sum's soft coding
 ITEMS = 40

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prio_servers import NONCE, check, key_of, sum_of
 
 from hdpmf.common.aggregation.two_servers.prio import (
     FIELD64,
@@ -17,6 +16,7 @@ from hdpmf.common.aggregation.two_servers.prio import (
     prio3_sum_vec_multiproof,
 )
 from hdpmf.errors import ConfigError, PrioError
+from tests.unit.prio.prio_servers import NONCE, check, key_of, sum_of
 
 VDAF = prio3_one_rating(3, (-1, 0, 1), (0, 1, 2), b"")
 SIZES = (VDAF.input_share_size(0), VDAF.input_share_size(1))

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prio_servers import NONCE, key_of
 
 from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_sum_vec, prio3_sum_vec_multiproof
+from tests.unit.prio.prio_servers import NONCE, key_of
 
 TEN = [list(range(10)), [1] * 10, [255] * 10]
 THREE = [[10000, 32000, 9], [19342, 19615, 3061], [15986, 24671, 23910]]

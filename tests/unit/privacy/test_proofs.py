@@ -10,7 +10,6 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.resources import files
 
-import kernel_reference as reference
 import numpy as np
 import pytest
 
@@ -20,6 +19,7 @@ from hdpmf.common.privacy.accounting import VIEWS, cost
 from hdpmf.common.privacy.coding import POPULARITY_SCALE, make_coding, make_ruler, sum_channels
 from hdpmf.common.privacy.mechanisms import dense_laplace_scale, laplace_scale
 from hdpmf.models import make_model
+from tests.unit.gpu import kernel_reference as reference
 
 FOLDER = files("hdpmf.common.privacy") / "proofs"
 PAGES = sorted(

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from in_process import STEPS, run_in_process
 
 from hdpmf.common.aggregation.masks import DeviceIdentity, IntegerCoding
 from hdpmf.common.aggregation.masks.messages import Confirmations, Inbox, PartnerKeys, Survivors
 from hdpmf.errors import SecureSumError
+from tests.unit.secure_sum.in_process import STEPS, run_in_process
 
 pytestmark = pytest.mark.slow
 

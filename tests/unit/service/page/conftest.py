@@ -10,13 +10,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from growing_town import SUMS, Town
-from tests.unit.page.conftest import HOST, ORIGIN, Client, Clock
 
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.web.sessions import BrowserSessions
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.page.http import Login, OperatorPage, TokenLogin
+from tests.unit.federation.growing_town import SUMS, Town
+from tests.unit.page.conftest import HOST, ORIGIN, Client, Clock
 
 PAGES = ("/overview", "/runs", "/devices", "/model", "/knowledge")
 OWN = {"sec-fetch-site": "same-origin"}

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from growing_town import BITS, SUMS, WORLD, Town
-from tests.unit.service.page.conftest import PAGES
 
 from hdpmf.common.methods import method_named
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
@@ -20,6 +18,8 @@ from hdpmf.untrusted.service import watching
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.page.views import ModelItems
 from hdpmf.untrusted.service.released import weight_deviations
+from tests.unit.federation.growing_town import BITS, SUMS, WORLD, Town
+from tests.unit.service.page.conftest import PAGES
 
 
 def told(operator, path: str) -> str:

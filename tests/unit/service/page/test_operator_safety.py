@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.page.conftest import HOST, ORIGIN
-from tests.unit.service.page.conftest import OWN, PAGES, Operator
 
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.page.http import ProxyLogin
+from tests.unit.page.conftest import HOST, ORIGIN
+from tests.unit.service.page.conftest import OWN, PAGES, Operator
 
 PROXY, HEADER, PUBLIC = "192.0.2.7", "x-remote-user", "https://ops.example"
 

@@ -1,0 +1,1 @@
+"""Tests; modules that they share are imported by their full names."""
