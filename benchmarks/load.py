@@ -11,8 +11,9 @@ servers. Devices are users of ML-1M, each with its own store, keys and agent and
 connections; they are dealt to a few processes, and are on the same cores as everything else. Stores
 are in memory: a thousand people do not share one disk.
 
-* **masks**: all devices connect over Flower and stay; an exchange is a message to every device,
-  with its answer. ``--mute N`` of them connect, and never answer.
+* **masks**, **direct**: all devices poll the recommender; an exchange is a message to every device,
+  with its answer. ``--mute N`` of them poll, and never answer. ``direct`` is hdp-bit, whose bits
+  the recommender sees.
 * **two-servers**: devices look at the recommender's public files and upload a report at a random
   moment of the period (``--period``); an exchange is one request of a device, each over a
   connection of its own. Counted is also when there is a sum, and when everybody has the model.
@@ -27,6 +28,7 @@ import heapq
 import json
 import multiprocessing
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -97,7 +99,6 @@ class Told:
 def crowd(pipe: Connection) -> None:
     """Devices, until the pipe is closed: first their cards, then what they have seen."""
     from hdpmf.common.net.http_limits import allow_connections
-    from hdpmf.common.net.keys import NodeKey
     from hdpmf.private.device.device_identity import card_of
     from hdpmf.private.device.policy import Policy
     from hdpmf.private.device.store.device_store import DeviceStore
@@ -105,11 +106,10 @@ def crowd(pipe: Connection) -> None:
     allow_connections(16_384)
     threading.stack_size(512 << 10)
     parts: list[DeviceRatings] = pipe.recv()
-    policy = Policy(max_total=None)
+    policy = Policy(max_total=None, methods=("hdp-sum", "hdp-bit"), require_sums=False)
     stores: list[DeviceStore] = []
     for part in parts:
         store = DeviceStore.create(":memory:", users=part.ratings.n_users, policy=policy)
-        store.put("node-key", NodeKey.generate().to_bytes())
         store.put("name", f"device {store.identity.public.hex()[:16]}".encode())
         store.add(part.ratings)
         store.set_weights(part.weights, part.ratings)
@@ -117,22 +117,24 @@ def crowd(pipe: Connection) -> None:
     pipe.send([card_of(store) for store in stores])
     way, *given = pipe.recv()
     told = Told()
-    work = _over_flower if way == "masks" else _by_reports
-    work(stores, told, pipe, *given)
+    if way == "two-servers":
+        _by_reports(stores, told, pipe, *given)
+    else:
+        _by_polls(stores, told, pipe, way, *given)
     pipe.send(told)
 
 
-def _over_flower(
+def _by_polls(
     stores: Sequence[Any],
     told: Told,
     pipe: Connection,
+    way: str,
     address: str,
     authority: bytes,
     cards: list[DeviceCard],
     mute: frozenset[str],
 ) -> None:
-    from hdpmf.common.net.flower.device import FlowerDevice
-    from hdpmf.common.net.keys import NodeKey
+    from hdpmf.common.net.polling import PollingDevice
     from hdpmf.private.device.messages import in_slots
     from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.recommendations import kept_model
@@ -156,13 +158,15 @@ def _over_flower(
             raise SystemExit
 
         quiet = store.identity.public.hex() in mute
-        FlowerDevice(address, authority, NodeKey.from_bytes(store.get("node-key"))).serve(
+        stop.wait(random.uniform(0.0, 0.02 * len(stores)))  # they do not start in one moment
+        PollingDevice(address, authority, store.identity).serve(
             silent if quiet else in_slots(answer), stop
         )
 
     keys, users = [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
     for store in stores:
-        store.pin_roster(keys, users)
+        if way == "masks":
+            store.pin_roster(keys, users)
         threads.append(threading.Thread(target=serve, args=(store,), daemon=True))
     for thread in threads:
         thread.start()
@@ -289,7 +293,7 @@ class Watched:
 
     def add(self, name: str, pid: int) -> None:
         """Watch a process from now on."""
-        self._begun[name] = _processor_seconds(pid) if "SuperLink" not in name else 0.0
+        self._begun[name] = _processor_seconds(pid)
         self._pids[name] = pid
 
     def look(self) -> None:
@@ -298,9 +302,6 @@ class Watched:
             try:
                 self.seconds[name] = _processor_seconds(pid) - self._begun[name]
                 self.megabytes[name] = max(self.megabytes.get(name, 0.0), _peak_megabytes(pid))
-                for child in _children(pid):
-                    if name == RECOMMENDER and child not in self._pids.values():
-                        self.add("SuperLink", child)
             except (OSError, ValueError, IndexError):
                 continue
 
@@ -312,10 +313,6 @@ class Watched:
 def _processor_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _children(pid: int) -> list[int]:
-    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
 def _peak_megabytes(pid: int) -> float:
@@ -331,9 +328,9 @@ class Plan:
 
     Attributes:
         devices: How many.
-        way: ``masks`` or ``two-servers``.
+        way: ``masks``, ``direct`` or ``two-servers``.
         processes: With devices in them.
-        mute: Devices that never answer, with masks.
+        mute: Devices that never answer, but with two servers.
         period: Seconds, with two servers.
         timeout: Seconds that a run may take.
     """
@@ -367,12 +364,12 @@ def measure(plan: Plan, train: Ratings, folder: Path, shown: View | None = None)
             folder / "recommender",
             Config(name="load", port=free_port(), names=("localhost", "127.0.0.1")),
             catalogue_table(train.items, train.scale, train.item_table),
-            lambda made: ensure_certificates(made.transport_folder / "tls", made.config.names),
+            lambda made: ensure_certificates(made.tls_folder, made.config.names),
         )
         service.enroll(cards)
         for place, pid in enumerate(pids):
             watched.add(f"devices {place}", pid)
-        row = (_by_masks if plan.way == "masks" else _by_two_servers)(
+        row = (_by_two_servers if plan.way == "two-servers" else _by_exchanges)(
             plan, service, pipes, cards, watched, shown
         )
     devices = [name for name in watched.seconds if name.startswith("devices")]
@@ -425,7 +422,7 @@ def _tell(pipes: Sequence[Connection], *word: Any) -> list[Any]:
     return [pipe.recv() for pipe in pipes]
 
 
-def _by_masks(
+def _by_exchanges(
     plan: Plan,
     service: ServiceFolder,
     pipes: list[Connection],
@@ -433,15 +430,17 @@ def _by_masks(
     watched: Watched,
     shown: View | None,
 ) -> dict[str, Any]:
-    authority = (service.transport_folder / "tls" / "authority.pem").read_bytes()
+    authority = (service.tls_folder / "authority.pem").read_bytes()
     mute = frozenset(card.identity for card in cards[: plan.mute])
     with Deployment(service.path.parent / "logs") as deployment:
         begin = time.monotonic()
-        watched.add(
-            RECOMMENDER,
-            deployment.run(service.path, "--method", "hdp-sum", "--sums", "masks").process.pid,
+        how = (
+            ("--method", "hdp-sum", "--sums", "masks")
+            if plan.way == "masks"
+            else ("--method", "hdp-bit")
         )
-        _tell(pipes, "masks", f"localhost:{service.config.port}", authority, cards, mute)
+        watched.add(RECOMMENDER, deployment.run(service.path, *how).process.pid)
+        _tell(pipes, plan.way, service.config.address, authority, cards, mute)
         _wait(plan, deployment, begin, shown, lambda: not deployment.child(RECOMMENDER).running)
         seconds = time.monotonic() - begin
         failed = deployment.child(RECOMMENDER).process.returncode != 0
@@ -503,7 +502,7 @@ def _by_two_servers(
         pair.start(LEADER, HELPER)
         for role in (LEADER, HELPER):
             watched.add(role, pair.deployment.child(role).process.pid)
-        authority = (service.transport_folder / "tls" / "authority.pem").read_bytes()
+        authority = (service.tls_folder / "authority.pem").read_bytes()
         _tell(
             pipes,
             "two-servers",
@@ -623,11 +622,9 @@ def main() -> None:
     parser.add_argument(
         "--devices", default="50,100,200", help="how many; several after one another, with commas"
     )
-    parser.add_argument("--way", choices=("masks", "two-servers"), default="two-servers")
+    parser.add_argument("--way", choices=("masks", "direct", "two-servers"), default="two-servers")
     parser.add_argument("--processes", type=int, default=4, help="with devices in them")
-    parser.add_argument(
-        "--mute", type=int, default=0, help="so many devices, with masks: connect, never answer"
-    )
+    parser.add_argument("--mute", type=int, default=0, help="so many devices poll and never answer")
     parser.add_argument(
         "--period", type=int, help="seconds, with two servers (default: 60 and one per 6 devices)"
     )

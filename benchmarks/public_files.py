@@ -71,9 +71,7 @@ def main() -> None:
         )
         PublicFiles(service).write()
         with served(service):
-            trust = ssl.create_default_context(
-                cafile=str(service.transport_folder / "tls" / "authority.pem")
-            )
+            trust = ssl.create_default_context(cafile=str(service.tls_folder / "authority.pem"))
             for etag in ('"other"', "*"):
                 for at_once in (devices, 50):
                     seconds, statuses = asyncio.run(

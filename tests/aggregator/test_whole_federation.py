@@ -58,7 +58,7 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
         hdpmf(
             "recommender", "run", shop, "--period", "30s", "--precision", "5s", "--minimum", USERS
         )
-        pinned = ("--ca", str(shop / "flower" / "tls" / "authority.pem"), "--servers", str(servers))
+        pinned = ("--ca", str(shop / "tls" / "authority.pem"), "--servers", str(servers))
         names = [f"device{number}" for number in range(USERS)]
         wait_for(
             pair, lambda: (shop / "public" / "index.json").exists() and task_of(shop) is not None

@@ -14,15 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
-from hdpmf.common.net.flower.device import FlowerDevice
-from hdpmf.common.net.flower.environment import needs_flower
-from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.net.polling import PollingDevice
+from hdpmf.common.net.signing import OFFERS
+from tests.federation.deployed import recommender
 
 pytestmark = pytest.mark.slow  # each waits seconds for a device to give up
-
-with needs_flower():
-    from flwr.proto.fleet_pb2 import ActivateNodeResponse
 
 SECONDS = 3.5  # one until what is under way is cut, one for a goodbye; the rest for a busy machine
 Drip = Callable[[socket.socket, str], None]
@@ -42,21 +40,15 @@ def _request(wire: socket.socket) -> str:
             raise OSError("hung up")
         data += part
     head, _, body = data.partition(b"\r\n\r\n")
-    length = next(
-        int(line[15:])
-        for line in head.lower().split(b"\r\n")
-        if line.startswith(b"content-length:")
-    )
+    lines = head.lower().split(b"\r\n")
+    length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)
     while len(body) < length:
         body += wire.recv(4096)
     return head.split()[1].decode()
 
 
 def _answer(body: bytes) -> bytes:
-    head = (
-        "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: "
-        f"{len(body)}\r\n\r\n"
-    )
+    head = f"HTTP/1.1 200 OK\r\nhdpmf-offer: 1\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -73,10 +65,10 @@ def silence(wire: socket.socket, path: str) -> None:
     time.sleep(60)
 
 
-def after_activation(drip: Drip) -> Drip:
+def after_an_offer(drip: Drip) -> Drip:
     def behave(wire: socket.socket, path: str) -> None:
-        if path.endswith("/activate-node"):
-            wire.sendall(_answer(ActivateNodeResponse(node_id=7).SerializeToString()))
+        if path.endswith(OFFERS):
+            wire.sendall(_answer(b"a message"))
         else:
             drip(wire, path)
 
@@ -108,7 +100,7 @@ class Dripping:
             with self._context.wrap_socket(raw, server_side=True) as wire:
                 while True:
                     path = _request(wire)
-                    if not path.endswith("/activate-node"):
+                    if not path.endswith(OFFERS):
                         self.asked.set()
                     threading.Timer(1.0, self.asked.set).start()
                     self._drip(wire, path)
@@ -123,8 +115,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def served(
     certificates: Certificates, port: int, stop: threading.Event
 ) -> Iterator[threading.Thread]:
-    device = FlowerDevice(
-        f"127.0.0.1:{port}", certificates.authority.read_bytes(), NodeKey.generate()
+    device = PollingDevice(
+        f"https://127.0.0.1:{port}", certificates.authority.read_bytes(), DeviceIdentity.generate()
     )
     thread = threading.Thread(target=device.serve, args=(lambda data: data, stop), daemon=True)
     thread.start()
@@ -143,9 +135,9 @@ def served(
         silence,
         head,
         body,
-        after_activation(silence),
-        after_activation(head),
-        after_activation(body),
+        after_an_offer(silence),
+        after_an_offer(head),
+        after_an_offer(body),
     ],
     ids=["handshake", "silence", "head", "body", "later-silence", "later-head", "later-body"],
 )
@@ -174,11 +166,10 @@ def test_the_answer_that_ends_it_still_goes_out(tmp_path: Path) -> None:
     """``device join --once`` stops in the middle of an answer, which may take its time, and its
     reply is heard.
     """
-    from hdpmf.common.net.flower.recommender import FlowerRecommender
-
-    key, stop = NodeKey.generate(), threading.Event()
-    with FlowerRecommender(tmp_path, roster={"d": key.public}) as recommender:
-        device = FlowerDevice(recommender.address, recommender.authority, key)
+    identity, stop = DeviceIdentity.generate(), threading.Event()
+    name = identity.public.hex()
+    with recommender(tmp_path, [identity]) as made:
+        device = PollingDevice(made.address, made.authority, identity)
 
         def answer(data: bytes) -> bytes:
             stop.set()
@@ -187,10 +178,8 @@ def test_the_answer_that_ends_it_still_goes_out(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=device.serve, args=(answer, stop), daemon=True)
         thread.start()
-        end = time.monotonic() + 20.0
-        while "d" not in recommender.present() and time.monotonic() < end:
-            time.sleep(0.1)
-        assert [reply.data for reply in recommender.exchange({"d": b"the last"}, 20.0)] == [b"done"]
+        assert [reply.data for reply in made.mailbox.exchange({name: b"the last"}, 20.0)] == [
+            b"done"
+        ]
         thread.join(5.0)
         assert not thread.is_alive()
-        assert recommender.present() == frozenset()  # it has said goodbye

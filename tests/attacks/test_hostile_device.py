@@ -87,7 +87,7 @@ def town(
     pace = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
     table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
     made = ServiceFolder.create(folder / "r", Config(name="town", pace=pace), table)
-    made.enroll([DeviceCard(name=name[:8], identity=name, node=name) for name in names])
+    made.enroll([DeviceCard(name=name[:8], identity=name) for name in names])
     cards = made.enrolled.cards
     for number, agent in enumerate(agents):
         agent._store.pin_roster(

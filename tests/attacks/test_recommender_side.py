@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
@@ -26,7 +24,6 @@ from hdpmf.common.aggregation.masks.messages import (
 )
 from hdpmf.common.aggregation.masks.primitives import is_identity_key, verifies
 from hdpmf.common.data import RatingScale
-from hdpmf.common.net.keys import NodeKey
 from hdpmf.common.privacy.coding import sum_channels
 from hdpmf.common.privacy.mechanisms import dense_laplace_scale
 from hdpmf.common.protocol import (
@@ -54,32 +51,14 @@ from .test_hostile_device import WORLD, Change, town, wrong_shares
 # 20. A card with a bad key is enrolled, and then the service cannot start.
 
 
-def _card(name: str = "d", identity: str | None = None, node: str | None = None) -> bytes:
+def _card(name: str = "d", identity: str | None = None) -> bytes:
     identity = DeviceIdentity.generate().public.hex() if identity is None else identity
-    node = NodeKey.generate().public if node is None else node
-    return json.dumps({"name": name, "identity": identity, "node": node, "users": 1}).encode()
-
-
-def _public(curve: ec.EllipticCurve) -> str:
-    key = ec.generate_private_key(curve).public_key()
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    return key.public_bytes(serialization.Encoding.PEM, form).decode()
+    return json.dumps({"name": name, "identity": identity, "users": 1}).encode()
 
 
 def test_honest_cards_are_taken() -> None:
     for _ in range(20):
         assert read_card(_card()).name == "d"
-    assert read_card(_card(node=_public(ec.SECP384R1())))
-
-
-@pytest.mark.parametrize(
-    "node",
-    ["", "no key", "Schlüssel", ec.SECP256K1(), ec.BrainpoolP256R1()],
-    ids=lambda node: getattr(node, "name", node),
-)
-def test_a_card_without_a_node_key_is_refused_at_once(node: str | ec.EllipticCurve) -> None:
-    with pytest.raises(ConfigError, match=r"'d'.*node key"):
-        read_card(_card(node=node if isinstance(node, str) else _public(node)))
 
 
 SMALL = [
@@ -109,14 +88,6 @@ def test_why_small_points_are_no_identities() -> None:
     assert not is_identity_key(neutral)
 
 
-def test_one_node_key_on_two_cards_is_seen_in_any_form(tmp_path: Path) -> None:
-    key = NodeKey.generate().public
-    assert (
-        read_card(_card("a", node=key)).node
-        == read_card(_card("b", node=key.replace("\n", "\r\n"))).node
-    )
-
-
 def test_a_bad_card_changes_nothing_on_the_roster(tmp_path: Path) -> None:
     def call(*arguments: object) -> tuple[int, str]:
         done = CliRunner().invoke(app, [str(each) for each in arguments])
@@ -124,7 +95,7 @@ def test_a_bad_card_changes_nothing_on_the_roster(tmp_path: Path) -> None:
 
     folder, good, bad = tmp_path / "r", tmp_path / "good.json", tmp_path / "bad.json"
     good.write_bytes(_card("good"))
-    bad.write_bytes(_card("bad", node="none"))
+    bad.write_bytes(_card("bad", identity="none"))
     call("recommender", "init", folder, "--data", "synthetic")
     assert call("recommender", "enroll", folder, good)[0] == 0
     code, said = call("recommender", "enroll", folder, bad, "--remove", "good")

@@ -1,8 +1,8 @@
-"""Attacks on the wire: real processes, TLS, loopback. Strangers, replayed headers, devices that
-break the rules.
+"""Attacks on the wire: TLS on loopback. Strangers, replayed requests, participants that break the
+rules.
 
-One recommender with its SuperLink; devices are threads with real connections. Every test is bounded
-in time.
+One recommender with its mailbox; participants are threads with real connections. Every test is
+bounded in time.
 """
 
 from __future__ import annotations
@@ -16,162 +16,158 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
+from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.flower.environment import needs_flower
-from hdpmf.common.net.flower.fleet import Fleet
-from hdpmf.common.net.flower.messages import record_of
-from hdpmf.common.net.flower.recommender import FlowerRecommender
-from hdpmf.common.net.flower.signing import BODY, Doorkeeper, server_name, signed_headers
-from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.net.https import HttpsAnswer, HttpsClient
+from hdpmf.common.net.polling import PollingDevice, drawn_pause
+from hdpmf.common.net.signing import (
+    DIGEST_HEADER,
+    OFFER_HEADER,
+    TIME_HEADER,
+    RequestVerifier,
+    server_name,
+    signed_headers,
+)
+from hdpmf.common.protocol.submission import DEVICE_HEADER, SIGNATURE_HEADER
+from hdpmf.errors import TransportError
+from tests.federation.deployed import recommender, wait_until
 
 from .test_tls import GOOD, OLD, client
 
 pytestmark = pytest.mark.slow
 
-with needs_flower():
-    from flwr.app import ConfigRecord, Message, RecordDict
-    from flwr.app.message import remove_content_from_message
-    from flwr.common.serde import message_to_proto
-    from flwr.proto.fleet_pb2 import ActivateNodeRequest, PushMessagesRequest
-    from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PushObjectRequest
-    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-
-HEARTBEAT = 2.0
 HONEST = 12
-WAIT = 10.0
-CALL = "/v1/fleet/pull-messages"
-ACTIVATE = "/v1/fleet/activate-node"
-Behaviour = Callable[[Fleet, threading.Event], None]
+POLL = "/offers"
+
+
+class Caller:
+    """Somebody with a key, who signs requests and sends what it likes."""
+
+    def __init__(self, town: Town, identity: DeviceIdentity) -> None:
+        self.identity = identity
+        self._town = town
+        self._client = HttpsClient("the town", town.authority, keep=10.0)
+
+    def ask(self, method: str, path: str, body: bytes = b"", **instead: str) -> HttpsAnswer:
+        """Send a request; ``instead`` are headers that are not as they were signed."""
+        headers = signed_headers(self.identity, self._town.name, method, path, body)
+        return self._client.request(
+            method, self._town.address + path, most=5_000_000, body=body, headers=headers | instead
+        )
+
+    def offer(self) -> tuple[str, bytes]:
+        """Poll until there is an offer; its id and its bytes."""
+        while (polled := self.ask("GET", POLL)).status != 200:
+            if self._town.stop.wait(0.1):
+                raise TransportError("over")
+        return polled.headers[OFFER_HEADER], polled.body
+
+    def close(self) -> None:
+        self._client.close()
+
+
+Behaviour = Callable[[Caller, threading.Event], None]
 
 
 class Town:
-    """A recommender and its devices."""
+    """A recommender and its participants."""
 
-    def __init__(self, folder: Path, n: int, max_reply: int | None = None) -> None:
-        self.keys = {f"{place:04x}": NodeKey.generate() for place in range(n)}
-        roster = {name: key.public for name, key in self.keys.items()}
-        self.recommender = FlowerRecommender(
-            folder, roster=roster, heartbeat=HEARTBEAT, max_bytes=4_000_000, max_reply=max_reply
+    def __init__(self, folder: Path, n: int, longest: int | None = None) -> None:
+        self.keys = {
+            identity.public.hex(): identity
+            for identity in (DeviceIdentity.generate() for _ in range(n))
+        }
+        self._stack = contextlib.ExitStack()
+        made = self._stack.enter_context(
+            recommender(folder, list(self.keys.values()), longest=longest)
         )
+        self.mailbox, self.port, self.address, self.authority = (
+            made.mailbox,
+            made.port,
+            made.address,
+            made.authority,
+        )
+        self.name = server_name(self.authority, "")
         self.stop = threading.Event()
         self.threads: list[threading.Thread] = []
 
     @property
     def trust(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cadata=self.recommender.authority.decode("ascii"))
+        return ssl.create_default_context(cadata=self.authority.decode("ascii"))
 
-    def start(self, behaviour: Behaviour, *names: str) -> None:
+    def caller(self, name: str) -> contextlib.closing[Caller]:
+        return contextlib.closing(Caller(self, self.keys[name]))
+
+    def start_honest(self, *names: str) -> None:
         for name in names:
-            self.threads.append(
-                threading.Thread(target=self._live, args=(name, behaviour), daemon=True)
+            device = PollingDevice(self.address, self.authority, self.keys[name])
+            self._start(
+                lambda device=device: device.serve(lambda data: b"it is " + data, self.stop)
             )
-            self.threads[-1].start()
 
-    def _live(self, name: str, behaviour: Behaviour) -> None:
-        while not self.stop.is_set():
-            with contextlib.suppress(Exception), self._connected(self.keys[name]) as fleet:
-                behaviour(fleet, self.stop)
-            self.stop.wait(0.2)
+    def start(self, behaviour: Behaviour, name: str) -> None:
+        def live() -> None:
+            with self.caller(name) as caller:
+                while not self.stop.is_set():
+                    with contextlib.suppress(TransportError):
+                        behaviour(caller, self.stop)
+                    self.stop.wait(0.2)
 
-    def _connected(self, key: NodeKey) -> Fleet:
-        address, authority = self.recommender.address, self.recommender.authority
-        return Fleet(address, authority, key, heartbeat=60.0, wait=WAIT, max_bytes=4_000_000)
+        self._start(live)
+
+    def _start(self, target: Callable[[], None]) -> None:
+        self.threads.append(threading.Thread(target=target, daemon=True))
+        self.threads[-1].start()
 
     def wait_for(self, names: list[str], seconds: float = 60.0) -> None:
-        end = time.monotonic() + seconds
-        while not set(names) <= self.recommender.present():
-            assert time.monotonic() < end, "devices do not get in"
-            time.sleep(0.1)
+        wait_until(lambda: set(names) <= self.mailbox.present(), "devices are there", seconds)
 
     def ask(self, names: list[str], deadline: float = 30.0) -> set[str]:
         data = {name: b"what is your name, device " + name.encode() for name in names}
-        replies = self.recommender.exchange(data, deadline)
+        replies = self.mailbox.exchange(data, deadline)
         return {reply.device for reply in replies if reply.data == b"it is " + data[reply.device]}
 
     def close(self) -> None:
         self.stop.set()
         for thread in self.threads:
             thread.join(20)
-        self.recommender.close()
+        self._stack.close()
 
 
-def honest(fleet: Fleet, stop: threading.Event) -> None:
-    while not stop.is_set():
-        pending = fleet.receive()
-        if pending is not None and (data := fleet.open(pending)) is not None:
-            fleet.reply(pending, b"it is " + data)
+def never_contributes(caller: Caller, stop: threading.Event) -> None:
+    caller.ask("GET", POLL)
 
 
-def confirms_at_once(fleet: Fleet, stop: threading.Event) -> None:
-    """Says that it has received a message before it can have, and then again and again."""
-    while not stop.is_set():
-        pending = fleet.receive()
-        if pending is not None:
-            meta = pending.message.metadata
-            for name in (meta.message_id, pending.tree.children[0].object_id):
-                fleet._client.ConfirmMessageReceived(
-                    ConfirmMessageReceivedRequest(
-                        node=fleet._node, run_id=meta.run_id, message_object_id=name
-                    )
-                )
+def sends_rubbish(caller: Caller, stop: threading.Event) -> None:
+    offer, _ = caller.offer()
+    caller.ask("PUT", f"/contributions/{offer}", b"\xff" * 1000)
 
 
-def _announce(fleet: Fleet, pending, record: RecordDict):
-    message = Message(record, reply_to=pending.message)
-    message.metadata.__dict__["_message_id"] = message.object_id
-    answer = fleet._client.PushMessages(
-        PushMessagesRequest(
-            node=fleet._node,
-            messages_list=[message_to_proto(remove_content_from_message(message))],
-            message_object_trees=[get_object_tree(message)],
-            clientapp_runtime_list=[0.0],
-        )
-    )
-    return message, answer
+def hangs_up_in_the_middle(caller: Caller, stop: threading.Event) -> None:
+    """Announces a contribution of which little comes, and that slowly."""
+    offer, _ = caller.offer()
+    path = f"/contributions/{offer}"
+    headers = signed_headers(caller.identity, caller._town.name, "PUT", path, bytes(100_000))
+    with _connection(caller._town) as wire:
+        wire.sendall(_head("PUT", path, headers | {"content-length": "100000"}))
+        for _ in range(20):
+            wire.sendall(bytes(10))
+            if stop.wait(0.2):
+                return
 
 
-def never_uploads(fleet: Fleet, stop: threading.Event) -> None:
-    """Announces a reply of which nothing comes."""
-    while not stop.is_set():
-        pending = fleet.receive()
-        if pending is not None:
-            _announce(
-                fleet, pending, RecordDict({"letter": ConfigRecord({"data": b"x", "token": "t"})})
-            )
-
-
-def sends_rubbish(fleet: Fleet, stop: threading.Event) -> None:
-    """A whole reply that is none of ours: another record, or a token that is no plain text."""
-    turn = 0
-    while not stop.is_set():
-        pending = fleet.receive()
-        if pending is None:
-            continue
-        turn += 1
-        records = {"letter": ConfigRecord({"data": [1.5]})} if turn % 2 else {}
-        pending.message.metadata.__dict__["_group_id"] = "ü\U0001f4a5"
-        message, answer = _announce(fleet, pending, RecordDict(records))
-        objects = get_all_nested_objects(message)
-        for name in answer.objects_to_push:
-            fleet._client.PushObject(
-                PushObjectRequest(
-                    node=fleet._node,
-                    run_id=pending.message.metadata.run_id,
-                    session_id=answer.session_id,
-                    object_id=name,
-                    object_content=objects[name].deflate(),
-                )
-            )
+def refuses_everything(caller: Caller, stop: threading.Event) -> None:
+    offer, _ = caller.offer()
+    caller.ask("DELETE", f"/contributions/{offer}")
 
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    made = Town(tmp_path_factory.mktemp("town"), HONEST + 4)
+    made = Town(tmp_path_factory.mktemp("town"), HONEST + 5)
     names = list(made.keys)
-    made.start(honest, *names[:HONEST])
+    made.start_honest(*names[:HONEST])
     try:
         made.wait_for(names[:HONEST])
         yield made
@@ -183,27 +179,26 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
 
 
 @pytest.mark.parametrize(
-    ("place", "behaviour"), list(enumerate([confirms_at_once, never_uploads, sends_rubbish]))
+    ("place", "behaviour"),
+    list(enumerate([never_contributes, sends_rubbish, hangs_up_in_the_middle, refuses_everything])),
 )
 def test_a_hostile_device_costs_its_own_turn_only(town: Town, place: int, behaviour: Behaviour):
     names = list(town.keys)[:HONEST]
     hostile = list(town.keys)[HONEST + place]
     town.start(behaviour, hostile)
-    town.wait_for([hostile])
-    for _ in range(4):
+    if behaviour is never_contributes:
+        town.wait_for([hostile])
+    for _ in range(3):
         begun = time.monotonic()
         assert town.ask([hostile, *names]) == set(names)
         assert time.monotonic() - begun < 20.0  # and not the deadline of 30
 
 
 def test_many_light_honest_devices_are_all_heard(tmp_path: Path):
-    """The same race without an attacker: some answer while messages for others are still being
-    uploaded.
-    """
     crowd = Town(tmp_path, 60)
     names = list(crowd.keys)
     try:
-        crowd.start(honest, *names)
+        crowd.start_honest(*names)
         crowd.wait_for(names, 120.0)
         for _ in range(3):
             assert crowd.ask(names, 60.0) == set(names)
@@ -211,63 +206,37 @@ def test_many_light_honest_devices_are_all_heard(tmp_path: Path):
         crowd.close()
 
 
-def test_nobody_replies_in_anothers_name(tmp_path: Path):
-    """An enrolled device knows another's message, and the token in it, and answers first."""
+def test_nobody_contributes_in_anothers_name(tmp_path: Path):
+    """An enrolled device knows the id of another's offer, and answers first."""
     place = Town(tmp_path, 2)
     name, other = place.keys
     heard: dict[str, bytes] = {}
 
     def exchange() -> None:
         messages = {name: b"for the victim", other: b"for the thief"}
-        heard.update(
-            {reply.device: reply.data for reply in place.recommender.exchange(messages, 30.0)}
-        )
+        heard.update({reply.device: reply.data for reply in place.mailbox.exchange(messages, 30.0)})
 
     try:
-        with (
-            place._connected(place.keys[name]) as victim,
-            place._connected(place.keys[other]) as thief,
-        ):
+        with place.caller(name) as victim, place.caller(other) as thief:
             asking = threading.Thread(target=exchange, daemon=True)
             asking.start()
-            asked, own = victim.receive(), thief.receive()
-            assert asked is not None
-            assert own is not None
-
-            def refused(source: int, to: str | None = None) -> int:
-                """The status of a reply to the victim's message, or another, as if from this
-                device.
-                """
-                forged = Message(
-                    record_of(b"forged", asked.message.metadata.group_id), reply_to=asked.message
-                )
-                forged.metadata.__dict__["_message_id"] = forged.object_id
-                proto = message_to_proto(remove_content_from_message(forged))
-                proto.metadata.src_node_id = source
-                proto.metadata.reply_to_message_id = to or proto.metadata.reply_to_message_id
-                request = PushMessagesRequest(
-                    node=thief._node,
-                    messages_list=[proto],
-                    message_object_trees=[get_object_tree(forged)],
-                    clientapp_runtime_list=[0.0],
-                )
-                with pytest.raises(httpx.HTTPStatusError) as failed:
-                    thief._client.PushMessages(request)
-                return failed.value.response.status_code
-
-            assert refused(victim._node.node_id) == 403  # in the victim's name
-            assert refused(thief._node.node_id) == 403  # in its own, to the victim's message
-            assert refused(thief._node.node_id, "0" * 64) == 403  # to nobody
+            (asked, data), (own, mine) = victim.offer(), thief.offer()
+            assert (data, mine) == (b"for the victim", b"for the thief")
+            forged = f"/contributions/{asked}"
+            assert thief.ask("PUT", forged, b"forged").status == 410  # in its own name
+            assert thief.ask("DELETE", forged).status == 410
             assert (
-                refused(victim._node.node_id, own.message.metadata.message_id) == 403
-            )  # to its own, as the victim
-            whole = thief._node
-            thief._node = victim._node  # and if it says that it is the victim in all calls
-            assert refused(victim._node.node_id) == 401
-            thief._node = whole
-            victim.reply(asked, b"true")
-            thief.reply(own, b"mine")
+                thief.ask("PUT", forged, b"forged", **{DEVICE_HEADER: name}).status == 401
+            )  # in the victim's
+            assert thief.ask("GET", POLL, **{DEVICE_HEADER: name}).status == 401
+            assert thief.ask("PUT", f"/contributions/{'0' * 32}", b"forged").status == 410
+            assert victim.ask("PUT", forged, b"true").status == 201
+            assert victim.ask("PUT", forged, b"true").status == 201  # the same bytes again
+            assert victim.ask("PUT", forged, b"other").status == 409
+            assert victim.ask("GET", POLL).status == 204  # answered
+            assert thief.ask("PUT", f"/contributions/{own}", b"mine").status == 201
             asking.join(30.0)
+            assert victim.ask("PUT", forged, b"late").status == 410  # the exchange is over
         assert heard == {name: b"true", other: b"mine"}
     finally:
         place.close()
@@ -276,61 +245,82 @@ def test_nobody_replies_in_anothers_name(tmp_path: Path):
 # 17. Strangers, and long bodies.
 
 
-def test_no_more_is_read_of_a_device_than_a_reply_can_have(tmp_path: Path):
-    place = Town(tmp_path, 1, max_reply=100_000)
-    name, key = next(iter(place.keys.items()))
-    here, path = server_name(place.recommender.authority), "/v1/fleet/push-object"
+def test_no_more_is_read_of_a_device_than_a_contribution_can_have(tmp_path: Path):
+    place = Town(tmp_path, 1, longest=100_000)
+    name = next(iter(place.keys))
+    heard: list[bytes] = []
+    message = b"a message may be longer than a contribution" + bytes(300_000)
+    asking = threading.Thread(
+        target=lambda: heard.extend(
+            reply.data for reply in place.mailbox.exchange({name: message}, 20.0)
+        ),
+        daemon=True,
+    )
     try:
-        with _connection(place) as wire:
-            headers = signed_headers(key, here, "POST", path, bytes(300_000)) | {
-                "host": "x",
-                "content-length": "300000",
-            }
-            lines = "".join(f"{field}: {value}\r\n" for field, value in headers.items())
-            wire.sendall(f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode())
+        with place.caller(name) as caller, _connection(place) as wire:
+            asking.start()
+            offer, data = caller.offer()
+            assert data == message
+            path = f"/contributions/{offer}"
+            headers = signed_headers(caller.identity, place.name, "PUT", path, bytes(300_000))
+            wire.sendall(_head("PUT", path, headers | {"content-length": "300000"}))
             wire.settimeout(5.0)
             assert wire.recv(100).startswith(b"HTTP/1.1 413")
-        place.start(honest, name)
-        place.wait_for([name])
-        long = b"a message may be longer than a reply" + bytes(300_000)
-        assert list(place.recommender.exchange({name: long}, 5.0)) == []
-        assert place.ask([name]) == {name}
+            assert caller.ask("PUT", path, bytes(100_000)).status == 201
+        asking.join(20.0)
+        assert heard == [bytes(100_000)]
     finally:
         place.close()
 
 
 def test_a_stranger_is_refused_before_anything_of_its_body_is_read(town: Town):
+    stranger = DeviceIdentity.generate()
+    path = f"/contributions/{'0' * 32}"
+    for headers in (
+        {},
+        signed_headers(stranger, town.name, "PUT", path, bytes(3_900_000)),
+        {DEVICE_HEADER: "ü" * 64},
+    ):
+        with _connection(town) as wire:
+            wire.sendall(_head("PUT", path, headers | {"content-length": "3900000"}))
+            wire.settimeout(5.0)
+            assert wire.recv(100).startswith(b"HTTP/1.1 401")
     with _connection(town) as wire:
-        wire.sendall(
-            f"POST {CALL} HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\nx-hdpmf-key: "
-            "eA==\r\n\r\n".encode()
-        )
+        wire.sendall(_head("PUT", path, {"transfer-encoding": "chunked"}))
         wire.settimeout(5.0)
-        assert wire.recv(100).startswith(b"HTTP/1.1 401")
-    with _connection(town) as wire:
-        wire.sendall(
-            b"POST /v1/fleet/push-object HTTP/1.1\r\nhost: x\r\ncontent-length: 3900000\r\n\r\n"
-        )
-        wire.settimeout(5.0)
-        assert wire.recv(100).startswith(b"HTTP/1.1 401")
+        assert wire.recv(100).startswith(b"HTTP/1.1 411")
+
+
+def test_one_long_body_of_a_device_at_a_time(town: Town):
+    name = list(town.keys)[HONEST + 4]
+    done = threading.Event()
+    asking = threading.Thread(
+        target=lambda: (list(town.mailbox.exchange({name: b"x"}, 15.0)), done.set()), daemon=True
+    )
+    asking.start()
+    with town.caller(name) as caller, _connection(town) as wire:
+        offer, _ = caller.offer()
+        path = f"/contributions/{offer}"
+        headers = signed_headers(caller.identity, town.name, "PUT", path, bytes(100_000))
+        wire.sendall(_head("PUT", path, headers | {"content-length": "100000"}) + bytes(10))
+        wait_until(lambda: name in town.mailbox._sending, "the first body is being read", 5.0)
+        assert caller.ask("PUT", path, b"second").status == 429
+        wire.close()
+        wait_until(lambda: name not in town.mailbox._sending, "the first body is given up", 5.0)
+        assert caller.ask("PUT", path, b"second").status == 201
+    assert done.wait(20.0)
 
 
 def test_idle_strangers_lock_nobody_out(town: Town):
     names = list(town.keys)[:HONEST]
     idle = []
-    address = ("127.0.0.1", town.recommender.port)
     try:
         for _ in range(700):
             with contextlib.suppress(OSError):
-                idle.append(socket.create_connection(address, timeout=2.0))
-        assert town.ask(names) == set(
-            names
-        )  # devices that are connected, and the recommender's own link
-        time.sleep(12.0)  # the patience with strangers is 10 s
-        late = list(town.keys)[HONEST + 3]
-        town.start(honest, late)
-        town.wait_for([late], 30.0)
-        assert town.ask([late]) == {late}
+                idle.append(socket.create_connection(("127.0.0.1", town.port), timeout=2.0))
+        assert town.ask(names) == set(names)
+        time.sleep(12.0)  # a handshake has 10 s
+        assert town.ask(names) == set(names)
         cut = 0
         for wire in idle:
             wire.settimeout(0.05)
@@ -344,9 +334,14 @@ def test_idle_strangers_lock_nobody_out(town: Town):
 
 @contextlib.contextmanager
 def _connection(town: Town) -> Iterator[ssl.SSLSocket]:
-    raw = socket.create_connection(("127.0.0.1", town.recommender.port), timeout=10.0)
+    raw = socket.create_connection(("127.0.0.1", town.port), timeout=10.0)
     with raw, town.trust.wrap_socket(raw, server_hostname="127.0.0.1") as wire:
         yield wire
+
+
+def _head(method: str, path: str, headers: dict[str, str]) -> bytes:
+    lines = "".join(f"{field}: {value}\r\n" for field, value in ({"host": "x"} | headers).items())
+    return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
 def test_nobody_gets_an_older_tls_or_none(town: Town):
@@ -357,17 +352,25 @@ def test_nobody_gets_an_older_tls_or_none(town: Town):
             else pytest.raises((ssl.SSLError, ConnectionError))
         )
         with (
-            socket.create_connection(("127.0.0.1", town.recommender.port), timeout=10.0) as raw,
+            socket.create_connection(("127.0.0.1", town.port), timeout=10.0) as raw,
             refused,
-            client(town.recommender.authority, version).wrap_socket(
-                raw, server_hostname="127.0.0.1"
-            ) as wire,
+            client(town.authority, version).wrap_socket(raw, server_hostname="127.0.0.1") as wire,
         ):
             assert wire.version() == "TLSv1.2"
-    with socket.create_connection(("127.0.0.1", town.recommender.port), timeout=10.0) as raw:
-        raw.sendall(f"POST {CALL} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n".encode())
+    with socket.create_connection(("127.0.0.1", town.port), timeout=10.0) as raw:
+        raw.sendall(_head("GET", POLL, {}))
         with contextlib.suppress(ConnectionError):
             assert not raw.recv(100).startswith(b"HTTP")
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/docs", "/openapi.json", "/../etc/passwd", "/offers/x", "/contributions"]
+)
+def test_nothing_else_is_there(town: Town, path: str):
+    with town.caller(next(iter(town.keys))) as caller:
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            assert caller.ask(method, path).status in (404, 405)
+        assert caller.ask("POST", POLL).status == 405
 
 
 # 18. Headers that one recommender has seen.
@@ -375,45 +378,82 @@ def test_nobody_gets_an_older_tls_or_none(town: Town):
 
 def test_what_one_recommender_was_sent_is_of_no_use_at_another(town: Town, tmp_path: Path):
     elsewhere = ensure_certificates(tmp_path / "tls", ["127.0.0.1"]).authority.read_bytes()
-    key = next(iter(town.keys.values()))
-    here = server_name(town.recommender.authority)
-    with httpx.Client(verify=town.trust, base_url=f"https://{town.recommender.address}") as client:
-
-        def status(headers: dict[str, str], path: str = CALL, body: bytes = b"") -> int:
-            return client.post(path, headers=headers, content=body).status_code
-
-        body = ActivateNodeRequest(
-            public_key=key.public.encode(), heartbeat_interval=60.0
-        ).SerializeToString()
+    identity = next(iter(town.keys.values()))
+    path, body = f"/contributions/{'0' * 32}", b"body"
+    with contextlib.closing(Caller(town, identity)) as caller:
+        good = signed_headers(identity, town.name, "PUT", path, body)
         assert (
-            status(signed_headers(key, here, "POST", ACTIVATE, body), ACTIVATE, body) != 401
-        )  # the control
-        seen = signed_headers(key, server_name(elsewhere), "POST", ACTIVATE, body)
-        assert status(seen, ACTIVATE, body) == 401
-        signed = signed_headers(key, here, "POST", ACTIVATE, body)
-        assert status(signed, CALL, body) == 401
-        assert status(signed, ACTIVATE, body + b"x") == 401
-        assert status(signed, ACTIVATE, bytes(len(body))) == 401
-        other = {**signed, BODY: hashlib.sha256(bytes(len(body))).hexdigest()}
-        assert status(other, ACTIVATE, bytes(len(body))) == 401
-        assert (
-            status(signed_headers(NodeKey.generate(), here, "POST", ACTIVATE, body), ACTIVATE, body)
-            == 401
-        )
-        assert status({}) == 401
+            caller.ask("PUT", path, body, **good).status == 410
+        )  # the control: signed, and no such offer
+        for server in (server_name(elsewhere, ""), server_name(b"", "other.example")):
+            seen = signed_headers(identity, server, "PUT", path, body)
+            assert caller.ask("PUT", path, body, **seen).status == 401
+        assert caller.ask("DELETE", path, b"", **good).status == 401
+        assert caller.ask("PUT", f"/contributions/{'1' * 32}", body, **good).status == 401
+        assert caller.ask("GET", POLL, **good).status == 401
+        assert caller.ask("PUT", path, body + b"x", **good).status == 401  # another length
+        assert caller.ask("PUT", path, body, **(good | {TIME_HEADER: "1"})).status == 401
+        forged = good | {DIGEST_HEADER: hashlib.sha256(b"ydob").hexdigest()}
+        assert caller.ask("PUT", path, b"ydob", **forged).status == 401
+        stranger = signed_headers(DeviceIdentity.generate(), town.name, "PUT", path, body)
+        assert caller.ask("PUT", path, body, **stranger).status == 401
+
+
+def test_a_body_that_is_not_the_signed_one_is_not_taken(tmp_path: Path):
+    place = Town(tmp_path, 1)
+    name = next(iter(place.keys))
+    heard: list[bytes] = []
+    asking = threading.Thread(
+        target=lambda: heard.extend(
+            reply.data for reply in place.mailbox.exchange({name: b"x"}, 20.0)
+        ),
+        daemon=True,
+    )
+    try:
+        with place.caller(name) as caller:
+            asking.start()
+            offer, _ = caller.offer()
+            path = f"/contributions/{offer}"
+            signed = signed_headers(caller.identity, place.name, "PUT", path, b"true")
+            assert caller.ask("PUT", path, b"fals", **signed).status == 400
+            assert caller.ask("PUT", path, b"true", **signed).status == 201
+        asking.join(20.0)
+        assert heard == [b"true"]
+    finally:
+        place.close()
 
 
 def test_a_signature_is_good_for_a_while_only(monkeypatch: pytest.MonkeyPatch):
-    key = NodeKey.generate()
-    guard = Doorkeeper([b"here"], lambda _: True)
-    headers = {
-        name.encode(): value.encode()
-        for name, value in signed_headers(key, b"here", "POST", "/", b"").items()
-    }
-    assert guard.caller(headers, "POST", "/", 0) == key.public.encode()
-    for changed in ("GET", "/", 0), ("POST", "/x", 0), ("POST", "/", 1):
-        assert guard.caller(headers, *changed) is None
+    identity = DeviceIdentity.generate()
+    verifier = RequestVerifier(["here"], lambda _: True)
+    headers = signed_headers(identity, "here", "PUT", "/", b"")
+    assert verifier.caller(headers, "PUT", "/", 0) == identity.public.hex()
+    for changed in ("GET", "/", 0), ("PUT", "/x", 0), ("PUT", "/", 1):
+        assert verifier.caller(headers, *changed) is None
+    for name in headers:
+        assert (
+            verifier.caller(
+                {other: value for other, value in headers.items() if other != name}, "PUT", "/", 0
+            )
+            is None
+        )
+        for wrong in ("", "x", "nan", "inf", "ü", "00" * 32, "00" * 64):
+            assert verifier.caller(headers | {name: wrong}, "PUT", "/", 0) is None
+    assert RequestVerifier(["here"], lambda _: False).caller(headers, "PUT", "/", 0) is None
     now = time.time()
-    for seconds in (-6.0, 301.0):
+    for seconds in (-301.0, 301.0):
         monkeypatch.setattr(time, "time", lambda seconds=seconds: now + seconds)
-        assert guard.caller(headers, "POST", "/", 0) is None
+        assert verifier.caller(headers, "PUT", "/", 0) is None
+    assert headers[SIGNATURE_HEADER]
+
+
+# A recommender that wants to know when its participants are at what.
+
+
+@pytest.mark.parametrize(
+    "suggested", ["0", "-1", "1e-9", "nan", "inf", "-inf", "soon", "", "1e300", "0.2", "600"]
+)
+def test_whatever_pause_is_suggested_it_has_bounds_and_is_drawn(suggested: str):
+    drawn = [drawn_pause(suggested) for _ in range(50)]
+    assert all(0.1 <= pause <= 900.0 for pause in drawn)
+    assert len(set(drawn)) > 25

@@ -42,12 +42,12 @@ def test_join_needs_to_know_where_and_whom(rated: Path, tmp_path: Path, call: Ca
         assert ended.code == 2
         return str(ended.json["error"]["message"])
 
-    assert "where the recommender is" in said()
+    assert "who the recommender is" in said()
     assert "host:port" in said("http://films.example")
-    assert "--ca" in said("films.example:9443")
+    assert "host:port" in said("films.example:9443")
     (tmp_path / "ca.pem").write_text("no certificate")
-    assert "authority" in said("films.example:9443", "--ca", tmp_path / "ca.pem").lower()
-    assert "cannot read" in said("films.example:9443", "--ca", tmp_path / "absent.pem")
+    assert "authority" in said("https://films.example:9443", "--ca", tmp_path / "ca.pem").lower()
+    assert "cannot read" in said("https://films.example:9443", "--ca", tmp_path / "absent.pem")
 
 
 def test_a_roster_without_this_device_is_refused(rated: Path, tmp_path: Path, call: Call) -> None:
@@ -107,11 +107,11 @@ def test_join_answers_and_leaves_when_the_model_is_there(
         sharing=40,
     )
     carrier = _Carrier([AreYouThere(), TABLE, far_too_much, facts, AreYouThere()])
-    monkeypatch.setattr("hdpmf.cli.device.join._transport", lambda store, where: carrier)
+    monkeypatch.setattr("hdpmf.common.net.polling.PollingDevice", lambda *given, **more: carrier)
     authority = ensure_certificates(tmp_path / "tls", ["films.example"]).authority
     roster = _roster(path, call)
     given = ("--ca", authority, "--roster", roster)
-    joined = call("device", "join", path, "films.example:9443", *given, "--once", "--json")
+    joined = call("device", "join", path, "https://films.example:9443", *given, "--once", "--json")
     assert joined.code == 0, joined.err
     assert [type(one).__name__ for one in carrier.replies] == [
         "Here",
@@ -125,11 +125,15 @@ def test_join_answers_and_leaves_when_the_model_is_there(
     assert call("device", "rate", path, TABLE.ids[0], "4").code == 0
     assert len(call("device", "recommend", path, "--json").json["items"]) == 10
     again = call("device", "join", path, "--json")  # everything is pinned
-    assert (again.code, again.json["address"], again.json["runs"]) == (0, "films.example:9443", [])
+    assert (again.code, again.json["address"], again.json["runs"]) == (
+        0,
+        "https://films.example:9443",
+        [],
+    )
 
 
 def test_join_twice_at_a_time(path: Path, call: Call) -> None:
     with DeviceStore.open(path, serving=True):
-        ended = call("device", "join", path, "films.example:9443", "--json")
+        ended = call("device", "join", path, "https://films.example:9443", "--json")
     assert ended.code == 8
     assert "in use" in ended.json["error"]["message"]

@@ -76,7 +76,7 @@ def test_a_recommender(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         Config(name="shop", port=port),
         catalogue_table(world.items, world.scale, world.item_table),
     )
-    made = ensure_certificates(place.transport_folder / "tls", place.config.names)
+    made = ensure_certificates(place.tls_folder, place.config.names)
     assert "nothing serves" in call("health", place.path).err
     with place.serving():
         assert call("health", place.path).code == 12

@@ -14,7 +14,6 @@ from .conftest import Call
 pytest.importorskip("cryptography")
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
-from hdpmf.common.net.keys import NodeKey
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.lifecycle import Lifecycle
 from hdpmf.untrusted.service.requests import Request, request_in
@@ -32,8 +31,8 @@ def items(tmp_path: Path) -> Path:
 
 def card(folder: Path, number: int, users: int = 1) -> Path:
     path = folder / f"card{number}.json"
-    identity, node = DeviceIdentity.generate().public.hex(), NodeKey.generate().public
-    fields = {"name": f"device {number}", "identity": identity, "node": node, "users": users}
+    identity = DeviceIdentity.generate().public.hex()
+    fields = {"name": f"device {number}", "identity": identity, "users": users}
     path.write_text(json.dumps(fields))
     return path
 
@@ -57,7 +56,7 @@ def test_a_recommender_is_set_up_and_devices_are_enrolled(
     ).json
     assert made["items"] == 3
     assert made["scale"] == [1.0, 10.0, 1.0]
-    assert made["address"] == "localhost:9443"
+    assert made["address"] == "https://localhost:9443"
     assert Path(made["authority"]).read_text().startswith("-----BEGIN CERTIFICATE-----")
     cards = [card(tmp_path, number, users=number) for number in (1, 2, 3)]
     found = call("recommender", "enroll", folder, *cards, "--json").json
@@ -88,7 +87,7 @@ def test_a_data_sets_items_and_scale(call: Call, tmp_path: Path) -> None:
         "--json",
     ).json
     assert made["items"] == 400
-    assert made["address"] == "films.example:9443"
+    assert made["address"] == "https://films.example:9443"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ pytest.importorskip("pyhpke")
 from hdpmf.cli.options.runs import RunOptions
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
-from hdpmf.common.net.keys import NodeKey
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.servers import Server, Servers, read_collector
@@ -52,10 +51,8 @@ def shop(call: Call, tmp_path: Path) -> Path:
     )
     for number in range(3):
         card = tmp_path / f"card{number}.json"
-        identity, node = DeviceIdentity.generate().public.hex(), NodeKey.generate().public
-        card.write_text(
-            json.dumps({"name": f"d{number}", "identity": identity, "node": node, "users": 1})
-        )
+        identity = DeviceIdentity.generate().public.hex()
+        card.write_text(json.dumps({"name": f"d{number}", "identity": identity, "users": 1}))
         assert call("recommender", "enroll", tmp_path / "shop", card).code == 0
     return tmp_path / "shop"
 

@@ -49,7 +49,7 @@ def test_certificates_are_shown_and_the_servers_is_renewed(call: Call, folder: P
     assert "authority: ends on " in shown.out
     assert "server: ends on " in shown.out
     assert "shop.example" in shown.out
-    tls = folder / "flower" / "tls"
+    tls = folder / "tls"
     authority, server = (tls / "authority.pem").read_bytes(), (tls / "server.pem").read_bytes()
     renewed = call("recommender", "certificates", folder, "--renew", "--json")
     assert "restart serve" in renewed.err
@@ -65,7 +65,7 @@ def test_certificates_are_shown_and_the_servers_is_renewed(call: Call, folder: P
 
 
 def test_an_authority_is_announced_and_then_takes_over(call: Call, folder: Path) -> None:
-    tls = folder / "flower" / "tls"
+    tls = folder / "tls"
     before = (tls / "authority.pem").read_bytes()
     assert call("recommender", "certificates", folder, "--change-over").code == 2
     both = call("recommender", "certificates", folder, "--new-authority", "--change-over")
@@ -92,7 +92,7 @@ def test_status_warns_of_a_certificate_and_still_ends_well(
     monkeypatch.setattr(alerts, "LITTLE", 0)
     monkeypatch.setattr(alerts, "FEW_PERCENT", 0.0)
     assert call("recommender", "status", folder, "--json").json["alerts"] == []
-    (folder / "flower" / "tls" / "server.pem").write_text("spoilt")
+    (folder / "tls" / "server.pem").write_text("spoilt")
     shown = call("recommender", "status", folder)
     assert shown.code == 0
     assert "ALERT (certificate): the server's certificate cannot be read" in shown.out

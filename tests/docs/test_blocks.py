@@ -32,7 +32,7 @@ PYTHON_NOT_RUN = {
     ("docs/flower.md", "from hdpmf.flower.server_app"): "Ray; tests/flower runs it",
     (
         "docs/transport.md",
-        "with FlowerRecommender(folder",
+        "mailbox = mailbox_of(service)",
     ): "enrolled devices; tests/federation runs it",
 }
 

@@ -12,8 +12,7 @@ import pytest
 
 from hdpmf.cli.main import run
 from hdpmf.common.data import RatingScale
-from hdpmf.common.net.flower.device import FlowerDevice
-from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.net.polling import PollingDevice
 from hdpmf.common.net.web import WebDoor
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.common.protocol.invitation import Invitation
@@ -126,14 +125,11 @@ def living(stores: list[DeviceStore], invitation: Invitation) -> Iterator[None]:
 
 @contextmanager
 def answering(stores: Sequence[DeviceStore], address: str, authority: bytes) -> Iterator[None]:
-    """Devices that answer a recommender by masks, connected as in ``hdpmf device join``."""
+    """Devices that answer a recommender, connected as in ``hdpmf device join``."""
     stop, threads = threading.Event(), []
     for store in stores:
-        agent, key = (
-            Participant(store, recommender=address),
-            NodeKey.from_bytes(store.get("node-key") or b""),
-        )
-        device = FlowerDevice(address, authority, key)
+        agent = Participant(store, recommender=address)
+        device = PollingDevice(address, authority, store.identity)
         threads.append(
             threading.Thread(target=device.serve, args=(in_slots(agent.answer), stop), daemon=True)
         )

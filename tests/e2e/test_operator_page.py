@@ -53,7 +53,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     find_chromium()
     with ExitStack() as stack:
         made = Town(tmp_path_factory.mktemp("operator"), stack, world())
-        ensure_certificates(made.folder.transport_folder / "tls", ("localhost",))
+        ensure_certificates(made.folder.tls_folder, ("localhost",))
         settings = msgspec.structs.replace(SUMS, minimum=16, epsilon=4.0)
         made.run(settings)
         made.add_later_ones()

@@ -1,4 +1,4 @@
-"""The deployment that tests here share, and what a test may do to it."""
+"""A recommender's web server with a mailbox, device processes, and what tests may do to them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from transport_contract import Network
+from starlette.applications import Starlette
 
-from hdpmf.common.net.flower.recommender import FlowerRecommender
-from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.http_limits import serving
+from hdpmf.common.net.mailbox import Mailbox
+from hdpmf.common.net.signing import server_name
+from hdpmf.common.net.succession import names_of, told
+from hdpmf.common.net.tls import server_context
+from hdpmf.common.net.web_server import listen
 from hdpmf.lab.simulate.deploy import Deployment
+from hdpmf.untrusted.service.website import IDLE_SECONDS, LIMITS
+from tests.federation.transport_contract import MAX_BYTES, Network
 
-HEARTBEAT = 1.0  # so that a device that was killed may come back after two seconds
-NAMES = ("aa11", "bb22")
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2]
 ON_PATH = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
+HOSTS = ["localhost", "127.0.0.1"]
 
 
 def wait_until(reached: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
@@ -34,31 +41,74 @@ def wait_until(reached: Callable[[], bool], what: str, seconds: float = 60.0) ->
 
 
 @dataclass
+class Recommender:
+    """A mailbox that is served."""
+
+    mailbox: Mailbox
+    port: int
+    authority: bytes
+
+    @property
+    def address(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def recommender(
+    folder: Path,
+    enrolled: list[DeviceIdentity],
+    *,
+    port: int = 0,
+    longest: int | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Iterator[Recommender]:
+    paths = ensure_certificates(folder, HOSTS)
+    mailbox = Mailbox(
+        [server_name(authority, "") for authority in names_of(folder)],
+        [identity.public.hex() for identity in enrolled],
+        longest=None if longest is None else lambda: longest,
+        authorities=lambda: told(folder),
+        max_bytes=max_bytes,
+    )
+    context = server_context(str(paths.server), str(paths.key))
+    app = Starlette(routes=mailbox.routes)
+    with serving(app, listen("127.0.0.1", port), context, LIMITS, idle=IDLE_SECONDS) as used:
+        yield Recommender(mailbox, used, paths.authority.read_bytes())
+        mailbox.close()
+
+
+@dataclass
 class Live:
     """The deployment and what a test may do to it."""
 
-    recommender: FlowerRecommender
+    recommender: Recommender
     deployment: Deployment
     folder: Path
-    keys: dict[str, NodeKey]
+    keys: dict[str, DeviceIdentity]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        first, second = self.keys
+        return first, second
 
     def start_device(self, name: str) -> None:
         settings = {
             "name": name,
             "address": self.recommender.address,
             "authority": self.recommender.authority.decode(),
-            "key": self.keys[name].to_bytes().decode(),
-            "heartbeat": HEARTBEAT,
+            "key": self.keys[name].secret_bytes().hex(),
         }
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(settings))
-        self.deployment.start(name, "scripted_device", str(path))
+        self.deployment.start(name, "tests.federation.scripted_device", str(path))
 
     def wait_for(self, *names: str) -> None:
-        wait_until(lambda: self.recommender.present() >= set(names), f"{names} are connected")
+        wait_until(
+            lambda: self.recommender.mailbox.present() >= set(names), f"{names} are connected"
+        )
 
     def network(self) -> Network:
-        return Network(self.recommender, NAMES)
+        return Network(self.recommender.mailbox, self.names)
 
 
 class Wire:

@@ -72,7 +72,7 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
         folder / "recommender",
         Config(name="soak", port=free_port(), pace=PACE),
         catalogue_table(train.items, train.scale, train.item_table),
-        lambda made: ensure_certificates(made.transport_folder / "tls", made.config.names),
+        lambda made: ensure_certificates(made.tls_folder, made.config.names),
     )
     (folder / "devices").mkdir()
     stores = {f"device-{place}": folder / "devices" / f"{place}.sqlite" for place in range(DEVICES)}
@@ -90,12 +90,9 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
     # Four of the five devices are enough.
     run = (*SHAPES[shape], "--minimum", "4")
     join = (
-        f"localhost:{service.config.port}",
-        "--ca",
-        str(service.transport_folder / "tls" / "authority.pem"),
-        "--roster",
-        str(service.path / "roster.json"),
-    )
+        service.config.address, "--ca", str(service.tls_folder / "authority.pem"),
+        "--roster", str(service.path / "roster.json"),
+    )  # fmt: skip
     victim = rng.choice([RECOMMENDER, *stores])
     begin = time.monotonic()
     resumed = 0

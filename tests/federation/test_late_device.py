@@ -10,7 +10,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from deployed import wait_until
 
 from hdpmf.cli import main
 from hdpmf.common.protocol import encode
@@ -19,6 +18,7 @@ from hdpmf.lab.simulate.deploy import Deployment, free_port
 from hdpmf.models import HDPBit
 from hdpmf.untrusted.recommender.release import Release
 from hdpmf.untrusted.service.folder import ServiceFolder
+from tests.federation.deployed import wait_until
 
 
 def _hdpmf(*arguments: object) -> dict:
@@ -36,7 +36,7 @@ def test_a_late_device_gets_the_model_and_recommends_at_once(tmp_path: Path) -> 
         "item,title\n" + "".join(f"{number},Film {number}\n" for number in range(1, 21))
     )
     port = free_port()
-    made = _hdpmf("recommender", "init", service, "--items", items, "--port", port)
+    _hdpmf("recommender", "init", service, "--items", items, "--port", port)
     stores = [tmp_path / f"{name}.sqlite" for name in ("ana", "ben", "cleo", "late")]
     policy = tmp_path / "policy.toml"
     policy.write_text('methods = ["hdp-bit"]\nrequire_sums = false\n')
@@ -55,14 +55,8 @@ def test_a_late_device_gets_the_model_and_recommends_at_once(tmp_path: Path) -> 
             *(store.with_name(store.name + ".card.json") for store in enrolled),
         )
 
-    join = (
-        f"localhost:{port}",
-        "--ca",
-        made["authority"],
-        "--roster",
-        str(service / "roster.json"),
-        "--once",
-    )
+    invitation = _hdpmf("recommender", "invite", service)["file"]
+    join = ("--invitation", invitation, "--once")
     enroll(*stores[:3])
     with Deployment(tmp_path / "logs") as deployment:
         deployment.recommender(service)

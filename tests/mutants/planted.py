@@ -81,10 +81,17 @@ PLANTED = (
     ),
     Planted(
         "strangers hold any number of connections",
-        "common/net/flower/doors.py",
-        "if not self.visitors.takes(place):",
+        "common/net/http_limits.py",
+        "if open_now > limits.connections and not self.make_room():",
         "if False:",
-        ("tests/unit/transport/test_flower_doors.py",),
+        ("tests/unit/transport/test_http_limits.py",),
+    ),
+    Planted(
+        "a request is signed for any recommender",
+        "common/net/signing.py",
+        r'return f"hdpmf request 2\n{server}\n',
+        r'return f"hdpmf request 2\n\n',
+        ("tests/attacks/test_wire.py",),
     ),
     Planted(
         "half of hdp-sum's noise",

@@ -83,7 +83,7 @@ import hdpmf
 for name in hdpmf.__all__:
     getattr(hdpmf, name)
 import hdpmf.cli.main, hdpmf.private.device.store.database, hdpmf.untrusted.service.folder, hdpmf.untrusted.aggregator.prefork
-import hdpmf.common.net.flower.superlink_process
+import hdpmf.common.net.mailbox, hdpmf.common.net.polling
 from hdpmf.common.base.platform import allow_open_files
 allow_open_files(10_000)
 print("imported")

@@ -236,7 +236,7 @@ def _recommender_health(path: Path) -> tuple[str, str]:
     if not folder.served():
         raise FederationError(f"nothing serves {path}: hdpmf recommender serve {path}")
     try:
-        authority = (folder.transport_folder / "tls" / "authority.pem").read_text("ascii")
+        authority = (folder.tls_folder / "authority.pem").read_text("ascii")
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot read the authority of {path}: {error}") from error
     config = folder.config

@@ -340,11 +340,7 @@ def _ask_silos(grid: Grid, config: Config, output: Path) -> Config:
     for node, content in _ask(grid, "card", asked, _START_SECONDS, strict=False):
         silo = unpack(content, Card)
         nodes[silo.identity] = node
-        cards.append(
-            DeviceCard(
-                name=f"silo {node}", identity=silo.identity, node=silo.identity, users=silo.users
-            )
-        )
+        cards.append(DeviceCard(name=f"silo {node}", identity=silo.identity, users=silo.users))
     enrolled = Enrolled(cards)
     public = PublicFacts.of(table, cards if config["view"] == "sums" else ())
     transport = GridTransport(

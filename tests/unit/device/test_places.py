@@ -295,9 +295,9 @@ def test_on_the_command_line_an_unknown_address_is_the_same_recommender_that_mov
     assert moved.place == 2  # the one of last time
     with pytest.raises(ConfigError, match="joined already"):
         place_for(store, FIRST.address, another=True)
-    more = place_for(store, "masks.example:9092", another=True)
+    more = place_for(store, "https://masks.example:9092", another=True)
     assert more.place == 3
-    remember(more, "masks.example:9092")
+    remember(more, "https://masks.example:9092")
     assert [known.place for known in joined(store)] == [1, 2, 3]
 
 
@@ -338,7 +338,6 @@ def test_the_port_of_https_goes_without_saying(store: DeviceStore):
     found = [join(store, Invitation(address=address, servers=SERVERS)) for address in (
         "https://more.example:443", "https://more.example/", "https://more.example")]  # fmt: skip
     assert {known.address for known in found} == {"https://more.example"}
-    assert found[0].two_servers
 
 
 def test_an_address_that_an_older_version_kept_stays_as_it_is_in_the_ledger(store: DeviceStore):

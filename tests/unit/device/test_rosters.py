@@ -17,7 +17,12 @@ from hdpmf.common.protocol.invitation import Invitation
 from hdpmf.errors import ConfigError, SecureSumError
 from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.joined import join, joined, leave
-from hdpmf.private.device.pinned_servers import look_at_roster, pin_roster, pinned_digest
+from hdpmf.private.device.pinned_servers import (
+    look_at_roster,
+    pin_roster,
+    pinned_digest,
+    pinned_servers,
+)
 from hdpmf.private.device.store.device_store import DeviceStore
 
 from .reporting_world import SERVERS
@@ -30,7 +35,7 @@ def store(tmp_path: Path) -> DeviceStore:
 
 def others(n: int) -> list[DeviceCard]:
     keys = (DeviceIdentity.generate().public.hex() for _ in range(n))
-    return [DeviceCard(name=key[:8], identity=key, node=f"node {key}") for key in keys]
+    return [DeviceCard(name=key[:8], identity=key) for key in keys]
 
 
 def test_a_roster_is_pinned_and_another_one_only_by_the_owners_word(store: DeviceStore):
@@ -57,7 +62,7 @@ def test_what_cannot_be_summed_over_is_refused_before_it_is_shown(store: DeviceS
         "not on the roster": Enrolled(others(4)),
         "3 to 65536 devices, not 2": Enrolled([own, *others(1)]),
         "counts 7 users for this device, which has 1": Enrolled(
-            [DeviceCard(name=own.name, identity=own.identity, node=own.node, users=7), *others(2)]
+            [DeviceCard(name=own.name, identity=own.identity, users=7), *others(2)]
         ),
     }
     for word, roster in wrong.items():
@@ -75,21 +80,21 @@ def test_joining_by_an_invitation_pins_address_and_authority_beside_others(
         for name in ("own", "hostile")
     )
     join(store, Invitation(address="https://books.example:9443", servers=SERVERS))
-    invitation = Invitation(address="films.example:9443", authority=first)
+    invitation = Invitation(address="https://films.example:9443", authority=first)
     known = join(store, invitation)
     here = store.at(known.place)
-    assert [each.two_servers for each in joined(store)] == [True, False]
+    assert [pinned_servers(store.at(each.place)) for each in joined(store)] == [SERVERS, None]
     assert (here.get("authority"), here.get("servers"), here.roster) == (first.encode(), None, None)
     assert store.policy.servers == (SERVERS.digest,)
     pin_roster(here, Enrolled([card_of(store), *others(3)]).to_json())
     assert store.roster is None  # at its own place only
     with pytest.raises(ConfigError, match="another authority"):
-        join(store, Invitation(address="films.example:9443", authority=second))
+        join(store, Invitation(address="https://films.example:9443", authority=second))
     assert join(store, invitation) == known  # the same one again changes nothing
     assert here.get("authority") == first.encode()
     leave(store, invitation.address)
     assert [each.address for each in joined(store)] == ["https://books.example:9443"]
     assert store.policy.servers == (SERVERS.digest,)
-    join(store, Invitation(address="films.example:9443", authority=second))
+    join(store, Invitation(address="https://films.example:9443", authority=second))
     assert here.get("authority") == second.encode()
     assert pinned_digest(here)  # coming back brings no other roster

@@ -37,7 +37,7 @@ def test_the_new_card_takes_the_old_ones_place(path: Path, tmp_path: Path) -> No
         signed = Succession.from_json(rotate(store).to_json())
         new = card_of(store)
         entries = len(store.ledger.entries())
-    assert not {new.identity, new.node} & {old.identity, old.node}
+    assert new.identity != old.identity
     enrolled = Enrolled([old, neighbour])
     after = replaced(enrolled, "mine", signed)
     assert after.cards == (new, neighbour)
@@ -96,12 +96,10 @@ def test_nobody_else_takes_the_place(path: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not of device"):
         stolen.card_after(old)
     link = signed.links[0]
-    # another card, more users, another name, another node, somebody else's signature, none, no hex
-    forged = [
+    forged = [  # another card, more users, another name, somebody else's signature, none, no hex
         msgspec.structs.replace(link, card=stolen.links[0].card),
         msgspec.structs.replace(link, card=msgspec.structs.replace(link.card, users=9)),
         msgspec.structs.replace(link, card=msgspec.structs.replace(link.card, name="x")),
-        msgspec.structs.replace(link, card=msgspec.structs.replace(link.card, node=old.node)),
         msgspec.structs.replace(link, signature=stolen.links[0].signature),
         msgspec.structs.replace(link, signature=""),
         msgspec.structs.replace(link, signature="zz"),
@@ -115,7 +113,7 @@ def test_nobody_else_takes_the_place(path: Path, tmp_path: Path) -> None:
 
 def test_new_keys_do_not_make_more_users_of_a_device() -> None:
     identity = DeviceIdentity.generate()
-    old = DeviceCard(name="a", identity=identity.public.hex(), node="n", users=1)
+    old = DeviceCard(name="a", identity=identity.public.hex(), users=1)
     grown = Succession(links=()).extended(
         identity, msgspec.structs.replace(old, identity="00" * 32, users=50)
     )
@@ -125,7 +123,7 @@ def test_new_keys_do_not_make_more_users_of_a_device() -> None:
 
 def test_a_key_that_anybody_can_sign_for_is_refused() -> None:
     identity = DeviceIdentity.generate()
-    old = DeviceCard(name="a", identity=identity.public.hex(), node="n", users=1)
+    old = DeviceCard(name="a", identity=identity.public.hex(), users=1)
     weak = Succession(links=()).extended(
         identity, msgspec.structs.replace(old, identity="01" + "00" * 31)
     )

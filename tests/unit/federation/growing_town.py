@@ -62,7 +62,7 @@ class Town:
             name = store.identity.public.hex()
             self.agents.append(Participant(store, noise=SeededNoise(number), simulation=True))
             self.network.attach(name, self.agents[-1].answer)
-            self.cards.append(DeviceCard(name=f"d{number}", identity=name, node=name))
+            self.cards.append(DeviceCard(name=f"d{number}", identity=name))
             self.stores.append(store)
         self.folder.enroll(self.cards)
         for store in self.stores:

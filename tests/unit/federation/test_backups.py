@@ -67,7 +67,7 @@ class Village:
             agent = Participant(store, noise=SeededNoise(number), simulation=True, seed=0)
             answers[name] = agent.answer
             self.stores.append(store)
-            cards.append(DeviceCard(name=f"d{number}", identity=name, node=name))
+            cards.append(DeviceCard(name=f"d{number}", identity=name))
         for store in self.stores:
             store.pin_roster([bytes.fromhex(card.identity) for card in cards], [1] * 8)
         table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
@@ -153,28 +153,24 @@ def test_bits_are_the_same_bits(village: Village, tmp_path: Path) -> None:
 
 
 def test_a_backup_has_everything_and_is_private(village: Village, tmp_path: Path) -> None:
-    ensure_certificates(village.path / "flower" / "tls", ["localhost"])
-    for name in ("flower/superlink.log", "state.json", ".serving", "runs/.half"):
+    ensure_certificates(village.path / "tls", ["localhost"])
+    for name in ("state.json", ".serving", "runs/.half"):
         (village.path / name).write_text("made anew")
     village.service.conduct(village.service.begin(BIT))
     file = tmp_path / "backup"
     made = back_up(village.path, file)
     assert file.stat().st_mode & 0o777 == 0o600
     assert made.name == "village"
-    assert {
-        "flower/tls/authority.key",
-        "roster.json",
-        "config.toml",
-        "catalogue.msgpack",
-        "model",
-    } <= set(made.files)
-    assert not {"flower/superlink.log", "state.json", ".serving", "runs/.half"} & set(made.files)
+    assert {"tls/authority.key", "roster.json", "config.toml", "catalogue.msgpack", "model"} <= set(
+        made.files
+    )
+    assert not {"state.json", ".serving", "runs/.half"} & set(made.files)
     restore(file, tmp_path / "new")
     for name in made.files:
         assert (tmp_path / "new" / name).is_symlink() == (village.path / name).is_symlink()
         if not (village.path / name).is_symlink():
             assert (tmp_path / "new" / name).read_bytes() == (village.path / name).read_bytes()
-    assert (tmp_path / "new" / "flower" / "tls" / "authority.key").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "new" / "tls" / "authority.key").stat().st_mode & 0o077 == 0
     assert (tmp_path / "new").stat().st_mode & 0o077 == 0
     there = ServiceFolder(tmp_path / "new")
     assert there.model() is not None

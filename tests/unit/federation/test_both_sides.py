@@ -5,7 +5,7 @@ model.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -68,7 +68,7 @@ class Town:
             name = store.identity.public.hex()
             self.stores.append(store)
             self.agents.append(agent)
-            self.cards.append(DeviceCard(name=f"d{number}", identity=name, node=name))
+            self.cards.append(DeviceCard(name=f"d{number}", identity=name))
         table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
         pace = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
         self.folder = ServiceFolder.create(folder / "r", Config(name="town", pace=pace), table)
@@ -156,9 +156,9 @@ def test_serving_lets_new_devices_in_and_gives_them_the_model(
         if looks == 3:
             raise KeyboardInterrupt
 
-    ways = Ways(devices=town.network, admit=lambda card: admitted.append(card.identity))
+    ways = Ways(devices=town.network, admit=admitted.extend)
     with pytest.raises(KeyboardInterrupt):
-        Lifecycle(town.folder, lambda _: nullcontext(ways), sleep=later).live()
+        Lifecycle(town.folder, ways, sleep=later).live()
     assert town.cards[9].identity in admitted
     assert town.agents[9].model is not None
 

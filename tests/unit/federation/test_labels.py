@@ -126,9 +126,7 @@ class Town:
             self.stores.append(store)
             self.agents.append(agent_of(store))
             name = store.identity.public.hex()
-            self.cards.append(
-                DeviceCard(name=f"d{number}", identity=name, node=name, users=store.users)
-            )
+            self.cards.append(DeviceCard(name=f"d{number}", identity=name, users=store.users))
         table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
         pace = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
         self.folder = ServiceFolder.create(folder / "r", Config(name="town", pace=pace), table)

@@ -279,9 +279,7 @@ def test_a_service_that_idles_shows_new_items(town: Town) -> None:
         if next(naps, None) is None:
             raise KeyboardInterrupt
 
-    from contextlib import nullcontext
-
-    life = Lifecycle(town.folder, lambda _: nullcontext(Ways(devices=town.network)), sleep=sleep)
+    life = Lifecycle(town.folder, Ways(devices=town.network), sleep=sleep)
     with pytest.raises(KeyboardInterrupt):
         life.live()
     assert [store.pinned_catalogue.number for store in town.stores] == [2] * 8  # type: ignore[union-attr]

@@ -59,7 +59,7 @@ class Village:
         policy = msgspec.structs.replace(POLICY, servers=(self.pair.servers.digest,))
         self.stores = [DeviceStore.create(":memory:", policy=policy) for _ in range(3)]
         self.folder.enroll(
-            DeviceCard(name=f"d{n}", identity=store.identity.public.hex(), node=f"n{n}")
+            DeviceCard(name=f"d{n}", identity=store.identity.public.hex())
             for n, store in enumerate(self.stores)
         )
         self.lines: list[str] = []

@@ -1,6 +1,4 @@
-"""A new authority reaches devices over real TLS, with two servers and by masks; a forged one
-does not.
-"""
+"""A new authority reaches devices over real TLS, however they are asked; a forged one does not."""
 
 from __future__ import annotations
 
@@ -12,14 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.federation.deployed import recommender
+
 pytest.importorskip("pyhpke")
 
+from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import IdIndex, RatingScale
 from hdpmf.common.net import succession
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.flower.device import FlowerDevice
-from hdpmf.common.net.flower.recommender import FlowerRecommender
-from hdpmf.common.net.keys import NodeKey
+from hdpmf.common.net.polling import PollingDevice
 from hdpmf.common.net.web import WebDoor
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.private.device.device_identity import authorities_of, digests, follow
@@ -59,7 +58,7 @@ class WebDevice:
 
 def test_with_two_servers(tmp_path: Path) -> None:
     service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
-    tls = service.transport_folder / "tls"
+    tls = service.tls_folder
     old = ensure_certificates(tls, service.config.names).authority.read_bytes()
     address = f"https://localhost:{service.config.port}"
     with DeviceStore.create(tmp_path / "ana") as ana, DeviceStore.create(tmp_path / "ben") as ben:
@@ -91,9 +90,7 @@ def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
     introduces nobody.
     """
     service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
-    old = ensure_certificates(
-        service.transport_folder / "tls", service.config.names
-    ).authority.read_bytes()
+    old = ensure_certificates(service.tls_folder, service.config.names).authority.read_bytes()
     hostile = ensure_certificates(tmp_path / "hostile", NAMES).authority.read_text()
     lie = msgspec.msgpack.encode(succession.Told(old.decode(), hostile, b"\0" * 70))
     with pytest.MonkeyPatch.context() as patched, DeviceStore.create(tmp_path / "ana") as store:
@@ -107,32 +104,30 @@ def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_by_masks(tmp_path: Path) -> None:
+def test_of_a_recommender_that_is_polled(tmp_path: Path) -> None:
     """A recommender starts after the announcement, and again after the change; a device answers
     it both times.
     """
-    folder, key, port = tmp_path / "rec", NodeKey.generate(), _free_port()
+    folder, identity, port = tmp_path / "rec", DeviceIdentity.generate(), _free_port()
+    name = identity.public.hex()
     old = ensure_certificates(folder / "tls", NAMES).authority.read_bytes()
     new = succession.announce(folder / "tls").read_bytes()
     with DeviceStore.create(tmp_path / "ana") as store:
         store.put("authority", old)
         said, stop = list[str](), threading.Event()
-        device = FlowerDevice(
-            f"localhost:{port}",
+        device = PollingDevice(
+            f"https://localhost:{port}",
             old,
-            key,
-            heartbeat=1.0,
+            identity,
             follow=lambda told: follow(store, told, said.append),
         )
         thread = threading.Thread(target=device.serve, args=(bytes.upper, stop))
         thread.start()
 
         def serve(pinned: bytes) -> None:
-            with FlowerRecommender(
-                folder, port=port, roster={"aa11": key.public}, heartbeat=1.0
-            ) as recommender:
-                _until(lambda: "aa11" in recommender.present() and store.get("authority") == pinned)
-                assert [reply.data for reply in recommender.exchange({"aa11": b"hello"}, 20.0)] == [
+            with recommender(folder / "tls", [identity], port=port) as made:
+                _until(lambda: name in made.mailbox.present() and store.get("authority") == pinned)
+                assert [reply.data for reply in made.mailbox.exchange({name: b"hello"}, 20.0)] == [
                     b"HELLO"
                 ]
 

@@ -26,9 +26,9 @@ def _server(name: str, digit: str) -> Server:
 
 
 PAIR = Servers(leader=_server("Library", "a"), helper=_server("University", "b"))
-MASKS = Invitation(address="films.example:9443", authority="PEM")
+DIRECT = Invitation(address="https://films.example:9443", authority="PEM")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
-HOSTS = st.from_regex(r"[a-z0-9.-]{1,40}|\[[0-9a-f:]{2,39}\]", fullmatch=True)
+HOSTS = st.from_regex(r"[a-z0-9.-]{1,40}|\[::[0-9a-f]{1,4}\]", fullmatch=True)
 
 
 def test_the_digests_of_invitations_that_are_out_there_stay():
@@ -42,13 +42,13 @@ def test_the_digests_of_invitations_that_are_out_there_stay():
 
 
 @given(HOSTS, st.integers(1, 65_535), TEXTS)
-def test_an_invitation_to_masks_is_a_file_or_a_link(host: str, port: int, authority: str):
-    made = Invitation(address=f"{host}:{port}", authority=authority)
+def test_an_invitation_without_servers_is_a_file_or_a_link(host: str, port: int, authority: str):
+    made = Invitation(address=f"https://{host}:{port}", authority=authority)
     assert (
         Invitation.read(made.to_json()) == Invitation.read(f" {made.to_link()}\n".encode()) == made
     )
     assert made.servers is None
-    other = Invitation(address=f"{host}:{port % 65_535 + 1}", authority=authority)
+    other = Invitation(address=f"https://{host}:{port % 65_535 + 1}", authority=authority)
     assert (
         len(
             {
@@ -62,26 +62,26 @@ def test_an_invitation_to_masks_is_a_file_or_a_link(host: str, port: int, author
 
 
 def test_absent_servers_may_be_left_out_of_the_file():
-    assert Invitation.read(b'{"address": "films.example:9443", "authority": "PEM"}') == MASKS
+    assert (
+        Invitation.read(b'{"address": "https://films.example:9443", "authority": "PEM"}') == DIRECT
+    )
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"servers": PAIR},  # the address is not that of a folder
-        {"authority": ""},
-        {"address": "https://films.example:9443"},  # two servers are missing
-        {"address": "films.example"},
-        {"address": "films.example:0"},
-        {"address": "films.example:9443#x"},
-        {"address": "films.example:9443\n"},
-        {"address": "films.example:²"},
-        {"address": "user@films.example:1"},
-        {"address": f"{'a' * 400}:1"},
+        {"address": "films.example:9443"},
+        {"address": "http://films.example:9443"},
+        {"address": "https://films.example:0"},
+        {"address": "https://films.example:9443#x"},
+        {"address": "https://films.example:9443\n"},
+        {"address": "https://films.example:²"},
+        {"address": "https://user@films.example:1"},
+        {"address": f"https://{'a' * 400}:1"},
     ],
 )
-def test_what_fits_no_kind_is_refused(wrong: dict[str, object]):
-    fields = {"address": MASKS.address, "servers": None, "authority": "PEM"} | wrong
+def test_what_is_no_invitation_is_refused(wrong: dict[str, object]):
+    fields = {"address": DIRECT.address, "servers": None, "authority": "PEM"} | wrong
     with pytest.raises(ConfigError):
         Invitation(**fields)  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
@@ -109,7 +109,7 @@ def test_wrong_types_are_refused_with_a_word(fields: dict[str, object]):
 
 
 def test_one_that_is_too_long_is_not_even_unpacked():
-    long = Invitation(address=MASKS.address, authority="x" * MOST_BYTES)
+    long = Invitation(address=DIRECT.address, authority="x" * MOST_BYTES)
     with pytest.raises(ConfigError, match="at most"):
         Invitation.read(long.to_json())
     assert len(long.to_link()) < 1000

@@ -99,9 +99,7 @@ class SmallDevice:
 
     @property
     def card(self) -> DeviceCard:
-        return DeviceCard(
-            name=self.name[:8], identity=self.name, node=self.name, users=self.ratings.n_users
-        )
+        return DeviceCard(name=self.name[:8], identity=self.name, users=self.ratings.n_users)
 
     def answer(self, data: bytes) -> bytes:
         if data not in self._outbox:

@@ -128,7 +128,7 @@ def folder(
         tmp_path / "r",
         Config(name="test"),
         world.table,
-        lambda made: ensure_certificates(made.transport_folder / "tls", ("localhost",)) and None,
+        lambda made: ensure_certificates(made.tls_folder, ("localhost",)) and None,
     )
     place.enroll(world.enrolled.cards)
     return place
@@ -184,7 +184,7 @@ def test_refusals_of_a_run_are_its_own_where_a_process_has_several() -> None:
 
 
 def test_a_renewed_certificate_is_another_one_of_the_same_authority(folder: ServiceFolder) -> None:
-    tls = folder.transport_folder / "tls"
+    tls = folder.tls_folder
     before = {path.name: path.read_bytes() for path in tls.iterdir()}
     renew_server(tls, ("localhost",))
     changed = {path.name for path in tls.iterdir() if path.read_bytes() != before[path.name]}

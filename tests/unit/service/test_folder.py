@@ -31,12 +31,7 @@ PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
 
 
 def card(number: int, **change: Any) -> DeviceCard:
-    fields = {
-        "name": f"d{number}",
-        "identity": f"{number:064x}",
-        "node": f"n{number}",
-        "users": 1,
-    } | change
+    fields = {"name": f"d{number}", "identity": f"{number:064x}", "users": 1} | change
     return DeviceCard(**fields)
 
 
@@ -50,14 +45,12 @@ def service_for(world: Any, folder: Path) -> Service:
     "wrong",
     [
         {"identity": f"{1:064x}"},
-        {"node": "n1"},
         {"name": "d1"},
         {"identity": "xyz"},
         {"identity": f"{2:064x}".replace("2", "G")},
         {"users": 0},
         {"name": ""},
         {"name": "a\x1b[2J"},
-        {"node": "n" * 20_000},
     ],
 )
 def test_a_device_is_counted_once_and_its_card_must_make_sense(
@@ -137,7 +130,7 @@ def test_a_run_asks_the_cohort_that_its_beacon_chooses(
     assert service.conduct(run).summary["devices"] == 4
 
 
-def test_more_devices_than_flower_was_seen_to_carry_are_warned_of(
+def test_more_devices_than_were_measured_are_warned_of(
     make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hdpmf.untrusted.service.service.CARRIES", 3)

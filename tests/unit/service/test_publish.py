@@ -206,9 +206,7 @@ def test_over_tls_and_by_one_process_at_a_time(
         assert address == f"https://localhost:{service.config.port}"
         with pytest.raises(ConfigError, match="cannot listen"), served(service):
             pass
-        trust = ssl.create_default_context(
-            cafile=str(service.transport_folder / "tls" / "authority.pem")
-        )
+        trust = ssl.create_default_context(cafile=str(service.tls_folder / "authority.pem"))
         with httpx.Client(verify=trust, trust_env=False) as client:
             assert client.get(f"{address}/index.json").json() == index_of(service)
             try:

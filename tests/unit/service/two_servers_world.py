@@ -88,7 +88,7 @@ class World:
         self.known = known_items(self.table)
         self.devices = [DeviceIdentity.generate() for _ in range(users)]
         self.enrolled = Enrolled(
-            DeviceCard(name=f"d{n}", identity=device.public.hex(), node=f"n{n}", users=1)
+            DeviceCard(name=f"d{n}", identity=device.public.hex(), users=1)
             for n, device in enumerate(self.devices)
         )
         keys = server_keys()

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from transport_contract import MAX_BYTES, Network, ScriptedDevice, TransportContract
 
 from hdpmf.common.net import InProcessNetwork
+from tests.federation.transport_contract import (
+    MAX_BYTES,
+    Network,
+    ScriptedDevice,
+    TransportContract,
+)
 
 NAMES = ("aa", "bb")
 

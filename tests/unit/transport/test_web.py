@@ -14,7 +14,7 @@ import pytest
 
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.web import WebDoor
-from hdpmf.common.protocol.addresses import check_folder_address
+from hdpmf.common.protocol.addresses import check_address
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import ConfigError, StorageError, TransportError
 
@@ -219,8 +219,8 @@ def test_nobody_there(tls: tuple[Path, Path, Path]) -> None:
 )
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(ConfigError, match="host:port"):
-        check_folder_address(address)
+        check_address(address)
 
 
 def test_a_folder_may_be_below() -> None:
-    assert check_folder_address("https://films.example/public/") == "https://films.example/public"
+    assert check_address("https://films.example/public/") == "https://films.example/public"

@@ -101,8 +101,7 @@ def init(
         "A second device of yours has a ledger of its own, and what both send adds up; with "
         "devices = 2 in the policy of each, both together spend no more than one.",
         f"Next: hdpmf device rate {path} ITEM VALUE; then hdpmf device join {path} "
-        "https://HOST:PORT --ca FILE --servers FILE (sums by two servers), or HOST:PORT --ca FILE "
-        "--roster FILE (sums by masks)",
+        "--invitation FILE",
     ]
     return Result(fields, text)
 

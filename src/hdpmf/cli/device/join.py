@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,8 @@ from hdpmf.cli.output import Result, clean, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.common.net import DeviceTransport
     from hdpmf.common.protocol.invitation import Invitation
+    from hdpmf.common.protocol.servers import Servers
     from hdpmf.private.device.store.device_store import DeviceStore
 
 
@@ -29,17 +29,13 @@ class PinOptions:
 
     address: Annotated[
         str | None,
-        argument(
-            "The recommender: https://HOST:PORT for sums by two servers, HOST:PORT for sums by "
-            "masks; the one of last time by default.",
-            "[ADDRESS]",
-        ),
+        argument("The recommender, https://HOST:PORT; by default the last one.", "[ADDRESS]"),
+    ] = None
+    invitation: Annotated[
+        Path | None, option("Address, authority and any servers in one file.", "FILE")
     ] = None
     ca: Annotated[
         Path | None, option("The recommender's authority (PEM), pinned the first time.", "FILE")
-    ] = None
-    roster: Annotated[
-        Path | None, option("The devices that may take part, pinned the first time.", "FILE")
     ] = None
     servers: Annotated[
         Path | None, option("The two servers that sum, pinned the first time.", "FILE")
@@ -47,15 +43,16 @@ class PinOptions:
     new_authority: Annotated[
         bool, option("Trust --ca in place of the authority pinned before.")
     ] = False
-    new_roster: Annotated[bool, option("Take --roster in place of the roster pinned before.")] = (
-        False
-    )
     new_servers: Annotated[bool, option("Trust --servers in place of the pair pinned before.")] = (
         False
     )
-    invitation: Annotated[
-        Path | None, option("Address, authority and any servers in one file.", "FILE")
+    roster: Annotated[
+        Path | None,
+        option("For organisations that sum by masks: who takes part; pinned once.", "FILE"),
     ] = None
+    new_roster: Annotated[bool, option("Take --roster in place of the roster pinned before.")] = (
+        False
+    )
     another: Annotated[
         bool, option("This is one more recommender, beside those that you have joined.")
     ] = False
@@ -72,15 +69,34 @@ class PinOptions:
             )
         return Invitation.read(read_bytes(self.invitation, "the invitation"))
 
-    def read_authority(self) -> bytes | None:
+    def read_authority(self, invited: Invitation | None) -> bytes | None:
         """Return the authority, if there is one."""
         from hdpmf.common.net.certificates import check_authority
 
-        if self.ca is None:
+        if invited is not None:
+            authority = invited.authority.encode()
+        elif self.ca is not None:
+            authority = read_bytes(self.ca, "the recommender's authority")
+        elif self.new_authority:
+            raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
+        else:
             return None
-        authority = read_bytes(self.ca, "the recommender's authority")
+        if not authority:
+            return None
         check_authority(authority)
         return authority
+
+    def read_servers(self, invited: Invitation | None) -> Servers | None:
+        """Return the two servers, if there are any."""
+        from hdpmf.common.protocol.servers import Servers
+
+        if invited is not None:
+            return invited.servers
+        if self.servers is not None:
+            return Servers.from_json(read_bytes(self.servers, "the two servers"))
+        if self.new_servers:
+            raise ConfigError("--new-servers belongs to --servers FILE, which has the new ones")
+        return None
 
 
 @command
@@ -93,37 +109,26 @@ def join(
     ] = None,
     once: Annotated[bool, option("Leave when a run has ended and its model is here.")] = False,
 ) -> Result:
-    """Connect to a recommender and answer it, within the policy, until interrupted.
+    """Join a recommender and answer it, within the policy, until interrupted.
 
-    The device decides what it sends; the ledger has it before it leaves. Authority, servers and
-    roster are pinned the first time. Compare the digest of the servers with both organisations, or
-    that of the roster with other participants, in a way that does not go through the recommender.
+    The device decides what it sends; the ledger has it before it leaves. Authority and servers are
+    pinned the first time. Compare the digest of the servers with both organisations in a way that
+    does not go through the recommender.
     """
+    from hdpmf.private.device.pinned_servers import pinned_servers
+
     with target.open(serving=True) as store:
-        invited = pins.read_invitation()
-        if uses_two_servers(store, pins.address if invited is None else invited.address):
-            _refuse({"--roster": pins.roster, "--new-roster": pins.new_roster or None}, "HOST:PORT")
-            if invited is None:
-                store, address = pin_by_servers(store, pins)
-            else:
-                store, address = _pin_invitation(store, invited, pins)
-            with _log_to_stderr(), _stopped_by_signals() as stop:
+        store, address = pin(store, pins)
+        by_servers = pinned_servers(store) is not None
+        if every is not None and not by_servers:
+            raise ConfigError(
+                "--every is for sums by two servers; otherwise the recommender suggests how often"
+            )
+        with _log_to_stderr(), _stopped_by_signals() as stop:
+            if by_servers:
                 fields, done = _report(store, address, stop, once, every)
-        else:
-            others = {
-                "--servers": pins.servers,
-                "--new-servers": pins.new_servers or None,
-                "--every": every,
-            }
-            _refuse(others, "https://")
-            store, address = pin_by_roster(store, pins, invited)
-            transport = _transport(store, address)
-            note(f"Answering {address}. Interrupt with Ctrl-C; nothing is lost by that.")
-            with _log_to_stderr(), _stopped_by_signals() as stop:
-                runs, messages = answer_messages(store, address, transport, stop, once)
-            fields = {"address": address, "sums": "masks", "messages": messages, "runs": runs}
-            ended = f"{len(runs)} run{'s' if len(runs) != 1 else ''} ended with a model here"
-            done = f"Answered {messages} messages; {ended}."
+            else:
+                fields, done = answer_messages(store, address, stop, once)
         fields["ledger_entries"] = len(store.ledger.entries())
     text = [
         done,
@@ -133,34 +138,14 @@ def join(
     return Result(fields, text)
 
 
-def uses_two_servers(store: DeviceStore, address: str | None) -> bool:
-    """Return True if the recommender at this address uses two servers."""
-    from hdpmf.common.protocol.addresses import HTTPS, plain_address
-
-    return plain_address(_address(store, address)).startswith(HTTPS)
-
-
 def _address(store: DeviceStore, given: str | None) -> str:
     """Return the recommender's address: given, or the last one."""
     known = store.get("address")
     if given is not None:
         return given
     if known is None:
-        raise ConfigError(
-            "say where the recommender is: hdpmf device join STORE https://HOST:PORT --ca FILE "
-            "--servers FILE, or for sums by masks hdpmf device join STORE HOST:PORT --ca FILE "
-            "--roster FILE"
-        )
+        raise ConfigError("say who the recommender is: hdpmf device join STORE --invitation FILE")
     return known.decode()
-
-
-def _refuse(given: Mapping[str, object], kind: str) -> None:
-    """Raise ConfigError for options that have no effect with this kind of recommender."""
-    for name, value in given.items():
-        if value is not None:
-            raise ConfigError(
-                f"{name} is for a recommender at an address like {kind}; leave it out here"
-            )
 
 
 def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
@@ -169,9 +154,9 @@ def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
 
     before = store.get("authority")
     given = digests(authority)
-    if before is not None and set(given) <= set(digests(before)):
+    if before and set(given) <= set(digests(before)):
         return  # as it is pinned, also with the one that follows
-    if before is not None:
+    if before:
         was = digests(before)[0][:16]
         now = given[0][:16]
         if not new:
@@ -188,22 +173,22 @@ def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
     store.put("authority", authority)
 
 
-def pin_by_servers(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
+def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
     """Pin the options; return the store for the recommender, and its address."""
-    from hdpmf.common.protocol.addresses import check_folder_address
-    from hdpmf.common.protocol.servers import Servers
+    from hdpmf.common.protocol.addresses import check_address
     from hdpmf.private.device.joined import known_as, place_for, remember
     from hdpmf.private.device.pinned_servers import pin_servers, pinned_servers
 
-    address = known_as(store, check_folder_address(_address(store, pins.address)))
-    if pins.new_authority and pins.ca is None:
-        raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
-    if pins.new_servers and pins.servers is None:
-        raise ConfigError("--new-servers belongs to --servers FILE, which has the new ones")
-    pair = None
-    if pins.servers is not None:
-        pair = Servers.from_json(read_bytes(pins.servers, "the two servers"))
-    authority = pins.read_authority()
+    invited = pins.read_invitation()
+    given = _address(store, pins.address) if invited is None else invited.address
+    address = known_as(store, check_address(given))
+    authority = pins.read_authority(invited)
+    pair = pins.read_servers(invited)
+    if invited is not None:
+        note(
+            f"Invitation: digest {invited.digest}. Compare it with the recommender's "
+            "operator in another way."
+        )
     with store.transaction():
         store = place_for(store, address, another=pins.another)
         if authority is not None:
@@ -215,100 +200,46 @@ def pin_by_servers(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, s
                     f"The servers are other ones than before ({before.names}, digest "
                     f"{before.digest})."
                 )
-        elif pinned_servers(store) is None:
-            raise ConfigError(
-                "give the two servers once, with --servers FILE; then they are pinned"
-            )
+        if pins.roster is not None:
+            if pinned_servers(store) is not None:
+                raise ConfigError(
+                    "--roster is for organisations that sum by masks; here two servers sum: "
+                    "leave it out"
+                )
+            _pin_roster(store, pins.roster, pins.new_roster)
+        elif pins.new_roster:
+            raise ConfigError("--new-roster belongs to --roster FILE, which is the new one")
         remember(store, address)
-    _note_servers(store)
+    _note_pins(store)
     return store, address
 
 
-def _pin_invitation(
-    store: DeviceStore, invited: Invitation, pins: PinOptions
-) -> tuple[DeviceStore, str]:
-    """Pin an invitation; return the store for the recommender, and its address."""
-    from hdpmf.common.net.certificates import check_authority
-    from hdpmf.private.device.joined import known_as, place_for, remember
-    from hdpmf.private.device.pinned_servers import pin_servers
+def _pin_roster(store: DeviceStore, file: Path, new: bool) -> None:
+    from hdpmf.private.device.pinned_servers import pin_roster, pinned_digest
 
-    address = known_as(store, invited.address)
-    authority = invited.authority.encode()
-    if authority:
-        check_authority(authority)
-    with store.transaction():
-        store = place_for(store, address, another=pins.another)
-        if authority:
-            _pin_authority(store, authority, pins.new_authority)
-        if invited.servers is not None:
-            pin_servers(store, invited.servers, new=pins.new_servers)
-        remember(store, address)
-    _note_servers(store)
-    return store, address
+    before = pin_roster(store, read_bytes(file, "the roster"), new=new)
+    if before not in ("", pinned_digest(store)):
+        note(f"The roster is another one than before (its digest was {before}).")
 
 
-def _note_servers(store: DeviceStore) -> None:
-    """Note the pinned servers, which people should compare."""
-    from hdpmf.private.device.pinned_servers import pinned_servers
+def _note_pins(store: DeviceStore) -> None:
+    """Note the pinned servers or roster, which people should compare."""
+    from hdpmf.private.device.pinned_servers import pinned_digest, pinned_servers
 
     pinned = pinned_servers(store)
+    roster = store.roster
+    digest = pinned_digest(store)
     if pinned is not None:
         note(
             f"Sums by two servers: {pinned.leader.organisation} and {pinned.helper.organisation}, "
             f"digest {pinned.digest}. Compare it with both organisations, not through the "
             "recommender. Both together would see your ratings."
         )
-
-
-def pin_by_roster(
-    store: DeviceStore, pins: PinOptions, invited: Invitation | None
-) -> tuple[DeviceStore, str]:
-    """Pin the options; return the store for the recommender, and its address."""
-    from hdpmf.common.net.certificates import check_authority
-    from hdpmf.common.protocol.addresses import check_address
-    from hdpmf.private.device.joined import known_as, place_for, remember
-    from hdpmf.private.device.pinned_servers import pin_roster, pinned_digest
-
-    given = _address(store, pins.address) if invited is None else invited.address
-    address = known_as(store, check_address(given))
-    if pins.new_authority and pins.ca is None and invited is None:
-        raise ConfigError("--new-authority belongs to --ca FILE, which has the new one")
-    if pins.new_roster and pins.roster is None:
-        raise ConfigError("--new-roster belongs to --roster FILE, which is the new one")
-    authority = pins.read_authority()
-    if invited is not None:
-        authority = invited.authority.encode()
+    elif roster is not None and digest:
         note(
-            f"Invitation: digest {invited.digest}. Compare it with the recommender's "
-            "operator in another way."
-        )
-        check_authority(authority)
-    with store.transaction():
-        store = place_for(store, address, another=pins.another)
-        if authority is not None:
-            _pin_authority(store, authority, pins.new_authority)
-        elif store.get("authority") is None:
-            raise ConfigError(
-                "give the recommender's authority once, with --ca FILE; then it is pinned"
-            )
-        if pins.roster is not None:
-            before = pin_roster(store, read_bytes(pins.roster, "the roster"), new=pins.new_roster)
-            if before not in ("", pinned_digest(store)):
-                note(f"The roster is another one than before (its digest was {before}).")
-        elif store.roster is None:
-            raise ConfigError(
-                "give the roster once, with --roster FILE; then it is pinned. The operator writes "
-                "it when this device's card is enrolled"
-            )
-        remember(store, address)
-    pinned = store.roster
-    digest = pinned_digest(store)
-    if pinned is not None and digest:
-        note(
-            f"Roster: {len(pinned)} devices for {pinned.n_users} users, digest {digest}. Compare "
+            f"Roster: {len(roster)} devices for {roster.n_users} users, digest {digest}. Compare "
             "it with other participants, not through the recommender."
         )
-    return store, address
 
 
 def _report(
@@ -360,32 +291,23 @@ def _sent_reports(store: DeviceStore) -> int:
     )
 
 
-def _transport(store: DeviceStore, address: str) -> DeviceTransport:
-    from hdpmf.common.net.flower.device import FlowerDevice
-    from hdpmf.common.net.keys import NodeKey
-    from hdpmf.private.device.device_identity import follow
-
-    authority = store.get("authority")
-    key = store.get("node-key")
-    if authority is None or key is None:
-        raise ConfigError("this store has no node key: it was not made by 'hdpmf device init'")
-    return FlowerDevice(
-        address, authority, NodeKey.from_bytes(key), follow=lambda told: follow(store, told, note)
-    )
-
-
 def answer_messages(
-    store: DeviceStore,
-    recommender: str,
-    transport: DeviceTransport,
-    stop: threading.Event,
-    once: bool,
-) -> tuple[list[str], int]:
-    """Answer until stopped; return the runs that ended with a model, and the number of answers."""
+    store: DeviceStore, recommender: str, stop: threading.Event, once: bool
+) -> tuple[dict[str, Any], str]:
+    """Answer until stopped; return what was done, for JSON and in words."""
+    from hdpmf.common.net.polling import PollingDevice
+    from hdpmf.private.device.device_identity import follow
     from hdpmf.private.device.messages import in_slots
     from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.recommendations import kept_model
 
+    note(f"Answering {recommender}. Interrupt with Ctrl-C; nothing is lost by that.")
+    transport = PollingDevice(
+        recommender,
+        store.get("authority") or b"",
+        store.identity,
+        follow=lambda told: follow(store, told, note),
+    )
     agent = Participant(store, recommender=recommender, log=note)
     ended: list[str] = []
     messages = 0
@@ -413,7 +335,10 @@ def answer_messages(
         transport.serve(in_slots(answer), stop)
     finally:
         agent.settle()
-    return ended, messages
+    sums = "direct" if store.roster is None else "masks"
+    fields = {"address": recommender, "sums": sums, "messages": messages, "runs": ended}
+    runs = f"{len(ended)} run{'s' if len(ended) != 1 else ''} ended with a model here"
+    return fields, f"Answered {messages} messages; {runs}."
 
 
 @contextmanager

@@ -57,7 +57,8 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
     servers = pinned_servers(store)
     sums = None
     if address is not None:
-        sums = "two servers" if address.startswith("https://") else "masks"
+        direct = "direct" if store.roster is None else "masks"
+        sums = direct if servers is None else "two servers"
     return {
         "name": None if name is None else name.decode(),
         "identity": store.identity.public.hex(),
@@ -226,6 +227,8 @@ def _trust_lines(fields: dict[str, Any]) -> Iterator[str]:
         yield "Roster: none pinned; two servers: none pinned"
     if fields["sums"] == "two servers":
         yield "Sums: by two servers; either alone, and the recommender, see only sums"
+    elif fields["sums"] == "direct":
+        yield "Sums: none; the recommender sees this device's noisy numbers"
     elif fields["sums"] is not None:
         yield "Sums: by masks among the roster's devices; the recommender sees only sums"
 
@@ -257,7 +260,7 @@ def recommenders(
         known = []
         lines = []
         for each in book.joined(store):
-            fields, words = _recommender(store.at(each.place), two_servers=each.two_servers)
+            fields, words = _recommender(store.at(each.place))
             about = {"address": each.address, "since": each.since, "paused": each.paused}
             known.append({**about, **fields})
             lines.append(f"{each.address}{' (paused)' if each.paused else ''}: {words}")
@@ -265,7 +268,7 @@ def recommenders(
     return Result({"recommenders": known}, lines or none)
 
 
-def _recommender(store: DeviceStore, *, two_servers: bool) -> tuple[dict[str, Any], str]:
+def _recommender(store: DeviceStore) -> tuple[dict[str, Any], str]:
     """Return what the store has of a recommender, for JSON and in words."""
     from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
     from hdpmf.private.device.recommendations import kept_model
@@ -281,10 +284,10 @@ def _recommender(store: DeviceStore, *, two_servers: bool) -> tuple[dict[str, An
         "model": None if model is None else model.run,
         "roster": roster,
     }
-    if two_servers and pair is not None:
+    if pair is not None:
         sums = f"{pair.names}, digest {pair.digest}"
     elif roster is None:
-        sums = "sums by masks, waiting for the roster (hdpmf device join STORE --roster FILE)"
+        sums = "noisy numbers to the recommender directly"
     else:
         sums = f"sums by masks among {roster['devices']:,} devices, digest {roster['digest']}"
     items = "no catalogue yet" if fields["items"] is None else f"{fields['items']:,} items"

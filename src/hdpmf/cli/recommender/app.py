@@ -67,7 +67,7 @@ def init(
     names = tuple(reach or ("localhost", "127.0.0.1"))
 
     def make_certificates(made: ServiceFolder) -> None:
-        ensure_certificates(made.transport_folder / "tls", names)
+        ensure_certificates(made.tls_folder, names)
 
     service = ServiceFolder.create(
         folder,
@@ -75,8 +75,8 @@ def init(
         table,
         make_certificates,
     )
-    authority = service.transport_folder / "tls" / "authority.pem"
-    address = f"{names[0]}:{port}"
+    authority = service.tls_folder / "authority.pem"
+    address = service.config.address
     fields = {
         "folder": str(folder),
         "name": name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +15,9 @@ from hdpmf.cli.output import Result, emit, note, notes_to
 from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
-    from hdpmf.common.net.flower.recommender import FlowerRecommender
     from hdpmf.common.net.two_servers import TwoServers
     from hdpmf.common.protocol.enrolled import Enrolled
+    from hdpmf.common.protocol.servers import Servers
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.lifecycle import Ways
     from hdpmf.untrusted.service.metrics import Metrics
@@ -185,7 +185,7 @@ def _conduct(
     with (
         folder.serving(),
         monitoring.monitored(folder, metrics) as log,
-        _connections(folder, settings) as ways,
+        _on_network(folder) as ways,
     ):
         if unfinished is not None:
             log(
@@ -196,7 +196,7 @@ def _conduct(
             folder, ways.devices, servers=ways.servers, metrics=metrics, admit=ways.admit, log=log
         )
         run = service.begin(settings) if unfinished is None else unfinished
-        if ways.servers is not None and unfinished is None:
+        if settings.view == "two-servers" and unfinished is None:
             service.publish()
         return _outcome(folder, service.conduct(run))
 
@@ -295,54 +295,74 @@ def _list_lines(folder: ServiceFolder, summary: dict[str, Any]) -> list[str]:
     ]
 
 
+_SMALL = 64 << 10  # bytes of an answer while no run is under way
+
+
 @contextmanager
-def _connections(folder: ServiceFolder, settings: RunSettings) -> Iterator[Ways]:
-    """Open the connections that runs with these settings need."""
+def _on_network(folder: ServiceFolder) -> Iterator[Ways]:
+    """Serve public files and the mailbox, inside the block; yields the ways to others."""
     from hdpmf.untrusted.service.lifecycle import Ways
-    from hdpmf.untrusted.service.website import served
+    from hdpmf.untrusted.service.website import mailbox_of, served
 
-    if settings.view != "two-servers":
-        with _transport(folder, settings) as devices:
-            yield Ways(devices=devices, admit=lambda card: devices.admit(card.identity, card.node))
-        return
-    with _two_servers(folder) as servers, served(folder) as address:
-        note(f"public files for devices: {address}/index.json")
-        yield Ways(servers=servers)
-
-
-@contextmanager
-def _transport(folder: ServiceFolder, settings: RunSettings) -> Iterator[FlowerRecommender]:
-    """Listen to devices, for replies as long as these settings ask for."""
-    from hdpmf.common.net.flower.recommender import FlowerRecommender
-
-    config = folder.config
-    enrolled = folder.enrolled
-    with FlowerRecommender(
-        folder.transport_folder,
-        host=config.host,
-        port=config.port,
-        names=config.names,
-        roster={card.identity: card.node for card in enrolled.cards},
-        max_reply=settings.longest_reply(len(folder.catalogue.ids), enrolled.users.values()),
-    ) as opened:
-        note(f"listening on {opened.address}")
-        yield opened
+    mailbox = mailbox_of(folder, lambda: _longest_contribution(folder))
+    servers = _PinnedServers(folder)
+    try:
+        with served(folder, mailbox) as address:
+            note(f"listening on {address}")
+            yield Ways(devices=mailbox, servers=servers, admit=mailbox.admit)
+    finally:
+        servers.close()
 
 
-@contextmanager
-def _two_servers(folder: ServiceFolder) -> Iterator[TwoServers]:
-    """Connect to the two servers that are pinned."""
-    from hdpmf.common.net.two_servers import TwoServers
-    from hdpmf.untrusted.service.collector_keys import load_keys, pinned_servers
+def _longest_contribution(folder: ServiceFolder) -> int:
+    """Return the bytes of the largest contribution that can be right now."""
+    run = folder.unfinished()
+    if run is None:
+        return _SMALL
+    record = folder.record(run)
+    users = [card.users for card in record.devices]
+    return max(record.settings.longest_reply(len(folder.catalogue.ids), users), _SMALL)
 
-    pinned = pinned_servers(folder.path)
-    if pinned is None:
-        raise ConfigError(
-            "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json; or "
-            "sum by masks: --sums masks"
-        )
-    with TwoServers(pinned, load_keys(folder.path, folder.config.name).party) as servers:
-        yield servers
+
+class _PinnedServers:
+    """The two servers that are pinned by now: a ``SumServers``."""
+
+    def __init__(self, folder: ServiceFolder) -> None:
+        self._folder = folder
+        self._open: tuple[Servers, TwoServers] | None = None
+
+    def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
+        """As in ``SumServers``."""
+        self._pair().add_task(document, devices)
+
+    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
+        """As in ``SumServers``."""
+        self._pair().begin_collection(task_id, job_id, request)
+
+    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
+        """As in ``SumServers``."""
+        return self._pair().collection(task_id, job_id)
+
+    def close(self) -> None:
+        """End the connections."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+    def _pair(self) -> TwoServers:
+        from hdpmf.common.net.two_servers import TwoServers
+        from hdpmf.untrusted.service.collector_keys import load_keys, pinned_servers
+
+        pinned = pinned_servers(self._folder.path)
+        if pinned is None:
+            raise ConfigError(
+                "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json"
+            )
+        if self._open is None or self._open[0] != pinned:
+            self.close()
+            party = load_keys(self._folder.path, self._folder.config.name).party
+            self._open = pinned, TwoServers(pinned, party)
+        return self._open[1]
 
 
 @command
@@ -358,10 +378,15 @@ def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
 
     service = ServiceFolder(folder)
     metrics = Metrics()
-    with _until_terminated(), service.serving(), monitoring.monitored(service, metrics) as log:
+    with (
+        _until_terminated(),
+        service.serving(),
+        monitoring.monitored(service, metrics) as log,
+        _on_network(service) as ways,
+    ):
         Lifecycle(
             service,
-            lambda settings: _connections(service, settings),
+            ways,
             metrics=metrics,
             report=lambda outcome: emit(_outcome(service, outcome)),
             log=log,

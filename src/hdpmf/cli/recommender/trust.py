@@ -98,7 +98,7 @@ def certificates(
             "--renew, --new-authority and --change-over are three steps; take one at a time"
         )
     service = ServiceFolder(folder)
-    tls = service.transport_folder / "tls"
+    tls = service.tls_folder
     names = list(service.config.names)
     notes = []
     if renew:
@@ -152,10 +152,9 @@ def invite(
     address: Annotated[
         str | None,
         option(
-            "How devices reach it: https://HOST:PORT for sums by two servers, HOST:PORT "
-            "for sums by masks.",
+            "How devices reach it: https://HOST:PORT.",
             "ADDRESS",
-            default="its first name, and port; by two servers if a pair is pinned",
+            default="its first name, and port",
         ),
     ] = None,
     public: Annotated[
@@ -170,34 +169,18 @@ def invite(
 ) -> Result:
     """Write an invitation for people's devices: address, authority and any servers. No secrets.
 
-    Without two servers devices sum among themselves, by masks: people also need the roster, once
-    they are on it.
+    Without two servers devices send their noisy numbers to the recommender directly.
     """
     from hdpmf.common.base.files import atomic_write
-    from hdpmf.common.protocol.addresses import check_address, check_folder_address
+    from hdpmf.common.protocol.addresses import check_address
     from hdpmf.common.protocol.invitation import Invitation
     from hdpmf.untrusted.service.collector_keys import pinned_servers
     from hdpmf.untrusted.service.folder import ServiceFolder
 
     service = ServiceFolder(folder)
     pair = pinned_servers(folder)
-    usual = f"{service.config.names[0]}:{service.config.port}"
-    url = address or (usual if pair is None else f"https://{usual}")
-    if url.lower().startswith("https://"):
-        url = check_folder_address(url)
-        if pair is None:
-            raise ConfigError(
-                "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json"
-            )
-    else:
-        url = check_address(url)
-        pair = None
-        if public:
-            raise ConfigError(
-                "by masks devices pin the recommender's own authority; leave --public-authority out"
-            )
-    tls = service.transport_folder / "tls"
-    authority = "" if public else read_text(tls / "authority.pem")
+    url = check_address(address or service.config.address)
+    authority = "" if public else read_text(service.tls_folder / "authority.pem")
     made = Invitation(address=url, servers=pair, authority=authority)
     file = out or folder / "invitation.json"
     atomic_write(file, made.to_json())
@@ -214,14 +197,13 @@ def invite(
         text += [
             f"digest of the invitation: {made.digest}; tell it people in another way than "
             "the invitation",
-            f"people give you their cards (hdpmf recommender enroll {folder} CARD.json), and need "
-            f"{folder / 'roster.json'}",
+            f"people give you their cards: hdpmf recommender enroll {folder} CARD.json",
         ]
     fields = {
         "file": str(file),
         "link": made.to_link(),
         "address": url,
-        "sums": "masks" if pair is None else "two servers",
+        "sums": "direct" if pair is None else "two servers",
         "digest": made.digest,
         "servers": None if pair is None else pair.digest,
     }

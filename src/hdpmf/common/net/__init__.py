@@ -1,6 +1,4 @@
-"""Carrying messages: an interface without an engine, one inside this process, and Flower's
-between machines.
-"""
+"""Carrying messages: an interface, devices inside this process, and HTTPS between machines."""
 
 from hdpmf.common.net.in_process import InProcessNetwork
 from hdpmf.common.net.interface import (

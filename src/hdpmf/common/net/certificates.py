@@ -16,15 +16,23 @@ from pathlib import Path
 
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.net.extras import needs
-from hdpmf.common.net.keys import NodeKey
 from hdpmf.errors import ConfigError, StorageError
 
 with needs("cryptography"):
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+    from cryptography.hazmat.primitives.asymmetric.ec import (
+        SECP256R1,
+        EllipticCurvePrivateKey,
+        generate_private_key,
+    )
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_DAYS = 3650
@@ -142,7 +150,7 @@ def check_authority(data: bytes, where: str = "the authority's certificate") -> 
 
 def make_authority(certificate: Path, secret: Path) -> bytes:
     """Write a new authority to these two files; its certificate."""
-    key = NodeKey.generate()
+    key = generate_private_key(SECP256R1())
     name = _name("hdpmf recommender authority")
     usage = x509.KeyUsage(
         key_cert_sign=True,
@@ -156,13 +164,13 @@ def make_authority(certificate: Path, secret: Path) -> bytes:
         decipher_only=False,
     )
     made = _signed(
-        _builder(name, name, key.private, AUTHORITY_DAYS)
+        _builder(name, name, key, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True),
-        key.private,
+        key,
     )
     # The key first: without it a certificate that is there already could never issue anything.
-    atomic_write(secret, key.to_bytes(), mode=0o600)
+    atomic_write(secret, _secret_pem(key), mode=0o600)
     atomic_write(certificate, made, mode=0o644)
     return made
 
@@ -188,9 +196,9 @@ def _make_server(
     paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]
 ) -> None:
     issuer = issuer_key(paths)
-    key = NodeKey.generate()
+    key = generate_private_key(SECP256R1())
     certificate = (
-        _builder(_name("hdpmf recommender"), authority.subject, key.private, SERVER_DAYS)
+        _builder(_name("hdpmf recommender"), authority.subject, key, SERVER_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -198,7 +206,7 @@ def _make_server(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False
         )
     )
-    atomic_write(paths.key, key.to_bytes(), mode=0o600)
+    atomic_write(paths.key, _secret_pem(key), mode=0o600)
     atomic_write(paths.server, _signed(certificate, issuer), mode=0o644)
 
 
@@ -264,6 +272,10 @@ def _builder(
 
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _secret_pem(key: EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> bytes:

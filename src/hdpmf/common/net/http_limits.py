@@ -10,28 +10,34 @@ is no room left, who has kept us waiting longest gives way.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from hdpmf.common.base.platform import allow_open_files
 from hdpmf.common.net.extras import needs
+from hdpmf.errors import TransportError
 
 with needs("uvicorn"), needs("httptools"):
     import uvicorn
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    from hdpmf.common.net.web_server import BACKLOG, WebServer
+    from hdpmf.common.net.web_server import BACKLOG, WebServer, settings
 
 MAX_HEADERS = 16 << 10
 GIVE_WAY_SECONDS = 2.0
 """Who has been at one request for longer gives way where there is no room."""
 
 _HANDSHAKE_SECONDS = 10.0
+_GRACE_SECONDS = 2
+_START_SECONDS = 20.0
 _GOODBYE_SECONDS = 1.0  # for the other side's end of a TLS connection
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
@@ -275,6 +281,42 @@ class LimitedServer(WebServer):
         return kind(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
+
+
+@contextlib.contextmanager
+def serving(
+    app: Any, listener: socket.socket, context: ssl.SSLContext, limits: HttpLimits, *, idle: int
+) -> Iterator[int]:
+    """Serve an application from a thread of its own while inside; the port.
+
+    Args:
+        app: ASGI.
+        listener: A socket that listens; it is closed at the end.
+        context: TLS.
+        limits: On what others may take.
+        idle: Seconds that a connection may do nothing.
+
+    Raises:
+        TransportError: The web server did not start.
+    """
+    allow_connections(limits.connections)
+    config = settings(app, Connections(limits).protocol, idle=idle, grace=_GRACE_SECONDS)
+    server = LimitedServer(config, context, lambda: None)
+    thread = threading.Thread(
+        target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True
+    )
+    thread.start()
+    try:
+        end = time.monotonic() + _START_SECONDS
+        while not server.started:
+            if not thread.is_alive() or time.monotonic() > end:
+                raise TransportError("the web server did not start")
+            time.sleep(0.01)
+        yield int(listener.getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
 
 
 def allow_connections(wanted: int) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from hdpmf.common.net.https import MAX_PROBLEM, HttpsClient
-from hdpmf.common.protocol.addresses import check_folder_address
+from hdpmf.common.protocol.addresses import check_address
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import TransportError
 
@@ -27,7 +27,7 @@ class WebDoor:
     """
 
     def __init__(self, address: str, authority: bytes = b"") -> None:
-        self._address = check_folder_address(address)
+        self._address = check_address(address)
         self._client = HttpsClient("the recommender", authority)
         self._leaders: dict[str, HttpsClient] = {}
 

@@ -1,41 +1,36 @@
-"""Where recommenders are: ``https://host:port`` with two servers, ``host:port`` by masks."""
+"""Addresses of recommenders: ``https://host:port``."""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from hdpmf.errors import ConfigError
 
 HTTPS = "https://"
-"""What the address of a recommender with two servers begins with."""
-
 _LONGEST = 300
+# People can read it and see that two are the same: look-alike letters, user names, queries and
+# spaces are excluded.
+_ADDRESS = re.compile(
+    r"[Hh][Tt][Tt][Pp][Ss]://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?"
+)
 
 
 def check_address(address: str) -> str:
-    """``host:port`` as `plain_address` writes it, or ConfigError."""
-    host, _, port = address.rpartition(":")
-    if (
-        not host
-        or not _is_plain(address)
-        or "/" in host
-        or not port.isdigit()
-        or not 0 < int(port) < 65536
-    ):
-        raise ConfigError(
-            f"{address[:_LONGEST]!r} is not an address: host:port is wanted, without https://"
-        )
-    return plain_address(address)
+    """Return the address as `plain_address` writes it.
 
-
-def check_folder_address(address: str) -> str:
-    """``https://host:port`` as `plain_address` writes it, or ConfigError."""
+    Raises:
+        ConfigError: It is not like ``https://host:port``.
+    """
     try:
-        parts = urlsplit(address)
-        right = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+        right = (
+            len(address) <= _LONGEST
+            and _ADDRESS.fullmatch(address) is not None
+            and urlsplit(address).port != 0
+        )
     except ValueError:
         right = False
-    if not right or not _is_plain(address):
+    if not right:
         raise ConfigError(
             f"a recommender's address is like https://host:port, not {address[:_LONGEST]!r}"
         )
@@ -43,7 +38,7 @@ def check_folder_address(address: str) -> str:
 
 
 def plain_address(address: str) -> str:
-    """The one way to write an address: in small letters up to the path, without port 443 and a
+    """Return the one way to write an address: lower case up to the path, without port 443 and a
     slash at the end.
     """
     scheme, mark, rest = address.rpartition("://")
@@ -53,16 +48,4 @@ def plain_address(address: str) -> str:
         f"{scheme.lower()}{mark}{host.removesuffix(':443') if mark else host}{slash}{path}".rstrip(
             "/"
         )
-    )
-
-
-def _is_plain(address: str) -> bool:
-    """Whether people can read it, and see that two are the same: letters that only look like
-    others are none of it.
-    """
-    return (
-        address.isascii()
-        and address.isprintable()
-        and len(address) <= _LONGEST
-        and not set(address) & set(" #?@\\")
     )

@@ -35,7 +35,7 @@ class Enrolled:
         self.cards = tuple(cards)
         for card in self.cards:
             check_fields(card)
-        for field in ("name", "identity", "node"):
+        for field in ("name", "identity"):
             counts = Counter(getattr(card, field) for card in self.cards)
             for twice in (value for value, count in counts.items() if count > 1):
                 raise ConfigError(
@@ -67,7 +67,7 @@ class Enrolled:
     @property
     def digest(self) -> str:
         """What people compare: of all keys and users, in order, in groups of four digits."""
-        text = msgspec.json.encode([[card.identity, card.node, card.users] for card in self.cards])
+        text = msgspec.json.encode([[card.identity, card.users] for card in self.cards])
         plain = sha256(b"hdpmf roster " + text).hexdigest()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
@@ -127,5 +127,3 @@ def check_fields(card: DeviceCard) -> None:
         raise ConfigError("a device's name must have 1 to 200 printable characters")
     if not 1 <= card.users < _MOST_USERS:
         raise ConfigError(f"the card of {card.name[:32]!r} must speak for at least one user")
-    if len(card.node) > 10_000:
-        raise ConfigError(f"the card of {card.name[:32]!r} has a node key that is too long")

@@ -315,17 +315,15 @@ FederationMessage = (
 
 
 class DeviceCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a device shows to be enrolled: public keys and how many users it speaks for. No secret
+    """What a device shows to be enrolled: a public key and how many users it speaks for. No secret
     is in it.
 
     Attributes:
         name: For people.
-        identity: Ed25519 public key (hex): signs in secure sums.
-        node: The transport's public key (text, as the engine writes it).
+        identity: Ed25519 public key (hex): signs requests, reports, and messages of secure sums.
         users: Users behind this device: 1 for a person's, more for a silo.
     """
 
     name: str
     identity: str
-    node: str
     users: int = 1

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import msgspec
 
-from hdpmf.common.protocol.addresses import check_address, check_folder_address
+from hdpmf.common.protocol.addresses import check_address
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError
 
@@ -24,11 +24,11 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     through the recommender.
 
     Attributes:
-        address: Where the recommender publishes, ``https://`` with host and port; by masks where it
-            listens, host:port.
-        servers: The two servers that sum for it; None where devices sum among themselves, by masks.
+        address: Of the recommender, ``https://`` with host and port.
+        servers: The two servers that sum for it; None where devices send it their noisy numbers
+            directly.
         authority: The certificate (PEM) that its TLS certificate must come from; empty for the
-            public ones, which there are not by masks.
+            public ones.
     """
 
     address: str
@@ -36,14 +36,7 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     authority: str = ""
 
     def __post_init__(self) -> None:
-        if self.servers is None:
-            check_address(self.address)
-            if not self.authority:
-                raise ConfigError(
-                    "an invitation to sums by masks must have the recommender's authority"
-                )
-            return
-        check_folder_address(self.address)
+        check_address(self.address)
 
     @property
     def digest(self) -> str:

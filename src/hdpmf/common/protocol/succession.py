@@ -106,4 +106,4 @@ def _holds(link: SignedStep) -> bool:
 
 
 def _text(old: str, card: DeviceCard) -> bytes:
-    return _DOMAIN + msgspec.json.encode([old, card.name, card.identity, card.node, card.users])
+    return _DOMAIN + msgspec.json.encode([old, card.name, card.identity, card.users])

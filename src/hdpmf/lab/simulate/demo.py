@@ -1,9 +1,9 @@
 """A real federation on this machine, from certificates to predictions: the processes and messages
 of a deployment.
 
-The recommender and every device are processes of their own, which talk over TLS with node
-authentication. What they end up with is measured beside what the library computes from the same
-ratings in one process.
+The recommender and every device are processes of their own, which talk by HTTPS with signed
+requests. What they end up with is measured beside what the library computes from the same ratings
+in one process.
 """
 
 from __future__ import annotations
@@ -134,17 +134,13 @@ def run_demo(
         ]
     )
     join = (
-        f"localhost:{service.config.port}",
-        "--ca",
-        str(service.transport_folder / "tls" / "authority.pem"),
-        "--roster",
-        str(service.path / "roster.json"),
-        "--once",
-    )
+        service.config.address, "--ca", str(service.tls_folder / "authority.pem"),
+        "--roster", str(service.path / "roster.json"), "--once",
+    )  # fmt: skip
     with Deployment(folder / "logs") as deployment:
         say(
-            f"starting {devices + 1} processes: TLS on localhost:{service.config.port}, "
-            "every node with its own key"
+            f"starting {devices + 1} processes: HTTPS on localhost:{service.config.port}, "
+            "every device with its own key"
         )
         deployment.run(service.path, *run_arguments(settings))
         for name, store in stores.items():
@@ -181,7 +177,7 @@ def run_demo(
 
 
 def _certificates(service: ServiceFolder) -> None:
-    ensure_certificates(service.transport_folder / "tls", service.config.names)
+    ensure_certificates(service.tls_folder, service.config.names)
 
 
 def _policy(settings: RunSettings, devices: int) -> Policy:

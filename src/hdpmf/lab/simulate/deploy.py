@@ -15,6 +15,7 @@ is left behind after an error, Ctrl-C or ``kill -9`` of this process.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -24,7 +25,6 @@ from types import TracebackType
 from typing import Self
 
 from hdpmf.common.net.child import Child
-from hdpmf.common.net.flower.environment import quiet_environment
 from hdpmf.errors import ConfigError, FederationError
 
 RECOMMENDER = "recommender"
@@ -42,7 +42,7 @@ class Deployment:
 
     def __init__(self, logs: Path, environment: dict[str, str] | None = None) -> None:
         self._logs = logs
-        self._environment = {**quiet_environment(), **(environment or {})}
+        self._environment = {**os.environ, **(environment or {})}
         self._children: dict[str, Child] = {}
 
     def __enter__(self) -> Self:

@@ -126,9 +126,7 @@ class VirtualDevice:
     def card(self) -> DeviceCard:
         """The device as the roster lists it."""
         name = self._store.identity.public.hex()
-        return DeviceCard(
-            name=f"device {self._number}", identity=name, node=name, users=self._store.users
-        )
+        return DeviceCard(name=f"device {self._number}", identity=name, users=self._store.users)
 
     def pin_roster(self, cards: Sequence[DeviceCard]) -> None:
         """Pin the devices that may take part."""

@@ -12,7 +12,6 @@ from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import RatingScale
 from hdpmf.common.net.certificates import read_authorities
 from hdpmf.common.net.extras import needs
-from hdpmf.common.net.keys import NodeKey
 from hdpmf.common.net.succession import learn
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.common.protocol.succession import Succession
@@ -35,31 +34,23 @@ def new_device(
     passphrase: str | None = None,
     scale: RatingScale | None = None,
 ) -> DeviceStore:
-    """A store with a new identity and a new key for the transport.
+    """Create a store with a new identity.
 
     There must be nothing at ``path``. Without a scale it is that of the first file of ratings.
     """
-    key = NodeKey.generate()
     store = DeviceStore.create(
         path, users=users, passphrase=passphrase, policy=policy or Policy(), scale=scale
     )
-    with store.transaction():
-        store.put("node-key", key.to_bytes())
-        store.put("name", (name or f"device-{store.identity.public.hex()[:8]}").encode())
+    store.put("name", (name or f"device-{store.identity.public.hex()[:8]}").encode())
     return store
 
 
 def card_of(store: DeviceStore) -> DeviceCard:
-    """The device's public keys, and how many users it speaks for."""
-    key, name = store.get("node-key"), store.get("name")
-    if key is None or name is None:
-        raise ConfigError("this store has no node key: it was not made by 'hdpmf device init'")
-    return DeviceCard(
-        name=name.decode(),
-        identity=store.identity.public.hex(),
-        node=NodeKey.from_bytes(key).public,
-        users=store.users,
-    )
+    """Return the device's public key, and how many users it speaks for."""
+    name = store.get("name")
+    if name is None:
+        raise ConfigError("this store has no name: it was not made by 'hdpmf device init'")
+    return DeviceCard(name=name.decode(), identity=store.identity.public.hex(), users=store.users)
 
 
 _PINNED, _CHANGED = "authority", "authority-changed"
@@ -127,7 +118,6 @@ def rotate(store: DeviceStore) -> Succession:
     with store.transaction():
         known = store.get(_SUCCESSION)
         before = Succession(links=()) if known is None else Succession.from_json(known)
-        store.put("node-key", NodeKey.generate().to_bytes())
         store.set_identity(DeviceIdentity.generate())
         made = before.extended(old, card_of(store))
         store.put(_SUCCESSION, made.to_json())

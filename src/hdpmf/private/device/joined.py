@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hdpmf.common.protocol.addresses import HTTPS, plain_address
+from hdpmf.common.protocol.addresses import plain_address
 from hdpmf.common.protocol.invitation import Invitation
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, StorageError
@@ -41,11 +41,6 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     since: str = ""
     paused: bool = False
     left: bool = False
-
-    @property
-    def two_servers(self) -> bool:
-        """Whether two servers sum for it."""
-        return self.address.startswith(HTTPS)
 
 
 def joined(store: DeviceStore) -> list[Joined]:
@@ -184,8 +179,8 @@ def join(store: DeviceStore, invitation: Invitation) -> Joined:
                     "this recommender is joined with another authority or other servers: whoever "
                     "has the new ones "
                     "could speak as your recommender, or see your ratings. Leave it first, if "
-                    "both organisations, or "
-                    "by masks the recommender, tell you in another way that this is right"
+                    "they tell you in "
+                    "another way that this is right"
                 )
         elif authority or place.get("authority"):
             place.put("authority", authority)
@@ -277,7 +272,7 @@ def _find(store: DeviceStore, address: str) -> Joined:
 
 def _pairs(store: DeviceStore) -> list[Servers]:
     """The servers of every recommender that is joined."""
-    pairs = (pinned_servers(store.at(known.place)) for known in joined(store) if known.two_servers)
+    pairs = (pinned_servers(store.at(known.place)) for known in joined(store))
     return [pair for pair in pairs if pair is not None]
 
 

@@ -51,8 +51,6 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/leaves/answer": disclosures.answer,
     "/recommenders/look": recommenders.look_at_invitation,
     "/recommenders/answer": recommenders.answer_invitation,
-    "/recommenders/roster": recommenders.look_into_roster,
-    "/recommenders/pin": recommenders.answer_roster,
     "/recommenders/change": recommenders.change,
     "/recommenders/choose": recommenders.choose,
     "/settings/passphrase": settings.new_passphrase,

@@ -18,6 +18,7 @@ from hdpmf.private.device.joined import Joined, joined
 from hdpmf.private.device.messages import in_slots
 from hdpmf.private.device.own_items import shown_items
 from hdpmf.private.device.participant import LOOK_EVERY, Participant
+from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.transfer import change_passphrase
@@ -105,7 +106,10 @@ class BackgroundReports:
     def _start(self, known: Joined) -> None:
         stop = threading.Event()
         soon = threading.Event()
-        work = self._report if known.two_servers else self._answer
+        by_servers = (
+            self._store is not None and pinned_servers(self._store.at(known.place)) is not None
+        )
+        work = self._report if by_servers else self._answer
         thread = threading.Thread(target=self._guarded, args=(work, known, stop, soon), daemon=True)
         self._threads[known.address] = thread, stop, soon
         thread.start()
@@ -162,26 +166,18 @@ class BackgroundReports:
     def _answer(
         self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event
     ) -> None:
-        """Take part in sums by masks once a roster is pinned."""
-        from hdpmf.common.net.flower.device import FlowerDevice
-        from hdpmf.common.net.keys import NodeKey
-
-        while store.roster is None:
-            soon.wait()
-            soon.clear()
-            if stop.is_set():
-                return
+        """Answer a recommender that asks this device directly."""
+        from hdpmf.common.net.polling import PollingDevice
 
         def connection(words: str) -> None:
             self._states[known.address] = utc_now(), words
             self._log_of(known)(words)
 
         agent = Participant(store, recommender=known.address, log=self._log_of(known))
-        key = NodeKey.from_bytes(store.get("node-key") or b"")
-        transport = FlowerDevice(
+        transport = PollingDevice(
             known.address,
             store.get("authority") or b"",
-            key,
+            store.identity,
             follow=lambda told: follow(store, told, self._log_of(known)),
             log=connection,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -21,34 +20,10 @@ from hdpmf.private.device.joined import (
     pause,
     with_catalogue,
 )
-from hdpmf.private.device.pinned_servers import (
-    look_at_roster,
-    pin_roster,
-    pinned_digest,
-    pinned_servers,
-    roster_fields,
-)
+from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
 from hdpmf.private.device.recommendations import kept_model
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.page.request import PageRequest, short
-
-_ROSTER = "roster"
-
-
-@dataclass(frozen=True, slots=True)
-class _Looked:
-    """A roster under review.
-
-    Attributes:
-        address: The recommender that it is for.
-        data: The file.
-    """
-
-    address: str
-    devices: int
-    users: int
-    digest: str
-    data: bytes = field(repr=False)
 
 
 def recommenders_page(visit: PageRequest) -> dict[str, Any]:
@@ -57,7 +32,8 @@ def recommenders_page(visit: PageRequest) -> dict[str, Any]:
         invited = visit.session.held.get("invitation")
         return {
             "joined": [
-                _known(store.at(known.place), known) | _at_the_moment(visit, known)
+                _known(store.at(known.place), known)
+                | {"now": visit.owner.answering.state(known.address)}
                 for known in joined(store)
             ],
             "left": [
@@ -73,7 +49,7 @@ def recommenders_page(visit: PageRequest) -> dict[str, Any]:
 
 def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
     """Return a recommender and its data on this device."""
-    pair = pinned_servers(store) if known.two_servers else None
+    pair = pinned_servers(store)
     items = store.pinned_catalogue
     model = kept_model(store)
     others = (
@@ -85,7 +61,6 @@ def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
         "address": known.address,
         "since": known.since,
         "paused": known.paused,
-        "masks": not known.two_servers,
         "roster": roster_fields(store),
         "names": "" if pair is None else pair.names,
         "digest": "" if pair is None else pair.digest,
@@ -96,13 +71,6 @@ def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
         "model": "" if model is None else model.run[:8],
         "shared_with": [] if items is None else [short(each.address) for each in others],
     }
-
-
-def _at_the_moment(visit: PageRequest, known: Joined) -> dict[str, Any]:
-    """Return the connection's state, and the roster under review if it is for this recommender."""
-    looked = visit.session.held.get(_ROSTER)
-    given = looked if isinstance(looked, _Looked) and looked.address == known.address else None
-    return {"now": visit.owner.answering.state(known.address), "roster_given": given}
 
 
 def _anything(store: DeviceStore) -> bool:
@@ -141,49 +109,10 @@ def answer_invitation(visit: PageRequest) -> str:
         visit.owner.answering.refresh()
         visit.session.note(
             visit.t(
-                "recommenders.joined_masks" if found.servers is None else "recommenders.joined_now"
+                "recommenders.joined_direct" if found.servers is None else "recommenders.joined_now"
             )
         )
     return "/recommenders"
-
-
-def look_into_roster(visit: PageRequest) -> str:
-    """Preview a roster from a file. Nothing is pinned yet."""
-    address = visit.text("address")
-    visit.session.held.pop(_ROSTER, None)
-    with visit.owner.store() as store:
-        found = look_at_roster(_by_masks(visit, store, address), visit.body)
-    users = found.count_users(found.users)
-    visit.session.held[_ROSTER] = _Looked(address, len(found), users, found.digest, visit.body)
-    return "/recommenders"
-
-
-def answer_roster(visit: PageRequest) -> str:
-    """Pin the previewed roster or drop it; replacing another one needs a second confirmation."""
-    looked = visit.session.held.get(_ROSTER)
-    if not isinstance(looked, _Looked) or looked.digest != visit.text("digest"):
-        raise ConfigError(visit.t("recommenders.no_roster"))
-    if visit.text("answer") == "yes":
-        with visit.owner.store() as store:
-            place = _by_masks(visit, store, looked.address)
-            sure = visit.text("sure") == "yes"
-            if pinned_digest(place) not in ("", looked.digest) and not sure:
-                raise ConfigError(visit.t("recommenders.other_roster_sure"))
-            pin_roster(place, looked.data, new=sure)
-        visit.owner.answering.refresh()
-        visit.session.note(visit.t("recommenders.roster_pinned"))
-    visit.session.held.pop(_ROSTER, None)
-    return "/recommenders"
-
-
-def _by_masks(visit: PageRequest, store: DeviceStore, address: str) -> DeviceStore:
-    """Return the store of a recommender that sums by masks."""
-    known = next(
-        (each for each in joined(store) if each.address == address and not each.two_servers), None
-    )
-    if known is None:
-        raise ConfigError(visit.t("recommenders.no_such"))
-    return store.at(known.place)
 
 
 def card(visit: PageRequest) -> bytes:

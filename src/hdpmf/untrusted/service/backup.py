@@ -1,8 +1,7 @@
 """A recommender's folder in one file, as it was at one instant, and back.
 
 Everything is in it that a new machine needs, secret keys too: whoever has the file can speak as
-this recommender. Left out is what is made anew: the engine's own files, logs, locks, and what the
-service was doing last.
+this recommender. Left out is what is made anew: locks, and what the service was doing last.
 
 What was released stays released, whatever is restored: devices keep their own ledgers. A run that
 went on after the backup cannot be rewound. Devices repeat what they answered to exactly the same
@@ -133,9 +132,6 @@ def _seen(folder: Path) -> _Seen:
 def _files(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         here = Path(place)
-        if here == folder / "flower":
-            folders[:] = ["tls"] if "tls" in folders else []
-            continue  # the engine's own files and logs
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         links = [name for name in folders if (here / name).is_symlink()]
         for name in sorted((*files, *links)):

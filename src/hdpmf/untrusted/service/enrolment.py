@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import msgspec
 
 from hdpmf.common.aggregation.masks.primitives import is_identity_key
-from hdpmf.common.net.keys import check_public_key
 from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.enrolled import Enrolled, check_fields
 from hdpmf.common.protocol.succession import Succession
@@ -26,21 +25,13 @@ def read_card(data: bytes) -> DeviceCard:
 
 
 def check_card(card: DeviceCard) -> DeviceCard:
-    """The card with its node key in the one form that keys are compared in; ConfigError if no
-    device made it.
-    """
+    """Return the card; raise ConfigError if no device made it."""
     check_fields(card)
     if not is_identity_key(bytes.fromhex(card.identity)):
         raise ConfigError(
             f"the identity key on the card of {card.name[:32]!r} is none that a device makes"
         )
-    try:
-        node = check_public_key(
-            card.node
-        )  # in one form: two cards of one key are to be seen as such
-    except ConfigError as error:
-        raise ConfigError(f"the card of {card.name[:32]!r} cannot be used: {error}") from None
-    return msgspec.structs.replace(card, node=node)
+    return card
 
 
 def replaced(enrolled: Enrolled, name: str, signed: Succession) -> Enrolled:

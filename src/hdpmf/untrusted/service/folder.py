@@ -9,7 +9,7 @@
       catalogue.key         what signs these: secret, and pinned by devices
       roster.json           the enrolled devices, with the digest that people compare
       replaced.json         identities of devices that have changed their keys, old to new
-      flower/               the transport's own files, certificates among them
+      tls/                  certificates and their keys
       runs/ID/number              which run it is, counted from 1
       runs/ID/settings.json       what the run is about, and who may take part
       runs/ID/checkpoint.msgpack  how far it is
@@ -71,6 +71,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     names: tuple[str, ...] = ("localhost", "127.0.0.1")
     pace: Pace = Pace()
     schedule: Schedule = Schedule()
+
+    @property
+    def address(self) -> str:
+        """Where devices reach it, by its first name."""
+        return f"https://{self.names[0]}:{self.port}"
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 1 << 16:
@@ -179,9 +184,9 @@ class ServiceFolder:
         return known_items(self.items)
 
     @property
-    def transport_folder(self) -> Path:
-        """Where the transport keeps its own files."""
-        return self.path / "flower"
+    def tls_folder(self) -> Path:
+        """Where the certificates are, and their keys."""
+        return self.path / "tls"
 
     @property
     def enrolled(self) -> Enrolled:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
 from hdpmf.common.net import RecommenderTransport
 from hdpmf.common.net.summing import SumServers
-from hdpmf.common.protocol import DeviceCard
 from hdpmf.errors import FederationError, HdpmfError, SecureSumError, StorageError
 from hdpmf.untrusted.service.collector_keys import pinned_servers
 from hdpmf.untrusted.service.folder import ServiceFolder
@@ -38,16 +36,15 @@ Written = TypeVar("Written")
 
 @dataclass(frozen=True)
 class Ways:
-    """How the recommender reaches others: devices, or two servers and whoever reads its public
-    files.
+    """How the recommender reaches participants and the two servers.
 
     Attributes:
-        admit: Lets a device connect; people enrol meanwhile.
+        admit: Told which devices are on the roster, by identity; people enrol meanwhile.
     """
 
     devices: RecommenderTransport | None = None
     servers: SumServers | None = None
-    admit: Callable[[DeviceCard], None] = lambda card: None
+    admit: Callable[[Collection[str]], None] = lambda devices: None
 
 
 class _GivenUpError(Exception):
@@ -59,7 +56,7 @@ class Lifecycle:
 
     Args:
         folder: The service's files.
-        ways: Opens the ways that runs with such settings need.
+        ways: To participants and the two servers.
         metrics: Where things are counted.
         report: Told how a run ended.
         log: Told what happens, in lines for people.
@@ -70,7 +67,7 @@ class Lifecycle:
     def __init__(
         self,
         folder: ServiceFolder,
-        ways: Callable[[RunSettings], AbstractContextManager[Ways]],
+        ways: Ways,
         *,
         metrics: Metrics | None = None,
         report: Callable[[RunOutcome], None] = lambda outcome: None,
@@ -92,26 +89,8 @@ class Lifecycle:
         self._conducted: bytes | None = None
 
     def live(self) -> None:
-        """Until interrupted."""
-        while True:
-            settings = self._standing()
-            with self._ways(settings) as ways:
-                self._live_by(ways, settings)
-
-    def _standing(self) -> RunSettings:
-        """What the way to devices has to be fit for: the run under way, or the last one, or the
-        first one to come.
-        """
-        runs = self._folder.runs()
-        if runs:
-            return self._folder.record(runs[-1]).settings
-        two_servers = pinned_servers(self._folder.path) is not None
-        return RunSettings(
-            method="hdp-sum", view="two-servers" if two_servers else "sums", minimum=2, rounds=1
-        )
-
-    def _live_by(self, ways: Ways, opened_for: RunSettings) -> None:
-        """As long as these ways are the ones that are needed."""
+        """Serve until interrupted."""
+        ways = self._ways
         service = Service(
             self._folder,
             ways.devices,
@@ -122,26 +101,18 @@ class Lifecycle:
             sleep=self._nap,
             clock=self._clock,
         )
-        room = self._longest(opened_for)
-        if ways.servers is not None and self._folder.unfinished() is None:
+        if self._by_two_servers and self._folder.unfinished() is None:
             self._written(service.publish)
         while True:
             run = self._folder.unfinished() or self._written(lambda: self._begin(service))
             if run is None:
-                self._idle(service, ways)
-                continue
-            settings = self._folder.record(run).settings
-            by_servers = settings.view == "two-servers"
-            if by_servers != (ways.servers is not None) or (
-                not by_servers and self._longest(settings) > room
-            ):
-                return
-            self._conduct(service, ways, run)
+                self._idle(service)
+            else:
+                self._conduct(service, run)
 
-    def _longest(self, settings: RunSettings) -> int:
-        return settings.longest_reply(
-            len(self._folder.catalogue.ids), self._folder.enrolled.users.values()
-        )
+    @property
+    def _by_two_servers(self) -> bool:
+        return pinned_servers(self._folder.path) is not None
 
     def _begin(self, service: Service) -> bytes | None:
         """Write down the run that the operator or the schedule asks for."""
@@ -175,10 +146,10 @@ class Lifecycle:
         self._log(f"run {run.hex()[:12]} begins, since it is {why}")
         return run
 
-    def _conduct(self, service: Service, ways: Ways, run: bytes) -> None:
+    def _conduct(self, service: Service, run: bytes) -> None:
         self._conducted = run
         try:
-            self._attempt(service, ways, run)
+            self._attempt(service, run)
         except _GivenUpError:
             self._written(lambda: self._give_up(service, run))
         finally:
@@ -190,7 +161,7 @@ class Lifecycle:
         self._pause = 0.0
         self._log(f"run {run.hex()[:12]} is given up; what devices have paid for it stays paid")
 
-    def _attempt(self, service: Service, ways: Ways, run: bytes) -> None:
+    def _attempt(self, service: Service, run: bytes) -> None:
         """To the end of the run; where it cannot go on, wait, and hand out the newest model
         meanwhile.
         """
@@ -203,12 +174,12 @@ class Lifecycle:
             self._log(f"run {run.hex()[:12]} waits {self._pause:.0f} s: {error}")
             end = self._clock() + self._pause
             while self._clock() < end:
-                self._idle(service, ways)
+                self._idle(service)
         else:
             self._pause = 0.0
             self._report(outcome)
 
-    def _idle(self, service: Service, ways: Ways) -> None:
+    def _idle(self, service: Service) -> None:
         model = self._folder.model() is not None
         words = (
             "handing out the model" if model else "waiting for a first run (hdpmf recommender run)"
@@ -216,12 +187,12 @@ class Lifecycle:
         self._metrics.stage = (
             words if self._conducted is None else "waiting before the run is tried again"
         )
-        if ways.devices is not None:
+        if self._ways.devices is not None:
             service.let_in()
             service.hand_out_items()
-            if model:
+            if model and self._ways.devices.present():
                 self._written(service.hand_out)
-        elif ways.servers is not None:
+        if self._by_two_servers:
             self._written(service.publish_items)
         service.write_state()
         self._say(self._metrics.stage)

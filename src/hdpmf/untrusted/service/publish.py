@@ -40,7 +40,7 @@ class PublicFiles:
     def __init__(self, service: ServiceFolder) -> None:
         self._service = service
         self.path = service.path / "public"
-        self._tls = service.transport_folder / "tls"
+        self._tls = service.tls_folder
 
     def write(self, task: bytes | None = None) -> None:
         """Bring it up to date: files first, then the index that names them.

@@ -11,7 +11,6 @@ import msgspec
 
 from hdpmf.common.net import RecommenderTransport
 from hdpmf.common.net.summing import SumServers
-from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.enrolled import Enrolled
 from hdpmf.common.protocol.federation import RUN_BYTES
@@ -34,10 +33,8 @@ from hdpmf.untrusted.service.released import answered
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import RunSettings
 
-CARRIES = 200
-"""Devices with which a run over Flower was measured to its end on two busy cores
-(docs/scale.md).
-"""
+CARRIES = 2_000
+"""Participants with which a run was measured to its end on two busy cores (docs/scale.md)."""
 BRIEF = 5.0
 """Seconds that a device which takes no part in a run has for an answer, while others wait for
 it.
@@ -53,7 +50,7 @@ class Service:
         transport: The way to devices, for runs with messages and masked sums.
         servers: The way to the two servers, for runs with these.
         metrics: Where things are counted.
-        admit: Lets a device connect.
+        admit: Told which devices are on the roster, by identity.
         log: Told what happens, in lines for people.
         sleep: For tests.
         clock: For tests.
@@ -66,7 +63,7 @@ class Service:
         *,
         servers: SumServers | None = None,
         metrics: Metrics | None = None,
-        admit: Callable[[DeviceCard], None] = lambda card: None,
+        admit: Callable[[Collection[str]], None] = lambda devices: None,
         log: Callable[[str], None] = no_log,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
@@ -76,7 +73,6 @@ class Service:
         self._way = transport
         self._servers = servers
         self._admit = admit
-        self._let_in: set[DeviceCard] = set()
         self._unwritten = False  # what it is doing; it was said
         self._log = log
         self._sleep = sleep
@@ -151,8 +147,8 @@ class Service:
         settings.terms("-", users.values(), [users[device] for device in asked])
         if settings.view != "two-servers" and len(asked) > CARRIES:
             self._log(
-                f"{len(asked)} devices are asked, and Flower was measured to carry {CARRIES} on "
-                "two cores; sum by two "
+                f"{len(asked)} devices are asked, and a run was measured with {CARRIES} on two "
+                "cores; sum by two "
                 "servers (hdpmf recommender servers), or ask a part of them: --cohort"
             )
         return earlier
@@ -213,10 +209,8 @@ class Service:
             self.publish()
 
     def let_in(self) -> None:
-        """Let those connect that are enrolled by now."""
-        for card in set(self.folder.enrolled.cards) - self._let_in:
-            self._admit(card)
-            self._let_in.add(card)
+        """Let those connect that are enrolled by now, and nobody else."""
+        self._admit(self.folder.enrolled.users.keys())
 
     def hand_out(self, only: Collection[str] | None = None, turn: float | None = None) -> int:
         """Give the last result to devices that are there and do not have it yet; how many took it.

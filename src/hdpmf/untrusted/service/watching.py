@@ -53,7 +53,7 @@ def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
     """When the certificates end that are there."""
     from hdpmf.common.net.certificates import certificate_end
 
-    tls = folder.transport_folder / "tls"
+    tls = folder.tls_folder
     paths = {name: tls / f"{name}.pem" for name in ("authority", "successor", "server")}
     return tuple(
         CertificateEnd(name, certificate_end(path)) for name, path in paths.items() if path.exists()

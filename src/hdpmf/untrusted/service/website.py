@@ -1,25 +1,25 @@
-"""The public files over HTTPS. Devices ask for the index now and then; what they have, they do
-not load again.
+"""The recommender's web server: public files, and the mailbox through which participants are asked.
+
+Devices of two servers ask for the index now and then; what they have, they do not load again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.extras import needs
-from hdpmf.common.net.http_limits import Connections, HttpLimits, LimitedServer, allow_connections
+from hdpmf.common.net.http_limits import HttpLimits, serving
+from hdpmf.common.net.mailbox import BODY_SECONDS, Mailbox
+from hdpmf.common.net.signing import server_name
+from hdpmf.common.net.succession import names_of, told
 from hdpmf.common.net.tls import server_context
-from hdpmf.common.net.web_server import WebServer, listen, settings
-from hdpmf.errors import TransportError
+from hdpmf.common.net.web_server import listen
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.publish import INDEX, is_public, public_file
 
@@ -33,13 +33,11 @@ LIMITS = HttpLimits(
     connections=4_000,
     per_address=None,  # a proxy, or a whole town behind one address
     header_seconds=10.0,
-    body_seconds=10.0,  # there is none
+    body_seconds=BODY_SECONDS,
     life_seconds=300.0,  # nobody keeps a connection by reading a byte a minute
 )
 
 IDLE_SECONDS = 30
-_GRACE_SECONDS = 2
-_START_SECONDS = 20.0
 _FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -57,13 +55,15 @@ class Website:
 
     Args:
         folder: Of ``PublicFiles``.
+        mailbox: Of participants that poll, if any.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, mailbox: Mailbox | None = None) -> None:
         self._folder = folder
         self._index: tuple[int, int] = (0, 0)
         self._held: dict[str, _Held] = {}
-        self.app = Starlette(routes=[Route("/{name}", self._answer, methods=["GET", "HEAD"])])
+        files = Route("/{name}", self._answer, methods=["GET", "HEAD"])
+        self.app = Starlette(routes=[*([] if mailbox is None else mailbox.routes), files])
 
     async def _answer(self, request: Request) -> Response:
         found = self._find(request.path_params["name"])
@@ -107,41 +107,38 @@ def _has(known: str, tag: str) -> bool:
     return tag in tags or tags == ["*"]
 
 
+def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None) -> Mailbox:
+    """Return a mailbox for the participants that are enrolled.
+
+    Args:
+        service: The recommender's folder.
+        longest: Largest contribution, in bytes, of the run under way.
+    """
+    tls, names = service.tls_folder, service.config.names
+    ensure_certificates(tls, names)
+    called = [server_name(authority, "") for authority in names_of(tls)] + [
+        server_name(b"", name) for name in names
+    ]
+    return Mailbox(called, service.enrolled.users, longest=longest, authorities=lambda: told(tls))
+
+
 @contextlib.contextmanager
-def served(service: ServiceFolder) -> Iterator[str]:
-    """Serve the public files while inside; the address.
+def served(service: ServiceFolder, mailbox: Mailbox | None = None) -> Iterator[str]:
+    """Serve the public files, and a mailbox if given, while inside; the address.
 
     Raises:
         ConfigError: The port cannot be had.
         TransportError: The web server did not start.
     """
     config = service.config
-    paths = ensure_certificates(service.transport_folder / "tls", config.names)
-    allow_connections(LIMITS.connections)
-    listener = listen(config.host, config.port)
-    told = settings(
-        Website(service.path / "public").app,
-        Connections(LIMITS).protocol,
-        idle=IDLE_SECONDS,
-        grace=_GRACE_SECONDS,
-    )
-    server = LimitedServer(told, server_context(str(paths.server), str(paths.key)), lambda: None)
-    thread = threading.Thread(
-        target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True
-    )
-    thread.start()
+    paths = ensure_certificates(service.tls_folder, config.names)
+    website = Website(service.path / "public", mailbox)
+    context = server_context(str(paths.server), str(paths.key))
     try:
-        _await_start(server, thread)
-        yield f"https://{config.names[0]}:{listener.getsockname()[1]}"
+        with serving(
+            website.app, listen(config.host, config.port), context, LIMITS, idle=IDLE_SECONDS
+        ) as port:
+            yield f"https://{config.names[0]}:{port}"
     finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
-
-
-def _await_start(server: WebServer, thread: threading.Thread) -> None:
-    end = time.monotonic() + _START_SECONDS
-    while not server.started:
-        if not thread.is_alive() or time.monotonic() > end:
-            raise TransportError("the public files cannot be served: the web server did not start")
-        time.sleep(0.01)
+        if mailbox is not None:
+            mailbox.close()

@@ -27,7 +27,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     """A recommender with two runs. Tests only read it."""
     with ExitStack() as stack:
         made = Town(tmp_path_factory.mktemp("operator"), stack)
-        ensure_certificates(made.folder.transport_folder / "tls", ("localhost",))
+        ensure_certificates(made.folder.tls_folder, ("localhost",))
         made.run(SUMS)
         made.service.metrics.refusals["policy"] += 3
         made.service.give_up(made.service.begin(SUMS))

@@ -485,9 +485,7 @@ def _tags(tags: list[bytes]) -> np.ndarray:
 
 
 def _host(recommender: str) -> str:
-    """A recommender, whether it is reached for masks (HOST:PORT) or for two servers
-    (https://HOST:PORT).
-    """
+    """A recommender, however its address is written."""
     return plain_address(recommender).removeprefix(HTTPS)
 
 

@@ -1,4 +1,4 @@
-"""A real recommender by masks, over TLS, with four other devices: joined, asked and answered on
+"""A real recommender that asks devices directly, with four others: joined, asked and answered on
 the owner's page.
 """
 
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("flwr")
 pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
@@ -23,7 +22,6 @@ from hdpmf.common.protocol.invitation import Invitation
 from hdpmf.lab.simulate.deploy import Deployment, free_port
 from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.joined import join
-from hdpmf.private.device.pinned_servers import pin_roster
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import ServiceFolder
@@ -34,7 +32,7 @@ from tests.e2e.served_pages import enter, owner_page
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 OTHERS, FILMS = 4, 12
-SMALL = "min_participants = 3\nmin_devices = 3\n"  # five devices are few: knowingly
+BITS = 'methods = ["hdp-bit"]\nrequire_sums = false\n'
 
 
 def make_others(folder: Path) -> list[DeviceStore]:
@@ -42,7 +40,7 @@ def make_others(folder: Path) -> list[DeviceStore]:
     for number in range(OTHERS):
         store = new_device(
             folder / f"other{number}.sqlite",
-            policy=Policy(min_participants=3, min_devices=3),
+            policy=Policy(methods=("hdp-bit",), require_sums=False),
             scale=RatingScale(1.0, 5.0, 1.0),
         )
         for film in chance.sample(range(1, FILMS + 1), 6):
@@ -51,9 +49,7 @@ def make_others(folder: Path) -> list[DeviceStore]:
     return stores
 
 
-def test_a_person_joins_by_masks_loads_the_roster_agrees_and_gets_a_list(
-    page: Page, heard: Heard, tmp_path: Path
-) -> None:
+def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_path: Path) -> None:
     shop, mine, films = tmp_path / "shop", tmp_path / "mine.sqlite", tmp_path / "films.csv"
     films.write_text(
         "item,title\n"
@@ -72,42 +68,32 @@ def test_a_person_joins_by_masks_loads_the_roster_agrees_and_gets_a_list(
         enter(page, served)
         with leading_to(page, "/rate"):
             main.locator("form button").click()
-        (tmp_path / "policy.toml").write_text(SMALL)
+        (tmp_path / "policy.toml").write_text(BITS)
         hdpmf("device", "policy", mine, "--set", tmp_path / "policy.toml")
         with DeviceStore.open(mine) as store:
             assert store.policy.ask
             for film in range(1, 6):
                 store.rate(str(film), float(film))
 
-        # The invitation, with the digest to compare; then it waits for the roster.
+        # The invitation, with the digest to compare.
         page.goto(f"{served.origin}/recommenders")
         form = page.locator("form[data-action='/recommenders/look']")
         form.locator("input").set_input_files(shop / "invitation.json")
         with leading_to(page, "/recommenders"):
             form.locator("button").click()
         expect(main).to_contain_text(invitation.digest)
-        expect(main).to_contain_text("among the devices of a roster")
+        expect(main).to_contain_text("sends it noisy numbers directly")
         assert accessible(page) == []
         with leading_to(page, "/recommenders"):
             page.locator("button[value=yes]").click()
-        expect(main).to_contain_text("Waiting for the roster")
         assert accessible(page) == []
-
-        # The operator enrols the card and sends the roster; people compare it.
-        with page.expect_download() as download:
-            page.locator(".asked form[action='/recommenders/card'] button").click()
-        card = DeviceCard(**json.loads(download.value.path().read_bytes()))
-        digest = place.enroll([card, *(card_of(store) for store in others)]).digest
-        form = page.locator("form[data-action='/recommenders/roster']")
-        form.locator("input").set_input_files(shop / "roster.json")
-        with leading_to(page, "/recommenders"):
-            form.locator("button").click()
-        expect(main).to_contain_text(digest)
-        expect(main).to_contain_text("5 devices, 5 people")
-        assert accessible(page) == []
-        with leading_to(page, "/recommenders"):
-            page.locator("form[action='/recommenders/pin'] button[value=yes]").click()
         read_until(page, "trying again")  # nobody listens there yet
+
+        # The operator enrols the card.
+        with page.expect_download() as download:
+            page.locator("form[action='/recommenders/card'] button").click()
+        card = DeviceCard(**json.loads(download.value.path().read_bytes()))
+        place.enroll([card, *(card_of(store) for store in others)])
 
         # A run that needs everybody: it asks, shows, and waits for the owner.
         deployment.recommender(shop)
@@ -115,9 +101,8 @@ def test_a_person_joins_by_masks_loads_the_roster_agrees_and_gets_a_list(
         read_until(page, "connected to")
         for store in others:
             join(store, invitation)
-            pin_roster(store, (shop / "roster.json").read_bytes())
         with answering(others, invitation.address, invitation.authority.encode()):
-            hdpmf("recommender", "run", shop, "--method", "hdp-sum", "--minimum", OTHERS + 1)
+            hdpmf("recommender", "run", shop, "--method", "hdp-bit", "--minimum", OTHERS + 1)
             page.goto(f"{served.origin}/leaves")
             told = read_until(page, "Somebody asks")
             assert "5 of your ratings would take part" in told

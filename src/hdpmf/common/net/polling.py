@@ -1,0 +1,291 @@
+"""A participant's end of the wire: it polls a recommender for offers, and contributes.
+
+The recommender cannot reach a participant, which decides when it polls. The pause between two polls
+is drawn around what the recommender suggests, within bounds. Neither when it polls nor what it
+sends besides contributions depends on anything private.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
+
+from hdpmf.common.net.certificates import check_authority
+from hdpmf.common.net.https import HttpsAnswer, HttpsClient, backoff
+from hdpmf.common.net.interface import MAX_BYTES, Answer
+from hdpmf.common.net.signing import (
+    AUTHORITIES,
+    CLOCK_HEADER,
+    CONTRIBUTION,
+    OFFER_HEADER,
+    OFFERS,
+    PAUSE_HEADER,
+    TOLERANCE,
+    Signer,
+    server_name,
+    signed_headers,
+)
+from hdpmf.common.net.succession import MOST_TOLD, called
+from hdpmf.common.protocol.addresses import check_address
+from hdpmf.errors import HdpmfError, TransportError
+
+_log = logging.getLogger(__name__)
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 600.0
+"""Seconds between two polls, whatever the recommender suggests."""
+USUAL_PAUSE = 30.0
+"""Seconds where it suggests nothing."""
+REFUSED_PAUSE = 30.0
+"""Seconds between two polls, at most, of a participant that is not enrolled yet."""
+AUTHORITIES_EVERY = 6 * 3600.0
+"""Seconds between two looks at what the recommender says about its certificates."""
+
+_KEEP = 20.0  # seconds that an idle connection is kept
+_FIRST_RETRY, _LONGEST_RETRY = 0.2, 5.0
+_LEAVING = 1.0  # seconds from ``stop`` on for what is under way
+_LAST_REPLY = 5.0  # the same where ``stop`` came with an answer, which still has to go out
+_LOOK = 0.1
+_OS = secrets.SystemRandom()
+
+
+class PollingDevice:
+    """Answers the offers of one recommender: a ``DeviceTransport``.
+
+    Args:
+        address: ``https://host:port`` of the recommender.
+        authority: What its certificate must come from (PEM); the public authorities if empty.
+        identity: The participant's key, which is on the recommender's roster.
+        max_bytes: The size limit, both ways.
+        follow: Returns what to trust from now on, given what the recommender says about its
+            authorities (``succession``). What it raises is logged, and nothing changes.
+        log: Told how the connection is, in lines for the owner; by default this module's log is.
+        shortest: Seconds between two polls, at least.
+
+    Raises:
+        ConfigError: The address is not one, or the authority has ended.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        authority: bytes,
+        identity: Signer,
+        *,
+        max_bytes: int = MAX_BYTES,
+        follow: Callable[[bytes], bytes] | None = None,
+        log: Callable[[str], None] | None = None,
+        shortest: float = SHORTEST_PAUSE,
+    ) -> None:
+        self._address = check_address(address)
+        if authority:
+            check_authority(authority)
+        self._authority = authority
+        self._identity = identity
+        self._max_bytes = max_bytes
+        self._follow = follow
+        self._log = log
+        self._shortest = shortest
+        self._client = HttpsClient("the recommender", authority, keep=_KEEP)
+        self._said = ""
+        self._looked = -math.inf
+        self._answered: tuple[str, bytes | None] = (
+            "",
+            None,
+        )  # the last offer's id, and the contribution to it
+        self._answering = False
+        self._patience = _LEAVING
+
+    def serve(self, answer: Answer, stop: threading.Event) -> None:
+        """As in ``DeviceTransport``: until ``stop``, whatever the network or the recommender do."""
+        tries = 0
+        with self._client, self._interrupted_by(stop):
+            while not stop.is_set():
+                try:
+                    pause = self._turn(answer, stop)
+                    tries = 0
+                except _RefusedError as error:
+                    self._say(f"{error}; trying again")
+                    pause = backoff(tries, _FIRST_RETRY, REFUSED_PAUSE)
+                    tries += 1
+                except TransportError as error:
+                    if not stop.is_set():
+                        self._say(f"{error}; trying again")
+                    self._looked = -math.inf  # whoever changes authorities starts anew
+                    pause = backoff(tries, _FIRST_RETRY, _LONGEST_RETRY)
+                    tries += 1
+                stop.wait(pause)
+
+    def _turn(self, answer: Answer, stop: threading.Event) -> float:
+        """Poll once and answer the offer, if there is one; the seconds until the next poll."""
+        self._learn()
+        polled = self._request("GET", OFFERS)
+        if polled.status not in (200, 204):
+            raise self._refusal(polled)
+        self._say(f"connected to {self._address}")
+        if polled.status == 200:
+            self._contribute(polled, answer, stop)
+        return drawn_pause(polled.headers.get(PAUSE_HEADER, ""), self._shortest)
+
+    def _contribute(self, polled: HttpsAnswer, answer: Answer, stop: threading.Event) -> None:
+        offer = polled.headers.get(OFFER_HEADER, "")
+        if not (offer.isalnum() and offer.isascii() and len(offer) <= 64):
+            raise TransportError("the recommender sent an offer without an id")
+        if (
+            offer != self._answered[0]
+        ):  # one that was answered before is not answered again, only sent
+            self._answered = (offer, self._answer_to(polled.body, answer, stop))
+        body = self._answered[1]
+        path = CONTRIBUTION.format(id=offer)
+        put = self._request("DELETE" if body is None else "PUT", path, body or b"")
+        if put.status == 413:
+            self._say("refused: the reply is longer than the recommender's limit")
+        elif put.status not in (
+            201,
+            204,
+            409,
+            410,
+        ):  # 410: its time is over, and nobody waits for it
+            raise self._refusal(put)
+
+    def _answer_to(self, message: bytes, answer: Answer, stop: threading.Event) -> bytes | None:
+        stopped, self._answering = stop.is_set(), True
+        try:
+            reply = answer(message)
+        except Exception as error:  # a fault of ours must not end the loop, and its text stays here
+            _log.error(
+                "a message of %d bytes could not be answered (%s)",
+                len(message),
+                type(error).__name__,
+            )
+            return None
+        finally:
+            if stop.is_set() and not stopped:
+                self._patience = _LAST_REPLY
+            self._answering = False
+        if len(reply) > self._max_bytes:
+            _log.error(
+                "a reply of %d bytes is longer than the limit of %d and stays here",
+                len(reply),
+                self._max_bytes,
+            )
+            return None
+        return reply
+
+    def _learn(self) -> None:
+        """Look now and then at what the recommender says about its authorities."""
+        if self._follow is None or time.monotonic() - self._looked < AUTHORITIES_EVERY:
+            return
+        said = self._client.request("GET", self._address + AUTHORITIES, most=MOST_TOLD)
+        self._looked = time.monotonic()
+        if said.status != 200 or not said.body:
+            return
+        try:
+            trusted = self._follow(said.body)
+        except HdpmfError as error:
+            _log.warning("%s", error)
+            return
+        if trusted != self._authority:
+            self._authority = trusted
+            self._client.trust(trusted)
+
+    def _request(self, method: str, path: str, body: bytes = b"") -> HttpsAnswer:
+        name = called(self._authority) if self._authority else b""
+        server = server_name(name, urlsplit(self._address).hostname or "")
+        headers = signed_headers(self._identity, server, method, path, body)
+        return self._client.request(
+            method, self._address + path, most=self._max_bytes, headers=headers, body=body
+        )
+
+    def _refusal(self, answer: HttpsAnswer) -> TransportError:
+        if answer.status in (429, 502, 503, 504):
+            return TransportError("the recommender is busy, starting or stopping")
+        if answer.status >= 500:
+            return TransportError(
+                f"the recommender cannot answer at the moment (status {answer.status})"
+            )
+        if answer.status != 401:
+            return _RefusedError(f"the recommender refused with status {answer.status}")
+        ahead = _ahead(answer)
+        if ahead is not None and abs(ahead) >= TOLERANCE:
+            how = "ahead of" if ahead > 0 else "behind"
+            return _RefusedError(
+                f"refused: this machine's clock is {abs(ahead):.0f} s {how} the recommender's; "
+                "set it right"
+            )
+        return _RefusedError("refused: this device is not enrolled with the recommender")
+
+    def _say(self, text: str) -> None:
+        """Once, not at every attempt."""
+        if text == self._said:
+            return
+        self._said = text
+        if self._log is None:
+            _log.info("%s", text)
+        else:
+            self._log(text)
+
+    @contextlib.contextmanager
+    def _interrupted_by(self, stop: threading.Event) -> Iterator[None]:
+        """See to it that ``stop`` is noticed: a server that answers byte by byte, or never, is
+        not waited for.
+        """
+        over = threading.Event()
+
+        def watch() -> None:
+            while not stop.wait(_LEAVING):
+                if over.is_set():
+                    return
+            waited = 0.0
+            while not over.wait(_LOOK):
+                waited = 0.0 if self._answering else waited + _LOOK
+                if waited >= self._patience:
+                    self._client.close()
+                    return
+
+        watcher = threading.Thread(target=watch, name="departure", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join(2 * _LEAVING)
+
+
+class _RefusedError(TransportError):
+    """The recommender does not want to hear from this participant now."""
+
+
+def drawn_pause(
+    suggested: str, shortest: float = SHORTEST_PAUSE, uniform: Callable[[], float] = _OS.random
+) -> float:
+    """Return the seconds until the next poll: 50 to 150 % of what is suggested, within bounds.
+
+    Args:
+        suggested: By the recommender, as it wrote it.
+        shortest: Not less, before the draw.
+        uniform: Draws from 0 to 1.
+    """
+    try:
+        seconds = float(suggested)
+    except ValueError:
+        seconds = USUAL_PAUSE
+    if not math.isfinite(seconds):
+        seconds = USUAL_PAUSE
+    return min(max(seconds, shortest), LONGEST_PAUSE) * (0.5 + uniform())
+
+
+def _ahead(answer: HttpsAnswer) -> float | None:
+    """Return the seconds that this machine's clock is ahead, by what a refusal says about the
+    time there.
+    """
+    try:
+        ahead = time.time() - float(answer.headers[CLOCK_HEADER])
+    except (KeyError, ValueError):
+        return None
+    return ahead if math.isfinite(ahead) else None

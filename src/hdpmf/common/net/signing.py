@@ -1,0 +1,120 @@
+"""Signed requests: which participant sends a request to the recommender, and what it asks for.
+
+A signature by the participant's identity key covers the recommender, the method, the path, the
+time, and the digest and length of the body. So a request that one recommender received is of no use
+at another, nor for another call, and a stranger is refused on the headers, before anything of a
+body is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from hdpmf.common.net.extras import needs
+from hdpmf.common.protocol.submission import DEVICE_HEADER, SIGNATURE_HEADER
+
+with needs("cryptography"):
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+OFFERS, CONTRIBUTION, AUTHORITIES = "/offers", "/contributions/{id}", "/authorities"
+"""Paths below a recommender's address (``mailbox``)."""
+OFFER_HEADER, PAUSE_HEADER = "hdpmf-offer", "hdpmf-pause"
+"""Of an answer: the id of the offer, and the seconds until the next poll that are suggested."""
+TIME_HEADER, DIGEST_HEADER = "hdpmf-time", "hdpmf-digest"
+CLOCK_HEADER = "hdpmf-clock"
+"""In a refusal: the time of the recommender, so that a participant with a wrong clock knows why."""
+TOLERANCE = 300.0
+"""Seconds that a participant's clock may be wrong."""
+
+
+class Signer(Protocol):
+    """A participant's identity key."""
+
+    public: bytes
+
+    def sign(self, text: bytes) -> bytes:
+        """Return the signature of a text."""
+        ...
+
+
+def server_name(authority: bytes, host: str) -> str:
+    """Return what signatures call a recommender.
+
+    It is the digest of the authority that a participant has pinned, and of the host where it has
+    pinned none and the certificate comes from a public one.
+
+    Args:
+        authority: PEM, one certificate; empty for a public one.
+        host: Of the address, without port.
+    """
+    if authority:
+        return hashlib.sha256(b"authority " + b"".join(authority.split())).hexdigest()
+    return hashlib.sha256(b"host " + host.lower().encode()).hexdigest()
+
+
+def signed_headers(
+    identity: Signer, server: str, method: str, path: str, body: bytes = b""
+) -> dict[str, str]:
+    """Return the headers that a request needs.
+
+    Args:
+        identity: The participant's.
+        server: Of ``server_name``.
+        method: Of the request.
+        path: Of the request, below the recommender's address.
+        body: Of the request.
+    """
+    now, digest = f"{time.time():.3f}", hashlib.sha256(body).hexdigest()
+    return {
+        DEVICE_HEADER: identity.public.hex(),
+        TIME_HEADER: now,
+        DIGEST_HEADER: digest,
+        SIGNATURE_HEADER: identity.sign(_text(server, method, path, now, digest, len(body))).hex(),
+    }
+
+
+def _text(server: str, method: str, path: str, now: str, digest: str, length: int) -> bytes:
+    return f"hdpmf request 2\n{server}\n{method} {path}\n{now}\n{digest} {length}".encode()
+
+
+class RequestVerifier:
+    """Tells enrolled participants from strangers.
+
+    Args:
+        servers: The recommender's names (``server_name``).
+        enrolled: Whether an identity (hexadecimal) is on the roster.
+    """
+
+    def __init__(self, servers: Sequence[str], enrolled: Callable[[str], bool]) -> None:
+        self._servers = tuple(servers)
+        self._enrolled = enrolled
+        self._keys: dict[str, Ed25519PublicKey] = {}
+
+    def caller(self, headers: Mapping[str, str], method: str, path: str, length: int) -> str | None:
+        """Return the identity of the enrolled participant that signed these headers; None if
+        none did.
+        """
+        try:
+            device, now = headers[DEVICE_HEADER], headers[TIME_HEADER]
+            digest, signature = headers[DIGEST_HEADER], bytes.fromhex(headers[SIGNATURE_HEADER])
+            if not self._enrolled(device) or not abs(float(now) - time.time()) < TOLERANCE:
+                return None
+            if device not in self._keys:
+                self._keys[device] = Ed25519PublicKey.from_public_bytes(bytes.fromhex(device))
+            key = self._keys[device]
+        except (KeyError, ValueError):
+            return None
+        texts = (_text(server, method, path, now, digest, length) for server in self._servers)
+        return device if any(_holds(key, signature, text) for text in texts) else None
+
+
+def _holds(key: Ed25519PublicKey, signature: bytes, text: bytes) -> bool:
+    try:
+        key.verify(signature, text)
+    except InvalidSignature:
+        return False
+    return True
