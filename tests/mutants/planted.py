@@ -228,9 +228,9 @@ PLANTED = (
     ),
     Planted(
         "the paper's mean and deviation swapped in the page",
-        "lab/paper/report.py",
-        "paper {four(paper.mean)} ± {four(paper.std)}",
-        "paper {four(paper.std)} ± {four(paper.mean)}",
+        "lab/paper/templates/table3.html",
+        "paper {{ paper.mean | four }} ± {{ paper.std | four }}",
+        "paper {{ paper.std | four }} ± {{ paper.mean | four }}",
         (_BESIDE,),
     ),
     Planted(
@@ -242,11 +242,9 @@ PLANTED = (
     ),
     Planted(
         "HDPMF's and PDPMF's columns swapped",
-        "lab/paper/report.py",
-        "            number(duel.first, duel.metric),\n            number(duel.second, "
-        "duel.metric),",
-        "            number(duel.second, duel.metric),\n            number(duel.first, "
-        "duel.metric),",
+        "lab/paper/templates/order.html",
+        '<td class="right">{{ number(duel.first, duel.metric) }}</td>',
+        '<td class="right">{{ number(duel.second, duel.metric) }}</td>',
         (_COLUMNS,),
     ),
     Planted(

@@ -41,11 +41,11 @@ REACHED = ROOT / "out" / "mutants" / "reached.jsonl"
 
 _NUMBERS = "tests/unit/test_numbers.py"
 TESTS = {
-    "privacy/accounting": (_NUMBERS, "tests/unit/privacy", "tests/cli/test_privacy.py"),
-    "privacy": (_NUMBERS, "tests/unit/privacy", "tests/unit/shard"),
-    "shard": (_NUMBERS, "tests/unit/shard", "tests/unit/device", "tests/attacks"),
-    "secure_sum": (_NUMBERS, "tests/unit/secure_sum", "tests/unit/device/test_agent_sums.py"),
-    "device": (_NUMBERS, "tests/unit/device", "tests/attacks", "tests/cli/test_device.py"),
+    "common/privacy/accounting": (_NUMBERS, "tests/unit/privacy", "tests/cli/test_privacy.py"),
+    "common/privacy": (_NUMBERS, "tests/unit/privacy", "tests/unit/shard"),
+    "private/client": (_NUMBERS, "tests/unit/shard", "tests/unit/device", "tests/attacks"),
+    "common/aggregation/masks": (_NUMBERS, "tests/unit/secure_sum", "tests/unit/device/test_agent_sums.py"),
+    "private/device": (_NUMBERS, "tests/unit/device", "tests/attacks", "tests/cli/test_device.py"),
 }
 """What is mutated, and the tests that have to notice; a longer path comes first."""
 
