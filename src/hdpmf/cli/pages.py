@@ -47,12 +47,12 @@ class PageOptions:
 class _OneTimeLink:
     """The link to a page on this machine; each one works once."""
 
-    door: BrowserSessions
+    sessions: BrowserSessions
     loopback: Loopback
 
     def make(self) -> str:
         """Return a new link."""
-        return f"http://{self.loopback.host}/enter#{self.door.token()}"
+        return f"http://{self.loopback.host}/enter#{self.sessions.token()}"
 
     def renew(self) -> None:
         """Print a new link after the page was locked."""
@@ -94,7 +94,7 @@ def open_(
     link = _listen(shown)
     if owner.made and (given is not None or not owner.encrypted):
         owner.open(given)
-    page = OwnerPage(owner, link.loopback.host, link.door, link.renew)
+    page = OwnerPage(owner, link.loopback.host, link.sessions, link.renew)
     stop = threading.Event()
     threading.Thread(target=page.watch, args=(stop,), daemon=True).start()
     with browser_opener(shown.browser) as show:
@@ -186,7 +186,7 @@ def page(folder: RecommenderFolder, proxy: ProxyOptions, shown: PageOptions) -> 
 
     if login is None:
         link = _listen(shown)
-        by_token = TokenLogin(link.door, link.loopback.host, link.renew)
+        by_token = TokenLogin(link.sessions, link.loopback.host, link.renew)
         with browser_opener(shown.browser) as show:
 
             def ready() -> None:

@@ -88,7 +88,7 @@ class Person:
 
     path: Path
     clock: Clock
-    door: BrowserSessions
+    sessions: BrowserSessions
     owner: Owner
     client: Client
     log: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Person:
     def enter(self, token: str | None = None) -> httpx.Response:
         """Come in with a link."""
         answer = self.client.post(
-            "/enter", json={"token": token or self.door.token()}, headers={"origin": ORIGIN}
+            "/enter", json={"token": token or self.sessions.token()}, headers={"origin": ORIGIN}
         )
         return answer
 
@@ -142,10 +142,14 @@ def passphrase(request: pytest.FixtureRequest) -> str | None:
 def outside(tmp_path: Path) -> Iterator[Person]:
     """Somebody before the first link, without a store."""
     clock, log, links = Clock(), [], []
-    door, owner = BrowserSessions(idle=60, clock=clock), Owner(tmp_path / "me.sqlite", log.append)
-    page = OwnerPage(owner, HOST, door, lambda: links.append(True))
+    sessions = BrowserSessions(idle=60, clock=clock)
+    owner = Owner(tmp_path / "me.sqlite", log.append)
+        BrowserSessions(idle=60, clock=clock),
+        Owner(tmp_path / "me.sqlite", log.append),
+    )
+    page = OwnerPage(owner, HOST, sessions, lambda: links.append(True))
     client = Client(page.app())
-    yield Person(tmp_path / "me.sqlite", clock, door, owner, client, log, links)
+    yield Person(tmp_path / "me.sqlite", clock, sessions, owner, client, log, links)
     client.close()
     owner.end()
 

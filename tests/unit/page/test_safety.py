@@ -71,7 +71,7 @@ def test_without_the_pages_own_token_nothing_is_done(person: Person, path):
 
 
 def test_a_link_works_once_and_its_cookie_is_for_our_own_pages_only(outside: Person):
-    token = outside.door.token()
+    token = outside.sessions.token()
     answer = outside.enter(token)
     flags = answer.headers["set-cookie"].lower()
     assert "httponly" in flags
@@ -148,7 +148,7 @@ def test_nothing_private_is_logged(person: Person, capfd, caplog):
         if record.name.split(".")[0] not in ("httpx", "asyncio")
     ]
     assert says_nothing(told.out + told.err + "".join(person.log) + "".join(ours))
-    assert says_nothing(repr(person.owner) + repr(person.owner.answering) + repr(person.door))
+    assert says_nothing(repr(person.owner) + repr(person.owner.answering) + repr(person.sessions))
 
 
 def test_after_a_while_nothing_is_shown_and_without_a_passphrase_a_new_link_is_the_key(
@@ -223,7 +223,7 @@ def test_a_store_that_nobody_looks_at_is_closed(person: Person):
             self.turns += 1
             return self.turns > 1
 
-    page = http.OwnerPage(person.owner, HOST, person.door, lambda: None)
+    page = http.OwnerPage(person.owner, HOST, person.sessions, lambda: None)
     page.watch(Twice())  # type: ignore[arg-type]
     assert person.owner.opened
     person.clock.now += 1000
@@ -236,7 +236,7 @@ def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_a
 ):
     new_device(outside.path, passphrase=PASSPHRASE).close()
     assert outside.enter().status_code == 200
-    outside.door.lock(outside.door.session(next(iter(outside.client.cookies.values()))))
+    outside.sessions.lock(outside.sessions.session(next(iter(outside.client.cookies.values()))))
     began, stop = threading.Event(), threading.Event()
 
     class Now:
@@ -253,7 +253,7 @@ def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_a
         watching.join(0.2)
 
     monkeypatch.setattr(outside.owner.answering, "begin", begin)
-    page = http.OwnerPage(outside.owner, HOST, outside.door, lambda: None)
+    page = http.OwnerPage(outside.owner, HOST, outside.sessions, lambda: None)
     watching = threading.Thread(target=page.watch, args=(Now(),))
     watching.start()
     csrf = outside.get("/unlock").text.partition('data-csrf="')[2].partition('"')[0]

@@ -13,57 +13,57 @@ class Clock:
 
 
 def test_a_token_is_good_once():
-    door = BrowserSessions()
-    token = door.token()
-    cookie = door.enter(token)
+    sessions = BrowserSessions()
+    token = sessions.token()
+    cookie = sessions.enter(token)
     assert cookie is not None
-    assert door.session(cookie) is not None
-    assert door.enter(token) is None
-    assert door.enter("") is None
-    assert door.session("") is None
-    assert door.session(token) is None  # what was in the link opens nothing afterwards
+    assert sessions.session(cookie) is not None
+    assert sessions.enter(token) is None
+    assert sessions.enter("") is None
+    assert sessions.session("") is None
+    assert sessions.session(token) is None  # what was in the link opens nothing afterwards
 
 
 def test_a_token_is_good_for_a_while():
     clock = Clock()
-    door = BrowserSessions(clock=clock)
-    token = door.token()
+    sessions = BrowserSessions(clock=clock)
+    token = sessions.token()
     clock.now += TOKEN_SECONDS
-    assert door.enter(token) is None
+    assert sessions.enter(token) is None
 
 
 def test_a_session_locks_when_nobody_uses_it():
     clock = Clock()
-    door = BrowserSessions(idle=60, clock=clock)
-    cookie = door.enter(door.token()) or ""
+    sessions = BrowserSessions(idle=60, clock=clock)
+    cookie = sessions.enter(sessions.token()) or ""
     clock.now += 59
-    session = door.session(cookie)
+    session = sessions.session(cookie)
     assert session is not None
     assert not session.locked
     clock.now += 40
-    assert door.session(cookie, used=False) is session
+    assert sessions.session(cookie, used=False) is session
     assert not session.locked
     clock.now += 20  # looking at how long it lasts was no use
     session.note("private")
     session.held["file"] = "private"
-    assert door.session(cookie) is session
+    assert sessions.session(cookie) is session
     assert session.locked
     assert not session.notes
     assert not session.held
-    assert not door.anybody
+    assert not sessions.anybody
 
 
 def test_unlocking_makes_what_pages_knew_before_worthless():
-    door = BrowserSessions()
-    session = door.session(door.enter(door.token()) or "")
+    sessions = BrowserSessions()
+    session = sessions.session(sessions.enter(sessions.token()) or "")
     assert session is not None
     before = session.csrf
-    door.lock(session)
-    assert door.seconds_left(session) == 0
-    door.unlock(session)
+    sessions.lock(session)
+    assert sessions.seconds_left(session) == 0
+    sessions.unlock(session)
     assert session.csrf != before
-    door.leave(session)
-    assert not door.anybody
+    sessions.leave(session)
+    assert not sessions.anybody
 
 
 def test_wrong_passphrases_take_longer_and_longer():

@@ -42,9 +42,9 @@ class BrowserSession:
 
     def take_notes(self) -> list[tuple[str, str]]:
         """Return the notes and clear them."""
-        told = self.notes
+        notes = self.notes
         self.notes = []
-        return told
+        return notes
 
 
 class BrowserSessions:

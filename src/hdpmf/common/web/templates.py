@@ -68,9 +68,9 @@ class PageTemplates:
         )  # fmt: skip
         self._templates.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
         self._files: dict[str, bytes] = {}
-        for place in (files(_SHARED).joinpath("static"), files(package).joinpath("static")):
-            if place.is_dir():
-                self._files |= {file.name: file.read_bytes() for file in place.iterdir()}
+        for folder in (files(_SHARED).joinpath("static"), files(package).joinpath("static")):
+            if folder.is_dir():
+                self._files |= {file.name: file.read_bytes() for file in folder.iterdir()}
 
     def show(
         self, name: str, facts: Mapping[str, Any], *, inside: bool, status: int = 200

@@ -16,7 +16,6 @@ from hdpmf.common.web.sessions import BrowserSession, BrowserSessions, equal_sec
 from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError
 from hdpmf.private.page import disclosures, items, recommenders, settings
-from hdpmf.private.page import settings as privacy_page
 from hdpmf.private.page.owner import Owner
 from hdpmf.private.page.request import PageRequest
 
@@ -35,7 +34,7 @@ _WATCH_SECONDS = 5.0
 _PAGES: dict[str, tuple[str, Callable[[PageRequest], dict[str, Any]]]] = {
     "/rate": ("rate", items.rate_page),
     "/for-you": ("for_you", items.recommendations_page),
-    "/privacy": ("privacy", privacy_page.privacy_page),
+    "/privacy": ("privacy", settings.privacy_page),
     "/leaves": ("leaves", disclosures.disclosures_page),
     "/recommenders": ("recommenders", recommenders.recommenders_page),
     "/settings": ("settings", settings.settings_page),
@@ -45,9 +44,9 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/rate/file": items.look_into_file,
     "/rate/take": items.take_in_file,
     "/for-you/hide": items.set_hidden,
-    "/privacy/dial": privacy_page.change_privacy_level,
-    "/privacy/genre": privacy_page.mark_genres,
-    "/privacy/ask": privacy_page.ask_me,
+    "/privacy/dial": settings.change_privacy_level,
+    "/privacy/genre": settings.mark_genres,
+    "/privacy/ask": settings.ask_me,
     "/leaves/answer": disclosures.answer,
     "/recommenders/look": recommenders.look_at_invitation,
     "/recommenders/answer": recommenders.answer_invitation,
@@ -60,7 +59,7 @@ _QUESTIONS: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
     "/rate/find": items.find,
     "/rate/set": items.set_rating,
     "/rate/private": items.set_private,
-    "/privacy/would": privacy_page.preview_privacy_level,
+    "/privacy/would": settings.preview_privacy_level,
 }
 _FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
     "/leaves/export": ("what-left.json", disclosures.export),
@@ -74,23 +73,23 @@ class OwnerPage:
     """The owner's page.
 
     Args:
-        owner: Whose store it is.
-        host: The name and port that the browser knows us by.
-        door: Who may come in.
-        relink: Called when a browser was locked out that can only come back with a new link.
+        owner: The owner of the store.
+        host: Name and port by which the browser addresses us.
+        sessions: The browser's sessions.
+        relink: Called when a browser was locked out, which needs a new link.
     """
 
     def __init__(
-        self, owner: Owner, host: str, door: BrowserSessions, relink: Callable[[], None]
+        self, owner: Owner, host: str, sessions: BrowserSessions, relink: Callable[[], None]
     ) -> None:
         self._owner = owner
         self._host = host
-        self._door = door
+        self._sessions = sessions
         self._relink = relink
-        self._look = PageTemplates(
+        self._templates = PageTemplates(
             "hdpmf.private.page", {path: name for path, (name, _) in _PAGES.items()}
         )
-        self._t = self._look.t
+        self._t = self._templates.t
         self._cookie = f"hdpmf-{host.partition('.')[0]}"
 
     def app(self) -> App:
@@ -115,16 +114,16 @@ class OwnerPage:
         """Close the store when no session is in use, until ``stop``."""
         while not stop.wait(_WATCH_SECONDS):
             with self._owner.alone:
-                if self._owner.opened and not self._door.anybody:
+                if self._owner.opened and not self._sessions.anybody:
                     self._owner.close()
 
-    # Coming in
+    # Sessions
 
     async def _enter(self, request: Request) -> Response:
         """Exchange the token, which comes in the link's fragment, for a session."""
         if request.method == "GET":
             return self._show("enter", None, {})
-        cookie = self._door.enter(json_fields(await read_body(request, 1000)).get("token", ""))
+        cookie = self._sessions.enter(json_fields(await read_body(request, 1000)).get("token", ""))
         if cookie is None:
             return JSONResponse({"error": self._t("enter.used")}, 403)
         answer = JSONResponse({"next": "/"})
@@ -132,19 +131,19 @@ class OwnerPage:
         return answer
 
     async def _home(self, request: Request) -> Response:
-        return self._kept_out(request, self._session(request)) or RedirectResponse("/rate", 303)
+        return self._redirect(request, self._session(request)) or RedirectResponse("/rate", 303)
 
     async def _state(self, request: Request) -> Response:
         """Return the seconds until the page locks, without counting as use."""
         session = self._session(request, used=False)
-        left = 0.0 if session is None else self._door.seconds_left(session)
+        left = 0.0 if session is None else self._sessions.seconds_left(session)
         return JSONResponse({"seconds": max(0, round(left))})
 
     async def _lock(self, request: Request) -> Response:
         session = self._session(request)
-        if session is None or not await self._is_own(request, session):
+        if session is None or not await self._has_csrf(request, session):
             return self._closed()
-        self._door.lock(session)
+        self._sessions.lock(session)
         return RedirectResponse("/unlock", 303)
 
     async def _unlock(self, request: Request) -> Response:
@@ -155,9 +154,9 @@ class OwnerPage:
             return RedirectResponse("/welcome", 303)
         if not session.locked and self._owner.opened:
             return RedirectResponse("/rate", 303)
-        # There is nothing that only the owner knows but the next link.
+        # Without a passphrase only a new link from the command shows who the owner is.
         if not self._owner.encrypted:
-            self._door.leave(session)
+            self._sessions.leave(session)
             self._relink()
             return self._show("locked", None, {}, 403)
         error = ""
@@ -178,10 +177,10 @@ class OwnerPage:
         )
 
     def _open(self, session: BrowserSession, passphrase: str) -> None:
-        # Or the watch would find it open with nobody inside, and close it again.
+        # Otherwise ``watch`` could find it open without a session, and close it again.
         with self._owner.alone:
             self._owner.open(passphrase)
-            self._door.unlock(session)
+            self._sessions.unlock(session)
 
     async def _welcome(self, request: Request) -> Response:
         session = self._session(request)
@@ -202,11 +201,11 @@ class OwnerPage:
                 error = str(problem)
         return self._show("welcome", session, {"error": error, "scales": list(settings.SCALES)})
 
-    # Pages and what they do
+    # Pages and actions
 
     async def _page(self, request: Request) -> Response:
         session = self._session(request)
-        away = self._kept_out(request, session)
+        away = self._redirect(request, session)
         if away is not None or session is None:
             return away or self._closed()
         name, view = _PAGES[request.url.path]
@@ -233,26 +232,26 @@ class OwnerPage:
                 name, make = _FILES[path]
                 head = {"content-disposition": f'attachment; filename="{name}"'}
                 return Response(await run_in_threadpool(make, visit), 200, head, "application/json")
-            place = await run_in_threadpool(_ACTIONS[path], visit)
+            target = await run_in_threadpool(_ACTIONS[path], visit)
         except HdpmfError as problem:
             if path in _QUESTIONS:
                 return JSONResponse({"error": str(problem)}, 400)
             session.note(str(problem), "error")
-            place = "/" + path.split("/")[1]
-        # A file that a script has sent: it goes there itself.
+            target = "/" + path.split("/")[1]
+        # A script sent it and navigates by itself.
         if getattr(request.state, "script", False):
-            return JSONResponse({"next": place})
-        return RedirectResponse(place, 303)
+            return JSONResponse({"next": target})
+        return RedirectResponse(target, 303)
 
     async def _file(self, request: Request) -> Response:
-        return self._look.file(request.path_params["name"])
+        return self._templates.file(request.path_params["name"])
 
-    # Who asks
+    # Authentication
 
     def _session(self, request: Request, *, used: bool = True) -> BrowserSession | None:
-        return self._door.session(request.cookies.get(self._cookie, ""), used=used)
+        return self._sessions.session(request.cookies.get(self._cookie, ""), used=used)
 
-    def _kept_out(self, request: Request, session: BrowserSession | None) -> Response | None:
+    def _redirect(self, request: Request, session: BrowserSession | None) -> Response | None:
         """Return the redirect for a browser that may not see the page now; None if it may."""
         if session is None:
             return self._closed()
@@ -266,7 +265,7 @@ class OwnerPage:
             self._owner.open(None)
         return None
 
-    async def _is_own(self, request: Request, session: BrowserSession) -> bool:
+    async def _has_csrf(self, request: Request, session: BrowserSession) -> bool:
         return await self._fields(request, session) is not None
 
     async def _fields(self, request: Request, session: BrowserSession) -> Mapping[str, str] | None:
@@ -286,7 +285,7 @@ class OwnerPage:
         given = request.headers.get("x-csrf", fields.get("csrf", ""))
         return fields if equal_secrets(given, session.csrf) else None
 
-    # Answers
+    # Responses
 
     def _visit(
         self, session: BrowserSession, fields: Mapping[str, str], body: bytes = b""
@@ -304,4 +303,4 @@ class OwnerPage:
             "csrf": "" if session is None else session.csrf,
             "notes": [] if session is None else session.take_notes(),
         }
-        return self._look.show(name, about | dict(facts), inside=inside, status=status)
+        return self._templates.show(name, about | dict(facts), inside=inside, status=status)

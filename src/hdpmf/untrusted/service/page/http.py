@@ -43,25 +43,25 @@ class TokenLogin:
     ``relink`` is called when a browser was locked out, which needs a new link.
     """
 
-    def __init__(self, door: BrowserSessions, host: str, relink: Callable[[], None]) -> None:
-        self._door = door
+    def __init__(self, sessions: BrowserSessions, host: str, relink: Callable[[], None]) -> None:
+        self._sessions = sessions
         self._relink = relink
         self._cookie = f"hdpmf-{host.partition('.')[0]}"
 
     def seen(self, request: Request) -> Seen:
         """As in ``Login``."""
-        session = self._door.session(request.cookies.get(self._cookie, ""))
+        session = self._sessions.session(request.cookies.get(self._cookie, ""))
         if session is None:
             return "nobody"
         if session.locked:
-            self._door.leave(session)
+            self._sessions.leave(session)
             self._relink()
             return "locked"
         return "operator"
 
     def enter(self, token: str, answer: Response) -> bool:
         """Exchange a token for a session cookie on the response; False if it is invalid."""
-        cookie = self._door.enter(token)
+        cookie = self._sessions.enter(token)
         if cookie is None:
             return False
         answer.set_cookie(self._cookie, cookie, httponly=True, samesite="strict", path="/")
@@ -143,7 +143,7 @@ class OperatorPage:
         self._host = host
         self._scheme = scheme
         self._pages = OperatorViews(folder).pages
-        self._look = PageTemplates(
+        self._templates = PageTemplates(
             "hdpmf.untrusted.service.page", {path: name for path, (name, _) in self._pages.items()}
         )
 
@@ -159,30 +159,30 @@ class OperatorPage:
         return PageGuard(Starlette(routes=routes), self._host, ENTRY | {_START}, self._scheme)
 
     async def _start(self, request: Request) -> Response:
-        return self._look.show("start", {}, inside=False)
+        return self._templates.show("start", {}, inside=False)
 
     async def _enter(self, request: Request) -> Response:
         if request.method == "GET" or not isinstance(self._login, TokenLogin):
-            return self._look.show("enter", {}, inside=False)
+            return self._templates.show("enter", {}, inside=False)
         answer = JSONResponse({"next": next(iter(self._pages))})
         if not self._login.enter(
             json_fields(await read_body(request, _LONGEST_TOKEN)).get("token", ""), answer
         ):
-            return JSONResponse({"error": self._look.t("enter.used")}, 403)
+            return JSONResponse({"error": self._templates.t("enter.used")}, 403)
         return answer
 
     async def _page(self, request: Request) -> Response:
         seen = self._login.seen(request)
         if seen != "operator":
-            return self._look.show(
+            return self._templates.show(
                 "locked" if seen == "locked" else "closed", {}, inside=False, status=403
             )
         name, view = self._pages[request.url.path]
         try:
             facts = await run_in_threadpool(view, request.query_params.get("words", ""))
         except HdpmfError as problem:
-            return self._look.show("problem", {"error": str(problem)}, inside=True, status=500)
-        return self._look.show(name, facts, inside=True)
+            return self._templates.show("problem", {"error": str(problem)}, inside=True, status=500)
+        return self._templates.show(name, facts, inside=True)
 
     async def _file(self, request: Request) -> Response:
-        return self._look.file(request.path_params["name"])
+        return self._templates.file(request.path_params["name"])
