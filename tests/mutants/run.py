@@ -44,7 +44,11 @@ TESTS = {
     "common/privacy/accounting": (_NUMBERS, "tests/unit/privacy", "tests/cli/test_privacy.py"),
     "common/privacy": (_NUMBERS, "tests/unit/privacy", "tests/unit/shard"),
     "private/client": (_NUMBERS, "tests/unit/shard", "tests/unit/device", "tests/attacks"),
-    "common/aggregation/masks": (_NUMBERS, "tests/unit/secure_sum", "tests/unit/device/test_agent_sums.py"),
+    "common/aggregation/masks": (
+        _NUMBERS,
+        "tests/unit/secure_sum",
+        "tests/unit/device/test_agent_sums.py",
+    ),
     "private/device": (_NUMBERS, "tests/unit/device", "tests/attacks", "tests/cli/test_device.py"),
 }
 """What is mutated, and the tests that have to notice; a longer path comes first."""

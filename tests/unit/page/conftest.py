@@ -144,9 +144,6 @@ def outside(tmp_path: Path) -> Iterator[Person]:
     clock, log, links = Clock(), [], []
     sessions = BrowserSessions(idle=60, clock=clock)
     owner = Owner(tmp_path / "me.sqlite", log.append)
-        BrowserSessions(idle=60, clock=clock),
-        Owner(tmp_path / "me.sqlite", log.append),
-    )
     page = OwnerPage(owner, HOST, sessions, lambda: links.append(True))
     client = Client(page.app())
     yield Person(tmp_path / "me.sqlite", clock, sessions, owner, client, log, links)

@@ -40,10 +40,10 @@ class Operator:
 
     def __init__(self, folder: Path) -> None:
         self.clock, self.links = Clock(), list[bool]()
-        self.door = BrowserSessions(idle=60, clock=self.clock)
+        self.sessions = BrowserSessions(idle=60, clock=self.clock)
         self._folder = ServiceFolder(folder, only_read=True)
         self._open: list[Client] = []
-        self.client = self.browser(TokenLogin(self.door, HOST, lambda: self.links.append(True)))
+        self.client = self.browser(TokenLogin(self.sessions, HOST, lambda: self.links.append(True)))
 
     def browser(self, login: Login, address: str = "127.0.0.1", origin: str = ORIGIN) -> Client:
         """A browser, or a proxy, at an address."""
@@ -56,7 +56,7 @@ class Operator:
     def enter(self, token: str | None = None) -> httpx.Response:
         """Come in with a link."""
         return self.client.post(
-            "/enter", json={"token": token or self.door.token()}, headers={"origin": ORIGIN}
+            "/enter", json={"token": token or self.sessions.token()}, headers={"origin": ORIGIN}
         )
 
     def get(self, path: str, **headers: str) -> httpx.Response:

@@ -34,7 +34,7 @@ def test_without_a_link_nothing_is_shown(outside: Operator, path: str):
 
 
 def test_a_link_works_once_and_its_cookie_is_for_our_own_pages_only(outside: Operator):
-    token = outside.door.token()
+    token = outside.sessions.token()
     answer = outside.enter(token)
     flags = answer.headers["set-cookie"].lower()
     assert "httponly" in flags
@@ -51,7 +51,7 @@ def test_a_link_works_once_and_its_cookie_is_for_our_own_pages_only(outside: Ope
 
 
 def test_a_link_is_too_old_after_a_while(outside: Operator):
-    token = outside.door.token()
+    token = outside.sessions.token()
     outside.clock.now += 601
     assert outside.enter(token).status_code == 403
 
@@ -75,7 +75,7 @@ def test_another_site_and_another_name_get_nothing_although_the_browser_is_let_i
         operator.get("/", **{"sec-fetch-site": "cross-site"}).status_code == 200
     )  # it shows nothing
     answer = operator.client.post(
-        "/enter", json={"token": operator.door.token()}, headers={"origin": "http://evil.e"}
+        "/enter", json={"token": operator.sessions.token()}, headers={"origin": "http://evil.e"}
     )
     assert answer.status_code == 403
 
@@ -119,7 +119,7 @@ def test_the_proxys_word_is_enough(outside: Operator):
 
 def test_without_the_proxys_word_nobody_is_the_operator(outside: Operator):
     client = proxied(outside)
-    cookies = {"cookie": f"hdpmf-pabc={outside.door.enter(outside.door.token())}"}
+    cookies = {"cookie": f"hdpmf-pabc={outside.sessions.enter(outside.sessions.token())}"}
     for headers in (
         {},
         {HEADER: ""},
