@@ -48,9 +48,8 @@ def atomic_write(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o644
             Path(temporary).unlink(missing_ok=True)
         reason = error.strerror or type(error).__name__
         raise StorageError(
-            f"could not write {target}: {reason}. Nothing was changed there; free space or "
-            "choose another "
-            "folder, then run the same command again."
+            f"could not write {target}: {reason}. Nothing was changed there; free space or choose "
+            "another folder, then run the same command again."
         ) from error
 
 

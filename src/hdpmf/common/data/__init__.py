@@ -16,7 +16,7 @@ from hdpmf.common.data.datasets.registry import (
 from hdpmf.common.data.ids import Id, IdIndex
 from hdpmf.common.data.items import ItemFilter, ItemTable
 from hdpmf.common.data.scale import RatingScale
-from hdpmf.common.data.splits import hold_out, k_fold, leave_one_out, read_split, sparsify
+from hdpmf.common.data.splits import read_split
 from hdpmf.common.data.synthetic import synthetic_world
 from hdpmf.common.data.table import Ratings, RatingsLike, as_ratings
 
@@ -38,12 +38,8 @@ __all__ = [
     "dataset_names",
     "fetch_dataset",
     "find_dataset",
-    "hold_out",
-    "k_fold",
-    "leave_one_out",
     "load_dataset",
     "load_split",
     "read_split",
-    "sparsify",
     "synthetic_world",
 ]

@@ -113,8 +113,7 @@ def check_values(name: str, values: NDArray[np.float32], scale: RatingScale) -> 
         if bool(bad.any()):
             raise RatingsError(
                 f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: between the steps of "
-                f"{scale.step:g} "
-                f"that the scale {scale} has ({np.count_nonzero(bad):,} such rows); "
+                f"{scale.step:g} that the scale {scale} has ({np.count_nonzero(bad):,} such rows); "
                 f"say {say('step')}"
             )
 

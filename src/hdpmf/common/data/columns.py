@@ -182,8 +182,7 @@ def match_columns(
         elif len(candidates) > 1 and (sure or ours != "timestamp"):
             raise RatingsError(
                 f"{origin}: more than one column could be '{ours}' ({_listed(candidates)}); say "
-                "which with "
-                f"{say('columns', ours)}"
+                f"which with {say('columns', ours)}"
             )
         elif ours not in _OPTIONAL or ours in wanted or (ours == "rating" and implicit is False):
             or_none = (
@@ -339,9 +338,8 @@ def columns_of(
         wrapped = nw.from_native(data)
     except TypeError as error:
         raise RatingsError(
-            f"{origin}: {type(data).__name__} is no data frame that Narwhals understands "
-            "(pandas, polars, "
-            "PyArrow, ...) and no SciPy sparse matrix; use Ratings.from_arrays for arrays "
+            f"{origin}: {type(data).__name__} is no data frame that Narwhals understands (pandas, "
+            "polars, PyArrow, ...) and no SciPy sparse matrix; use Ratings.from_arrays for arrays "
             "or Ratings.read for a file"
         ) from error
     table = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped

@@ -114,8 +114,7 @@ class IdIndex:
         if len(missing):
             raise UnknownIdError(
                 f"{len(missing):,} of {len(found):,} ids are unknown, the first at position "
-                f"{missing[0]:,} "
-                f"(counting from 0); this index has {len(self):,} {self._kind()} ids"
+                f"{missing[0]:,} (counting from 0); this index has {len(self):,} {self._kind()} ids"
             )
         return found
 
@@ -322,9 +321,8 @@ def _missing(what: str, row: int) -> RatingsError:
 
 def _unfit(what: str, row: int) -> RatingsError:
     return RatingsError(
-        f"column '{what}', row {row:,}: the id is longer than {MAX_ID_LENGTH} "
-        "characters or contains NUL; "
-        "is this the right column?"
+        f"column '{what}', row {row:,}: the id is longer than {MAX_ID_LENGTH} characters or "
+        "contains NUL; is this the right column?"
     )
 
 

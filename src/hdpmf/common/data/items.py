@@ -33,9 +33,8 @@ class ItemTable:
         if not len(self.index) == len(self.titles) == len(self.genres) == len(self.years):
             raise RatingsError(
                 "an item table needs one title, genre list and year per id: got "
-                f"{len(self.index):,} ids, "
-                f"{len(self.titles):,} titles, {len(self.genres):,} genre lists, "
-                f"{len(self.years):,} years"
+                f"{len(self.index):,} ids, {len(self.titles):,} titles, {len(self.genres):,} genre "
+                f"lists, {len(self.years):,} years"
             )
 
     @classmethod

@@ -269,9 +269,8 @@ def _unreadable(table: _TextTable) -> RatingsError:
                 "or remove it"
             )
     return RatingsError(
-        f"{table.origin}: the lines do not all have {len(table.names)} fields, or a "
-        "quote is not closed; "
-        "check the file and the separator"
+        f"{table.origin}: the lines do not all have {len(table.names)} fields, or a quote is not "
+        "closed; check the file and the separator"
     )
 
 

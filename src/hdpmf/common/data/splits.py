@@ -2,13 +2,14 @@
 
 Splits are the same for the same seed. The parts keep both id indexes of the whole, so codes mean
 the same thing in each of them. By time, nobody's training has a rating that is later than one in
-their test.
+their test. `Ratings` has these functions as methods.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,10 @@ from hdpmf.common.data.checks import Duplicates, RngLike, as_generator
 from hdpmf.common.data.ids import merge
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.scale import ScaleLike
-from hdpmf.common.data.table import Ratings
 from hdpmf.errors import ConfigError, RatingsError
+
+if TYPE_CHECKING:
+    from hdpmf.common.data.table import Ratings
 
 
 def hold_out(ratings: Ratings, per_user: int = 10, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
@@ -221,9 +224,8 @@ def _age_within_user(ratings: Ratings) -> tuple[NDArray[np.int64], NDArray[np.in
 def _times(ratings: Ratings) -> NDArray[np.int64]:
     if ratings.timestamps is None:
         raise RatingsError(
-            f"{ratings.name}: there are no times, so nothing came last; say which column "
-            "has them with "
-            f"{say('columns', 'timestamp')}, or split at random"
+            f"{ratings.name}: there are no times, so nothing came last; say which column has them "
+            f"with {say('columns', 'timestamp')}, or split at random"
         )
     return ratings.timestamps
 
@@ -290,6 +292,8 @@ def read_split(
 
     Users and items that only one of the files has are in both indexes.
     """
+    from hdpmf.common.data.table import Ratings
+
     train, test = (
         Ratings.read(
             path,

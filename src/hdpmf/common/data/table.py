@@ -10,17 +10,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.data import checks
+from hdpmf.common.data import checks, splits
 from hdpmf.common.data.checks import Duplicates, check_duplicates, merged, pair_keys
 from hdpmf.common.data.ids import Codes, Id, IdIndex, as_text
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.scale import IMPLICIT_SCALE, RatingScale, ScaleLike
-from hdpmf.common.data.split_methods import SplitMethods
 from hdpmf.errors import RatingsError
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Ratings(SplitMethods):
+class Ratings:
     """Ratings of items by users, checked once and never changed.
 
     Rows are kept as positions (codes) in two id indexes, so that tables cut from one another stay
@@ -254,6 +253,16 @@ class Ratings(SplitMethods):
         from hdpmf.common.data.readers import write_ratings
 
         write_ratings(self, path)
+
+    hold_out = splits.hold_out
+    leave_one_out = splits.leave_one_out
+    hold_out_last = splits.hold_out_last
+    split = splits.ratio
+    split_by_time = splits.by_time
+    k_fold = splits.k_fold
+    sparsify = splits.sparsify
+    min_ratings = splits.min_ratings
+    k_core = splits.k_core
 
     def __len__(self) -> int:
         return len(self.values)

@@ -43,9 +43,8 @@ _GRADIENTS_SEEN = (
 )
 
 _GRADIENT_SUMS_SEEN = (
-    "in every round only sums over devices, of gradients and noise (half of which, "
-    "h, it drew itself), how many "
-    "ratings each item has, and which devices took part"
+    "in every round only sums over devices, of gradients and noise (half of which, h, it drew "
+    "itself), how many ratings each item has, and which devices took part"
 )
 
 _BUDGETS_SEEN = (
@@ -103,9 +102,8 @@ MF = Method(
         "The ratings' gradients, without any noise. A recommender can compute the "
         "ratings from them.",
         "in every round every device's gradients, without any noise, and which items it rated",
-        "in every round sums over devices of gradients without any noise, how many "
-        "ratings each item has, and which "
-        "devices took part",
+        "in every round sums over devices of gradients without any noise, how many ratings each "
+        "item has, and which devices took part",
         NO_NOISE,
     ),
     views=("sums", "messages"),
@@ -241,9 +239,8 @@ DPMF = replace(
 def _presence(factor: float) -> str:
     """Return a sentence on the cost of a rating's presence (proofs/hdp-sum.md)."""
     return (
-        f"That a rating of weight W is there is hidden at {factor:g} W epsilon; for a "
-        "person whose ratings reach a "
-        f"limit (max_total or max_ratings) at up to {factor:g} (2 W + 1) epsilon, "
+        f"That a rating of weight W is there is hidden at {factor:g} W epsilon; for a person whose "
+        f"ratings reach a limit (max_total or max_ratings) at up to {factor:g} (2 W + 1) epsilon, "
         "because one more pushes others out."
     )
 
@@ -290,9 +287,8 @@ HDP_SUM = Method(
             ),
             "two-servers": _by_two_servers(
                 "every rating enters one sum once, with discrete Laplace noise",
-                "one sum over all reports, for every item: coded ratings and weights of all "
-                "users together, with the "
-                "noise of both servers",
+                "one sum over all reports, for every item: coded ratings and weights of all users "
+                "together, with the noise of both servers",
                 0.75,
             ),
         },
@@ -329,14 +325,12 @@ HDP_SUM = Method(
                 needs=ROSTER + ENOUGH_USERS + ", both times",
             ),
             "two-servers": _by_two_servers(
-                "every rating enters two sums of weights and one of ratings, with discrete "
-                "Laplace noise, and its "
-                "presence the draw of its device's label",
+                "every rating enters two sums of weights and one of ratings, with discrete Laplace "
+                "noise, and its presence the draw of its device's label",
                 "two sums over all reports, with the noise of both servers: for every item the "
-                "weights of all users "
-                "together, then coded ratings and weights, which for much-rated items are "
-                "apart by a label that each "
-                "device draws once at random and tells nobody",
+                "weights of all users together, then coded ratings and weights, which for "
+                "much-rated items are apart by a label that each device draws once at random and "
+                "tells nobody",
                 0.992,
                 ", both times",
             ),

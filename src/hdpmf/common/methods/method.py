@@ -146,8 +146,7 @@ class Method:
             if missing:
                 raise ConfigError(
                     f"{self.estimator.__name__}, the estimator of {self.name}, is no "
-                    "hdpmf.Estimator (it has no "
-                    f"{missing[0]}); subclass that"
+                    f"hdpmf.Estimator (it has no {missing[0]}); subclass that"
                 )
         known = options_of(self.configuration)
         wrong = sorted({*self.fixed, *self.defaults} - set(known))
@@ -305,9 +304,8 @@ ENOUGH_USERS = "; as many honest users in every sum as the noise is divided amon
 TWO_SERVERS = "the recommender and one of the two servers, with any number of devices"
 
 HONEST_SERVER = (
-    "one of the two servers is honest: it does not work with the other, keeps its "
-    "keys, adds its whole noise, and "
-    "counts each report once"
+    "one of the two servers is honest: it does not work with the other, keeps its keys, adds its "
+    "whole noise, and counts each report once"
 )
 
 NO_NOISE = "ratings are used without any noise"

@@ -122,8 +122,7 @@ class PrivacyWeights:
             if len(self.rating_weights) != len(ratings):
                 raise PrivacyError(
                     f"these weights belong to a table of {len(self.rating_weights)} ratings, not "
-                    f"{len(ratings)}; "
-                    "make weights for the table that you fit"
+                    f"{len(ratings)}; make weights for the table that you fit"
                 )
             return self.rating_weights
         beta = self.for_users(ratings.users)[ratings.user_codes]
@@ -166,10 +165,9 @@ def _spread(given: Any, index: IdIndex, kind: str) -> np.ndarray:
         unknown = int((positions < 0).sum())
         if unknown or len(positions) != len(index):
             raise PrivacyError(
-                f"weights were given for {len(given)} {kind}s, of which {unknown} are not in "
-                "the ratings, and "
-                f"{len(index) - (len(given) - unknown)} {kind}s of the ratings have none; give "
-                "each exactly one"
+                f"weights were given for {len(given)} {kind}s, of which {unknown} are not in the "
+                f"ratings, and {len(index) - (len(given) - unknown)} {kind}s of the ratings have "
+                "none; give each exactly one"
             )
         out = np.empty(len(index))
         out[positions] = list(given.values())
@@ -189,9 +187,8 @@ def _checked(weights: Any, expected: int, kind: str) -> np.ndarray:
     if bad.any():
         raise PrivacyError(
             f"{int(bad.sum())} {kind} weights are not in (0, 1] (the first is number "
-            f"{int(np.argmax(bad))}); "
-            "a weight of 1 allows the whole of epsilon, smaller ones allow less, 0 or less "
-            "means nothing"
+            f"{int(np.argmax(bad))}); a weight of 1 allows the whole of epsilon, smaller ones "
+            "allow less, 0 or less means nothing"
         )
     array.flags.writeable = False
     return array
@@ -255,8 +252,8 @@ class WeightTable:
         if len(found) != 1 or not any(owners.values()) or max(map(len, owners.values())) > 1:
             raise RatingsError(
                 f"{name}: privacy weights are in a column 'weight' beside a column 'user' (a "
-                "weight per user), 'item' "
-                "(per item), or both (per rating); this has columns " + ", ".join(columns[:12])
+                "weight per user), 'item' (per item), or both (per rating); this has columns "
+                + ", ".join(columns[:12])
             )
         ids = {ours: table[names[0]].to_list() if names else None for ours, names in owners.items()}
         return cls(name, _checked_column(table[found[0]], name), ids["user"], ids["item"])
@@ -320,9 +317,8 @@ def _fill(
     without = int((present & ~named).sum())
     if without and missing is None:
         raise PrivacyError(
-            f"{wishes.name}: {without:,} of {int(present.sum()):,} {wishes.per}s have no "
-            "weight in it; add them, or "
-            f"give the others a weight with {say('missing')}"
+            f"{wishes.name}: {without:,} of {int(present.sum()):,} {wishes.per}s have no weight in "
+            f"it; add them, or give the others a weight with {say('missing')}"
         )
     weights[~named] = 1.0 if missing is None else missing
 
@@ -348,9 +344,8 @@ def _checked_column(series: Any, name: str) -> np.ndarray:
     bad = np.flatnonzero(~((weights > 0) & (weights <= 1)))
     if len(bad):
         raise PrivacyError(
-            f"{name}: column '{series.name}', row {bad[0] + 1:,}: a privacy weight must be "
-            "above 0 and at most 1 "
-            f"({len(bad):,} such rows)"
+            f"{name}: column '{series.name}', row {bad[0] + 1:,}: a privacy weight must be above 0 "
+            f"and at most 1 ({len(bad):,} such rows)"
         )
     return weights
 

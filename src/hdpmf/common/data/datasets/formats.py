@@ -81,9 +81,8 @@ class DatasetInfo:
         if self.counts is not None and found != self.counts:
             raise DatasetError(
                 f"{origin} is not {self.title} as we know it: it has {found}; expected "
-                f"{self.counts}. "
-                f"To use other ratings, read them with Ratings.read; for {self.title} "
-                f"{self.how_to_get()}"
+                f"{self.counts}. To use other ratings, read them with Ratings.read; for "
+                f"{self.title} {self.how_to_get()}"
             )
 
 
@@ -118,8 +117,7 @@ def read_members(info: DatasetInfo, path: Path, names: tuple[str, ...]) -> dict[
     except ARCHIVE_ERRORS as error:
         raise DatasetError(
             f"{path.name} is not a usable archive of {info.title} (truncated, corrupted or "
-            "something else); "
-            f"{info.how_to_get()}"
+            f"something else); {info.how_to_get()}"
         ) from error
     for name in names:
         if name not in members:

@@ -304,9 +304,8 @@ def fetch_dataset(
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise StorageError(
-            f"could not keep {info.title} in the cache: {reason}; free space there or name "
-            "another folder "
-            "with HDPMF_CACHE, then run the same command again"
+            f"could not keep {info.title} in the cache: {reason}; free space there or name another "
+            "folder with HDPMF_CACHE, then run the same command again"
         ) from error
 
 

@@ -149,9 +149,8 @@ def _fits(text: str) -> bool:
 
 def _damaged(info: DatasetInfo, path: Path) -> DatasetError:
     return DatasetError(
-        f"{path.name} cannot be read to its end as {info.title} (truncated, corrupted "
-        "or something else); "
-        f"{info.how_to_get()}"
+        f"{path.name} cannot be read to its end as {info.title} (truncated, corrupted or something "
+        f"else); {info.how_to_get()}"
     )
 
 

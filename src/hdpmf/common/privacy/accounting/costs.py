@@ -262,10 +262,9 @@ class PersonCosts:
     def __str__(self) -> str:
         median, heaviest = self.median, self.heaviest
         return (
-            f"all ratings of one person together: {median.cost.in_numbers()} for the median "
-            "person ("
-            f"{median.ratings:,} ratings), {heaviest.cost.in_numbers()} for the one with "
-            f"most ({heaviest.ratings:,})"
+            f"all ratings of one person together: {median.cost.in_numbers()} for the median person "
+            f"({median.ratings:,} ratings), {heaviest.cost.in_numbers()} for the one with most "
+            f"({heaviest.ratings:,})"
         )
 
 

@@ -90,9 +90,8 @@ class Seen:
 Rule = Callable[[Setting, View, Subject], Seen]
 
 CAVEAT = (
-    "Counts the rating's own gradients only; through the user's vector it moves "
-    "the user's other messages as well, "
-    "which nothing bounds."
+    "Counts the rating's own gradients only; through the user's vector it moves the user's other "
+    "messages as well, which nothing bounds."
 )
 
 _THEOREM = "proofs/theorem-2.md"
@@ -139,9 +138,8 @@ def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
             note = " The noise is set for all ratings alike."
             if budget == "sampled":
                 note = (
-                    " Counted for a rating that was kept: counts of kept ratings are sent, so "
-                    "that sampling "
-                    "hides nothing."
+                    " Counted for a rating that was kept: counts of kept ratings are sent, so that "
+                    "sampling hides nothing."
                 )
         moves = [budget * setting.u_norm for budget in budgets]
         return _gradients(setting, view, subject, moves, note)
@@ -242,9 +240,8 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Seen:
     together = [math.fsum(moves)] if subject.unit == "item" else moves
     event = e.Repeated(e.Composed(tuple(map(e.DiscreteLaplaceRelease, together))), setting.rounds)
     reason = (
-        "Discrete Laplace noise made by the users alone, with a budget divided among "
-        "the rounds; what is sent knows no "
-        "other rating."
+        "Discrete Laplace noise made by the users alone, with a budget divided among the rounds; "
+        "what is sent knows no other rating."
     )
     return Seen(event, "everything", reason, reference)
 
