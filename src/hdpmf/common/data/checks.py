@@ -129,9 +129,7 @@ def shrink(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
 
 
 Duplicates = Literal["error", "last", "first", "mean", "max"]
-"""What becomes of them. ``last`` and ``first`` go by time where there are times, else by the
-order of rows.
-"""
+"""The rule for duplicates. ``last`` and ``first`` go by time where known, else by row."""
 
 _CELLS_PER_ROW = 64
 

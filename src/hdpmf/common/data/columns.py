@@ -17,15 +17,11 @@ from hdpmf.errors import ConfigError, RatingsError
 if TYPE_CHECKING:
     import polars as pl
 
-
 T = TypeVar("T")
-
 COLUMNS = ("user", "item", "rating", "timestamp")
-
 _OPTIONAL = ("rating", "timestamp")
 
-# Spellings of the same thing, lower case, letters and digits only. The first need no word; the
-# others are guesses.
+# Spellings in lower case, letters and digits only. Guesses are reported to the user.
 _SPELLINGS = {
     "user": ("user", "userid"),
     "item": ("item", "itemid", "movieid"),
@@ -35,88 +31,29 @@ _SPELLINGS = {
 
 _GUESSES = {
     "user": (
-        "uid",
-        "users",
-        "customer",
-        "customerid",
-        "client",
-        "clientid",
-        "member",
-        "memberid",
-        "reviewer",
-        "reviewerid",
-        "account",
-        "accountid",
-        "visitor",
-        "visitorid",
-        "person",
-        "personid",
-        "reader",
-        "readerid",
+        "uid", "users", "customer", "customerid", "client", "clientid", "member", "memberid",
+        "reviewer", "reviewerid", "account", "accountid", "visitor", "visitorid", "person",
+        "personid", "reader", "readerid",
     ),
     "item": (
-        "iid",
-        "items",
-        "movie",
-        "film",
-        "filmid",
-        "book",
-        "bookid",
-        "isbn",
-        "product",
-        "productid",
-        "article",
-        "articleid",
-        "asin",
-        "sku",
-        "ean",
-        "business",
-        "businessid",
-        "song",
-        "songid",
-        "track",
-        "trackid",
-        "game",
-        "gameid",
-        "recipe",
-        "recipeid",
+        "iid", "items", "movie", "film", "filmid", "book", "bookid", "isbn", "product", "productid",
+        "article", "articleid", "asin", "sku", "ean", "business", "businessid", "song", "songid",
+        "track", "trackid", "game", "gameid", "recipe", "recipeid",
     ),
     "rating": (
-        "ratings",
-        "stars",
-        "star",
-        "score",
-        "overall",
-        "grade",
-        "bookrating",
-        "reviewrating",
+        "ratings", "stars", "star", "score", "overall", "grade", "bookrating", "reviewrating",
         "ratingvalue",
     ),
     "timestamp": (
-        "time",
-        "date",
-        "datetime",
-        "ratedat",
-        "createdat",
-        "unixreviewtime",
-        "reviewtime",
-        "eventtime",
-        "ratingtimestamp",
+        "time", "date", "datetime", "ratedat", "createdat", "unixreviewtime", "reviewtime",
+        "eventtime", "ratingtimestamp",
     ),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Found:
-    """The columns' names where they are from.
-
-    Attributes:
-        user: The user's.
-        item: The item's.
-        rating: None where there are no ratings: implicit feedback.
-        timestamp: None where there are no times.
-        guessed: Which of ours were guessed.
-    """
+    """The names of the columns in their source; ``rating`` is None for implicit feedback."""
 
     user: str
     item: str
@@ -127,9 +64,7 @@ class Found:
     @property
     def names(self) -> list[str]:
         """All of them."""
-        return [
-            name for name in (self.user, self.item, self.rating, self.timestamp) if name is not None
-        ]
+        return [name for name in (self.user, self.item, self.rating, self.timestamp) if name]
 
     def times(self, read: Callable[[], T], origin: str) -> T | None:
         """The times; none where their column was a guess that turns out to be wrong."""
@@ -223,11 +158,9 @@ def _candidates(names: Sequence[str], ours: str, wanted: str | None) -> tuple[li
     if ours in names:
         return [ours], True
     usual = [name for name in names if _normalized(name) in _SPELLINGS[ours]]
-    return (
-        (usual, True)
-        if usual
-        else ([name for name in names if _normalized(name) in _GUESSES[ours]], False)
-    )
+    if usual:
+        return usual, True
+    return [name for name in names if _normalized(name) in _GUESSES[ours]], False
 
 
 def _normalized(name: str) -> str:
@@ -276,9 +209,8 @@ def _as_written(text: pl.Series) -> pl.Series | None:
     length = len(sizes)
     if length and sizes.min() < 0:
         length += int(np.count_nonzero(sizes < 0))
-        sizes = np.abs(sizes).astype(
-            np.uint64
-        )  # the smallest integer of 64 bits has no other absolute value
+        # Unsigned: the smallest integer of 64 bits has no positive counterpart.
+        sizes = np.abs(sizes).astype(np.uint64)
     for digits in range(1, len(str(sizes.max(initial=0)))):
         length += int(np.count_nonzero(sizes >= sizes.dtype.type(10**digits)))
     return integers if int(text.str.len_bytes().sum()) == length else None
@@ -350,9 +282,7 @@ def taken(frame: Any, found: Found, origin: str) -> Columns:
     """The columns that were found in a frame."""
     import narwhals as nw
 
-    table = (
-        nw.from_native(frame, pass_through=False) if not isinstance(frame, nw.DataFrame) else frame
-    )
+    table = frame if isinstance(frame, nw.DataFrame) else nw.from_native(frame)
     rating, times = found.rating, found.timestamp
     return Columns(
         user=_ids(table[found.user], "user", origin),

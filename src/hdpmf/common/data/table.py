@@ -400,9 +400,7 @@ class Ratings:
 
 
 RatingsLike: TypeAlias = Ratings | Any
-"""Ratings, a data frame (pandas, polars, PyArrow, ...), a SciPy sparse matrix of users by items,
-or a file's path.
-"""
+"""Ratings, a data frame, a SciPy sparse matrix of users by items, or a file's path."""
 
 
 def as_ratings(

@@ -11,13 +11,11 @@ from hdpmf.common.methods.options import Option, options_of
 from hdpmf.errors import ConfigError
 
 Family = Literal["factorization", "sums", "bits", "local", "central", "clear"]
-"""How a method gets to its model: rounds of gradients, one round of secure sums, one bit per
-rating, nothing sent, means and lists of ratings given away, or training on ratings given away."""
+"""Rounds of gradients, one round of secure sums, one bit per rating, nothing sent, means and lists
+of bare ratings, or training on bare ratings."""
 
 Status = Literal["none", "nominal", "proved"]
-"""What an epsilon is worth: nothing is hidden, the paper's number without a guarantee, or a
-guarantee.
-"""
+"""Nothing is hidden; the paper's number without a guarantee; or a guarantee."""
 
 View = Literal["messages", "sums", "two-servers"]
 """What the recommender sees: each device's messages; only secure sums over devices, by masks; or

@@ -24,19 +24,13 @@ class Option:
     """An option: everything about it besides its value.
 
     Attributes:
-        name: The parameter of the estimator.
         kind: The type of its values, as the command line reads it: int, float, str or bool.
-        default: Its value where nothing is said; a method may have another one.
-        help: One sentence.
+        default: A method may have another one.
         flags: On the command line; none where it is for Python only.
-        metavar: What the value is called in help.
-        choices: The words that it may be.
-        least: The smallest number.
-        above: The number that it must be larger than.
-        most: The largest number.
-        optional: Whether None is a value too.
+        least: The smallest number; ``above``: one that it must be larger than.
+        optional: None is a value, too.
         panel: The part of the help page that it stands in.
-        error: Which error a wrong value is.
+        error: The error that a wrong value is.
     """
 
     name: str
@@ -98,11 +92,11 @@ class Option:
         return "a positive number" if self.above == 0 else "0 or a positive number"
 
 
-def option(
-    default: Any, help: str, kind: type | None = None, **about: Any
-) -> Any:  # the field's word
-    """A dataclass field that is an option; the arguments are those of `Option`."""
+def option(default: Any, help: str, kind: type | None = None, **about: Any) -> Any:
+    """Make a dataclass field that is an option; the arguments are those of `Option`."""
     about["kind"] = type(default) if kind is None else kind
+    if "choices" in about:
+        about.setdefault("metavar", "|".join(about["choices"]))
     return field(default=default, metadata={_KEY: about | {"default": default, "help": help}})
 
 
@@ -135,13 +129,25 @@ def check(configured: Any) -> None:
 
 
 MAX_FACTORS = 512
-"""Kernels are compiled for the length of the vectors: twice as many take minutes, and beyond
-1,000 Numba gives up.
-"""
+"""Kernels are compiled for this length: for twice as many it takes minutes."""
 
 _PRIVACY, _RUN = "Privacy", "Run"
 
-_EPSILON = "The largest budget of a rating; its own is its weight times this."
+
+def _epsilon() -> Any:
+    help = "The largest budget of a rating; its own is its weight times this."
+    more: dict[str, Any] = {"metavar": "E", "panel": _PRIVACY, "error": PrivacyError}
+    return option(1.0, help, flags=("--epsilon",), above=0, **more)
+
+
+def _rng() -> Any:
+    help = "Seed, or a numpy Generator; None for another result every time."
+    return option(None, help, object, panel=_RUN)
+
+
+def _factors(default: int) -> Any:
+    more: dict[str, Any] = {"metavar": "K", "least": 1, "most": MAX_FACTORS}
+    return option(default, "Length of the vectors.", flags=("--factors", "-k"), **more)
 
 
 @dataclass(eq=False, repr=False)
@@ -154,7 +160,6 @@ class Placement:
         "Where factors are trained; auto: on the GPU, if one can be used. There a seed "
         "gives other numbers.",
         flags=("--on",),
-        metavar="cpu|gpu|auto",
         choices=("cpu", "gpu", "auto"),
         panel=_RUN,
     )
@@ -169,23 +174,14 @@ class Placement:
         optional=True,
         panel=_RUN,
     )
-    rng: Any = option(
-        None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN
-    )
+    rng: Any = _rng()
 
 
 @dataclass(eq=False, repr=False)
 class FactorizationOptions(Placement):
     """Training user vectors and item factors by gradients."""
 
-    n_factors: int = option(
-        10,
-        "Length of the vectors.",
-        flags=("--factors", "-k"),
-        metavar="K",
-        least=1,
-        most=MAX_FACTORS,
-    )
+    n_factors: int = _factors(10)
     learning_rate: float = option(
         0.01, "Initial learning rate.", flags=("--lr",), metavar="RATE", above=0
     )
@@ -197,7 +193,6 @@ class FactorizationOptions(Placement):
         "batch: Algorithm 1, what a federation can run; sequential: the published "
         "numbers' procedure.",
         flags=("--solver",),
-        metavar="batch|sequential",
         choices=("batch", "sequential"),
     )
     scale_steps: bool = option(
@@ -218,22 +213,13 @@ class FactorizationOptions(Placement):
 class PrivateFactorizationOptions(FactorizationOptions):
     """The same with noise."""
 
-    epsilon: float = option(
-        1.0,
-        _EPSILON,
-        flags=("--epsilon",),
-        metavar="E",
-        above=0,
-        panel=_PRIVACY,
-        error=PrivacyError,
-    )
+    epsilon: float = _epsilon()
     _: KW_ONLY
     h: str = option(
         "auto",
         "The recommender's draws: per item, or shared by all; auto: per item in batch, "
         "shared in sequential.",
         flags=("--h",),
-        metavar="auto|item|shared",
         choices=("auto", "item", "shared"),
         panel=_PRIVACY,
     )
@@ -241,7 +227,6 @@ class PrivateFactorizationOptions(FactorizationOptions):
         "epoch",
         "Noise drawn anew in every epoch, or once.",
         flags=("--noise",),
-        metavar="epoch|once",
         choices=("epoch", "once"),
         panel=_PRIVACY,
     )
@@ -281,36 +266,19 @@ class HDPMFOptions(PrivateFactorizationOptions):
 class BiasedOptions:
     """Training vectors and biases on bare ratings; constants by validation (docs/designs.md)."""
 
-    n_factors: int = option(
-        50,
-        "Length of the vectors.",
-        flags=("--factors", "-k"),
-        metavar="K",
-        least=1,
-        most=MAX_FACTORS,
-    )
+    n_factors: int = _factors(50)
     learning_rate: float = option(0.01, "Learning rate.", flags=("--lr",), metavar="RATE", above=0)
     reg: float = option(0.05, "Regularisation.", flags=("--reg",), metavar="R", least=0)
     epochs: int = option(20, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
     _: KW_ONLY
-    rng: Any = option(
-        None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN
-    )
+    rng: Any = _rng()
 
 
 @dataclass(eq=False, repr=False)
 class OneRoundOptions(Placement):
     """One round of what is sent; everything else is fitted on the device."""
 
-    epsilon: float = option(
-        1.0,
-        _EPSILON,
-        flags=("--epsilon",),
-        metavar="E",
-        above=0,
-        panel=_PRIVACY,
-        error=PrivacyError,
-    )
+    epsilon: float = _epsilon()
     _: KW_ONLY
     max_ratings: int | None = option(
         None,
@@ -326,7 +294,6 @@ class OneRoundOptions(Placement):
         "auto",
         "How ratings are coded before they are sent; auto: by epsilon.",
         flags=("--coding",),
-        metavar="auto|soft|threshold|linear",
         choices=("auto", "soft", "threshold", "linear"),
     )
     features: Any = option(
@@ -352,7 +319,7 @@ class SumOptions(OneRoundOptions):
 
     _: KW_ONLY
     design: str = option(
-        "A", "Sharpened (A) or simple (S).", flags=("--design",), metavar="A|S", choices=("A", "S")
+        "A", "Sharpened (A) or simple (S).", flags=("--design",), choices=("A", "S")
     )
     labels: bool = option(
         False,
@@ -380,7 +347,6 @@ class BitOptions(OneRoundOptions):
         "The model that orders lists, trained on who rated what; each device puts its "
         "own ratings in.",
         flags=("--list-model",),
-        metavar="ease|ials|bpr|neural|popular",
         choices=("ease", "ials", "bpr", "neural", "popular"),
     )
 
@@ -389,19 +355,9 @@ class BitOptions(OneRoundOptions):
 class PopularityOptions:
     """Options of popularity, released once."""
 
-    epsilon: float = option(
-        1.0,
-        _EPSILON,
-        flags=("--epsilon",),
-        metavar="E",
-        above=0,
-        panel=_PRIVACY,
-        error=PrivacyError,
-    )
+    epsilon: float = _epsilon()
     _: KW_ONLY
-    rng: Any = option(
-        None, "Seed, or a numpy Generator; None for another result every time.", object, panel=_RUN
-    )
+    rng: Any = _rng()
 
 
 @dataclass(eq=False, repr=False)

@@ -24,42 +24,28 @@ MEAN_SHARE = Fraction(1, 50)
 """The part of epsilon that design A spends on the mean of all ratings."""
 
 WEIGHT_SCALE = 4
-"""Noise on a sum of weights has this scale, over epsilon: a rating's presence costs a quarter of
-W epsilon there.
-"""
+"""Scale of the noise on a sum of weights, over epsilon: presence costs W epsilon / 4 there."""
 
 LABEL_SHARE = Fraction(1, 5)
-"""With taste labels: a rating of weight W moves the logit of its device's label by at most W
-epsilon times this.
-"""
+"""With taste labels: a rating moves its device's logit by at most W epsilon times this."""
 
 POPULARITY_SCALE = 8
-"""With taste labels: noise on the sums of weights that are released first has this scale, over
-epsilon.
-"""
+"""With taste labels: scale of the noise on the first sums of weights, over epsilon."""
 
 LABELLED_WEIGHT_SCALE = 6
-"""With taste labels: the same for the sums of weights that are released after, per label where
-an item is a head.
-"""
+"""With taste labels: the same for the second sums, per label where an item is a head."""
 
 HEAD_WEIGHT = 80
 """With taste labels: items whose released weight is at least this over epsilon are heads."""
 
 SCORE_UNITS = 64
-"""An item's public score for labels is a whole number from minus to plus this, which stands for
-1.
-"""
+"""An item's public score for labels is a whole number of these units, from -1 to 1."""
 
 UNSTATED_LEVELS = 1000
-"""A scale without a stated step is cut into so many: ratings are sent to the nearest thousandth
-of the scale.
-"""
+"""Steps of a scale that states none."""
 
 LINEAR_FROM = 4.0
-"""From this epsilon on the coding follows the rating itself; below it a soft threshold tells
-items apart better.
-"""
+"""From this epsilon on, ``auto`` is linear; below, a soft threshold tells items apart better."""
 
 _KNOTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 

@@ -24,9 +24,7 @@ from hdpmf.common.methods import Method
 from hdpmf.errors import ConfigError, PrivacyError
 
 H_FLOOR = 2.0**-23
-"""The smallest h. A float32 draw of Exp(1) is 0 once in six million draws, and with h = 0 there
-would be no noise.
-"""
+"""The smallest h: a float32 draw of Exp(1) may be 0, which would mean no noise."""
 
 
 def laplace_scale(n_factors: int, width: float, budget: float) -> float:
@@ -122,22 +120,16 @@ class Mechanism(ABC):
     """
 
     needs_budgets = False
-    """Whether the noise depends on the budgets of all ratings, which devices must then reveal in
-    summary.
-    """
+    """The noise depends on the budgets of all ratings, which devices reveal in summary."""
 
     bounds_users = True
-    """Whether user vectors must stay in the unit ball: the noise is calibrated to that."""
+    """User vectors must stay in the unit ball, which the noise is calibrated to."""
 
     needs_h = True
-    """Whether the recommender has a hand in the noise (the paper's h), or users make all of it,
-    on a grid.
-    """
+    """The recommender draws a part of the noise (h); else users make all of it, on a grid."""
 
     sends_fitted_vectors = True
-    """Whether gradients are made of the vectors fitted to ratings, or of stand-ins that know no
-    rating's value.
-    """
+    """Gradients use vectors fitted to ratings; else stand-ins that know no rating's value."""
 
     @abstractmethod
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:

@@ -251,9 +251,7 @@ def _not_it(info: DatasetInfo, path: Path, error: RatingsError) -> DatasetError:
 
 
 Progress: TypeAlias = Callable[[int, int | None], None]
-"""Called with the bytes received so far and the bytes there will be (None where the server does
-not say).
-"""
+"""Called with the bytes received so far and the total, if the server says it."""
 
 _CHUNK = 64 * 1024
 

@@ -37,25 +37,18 @@ class Cost:
     """The privacy cost against one observer.
 
     Attributes:
-        method: Which method.
-        view: What the observer sees.
-        unit: One rating, an item's ratings, a user's.
-        neighbours: Their values, or whether they are there.
         pure: Pure epsilon; infinite where none is finite.
         zcdp: rho of zero-concentrated differential privacy.
         epsilon_at_delta: The smallest proved epsilon at ``delta``.
-        delta: For that.
         status: ``proved``; ``nominal`` where the numbers count one channel of several and are no
             guarantee; ``no guarantee`` where no number is finite.
         covers: ``everything`` or the ``direct channel``.
-        reason: Why.
         caveat: What the numbers leave out, if anything.
         reference: The page with the proof.
         guess: How often an observer is right who guesses between two equally likely neighbours (as
             one star or five): at most this, or exactly this for ``guess_is_exact``.
         guess_is_exact: Whether the best observer reaches it (for ``covers='direct channel'``:
             through that channel alone, so that in all it may do better).
-        event: What was released.
     """
 
     method: str
@@ -99,23 +92,17 @@ class Cost:
 
     def fields(self) -> dict[str, Any]:
         """For JSON: what is infinite is null."""
-        return {
-            "method": self.method,
-            "view": self.view,
-            "unit": self.unit,
-            "neighbours": self.neighbours,
-            "pure_epsilon": _finite(self.pure),
-            "zcdp_rho": _finite(self.zcdp),
-            "epsilon_at_delta": _finite(self.epsilon_at_delta),
-            "delta": self.delta,
-            "status": self.status,
-            "covers": self.covers,
-            "guess": self.guess,
-            "guess_is_exact": self.guess_is_exact,
-            "reason": self.reason,
-            "caveat": self.caveat or None,
-            "reference": self.reference,
-        }
+        found = {name: getattr(self, attribute) for name, attribute in _FIELDS.items()}
+        return {name: None if value in (math.inf, "") else value for name, value in found.items()}
+
+
+_FIELDS = {
+    **{name: name for name in ("method", "view", "unit", "neighbours")},
+    **{"pure_epsilon": "pure", "zcdp_rho": "zcdp"},
+    **{name: name for name in ("epsilon_at_delta", "delta", "status", "covers", "guess")},
+    **{name: name for name in ("guess_is_exact", "reason", "caveat", "reference")},
+}
+"""Names in JSON, and the attributes."""
 
 
 def cost(
@@ -217,10 +204,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 @dataclass(frozen=True, slots=True)
 class PersonCost:
     """The privacy cost of all ratings of one person together.
@@ -245,12 +228,7 @@ class PersonCost:
 
 @dataclass(frozen=True, slots=True)
 class PersonCosts:
-    """The median and the heaviest person of a table, by the sum of their weights.
-
-    Attributes:
-        median: The one in the middle.
-        heaviest: The one with most.
-    """
+    """The median and the heaviest person of a table, by the sum of their weights."""
 
     median: PersonCost
     heaviest: PersonCost
@@ -271,15 +249,7 @@ class PersonCosts:
 def person_costs(
     setting: Setting, view: str, ratings: Ratings, weights: PrivacyWeights, *, delta: float = DELTA
 ) -> PersonCosts:
-    """Return the cost of one training for the median and the heaviest person of a table.
-
-    Args:
-        setting: How the method is run.
-        view: What the observer sees.
-        ratings: Who rated what.
-        weights: Their privacy weights.
-        delta: For the epsilon at delta.
-    """
+    """Return the cost of one training for the median and the heaviest person of a table."""
     own = weights.for_ratings(ratings)
     totals = np.bincount(ratings.user_codes, own, ratings.n_users)
     raters = ratings.item_counts()
@@ -300,11 +270,7 @@ def person_costs(
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A user of a specification, who rates an item of middling sensitivity.
-
-    Attributes:
-        weight: The privacy weight of such a rating.
-    """
+    """A user of a specification, with the weight of rating an item of middling sensitivity."""
 
     name: str
     weight: float

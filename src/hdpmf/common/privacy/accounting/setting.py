@@ -19,9 +19,7 @@ draws h itself) or as somebody who does not know h; sums that two servers made, 
 together with one of them; or nothing but the model at the end."""
 
 Unit = Literal["rating", "item", "user"]
-"""What differs between two neighbours: one rating, all ratings of an item, or all ratings of a
-user.
-"""
+"""The difference of two neighbours: a rating, an item's ratings, or a user's."""
 
 Neighbours = Literal["value", "presence"]
 """How it differs: in the ratings' values, or in whether the ratings are there at all."""

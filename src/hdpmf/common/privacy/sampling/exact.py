@@ -77,9 +77,7 @@ BAND = 2.0**-38
 """More than the error of a probability computed in doubles, by far."""
 
 Digits = Callable[[int, Context], Decimal]
-"""Given a place and a context, the probability there, computed in that context with an error
-below 10^(8 - digits).
-"""
+"""Computes the probability at a place in a context, to an error below 10^(8 - digits)."""
 
 
 def bernoulli(words: Words, probabilities: np.ndarray, digits: Digits) -> np.ndarray:
