@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from dataclasses import replace as replace_audit
 
 import numpy as np
 import pytest
@@ -66,14 +67,8 @@ def _cells() -> list[object]:
 
 
 def _audit(method, view, adjacency="value", labels=False, **chosen):
-    cell = DeviceAudit(method, view, adjacency, labels)
-    return DeviceAudit(
-        method,
-        view,
-        adjacency,
-        labels,
-        **({"canaries": _canaries(cell), "confidence": SURE} | chosen),
-    )
+    cell = DeviceAudit(method, view, adjacency=adjacency, labels=labels)
+    return replace_audit(cell, **({"canaries": _canaries(cell), "confidence": SURE} | chosen))
 
 
 @pytest.mark.parametrize(("method", "view", "adjacency", "labels"), _cells())
@@ -158,7 +153,7 @@ def test_what_cannot_be_audited_is_said():
     with pytest.raises(ConfigError, match="no noise"):
         DeviceAudit("hdp-bit", "sums")
     with pytest.raises(ConfigError, match="which items"):
-        DeviceAudit("hdpmf-paid", "sums", "presence")
+        DeviceAudit("hdpmf-paid", "sums", adjacency="presence")
     with pytest.raises(ConfigError, match="taste labels"):
         DeviceAudit("hdp-bit", "messages", labels=True)
     with pytest.raises(ConfigError, match="weight 1"):
@@ -166,13 +161,13 @@ def test_what_cannot_be_audited_is_said():
     with pytest.raises(ConfigError, match="one round"):
         DeviceAudit("hdp-sum", "sums", rounds=2)
     with pytest.raises(ConfigError, match="adjacency"):
-        DeviceAudit("hdp-sum", "sums", "weight")
+        DeviceAudit("hdp-sum", "sums", adjacency="weight")
 
 
 @pytest.mark.parametrize(("method", "view", "adjacency", "labels"), _cells())
 def test_refusals_and_sizes_are_the_same_whatever_the_ratings_are(method, view, adjacency, labels):
     """In the run, after it, and in runs that follow when nothing is left to spend; exactly."""
-    audit = DeviceAudit(method, view, adjacency, labels, canaries=100)
+    audit = DeviceAudit(method, view, adjacency=adjacency, labels=labels, canaries=100)
     traces = {name: trace(audit, stars) for name, stars in worlds(audit).items()}
     shapes = {name: tuple(leaves.shape for leaves in left) for name, left in traces.items()}
     assert len(set(shapes.values())) == 1, {
@@ -293,7 +288,7 @@ def test_times_are_the_same_whatever_the_values_are(method, view):
 @pytest.mark.slow
 def test_the_time_of_an_answer_does_not_show_one_rating():
     """There or not, among 100 others; hdp-sum hides it."""
-    audit = DeviceAudit("hdp-sum", "sums", "presence", canaries=101)
+    audit = DeviceAudit("hdp-sum", "sums", adjacency="presence", canaries=101)
     there = worlds(audit)["mixed"]
     gone = np.where(np.arange(101) == 50, 0.0, there)
     assert times_apart(*_timed(audit, there, gone)).p_value > 1e-5

@@ -49,7 +49,7 @@ def _audit(
 ) -> ServerAudit:
     canaries = 2_000 if adjacency == "value" else 8_000 if labels else 4_000
     given = {"canaries": canaries, "reports": 80, "confidence": SURE} | chosen
-    return ServerAudit(corrupt, adjacency, labels, **given)
+    return ServerAudit(corrupt, adjacency=adjacency, labels=labels, **given)
 
 
 @pytest.mark.parametrize(("corrupt", "adjacency", "labels"), _cells(ALL))

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -180,45 +181,48 @@ class ObservedCanaries:
         return float(sizes.mean()), float(np.sqrt(variance / len(sizes)))
 
 
-class CanaryAudit(Protocol):
-    """Settings of an audit, and the observer that they describe."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryAudit(ABC):
+    """Settings of an audit, and the observer that they describe.
+
+    Attributes:
+        adjacency: ``value``: a canary is the lowest or the highest rating. ``presence``: the
+            highest or none.
+        labels: True if sums are by taste labels (hdp-sum).
+        canaries: Number of ratings of the audited person, and of items.
+        weight: Privacy weight of all ratings.
+        noise_factor: 1 audits the real noise. Less plants a fault: a control.
+        seed: Seed of the coins and of h. Noise comes from the operating system.
+    """
+
+    adjacency: str = "value"
+    labels: bool = False
+    canaries: int = 2_000
+    epsilon: float = 1.0
+    weight: float = 1.0
+    noise_factor: float = 1.0
+    confidence: float = CONFIDENCE
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.adjacency not in ("value", "presence"):
+            raise ConfigError(
+                f"cannot audit the adjacency {self.adjacency!r}; choose from value, presence"
+            )
 
     @property
-    def adjacency(self) -> str:
-        """``value``: a canary is low or high. ``presence``: it is high or absent."""
-
-    @property
-    def labels(self) -> bool:
-        """True if sums are by taste labels."""
-
-    @property
-    def canaries(self) -> int:
-        """Number of canaries."""
-
-    @property
-    def epsilon(self) -> float:
-        """Epsilon of the run."""
-
-    @property
-    def weight(self) -> float:
-        """Privacy weight of all ratings."""
-
-    @property
-    def confidence(self) -> float:
-        """Confidence of the bound."""
-
-    @property
-    def seed(self) -> int:
-        """Seed of the coins."""
-
-    @property
+    @abstractmethod
     def promise(self) -> Claim:
         """The claim of this view."""
 
     @property
     def claimed(self) -> float:
-        """Epsilon of a rating."""
+        """Epsilon of a rating if the observer sees all of the noise."""
+        factor = self.promise.presence if self.adjacency == "presence" else self.promise.value
+        # Nominal claims, and messages with all of the noise in them: what the noise is made for.
+        return self.epsilon * self.weight * (1.0 if factor is None else factor)
 
+    @abstractmethod
     def observe(self, truth: np.ndarray, rng: np.random.Generator) -> ObservedCanaries:
         """Return what is seen of a person with these canaries."""
 
@@ -242,7 +246,7 @@ class CanaryResult:
             share of the noise.
     """
 
-    audit: Any
+    audit: CanaryAudit
     status: str
     epsilon_claimed: float
     epsilon_lower_bound: float

@@ -68,6 +68,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.lab.audit.canaries import (
     ENDS,
     SCALE,
+    CanaryAudit,
     CanaryBits,
     CanaryNumbers,
     ObservedCanaries,
@@ -84,44 +85,29 @@ from hdpmf.lab.audit.cohort import (
     audited_policy,
     item_table,
 )
-from hdpmf.lab.audit.scores import CONFIDENCE
 
 LOW = SCALE.low
 HIGH = SCALE.high
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceAudit:
-    """Settings of an audit with canaries.
+class DeviceAudit(CanaryAudit):
+    """An audit of real devices by their recommender.
 
     Attributes:
         method: A method that runs between machines and has noise.
         view: ``sums`` or ``messages``: what the recommender sees.
-        adjacency: ``value``: a canary is the lowest or the highest rating. ``presence``: the
-            highest or none.
-        labels: True if sums are by taste labels (hdp-sum).
-        canaries: Number of ratings of the audited device, and of items.
-        weight: Privacy weight of all ratings, for methods whose claim is proved.
         rounds: Rounds of hdpmf-paid.
         factors: Factors of hdpmf-paid.
-        noise_factor: 1 audits devices as they are. Less plants a fault: a control.
-        seed: Seed of the coins and of h. Noise comes from the operating system.
     """
 
     method: str
     view: View
-    adjacency: str = "value"
-    labels: bool = False
-    canaries: int = 2_000
-    epsilon: float = 1.0
-    weight: float = 1.0
     rounds: int = 1
     factors: int = 1
-    noise_factor: float = 1.0
-    confidence: float = CONFIDENCE
-    seed: int = 0
 
     def __post_init__(self) -> None:
+        CanaryAudit.__post_init__(self)  # super() does not work in a class with slots
         method = method_named(self.method)
         if (self.method, self.view) not in device_pairs():
             raise ConfigError(
@@ -130,10 +116,6 @@ class DeviceAudit:
             )
         if self.labels and method.labelled is None:
             raise ConfigError(f"{self.method} has no taste labels")
-        if self.adjacency not in ("value", "presence"):
-            raise ConfigError(
-                f"cannot audit the adjacency {self.adjacency!r}; choose from value, presence"
-            )
         if self.adjacency == "presence" and self.promise.presence is None:
             raise ConfigError(f"{self.method} does not claim to hide which items were rated")
         if self.weight != 1.0 and method.has_h:
@@ -147,13 +129,6 @@ class DeviceAudit:
     def promise(self) -> Claim:
         """The method's claim for this view."""
         return method_named(self.method).claim(self.view, labels=self.labels)
-
-    @property
-    def claimed(self) -> float:
-        """Epsilon of a rating if the recommender sees all of the noise."""
-        factor = self.promise.presence if self.adjacency == "presence" else self.promise.value
-        # Nominal claims, and messages with all of the noise in them: what the noise is made for.
-        return self.epsilon * self.weight * (1.0 if factor is None else factor)
 
     def observe(self, truth: np.ndarray, rng: np.random.Generator) -> ObservedCanaries:
         """Return what the recommender sees of a device with these canaries."""
@@ -193,7 +168,9 @@ def device_cells(**chosen: Any) -> list[DeviceAudit]:
         for labels in (False, True) if METHODS[name].labelled is not None else (False,):
             audits.append(DeviceAudit(name, view, labels=labels, **chosen))
             if METHODS[name].claim(view, labels=labels).presence is not None:
-                audits.append(DeviceAudit(name, view, "presence", labels=labels, **chosen))
+                audits.append(
+                    DeviceAudit(name, view, adjacency="presence", labels=labels, **chosen)
+                )
     return audits
 
 

@@ -21,8 +21,14 @@ from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.common.protocol import Grouping, Survey
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit.canaries import SCALE, ObservedCanaries, canary_stars, observed_sums
-from hdpmf.lab.audit.scores import CONFIDENCE, STANDS
+from hdpmf.lab.audit.canaries import (
+    SCALE,
+    CanaryAudit,
+    ObservedCanaries,
+    canary_stars,
+    observed_sums,
+)
+from hdpmf.lab.audit.scores import STANDS
 from hdpmf.lab.audit.server_pair import (
     AuditedServers,
     Fault,
@@ -43,44 +49,24 @@ _ITEMS = 4  # of a report whose shares are looked at
 
 
 @dataclass(frozen=True, slots=True)
-class ServerAudit:
-    """Settings of an audit with canaries.
+class ServerAudit(CanaryAudit):
+    """An audit of two servers by the recommender with one of them.
 
     Attributes:
         corrupt: The server that works with the recommender.
-        adjacency: ``value``: a canary is the lowest or the highest rating. ``presence``: the
-            highest or none.
-        labels: True if sums are by taste labels: two tasks.
-        canaries: Number of ratings of the audited person, and of items.
         reports: Number of persons whose shares are attacked, each with one unknown rating.
-        weight: Privacy weight of all ratings.
-        noise_factor: 1 audits servers as they are. Less plants a fault into the honest one: a
-            control.
         fault: A fault planted into devices: shares or proofs that are not random.
-        seed: Seed of the coins. Noise and shares come from the operating system.
     """
 
     corrupt: ServerName
-    adjacency: str = "value"
-    labels: bool = False
-    canaries: int = 2_000
     reports: int = 500
-    epsilon: float = 1.0
-    weight: float = 1.0
-    noise_factor: float = 1.0
     fault: Fault | None = None
-    confidence: float = CONFIDENCE
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("corrupt", get_args(ServerName)),
-            ("adjacency", ("value", "presence")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ConfigError(
-                    f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}"
-                )
+        CanaryAudit.__post_init__(self)  # super() does not work in a class with slots
+        names = get_args(ServerName)
+        if self.corrupt not in names:
+            raise ConfigError(f"corrupt must be one of {', '.join(names)}, not {self.corrupt!r}")
         if self.reports < 16:
             raise ConfigError(f"so few reports tell nothing: {self.reports}; take 16 or more")
 
@@ -88,12 +74,6 @@ class ServerAudit:
     def promise(self) -> Claim:
         """The claim of this view."""
         return METHODS[_METHOD].claim("two-servers", labels=self.labels)
-
-    @property
-    def claimed(self) -> float:
-        """Epsilon of a rating."""
-        factor = self.promise.presence if self.adjacency == "presence" else self.promise.value
-        return self.epsilon * self.weight * (factor or 0.0)
 
     def observe(self, truth: np.ndarray, rng: np.random.Generator) -> ObservedCanaries:
         """Return what is seen of one person with a canary for every item."""
@@ -133,7 +113,7 @@ class SharesResult:
 def server_cells(**chosen: Any) -> list[ServerAudit]:
     """Return audits of each server, for value and presence, with and without labels."""
     return [
-        ServerAudit(corrupt, adjacency, labels, **chosen)
+        ServerAudit(corrupt, adjacency=adjacency, labels=labels, **chosen)
         for labels in (False, True)
         for adjacency in ("value", "presence")
         for corrupt in get_args(ServerName)
