@@ -31,9 +31,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def new_figure(width: float, height: float, **options: Any) -> Figure:
-    """An empty figure. Without pyplot: no window system is looked for and no global state is
-    left behind.
-    """
+    """Return an empty figure, without pyplot's window system and global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -43,7 +41,7 @@ def new_figure(width: float, height: float, **options: Any) -> Figure:
 
 
 def strip_frame(axes: Axes) -> None:
-    """No frame and no tick marks, a faint grid behind bars that lie."""
+    """Remove frame and tick marks; draw a faint grid behind horizontal bars."""
     axes.tick_params(axis="both", length=0, labelcolor=INK)
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
@@ -51,8 +49,16 @@ def strip_frame(axes: Axes) -> None:
         axes.spines[side].set_visible(False)
 
 
+_LEGEND: dict[str, Any] = {"frameon": False, "labelcolor": INK, "handlelength": 1.2}
+
+
+def add_title(figure: Figure, x: float, y: float, title: str, *, fontsize: float) -> None:
+    """Add a bold title."""
+    figure.text(x, y, title, fontsize=fontsize, fontweight="bold", color=INK, va="top")
+
+
 def figure_bytes(figure: Figure, kind: str = "png", **options: Any) -> bytes:
-    """The figure as a file of this kind."""
+    """Return the figure as a file of this kind."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, metadata=_METADATA[kind], **options)
     return buffer.getvalue()
@@ -66,19 +72,18 @@ _STATUS_MEANING = {
     "none": "not private",
 }
 
+# Bars longer than so many times that of a device that sends nothing are cut: they would hide the
+# differences between the others.
 _CUT = 2.5
-"""Bars longer than so many times that of a device that sends nothing are cut, so that others can
-be told apart.
-"""
 
 
 def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
-    """A horizontal bar per method, best on top, coloured by what its epsilon stands on.
+    """Draw a bar per method, best on top, coloured by the status of its epsilon.
 
     Args:
         results: Rows with ``method``, ``label``, ``mse``, ``mse_sd``, ``epsilon`` and
             ``epsilon_status``.
-        subtitle: What was measured on.
+        subtitle: The data.
     """
     from matplotlib.patches import Patch
 
@@ -112,32 +117,17 @@ def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
         "mean squared error on held-out ratings (shorter is better)", fontsize=10, color=FAINT
     )
     strip_frame(axes)
-    figure.text(
-        0.02,
-        1 - 0.14 / height,
-        "Accuracy by method",
-        fontsize=14.5,
-        fontweight="bold",
-        color=INK,
-        va="top",
-    )
+    add_title(figure, 0.02, 1 - 0.14 / height, "Accuracy by method", fontsize=14.5)
     figure.text(0.02, 1 - 0.47 / height, subtitle, fontsize=9.5, color=FAINT, va="top")
+    handles = [Patch(color=_STATUS_COLOURS[name], label=_meaning(name, rows)) for name in present]
     figure.legend(
-        handles=[
-            Patch(color=_STATUS_COLOURS[status], label=_meaning(status, rows)) for status in present
-        ],
-        loc="lower left",
-        bbox_to_anchor=(0.012, 0.0),
-        frameon=False,
-        fontsize=9.5,
-        labelcolor=INK,
-        handlelength=1.2,
+        handles=handles, loc="lower left", bbox_to_anchor=(0.012, 0.0), fontsize=9.5, **_LEGEND
     )
     return figure_bytes(figure)
 
 
 def _bar(axes: Axes, position: int, row: Mapping[str, Any], end: float) -> None:
-    """A bar with its number inside, where no line runs; one that is too long is cut and says so."""
+    """Draw a bar with its number inside; one that is too long is cut."""
     error = float(row["mse"])
     spread = float(row["mse_sd"])
     cut = error > end
@@ -184,11 +174,11 @@ _COMPARISON_COLOURS = {
 
 
 def comparison_png(rows: Sequence[Mapping[str, Any]], title: str) -> bytes:
-    """A bar per model, the best on top, coloured by what its epsilon is worth.
+    """Draw a bar per model, best on top, coloured by the status of its epsilon.
 
     Args:
         rows: With ``model``, ``mse`` and ``epsilon_is``, the best first.
-        title: What was measured on.
+        title: The data.
     """
     from matplotlib.patches import Patch
 
@@ -233,7 +223,7 @@ _OBSERVER_MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The rate at which an observer guesses right about one kind of person. is said."""
+    """The rate at which an observer guesses right about one kind of person."""
 
     person: str
     right: float
@@ -242,7 +232,7 @@ class Guess:
 
 
 def guess_png(guesses: Mapping[str, Sequence[Guess]], title: str) -> bytes:
-    """A bar from 50 % (a coin) to how often the observer is right, per observer and user."""
+    """Draw a bar from 50 % (a coin) to the rate of right guesses, per observer and user."""
     from matplotlib.patches import Patch
 
     rows: list[tuple[float, Guess]] = []
@@ -286,30 +276,18 @@ def guess_png(guesses: Mapping[str, Sequence[Guess]], title: str) -> bytes:
     axes.tick_params(labelsize=9)
     strip_frame(axes)
     top = 1 - 0.16 / height
-    figure.text(
-        0.02,
-        top,
-        "One star or five? How often an observer is right",
-        fontsize=14,
-        fontweight="bold",
-        color=INK,
-        va="top",
-    )
+    title_words = "One star or five? How often an observer is right"
+    add_title(figure, 0.02, top, title_words, fontsize=14)
     figure.text(0.02, top - 0.34 / height, title, fontsize=9.5, color=FAINT, va="top")
     present = {guess.status for _, guess in rows}
+    handles = [
+        Patch(color=colour, label=_OBSERVER_MEANING[status])
+        for status, colour in _OBSERVER_COLOURS.items()
+        if status in present
+    ]
+    corner = (0.012, top - 0.56 / height)
     figure.legend(
-        handles=[
-            Patch(color=_OBSERVER_COLOURS[status], label=_OBSERVER_MEANING[status])
-            for status in _OBSERVER_COLOURS
-            if status in present
-        ],
-        loc="upper left",
-        bbox_to_anchor=(0.012, top - 0.56 / height),
-        ncols=3,
-        frameon=False,
-        fontsize=9,
-        labelcolor=INK,
-        handlelength=1.2,
+        handles=handles, loc="upper left", bbox_to_anchor=corner, ncols=3, fontsize=9, **_LEGEND
     )
     return figure_bytes(figure)
 
@@ -326,9 +304,7 @@ def spread_png(
     item_counts: np.ndarray,
     timestamps: np.ndarray | None,
 ) -> bytes:
-    """Bars of how often each rating was given, ratings per user and per item, and ratings over
-    time.
-    """
+    """Draw counts of each rating, ratings per user and per item, and ratings over time."""
     panels = ["ratings"] * bool(spread) + ["counts"] + ["time"] * (timestamps is not None)
     figure = new_figure(4.2 * len(panels) + 0.6, 3.6, dpi=150, facecolor="white")
     width = 1.0 / len(panels)
@@ -345,18 +321,11 @@ def spread_png(
             )
             axes.set_title("how often each rating was given", fontsize=10, color=INK)
         elif panel == "counts":
-            for label, counts, colour in (
-                ("users", user_counts, GOOD),
-                ("items", item_counts, FAINT),
-            ):
+            curves = (("users", user_counts, GOOD), ("items", item_counts, FAINT))
+            for label, counts, colour in curves:
                 ordered = np.sort(counts[counts > 0])[::-1]
-                axes.plot(
-                    np.arange(1, len(ordered) + 1),
-                    ordered,
-                    label=label,
-                    color=colour,
-                    linewidth=1.8,
-                )
+                ranks = np.arange(1, len(ordered) + 1)
+                axes.plot(ranks, ordered, label=label, color=colour, linewidth=1.8)
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.minorticks_off()
@@ -372,5 +341,5 @@ def spread_png(
             axes.get_xticklabels()[0].set_horizontalalignment("left")
             axes.get_xticklabels()[-1].set_horizontalalignment("right")
             axes.set_title("rows over time", fontsize=10, color=INK)
-    figure.text(0.02, 0.94, title, fontsize=11.5, fontweight="bold", color=INK, va="top")
+    add_title(figure, 0.02, 0.94, title, fontsize=11.5)
     return figure_bytes(figure)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 from hdpmf.common.methods import METHODS
 from hdpmf.lab.audit.game import HIDDEN_H, VIEWS, AuditResult
 from hdpmf.lab.audit.scores import BROKEN, NO_CLAIM, STANDS
-from hdpmf.lab.plots import BAD, FAINT, GOOD, INK, NEUTRAL, figure_bytes, new_figure, strip_frame
+from hdpmf.lab.plots import (
+    BAD,
+    FAINT,
+    GOOD,
+    INK,
+    NEUTRAL,
+    add_title,
+    figure_bytes,
+    new_figure,
+    strip_frame,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,12 +51,8 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
             left=left, right=0.985, wspace=0.07, top=1 - 1.3 / height, bottom=0.95 / height
         )
         for axes, view in zip(panels, views, strict=True):
-            _panel(
-                axes,
-                {row_of(result): result for result in results if result.view == view},
-                names,
-                top,
-            )
+            shown = {row_of(result): result for result in results if result.view == view}
+            _panel(axes, shown, names, top)
             title, meaning = _TITLES[view]
             axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=INK, pad=20)
             axes.annotate(
@@ -61,9 +67,7 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
         panels[0].set_yticks(range(len(names)), names, fontsize=10.5, color=INK)
         panels[0].tick_params(axis="y", pad=9)
         title = "What each method claims, and what an attack proves"
-        figure.text(
-            0.012, 1 - 0.14 / height, title, fontsize=14.5, fontweight="bold", color=INK, va="top"
-        )
+        add_title(figure, 0.012, 1 - 0.14 / height, title, fontsize=14.5)
         figure.text(0.012, 1 - 0.47 / height, subtitle, fontsize=9.2, color=FAINT, va="top")
         _legend(figure, top)
         return figure_bytes(figure)
