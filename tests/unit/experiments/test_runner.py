@@ -26,7 +26,7 @@ from hdpmf.lab.experiments import (
     tuning_tables,
 )
 from hdpmf.lab.experiments.execution import do_run
-from hdpmf.lab.experiments.expansion import Measured, Place, best_of_grid, choices
+from hdpmf.lab.experiments.expansion import GridPoint, Place, best_of_grid, choices
 from hdpmf.lab.experiments.progress import experiment_status
 from hdpmf.lab.experiments.runner import (
     check_backend,
@@ -106,11 +106,11 @@ def test_the_choice_is_the_lowest_mean_over_the_folds(tmp_path: Path, small: Exp
 
 @pytest.mark.parametrize("bad", ["diverged", "failed"])
 def test_a_cell_that_did_not_end_well_is_never_chosen(bad: str) -> None:
-    good = Measured({"reg": 1.0}, 5.0, 1.0, "done", ())
-    assert best_of_grid([Measured({"reg": 2.0}, math.inf, math.inf, bad, ()), good]) is good
-    assert best_of_grid([Measured({"reg": 2.0}, math.inf, math.inf, bad, ())] * 2) is None
-    assert best_of_grid([good, Measured({"reg": 3.0}, math.nan, math.nan, "missing", ())]) is None
-    assert best_of_grid([good, Measured({"reg": 3.0}, 5.0, 0.5, "done", ())]) is good
+    good = GridPoint({"reg": 1.0}, 5.0, 1.0, "done", ())
+    assert best_of_grid([GridPoint({"reg": 2.0}, math.inf, math.inf, bad, ()), good]) is good
+    assert best_of_grid([GridPoint({"reg": 2.0}, math.inf, math.inf, bad, ())] * 2) is None
+    assert best_of_grid([good, GridPoint({"reg": 3.0}, math.nan, math.nan, "missing", ())]) is None
+    assert best_of_grid([good, GridPoint({"reg": 3.0}, 5.0, 0.5, "done", ())]) is good
 
 
 def test_divergence_is_a_result(tmp_path: Path, small: Experiment) -> None:

@@ -268,7 +268,7 @@ def _expected(device: SimulatedDevice, place: int) -> np.ndarray:
 Outcome = Reconstruction | Differencing | ZeroH
 
 
-def attacked() -> tuple[str, ...]:
+def attackable_methods() -> tuple[str, ...]:
     """Return the methods whose gradients can be attacked: those without a proof."""
     return tuple(
         name
@@ -289,9 +289,10 @@ class AttackSetting:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.method not in attacked():
+        names = attackable_methods()
+        if self.method not in names:
             raise ConfigError(
-                f"these attacks are on rounds of gradients: choose one of {', '.join(attacked())}"
+                f"these attacks are on rounds of gradients: choose one of {', '.join(names)}"
             )
         if self.seed < 0:
             raise ConfigError(f"the seed must be 0 or more, not {self.seed}")

@@ -158,14 +158,14 @@ class Cohort:
         self._roster = Roster(keys)
         self._policy = policy
         self.fingerprint = known_items(table).fingerprint
-        self.left: list[DeviceAnswer] = []
+        self.answers: list[DeviceAnswer] = []
 
     def close(self) -> None:
         """Close the stores."""
         for store in self._stores:
             store.close()
 
-    def tell(self, message: Message, number: int = 0) -> Message:
+    def send(self, message: Message, number: int = 0) -> Message:
         """Send all devices a message; return the audited one's answer."""
         body = encode(message)
         for place in range(1, len(self._agents)):
@@ -178,9 +178,9 @@ class Cohort:
         """Send the audited device any bytes; its answer is recorded."""
         self._reply(0, body, number, part, run)
 
-    def told(self, kind: type[Any], message: Message, number: int = 0) -> Any:
+    def ask(self, kind: type[Any], message: Message, number: int = 0) -> Any:
         """Send a message; raise an error unless the answer is of this kind."""
-        answer = self.tell(message, number)
+        answer = self.send(message, number)
         if not isinstance(answer, kind):
             word = answer.reason if isinstance(answer, Refusal) else type(answer).__name__
             raise ProtocolError(
@@ -225,7 +225,7 @@ class Cohort:
         if not isinstance(reply, Reply):
             raise ProtocolError("a device answered something that is no reply")
         if place == 0:
-            self.left.append(DeviceAnswer(_kind(reply), len(answer), seconds, reply.body))
+            self.answers.append(DeviceAnswer(_kind(reply), len(answer), seconds, reply.body))
         return reply
 
 

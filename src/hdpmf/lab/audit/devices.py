@@ -188,7 +188,7 @@ def converse(
 ) -> ObservedCanaries:
     """Run the protocol of the audit's method with these devices."""
     sharing = HONEST if audit.view == "sums" or share else 1
-    cohort.told(Accepted, terms_of(audit, cohort, sharing))
+    cohort.ask(Accepted, terms_of(audit, cohort, sharing))
     if method_named(audit.method).one_round:
         return _play_survey(audit, cohort)
     return _play_training(audit, cohort, sharing, rng)
@@ -230,18 +230,18 @@ def _play_survey(audit: DeviceAudit, cohort: Cohort) -> ObservedCanaries:
     survey = survey_of(audit, cohort)
     n = audit.canaries
     if survey.design == "L":
-        sent = cohort.told(BitContribution, survey)
+        sent = cohort.ask(BitContribution, survey)
         plus = np.full(n, -1)
         plus[sent.items] = sent.plus
         coding = make_coding(survey.coding, SCALE, audit.epsilon)
         units = weight_units(np.full(2, audit.weight))
         low, high = bit_probability(coding.encode(ENDS), units, coding, audit.epsilon).tolist()
         return ObservedCanaries([CanaryBits(plus, (low, high))])
-    cohort.told(Ready, survey)
+    cohort.ask(Ready, survey)
     popularity = None
     if audit.labels:
         popularity = cohort.sum(0, popularity_layout(survey, MINIMUM))
-        cohort.told(Ready, Grouping(scores=np.zeros(n, np.int64), heads=np.zeros(0, np.int64)), 1)
+        cohort.ask(Ready, Grouping(scores=np.zeros(n, np.int64), heads=np.zeros(0, np.int64)), 1)
     sums = cohort.sum(1 if audit.labels else 0, survey_layout(survey, MINIMUM))
     return observed_sums(audit, survey, sums, popularity)
 
@@ -277,13 +277,13 @@ def _play_training(
     plan = plan_of(audit)
     rounds = plan.epochs
     mechanism = mechanism_of(method_named(audit.method))
-    cohort.told(BudgetReport if mechanism.needs_budgets else Accepted, plan)
+    cohort.ask(BudgetReport if mechanism.needs_budgets else Accepted, plan)
     opening = Opening(noise_budget=audit.epsilon)
     if audit.view == "sums":
-        cohort.told(Ready, opening)
+        cohort.ask(Ready, opening)
         cohort.sum(0, counts_layout(plan, MINIMUM))
     else:
-        cohort.told(ItemCounts, opening)
+        cohort.ask(ItemCounts, opening)
     # A gradient is 2 W (u.v - R) u. Here u is v, the unit vector with equal coordinates, so that
     # those of the others, who rated 1, are 0.
     factors = np.full((n, k), 1.0 / np.sqrt(k), np.float32)
@@ -292,8 +292,8 @@ def _play_training(
     def gradients(number: int, h: np.ndarray | None) -> np.ndarray:
         message = Round(number=number, item_factors=factors, raters=raters, h=h)
         if audit.view == "messages":
-            return np.asarray(cohort.told(Gradients, message, number).sums, np.float64)
-        cohort.told(Ready, message, number)
+            return np.asarray(cohort.ask(Gradients, message, number).sums, np.float64)
+        cohort.ask(Ready, message, number)
         units = cohort.sum(number, gradients_layout(plan, MINIMUM))
         return from_grid(units).astype(np.float64).reshape(n, k)
 
@@ -312,7 +312,7 @@ def _play_training(
         seen = [gradients(number, None) for number in range(1, rounds + 1)]
         observed = ObservedCanaries([CanaryNumbers(sums, (low, high), scale) for sums in seen])
     last = Round(number=rounds + 1, item_factors=factors, raters=raters, h=None)
-    cohort.told(Accepted, last, rounds + 1)
+    cohort.ask(Accepted, last, rounds + 1)
     return observed
 
 
@@ -345,7 +345,7 @@ def trace(audit: DeviceAudit, stars: np.ndarray, *, probes: bool = True) -> list
                 cohort.probe(encode(message), getattr(message, "number", 0), run=run)
             for part in ("job", "sum"):
                 cohort.probe(b"no message", part=part)
-        return cohort.left
+        return cohort.answers
     finally:
         cohort.close()
 

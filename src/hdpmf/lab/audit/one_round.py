@@ -62,7 +62,7 @@ _BITS = 900_010
 _FINAL = 900_020
 _FINAL_LABELLED = 900_040
 
-_TOLD_EVERY = 500
+_REPORT_EVERY = 500
 
 
 def sum_scores(
@@ -90,7 +90,7 @@ def sum_scores(
             (sent,) = recommender.hear([design.shard(alone, weights, noise, n_users)])
             if isinstance(sent, SumContribution):
                 entries[run] = sent.scores[0], sent.weights[0], sent.total
-            tell(progress, run, runs)
+            report_progress(progress, run, runs)
         worlds.append(entries)
     moved = [
         moved_by(target, coding, rating, target.row)
@@ -118,10 +118,10 @@ def sum_scores(
     return Scores(ratio(worlds[0]), ratio(worlds[1]))
 
 
-def tell(progress: Progress, run: int, runs: int) -> None:
+def report_progress(progress: Progress, run: int, runs: int) -> None:
     """Report every so many runs, and at the end."""
-    if run % _TOLD_EVERY == _TOLD_EVERY - 1 or run == runs - 1:
-        progress(run % _TOLD_EVERY + 1)
+    if run % _REPORT_EVERY == _REPORT_EVERY - 1 or run == runs - 1:
+        progress(run % _REPORT_EVERY + 1)
 
 
 def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) -> Scores:
@@ -205,7 +205,7 @@ def final_scores(
         for run in range(pilot + runs):
             shard = design.shard(present, weights, noise, ratings.n_users)
             published.append(_published(recommender.facts(recommender.hear([shard])), target.item))
-            tell(progress, run, pilot + runs)
+            report_progress(progress, run, pilot + runs)
         worlds.append(np.array(published))
     return discriminated(worlds[0], worlds[1], pilot).split(pilot)
 
@@ -283,7 +283,7 @@ def labelled_scores(
             shard = design.shard(ratings, weights, noise, contributors)
             seen[run] = recommender.listen(shard)
             labels[run] = shard.labels is not None and shard.labels[0]
-            tell(progress, run, runs)
+            report_progress(progress, run, runs)
         found.append(attacker.ratios(seen, labels))
     low, high = found
     return {"sums": Scores(low[0], high[0]), "label": Scores(low[1], high[1])}

@@ -89,17 +89,17 @@ class FaultyPrio(Prio3):
         return np.zeros_like(found) if self._fault == "masks" and usage == MASKS else found
 
 
-class _Between:
+class _Recorder:
     """A recorder of the messages between the two servers."""
 
     def __init__(self, helper: Helper) -> None:
         self._helper = helper
-        self.said: list[tuple[bytes, bytes]] = []
+        self.messages: list[tuple[bytes, bytes]] = []
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
         """Forward reports to check; record the answer."""
         answer = self._helper.aggregation_job(task_id, job_id, body)
-        self.said.append((body, answer))
+        self.messages.append((body, answer))
         return answer
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
@@ -108,7 +108,7 @@ class _Between:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldReport:
+class ReportView:
     """The part of a report that one server has.
 
     Attributes:
@@ -125,7 +125,7 @@ class HeldReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CorruptView:
     """All that the recommender and the corrupt server have of a task.
 
     Attributes:
@@ -138,7 +138,7 @@ class Held:
     prio: Prio3 = field(repr=False)
     key: bytes = field(repr=False)
     index: int
-    reports: list[HeldReport] = field(repr=False)
+    reports: list[ReportView] = field(repr=False)
     numbers: np.ndarray = field(repr=False)
 
 
@@ -160,7 +160,7 @@ class AuditedServers:
         self._now = float(_BEGIN)
         common: dict[str, Any] = {"clock": lambda: self._now, "rules": rules}
         self._helper = Helper(self._keys[1], ServerDatabase("sqlite://"), noise=noises[1], **common)
-        self._between = _Between(self._helper)
+        self._between = _Recorder(self._helper)
         self._leader = Leader(
             self._keys[0], ServerDatabase("sqlite://"), self._between, noise=noises[0], **common
         )
@@ -177,7 +177,7 @@ class AuditedServers:
         *,
         grouping: Grouping | None = None,
         fault: Fault | None = None,
-    ) -> Held:
+    ) -> CorruptView:
         """Publish a task, let devices report, and collect; return what is held then."""
         task_id = self._add(survey, part, grouping)
         opened = self._leader.task(task_id)
@@ -196,7 +196,7 @@ class AuditedServers:
         )
         for report in reports:
             total = prio.field.add(total, report.output)
-        return Held(
+        return CorruptView(
             opened.prio,
             opened.key,
             self._index,
@@ -226,12 +226,12 @@ class AuditedServers:
         self._helper.add_task(document)
         return self._leader.add_task(document)
 
-    def _opened(self, task_id: bytes, sent: list[Report]) -> list[HeldReport]:
+    def _opened(self, task_id: bytes, sent: list[Report]) -> list[ReportView]:
         """Return what the corrupt server has of each report."""
         keys = self._keys[self._index]
         opened = self._leader.task(task_id)
         words = self._words()
-        held = []
+        view = []
         for report in sent:
             metadata = report.report_metadata
             public = report.public_share
@@ -246,13 +246,13 @@ class AuditedServers:
                 opened.key, self._index, metadata.report_id, public, share
             )
             other = words[metadata.report_id]
-            held.append(HeldReport(metadata.report_id, public, share, other, prepared.output))
-        return held
+            view.append(ReportView(metadata.report_id, public, share, other, prepared.output))
+        return view
 
     def _words(self) -> dict[bytes, bytes]:
         """Return the other server's messages in the checks, by report."""
         found = {}
-        for asked, answered in self._between.said:
+        for asked, answered in self._between.messages:
             inits = AggregationJobInitReq.decode(asked).prepare_inits
             answers = AggregationJobResp.decode(answered).prepare_resps
             for init, answer in zip(inits, answers, strict=True):
@@ -315,19 +315,19 @@ class Look:
 
 
 def look_at_shares(
-    held: Held, users: tuple[Entries, Entries], truth: np.ndarray, confidence: float
+    view: CorruptView, users: tuple[Entries, Entries], truth: np.ndarray, confidence: float
 ) -> dict[str, Look]:
     """Guess one rating of each report.
 
     Args:
-        held: What a server has; the last report is the attacker's own, with zeros.
+        view: The corrupt server's view; the last report is the attacker's own, with zeros.
         users: The entries of a report if the rating is low (or absent), and if it is high.
         truth: The coins of all reports but the last.
         confidence: Confidence that no rule proves anything by chance.
     """
-    *reports, own = held.reports
-    circuit = held.prio.circuit
-    field = held.prio.field
+    *reports, own = view.reports
+    circuit = view.prio.circuit
+    field = view.prio.field
     encoded = [circuit.encode(*user) for user in users]  # type: ignore[attr-defined]  # a circuit of ratings
     low, high = (
         np.array(field.integers(circuit.truncate(vector)), np.float64) for vector in encoded
@@ -338,7 +338,7 @@ def look_at_shares(
         apart=high - low,
         moved=np.array(field.integers(field.sub(encoded[1], encoded[0])), np.float64),
     )
-    scores = [_scores(held, worlds, report, own) for report in reports]
+    scores = [_scores(view, worlds, report, own) for report in reports]
     rules = scores[0].keys()
     error = (1.0 - confidence) / (2 * len(rules))
     found = {}
@@ -370,8 +370,10 @@ class _Worlds:
     moved: np.ndarray
 
 
-def _scores(held: Held, worlds: _Worlds, report: HeldReport, own: HeldReport) -> dict[str, float]:
-    field = held.prio.field
+def _scores(
+    view: CorruptView, worlds: _Worlds, report: ReportView, own: ReportView
+) -> dict[str, float]:
+    field = view.prio.field
     moved = worlds.moved
     encoded = worlds.encoded
     share = _centred(report.input_share)
@@ -388,31 +390,31 @@ def _scores(held: Held, worlds: _Worlds, report: HeldReport, own: HeldReport) ->
         "public share": float(_centred(report.public_share).mean()),
         "the other's words": float(_centred(report.other).mean()),
         "beside an own report": float(np.sign(beside - worlds.middle) @ worlds.apart),
-        "made again": _made_again(held, encoded, report),
+        "made again": _made_again(view, encoded, report),
     }
-    if held.index == 1:  # the leader is told no more of the check than that a report is valid
-        found["at the checked point"] = _at_the_point(held, encoded, report)
+    if view.index == 1:  # the leader is told no more of the check than that a report is valid
+        found["at the checked point"] = _at_the_point(view, encoded, report)
     return found
 
 
-def _made_again(held: Held, encoded: list[np.ndarray], report: HeldReport) -> float:
+def _made_again(view: CorruptView, encoded: list[np.ndarray], report: ReportView) -> float:
     """Compare a report, byte by byte, with reports of both worlds from known seeds."""
-    prio = held.prio
+    prio = view.prio
     alike = []
     for vector in encoded:
         again = prio.shard(vector, report.nonce, FIXED[: prio.random_size])
         pairs = (
-            (again.input_shares[held.index], report.input_share),
+            (again.input_shares[view.index], report.input_share),
             (again.public_share, report.public_share),
         )
         alike.append(sum(int((_bytes(ours) == _bytes(theirs)).sum()) for ours, theirs in pairs))
     return float(alike[1] - alike[0])
 
 
-def _at_the_point(held: Held, encoded: list[np.ndarray], report: HeldReport) -> float:
+def _at_the_point(view: CorruptView, encoded: list[np.ndarray], report: ReportView) -> float:
     """Compare the wires that the helper sees at one point with each world's unmasked wires."""
-    prio = held.prio
-    field = held.prio.field
+    prio = view.prio
+    field = view.prio.field
 
     def verifier(parts: list[bytes]) -> np.ndarray:
         first, second = (np.frombuffer(part[: -prio.seed_size], field.dtype) for part in parts)
@@ -420,12 +422,12 @@ def _at_the_point(held: Held, encoded: list[np.ndarray], report: HeldReport) -> 
 
     shares = (report.public_share, report.input_share)
     alike = []
-    seen = verifier([report.other, prio.prepare(held.key, 1, report.nonce, *shares)[1]])
+    seen = verifier([report.other, prio.prepare(view.key, 1, report.nonce, *shares)[1]])
     for vector in encoded:
         bare = FaultyPrio(prio, "masks").shard(vector, report.nonce)
         parts = [
             prio.prepare(
-                held.key, server, report.nonce, bare.public_share, bare.input_shares[server]
+                view.key, server, report.nonce, bare.public_share, bare.input_shares[server]
             )[1]
             for server in (0, 1)
         ]

@@ -31,8 +31,8 @@ from hdpmf.lab.audit.canaries import (
 from hdpmf.lab.audit.scores import STANDS
 from hdpmf.lab.audit.server_pair import (
     AuditedServers,
+    CorruptView,
     Fault,
-    Held,
     Look,
     ServerName,
     look_at_shares,
@@ -138,8 +138,8 @@ def audit_server_shares(audit: ServerAudit) -> SharesResult:
     )
 
 
-def _played(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> list[Held]:
-    """Return what is held of each task: reports of these persons (rows), and the attacker's own."""
+def _played(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> list[CorruptView]:
+    """Return what is seen of each task: reports of these persons (rows), and the attacker's own."""
     planted = (
         None if audit.noise_factor == 1.0 else PlantedNoise(ReleasedNoise(), audit.noise_factor)
     )
@@ -165,12 +165,12 @@ def _shares(audit: ServerAudit, truth: np.ndarray) -> dict[str, Look]:
     ends[:, 0] = canary_stars(audit.adjacency, np.array([False, True]))
     ends[:, 1] = (SCALE.low + SCALE.high) / 2  # known, like what is absent
     survey = _survey(audit, _ITEMS, users=users + 1)
-    held = _played(audit, survey, ends[truth.astype(int)])[-1]
+    seen = _played(audit, survey, ends[truth.astype(int)])[-1]
     known = _shard(audit, survey, ends)
     if audit.labels:
         known.resume(_grouping(survey), np.zeros(2, np.bool_))
     low, high = known.entries(2)
-    return look_at_shares(held, (low, high), truth, audit.confidence)
+    return look_at_shares(seen, (low, high), truth, audit.confidence)
 
 
 def _grouping(survey: Survey) -> Grouping:

@@ -8,12 +8,12 @@ read results, with `tune` to choose hyper-parameters. The paper's own experiment
 
 from __future__ import annotations
 
-from hdpmf.lab.experiments.expansion import Measured, Place, resolve, wishes_in_words, wishes_of
+from hdpmf.lab.experiments.expansion import GridPoint, Place, resolve, wishes_in_words, wishes_of
 from hdpmf.lab.experiments.progress import watch
 from hdpmf.lab.experiments.runner import (
     BACKENDS,
-    Done,
     Progress,
+    RunOutcome,
     expected_runs,
     expected_seconds,
     run_experiments,
@@ -33,24 +33,24 @@ from hdpmf.lab.experiments.summary import (
     paired_test,
     tuning_tables,
 )
-from hdpmf.lab.experiments.tuning import Tuned, tune
+from hdpmf.lab.experiments.tuning import TuningResult, tune
 
 __all__ = [
     "BACKENDS",
     "METRICS",
     "RANKING",
     "Cell",
-    "Done",
     "Experiment",
-    "Measured",
+    "GridPoint",
     "PairedTest",
     "Place",
     "Progress",
     "Result",
     "Run",
+    "RunOutcome",
     "Store",
     "Summary",
-    "Tuned",
+    "TuningResult",
     "collect",
     "compare",
     "dataset_title",

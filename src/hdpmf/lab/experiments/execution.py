@@ -143,11 +143,11 @@ def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Resu
             model.fit(train, weights)
         metrics = run_metrics(model, train, test, time.perf_counter() - begin, with_lists)
     except Exception as error:  # also what somebody else's method raises: the other runs go on
-        return finished(run, started, claim, error=error)
-    return finished(run, started, claim, metrics)
+        return make_result(run, started, claim, error=error)
+    return make_result(run, started, claim, metrics)
 
 
-def finished(
+def make_result(
     run: Run,
     started: str,
     claim: StoredClaim | None,
@@ -356,21 +356,21 @@ def _do_data(
                 weights[wishes] = weights_of(run, train, files)
             prepared.append((run, claim, Fit(model, train, weights[wishes]), test))
         except HdpmfError as error:
-            yield finished(run, started, claim, error=error, host=host)
+            yield make_result(run, started, claim, error=error, host=host)
 
     def measure(number: int, seconds: float) -> Result:
         run, claim, fit, test = prepared[number]
         try:
             metrics = run_metrics(fit.model, fit.train, test, seconds, run.id in listed)
         except HdpmfError as error:
-            return finished(run, started, claim, error=error, host=host)
-        return finished(run, started, claim, metrics, host=host)
+            return make_result(run, started, claim, error=error, host=host)
+        return make_result(run, started, claim, metrics, host=host)
 
     waiting: list[Future[Result]] = []
     for fitted in fit_together([fit for _, _, fit, _ in prepared]):
         if fitted.error is not None:
             run, claim, _, _ = prepared[fitted.number]
-            yield finished(run, started, claim, error=fitted.error, host=host)
+            yield make_result(run, started, claim, error=fitted.error, host=host)
         else:
             waiting.append(measuring.submit(measure, fitted.number, fitted.seconds))
         # Training launches from this thread; measuring threads would slow it down, so they wait.

@@ -302,7 +302,7 @@ def _part(data: Data, split: Split, seed: int) -> Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class GridPoint:
     """One combination of a grid with its cross-validated numbers.
 
     Attributes:
@@ -321,26 +321,26 @@ class Measured:
     ndcg: float = math.nan
 
 
-def measured_grid(
+def grid_points(
     experiment: Experiment, place: Place, results: Mapping[str, Result]
-) -> list[Measured]:
+) -> list[GridPoint]:
     """Return the grid at one place with its cross-validated numbers."""
     rows = []
     for values, runs in tuning_cells(experiment, place):
         ids = tuple(run.id for run in runs)
         if not runs:
-            rows.append(Measured(values, math.nan, math.nan, "single", ids))
+            rows.append(GridPoint(values, math.nan, math.nan, "single", ids))
             continue
         folds = [results[run] for run in ids if run in results]
         status = worst_status(folds, len(ids), ("diverged", "failed", "missing", "done"))
         if status == "missing":
-            rows.append(Measured(values, math.nan, math.nan, status, ids))
+            rows.append(GridPoint(values, math.nan, math.nan, status, ids))
             continue
         mse, mae, ndcg = (
             math.fsum(fold.metric(name) for fold in folds) / len(folds)
             for name in ("mse", "mae", "ndcg_at_10")
         )
-        rows.append(Measured(values, mse, mae, status, ids, ndcg))
+        rows.append(GridPoint(values, mse, mae, status, ids, ndcg))
     return rows
 
 
@@ -352,7 +352,7 @@ def worst_status(results: Sequence[Result], wanted: int, order: Sequence[str]) -
     return next(status for status in order if status in states)
 
 
-def best_of_grid(grid: list[Measured], by: str = "mse") -> Measured | None:
+def best_of_grid(grid: list[GridPoint], by: str = "mse") -> GridPoint | None:
     """Return the combination with the lowest MSE, or the highest NDCG (``ndcg_at_10``).
 
     None while any is missing or where none is usable. A combination with a diverged or failed fold
@@ -363,7 +363,7 @@ def best_of_grid(grid: list[Measured], by: str = "mse") -> Measured | None:
     if any(row.status == "missing" for row in grid):
         return None
 
-    def cost(row: Measured) -> float:
+    def cost(row: GridPoint) -> float:
         return -row.ndcg if by == "ndcg_at_10" else row.mse
 
     return min(
@@ -377,7 +377,7 @@ def choices(experiment: Experiment, results: Mapping[str, Result]) -> Choices:
     """Return the chosen hyper-parameters, where they are known."""
     chosen = {}
     for place in places(experiment):
-        winner = best_of_grid(measured_grid(experiment, place, results), experiment.tuning.by)
+        winner = best_of_grid(grid_points(experiment, place, results), experiment.tuning.by)
         if winner is not None:
             chosen[place] = winner.values
     return chosen

@@ -117,30 +117,30 @@ class StageProgress:
 class WatchedRuns:
     """Progress on a view."""
 
-    def __init__(self, tally: StageProgress, shown: View) -> None:
-        self._tally = tally
+    def __init__(self, progress: StageProgress, shown: View) -> None:
+        self._progress = progress
         self._view = shown
 
     def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
         """Begin a stage."""
-        self._tally.stage(name, runs)
+        self._progress.stage(name, runs)
         self._view.say(f"{name}: {len(runs)} runs to do, {already_done} done before")
 
     def finished(self, result: Result) -> None:
         """Count a run that ended."""
-        self._tally.finished(result)
-        self._view.tick(last=self._tally.done >= self._tally.total)
+        self._progress.finished(result)
+        self._view.tick(last=self._progress.done >= self._progress.total)
 
 
 @contextmanager
 def watch(stream: TextIO | None = None) -> Iterator[Progress]:
     """Show progress on the view that suits the stream, which is stderr by default."""
-    tally = StageProgress()
-    with view(stream, lambda: _picture(tally), lambda: tally.line) as shown:
-        yield WatchedRuns(tally, shown)
+    progress = StageProgress()
+    with view(stream, lambda: _picture(progress), lambda: progress.line) as shown:
+        yield WatchedRuns(progress, shown)
 
 
-def _picture(tally: StageProgress) -> Group:
+def _picture(progress: StageProgress) -> Group:
     """Return a bar with the time left, and a table of the best errors so far."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
@@ -148,15 +148,15 @@ def _picture(tally: StageProgress) -> Group:
     from rich.text import Text
 
     head = Table.grid(padding=(0, 1))
-    unusable = f", {tally.unusable} diverged or failed" if tally.unusable else ""
+    unusable = f", {progress.unusable} diverged or failed" if progress.unusable else ""
     head.add_row(
-        Text(tally.name, style="bold"),
-        ProgressBar(total=1.0, completed=tally.share, width=30),
-        Text(f"{tally.done}/{tally.total} runs{unusable}"),
-        Text(f"{tally.per_second:.1f}/s", style="cyan"),
-        Text(f"{clock(tally.seconds_left)} left", style="green"),
+        Text(progress.name, style="bold"),
+        ProgressBar(total=1.0, completed=progress.share, width=30),
+        Text(f"{progress.done}/{progress.total} runs{unusable}"),
+        Text(f"{progress.per_second:.1f}/s", style="cyan"),
+        Text(f"{clock(progress.seconds_left)} left", style="green"),
     )
-    best = tally.best()
+    best = progress.best()
     datasets = sorted({data for data, _ in best})
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("best MSE so far")

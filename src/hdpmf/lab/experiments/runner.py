@@ -131,7 +131,7 @@ class Progress(Protocol):
 
 
 @dataclass(slots=True)
-class Done:
+class RunOutcome:
     """The outcome of `run_experiments`.
 
     Attributes:
@@ -162,7 +162,7 @@ def run_experiments(
     command: str = "",
     progress: Progress | None = None,
     tune_only: bool = False,
-) -> Done:
+) -> RunOutcome:
     """Run what is missing of some experiments.
 
     Args:
@@ -180,7 +180,7 @@ def run_experiments(
     check_backend(backend)
     on_gpu = use_gpu(on)
     begin = time.perf_counter()
-    done = Done()
+    done = RunOutcome()
     store.note(
         "start",
         {

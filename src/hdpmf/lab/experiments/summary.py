@@ -10,12 +10,12 @@ from hdpmf.common.data import dataset_info, dataset_names
 from hdpmf.common.methods import METHODS
 from hdpmf.lab.experiments.execution import RANKED
 from hdpmf.lab.experiments.expansion import (
-    Measured,
+    GridPoint,
     Place,
     best_of_grid,
     choices,
     evaluation_runs,
-    measured_grid,
+    grid_points,
     method_names,
     places,
     tuned_as,
@@ -175,14 +175,14 @@ def cell_places(experiment: Experiment) -> Iterator[tuple[Place, float | None]]:
 
 def tuning_tables(
     store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None
-) -> dict[Place, tuple[list[Measured], Measured | None]]:
+) -> dict[Place, tuple[list[GridPoint], GridPoint | None]]:
     """Return the cross-validated grids with the winner of each, where there was a choice."""
     if isinstance(experiment, str):
         experiment = store.experiments()[experiment]
     results = store.results() if results is None else results
     tables = {}
     for place in places(experiment):
-        grid = measured_grid(experiment, place, results)
+        grid = grid_points(experiment, place, results)
         if len(grid) > 1:
             tables[place] = (grid, best_of_grid(grid, experiment.tuning.by))
     return tables

@@ -15,8 +15,8 @@ from hdpmf.common.data import dataset_names
 from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.methods import method_named
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
-from hdpmf.lab.experiments.expansion import Measured, Place, best_of_grid, measured_grid, resolve
-from hdpmf.lab.experiments.runner import Done, Progress, run_experiments
+from hdpmf.lab.experiments.expansion import GridPoint, Place, best_of_grid, grid_points, resolve
+from hdpmf.lab.experiments.runner import Progress, RunOutcome, run_experiments
 from hdpmf.lab.experiments.spec import (
     BATCH_GRID,
     USUAL_GRID,
@@ -31,7 +31,7 @@ from hdpmf.lab.experiments.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TuningResult:
     """The result of tuning.
 
     Attributes:
@@ -44,9 +44,9 @@ class Tuned:
     dataset: str
     factors: int
     folds: int
-    grid: tuple[Measured, ...]
-    best: Measured
-    done: Done
+    grid: tuple[GridPoint, ...]
+    best: GridPoint
+    done: RunOutcome
 
 
 def tune(
@@ -75,7 +75,7 @@ def tune(
     on: str = "cpu",
     command: str = "",
     progress: Progress | None = None,
-) -> Tuned:
+) -> TuningResult:
     """Cross-validate a method over a grid.
 
     Args:
@@ -179,7 +179,7 @@ def tune(
         )
         results = store.results()
     place = Place(experiment.datasets[0], method, n_factors)
-    rows = measured_grid(experiment, place, results)
+    rows = grid_points(experiment, place, results)
     winner = best_of_grid(rows, by)
     if winner is None:
         messages = [
@@ -190,7 +190,7 @@ def tune(
             DivergedError if all(row.status == "diverged" for row in rows) else ConfigError
         )
         raise kind(f"no combination of the grid could be used; the first said: {messages[0]}")
-    return Tuned(method, place.dataset, n_factors, folds, tuple(rows), winner, done)
+    return TuningResult(method, place.dataset, n_factors, folds, tuple(rows), winner, done)
 
 
 def _source(

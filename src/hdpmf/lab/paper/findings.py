@@ -34,7 +34,7 @@ MARKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class Comparison:
     """A number of Table III with the paper's, and how they compare."""
 
     cell: Cell
@@ -43,7 +43,7 @@ class Marked:
     mark: str
 
 
-def mark_of(cell: Cell, metric: str) -> Marked | None:
+def mark_of(cell: Cell, metric: str) -> Comparison | None:
     """Compare a cell with the published number; None if the paper has none."""
     number = published.table3(cell.dataset, cell.method, cell.factors, metric)
     if number is None:
@@ -54,10 +54,10 @@ def mark_of(cell: Cell, metric: str) -> Marked | None:
         mark = "incomplete" if cell.metrics[metric].values else "not run"
     else:
         mark = cell.status
-    return Marked(cell, metric, number, mark)
+    return Comparison(cell, metric, number, mark)
 
 
-def marks(content: Content) -> list[Marked]:
+def marks(content: Content) -> list[Comparison]:
     """Compare every number of Table III that the paper has, too."""
     pairs = [
         mark_of(cell, metric)
@@ -115,9 +115,9 @@ def _reproduced(content: Content) -> str:
     return text + f", and {len(rest):,} {verb} by more: {_grouped(rest)}."
 
 
-def _grouped(rest: Sequence[Marked]) -> str:
+def _grouped(rest: Sequence[Comparison]) -> str:
     """List the numbers that differ, by method."""
-    places: dict[str, dict[str, list[Marked]]] = {}
+    places: dict[str, dict[str, list[Comparison]]] = {}
     for marked in rest:
         places.setdefault(marked.cell.label, {}).setdefault(marked.cell.dataset_title, []).append(
             marked

@@ -32,13 +32,13 @@ from hdpmf.lab.report.exports import (
     list_tables,
     lowest_bold,
     statistics_latex,
-    titled,
     to_csv,
     to_files,
+    with_title,
 )
 from hdpmf.lab.report.figures import figure_files
 from hdpmf.lab.report.overview import overview
-from hdpmf.lab.report.page import Page, Written, write_files
+from hdpmf.lab.report.page import Page, ReportFiles, write_files
 from hdpmf.lab.report.tables import (
     claims_section,
     environment_section,
@@ -145,7 +145,7 @@ def _table2_latex() -> str:
             ratio = [f"${_formula(row.ratio_name)}$", f"${plain(row.ratio)}$"]
             weight = [f"${_formula(row.weight_name)}$", f"${weights}$"]
             rows.append([escape(row.group[:3]), *ratio, *weight])
-        groups.append(titled(side, rows))
+        groups.append(with_title(side, rows))
     return latex_table(
         "llllll",
         ["& group & ratio & default & weight & default \\\\"],
@@ -251,7 +251,7 @@ _FIGURES = {
 
 def write_paper_report(
     results: str | PathLike[str], out: str | PathLike[str]
-) -> tuple[Written, dict[str, int]]:
+) -> tuple[ReportFiles, dict[str, int]]:
     """Write the paper's report on a results folder (see `hdpmf.lab.report.write_report`).
 
     Returns:

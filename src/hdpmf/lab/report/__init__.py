@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hdpmf.lab.report.page import Written, write_report
+from hdpmf.lab.report.page import ReportFiles, write_report
 
-__all__ = ["Written", "write_report"]
+__all__ = ["ReportFiles", "write_report"]

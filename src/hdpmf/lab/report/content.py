@@ -15,7 +15,7 @@ from hdpmf.lab.experiments import (
     RANKING,
     Cell,
     Experiment,
-    Measured,
+    GridPoint,
     Place,
     Result,
     Store,
@@ -172,8 +172,8 @@ class TunedGrid:
     """
 
     place: Place
-    grid: list[Measured]
-    best: Measured | None
+    grid: list[GridPoint]
+    best: GridPoint | None
     experiments: tuple[str, ...]
     by: str = "mse"
 
@@ -182,11 +182,11 @@ class TunedGrid:
         """True if the choice is by the quality of lists."""
         return self.by == NDCG
 
-    def metric(self, row: Measured) -> float:
+    def metric(self, row: GridPoint) -> float:
         """Return the value that a combination is judged by."""
         return row.ndcg if self.for_lists else row.mse
 
-    def is_best(self, row: Measured) -> bool:
+    def is_best(self, row: GridPoint) -> bool:
         """Return whether this combination was chosen."""
         return self.best is not None and row.values == self.best.values
 
@@ -355,7 +355,7 @@ def anchor(cell: Cell) -> str:
     return _slug(f"runs-{cell.experiment}-{cell.dataset}-{cell.method}-k{cell.factors}{place}")
 
 
-def grid_anchor(tuned: TunedGrid, row: Measured) -> str:
+def grid_anchor(tuned: TunedGrid, row: GridPoint) -> str:
     """Return the id of a grid cell's runs in the page."""
     values = "-".join(f"{name}-{plain(value)}" for name, value in row.values.items())
     place = tuned.place

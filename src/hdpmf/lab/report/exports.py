@@ -104,7 +104,7 @@ def latex_table(
     return "\n".join([*lines, f"\\end{{{environment}}}", ""])
 
 
-def titled(title: str, rows: Sequence[Sequence[str]]) -> list[list[str]]:
+def with_title(title: str, rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """Return rows with a first column that one title fills."""
     first = f"\\multirow{{{len(rows)}}}{{*}}{{{title}}}"
     return [[first if n == 0 else "", *row] for n, row in enumerate(rows)]
@@ -140,9 +140,9 @@ def accuracy_latex(
             mine = {cell.factors: cell for cell in here if cell.method == method}
             numbers = [_error_latex(mine[k], m, *emphasis(mine[k], m)) for m, k in columns]
             rows.append([_method_name(next(iter(mine.values())), added=added), *numbers])
-        groups.append(titled(escape(here[0].dataset_title), rows) if here else [])
+        groups.append(with_title(escape(here[0].dataset_title), rows) if here else [])
     reduced = " (reduced run)" if experiment.quick else ""
-    described = f"{escape(experiment.title)}: {repeated('MSE and MAE', experiment)}{reduced}."
+    described = f"{escape(experiment.title)}: {describe_seeds('MSE and MAE', experiment)}{reduced}."
     caption = [described, rule, _marks_explained(cells, added=added), note]
     return latex_table(
         f"c|c|{'l' * len(columns)}",
@@ -157,7 +157,7 @@ def accuracy_latex(
     )
 
 
-def repeated(measures: str, experiment: Experiment) -> str:
+def describe_seeds(measures: str, experiment: Experiment) -> str:
     """Describe the numbers of a table."""
     seeds = len(experiment.seeds)
     if seeds == 1:
@@ -241,16 +241,16 @@ def _lists_latex(content: Content, experiment: Experiment) -> str:
             rows.append([escape(cell.label), escape(guarantee(cell)), *numbers])
         if rows:
             title = here[0].dataset_title + (f", K={k}" if several else "")
-            groups.append(titled(escape(title), rows))
+            groups.append(with_title(escape(title), rows))
     x = table_point(experiment)
     varied = ""
     if x is not None and experiment.vary is not None:
         varied = f", {escape(experiment.vary.parameter)} = {plain(x)}"
+    described = f"{escape(experiment.title)}{varied}: {describe_seeds('lists of ten', experiment)}"
     caption = (
-        f"{escape(experiment.title)}{varied}: {repeated('lists of ten', experiment)}. Lists are "
-        "the ten items that come first of all with a training rating that the user has not rated; "
-        "relevant are test ratings in the top quarter of the scale. Bold is the best of its "
-        f"{'data set and K' if several else 'data set'}."
+        f"{described}. Lists are the ten items that come first of all with a training rating that "
+        "the user has not rated; relevant are test ratings in the top quarter of the scale. Bold is "
+        f"the best of its {'data set and K' if several else 'data set'}."
     )
     return latex_table(
         f"c|l|l|{'l' * len(_LIST_COLUMNS)}",

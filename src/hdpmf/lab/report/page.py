@@ -68,7 +68,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ReportFiles:
     """A report that was written.
 
     Attributes:
@@ -85,7 +85,7 @@ class Written:
     problems: tuple[str, ...]
 
 
-def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Written:
+def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> ReportFiles:
     """Write a report on the experiments in a results folder. The same results give the same bytes.
 
     Args:
@@ -140,7 +140,7 @@ def write_files(
     csv: Mapping[str, bytes],
     latex: Mapping[str, bytes],
     figures: Mapping[str, bytes],
-) -> Written:
+) -> ReportFiles:
     """Write a page and the files beside it, by their names."""
     folder = Path(out)
     written: dict[str, bytes] = {"index.html": render(content, page).encode()}
@@ -156,7 +156,9 @@ def write_files(
     for name, data in written.items():
         atomic_write(folder / name, data)
     missing = sum(cell.status in ("missing", "failed") for cell in content.all_cells)
-    return Written(folder, tuple(written), tuple(page.findings), missing, tuple(content.problems))
+    return ReportFiles(
+        folder, tuple(written), tuple(page.findings), missing, tuple(content.problems)
+    )
 
 
 def render(content: Content, page: Page) -> str:
