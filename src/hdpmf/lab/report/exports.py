@@ -249,8 +249,8 @@ def _lists_latex(content: Content, experiment: Experiment) -> str:
     described = f"{escape(experiment.title)}{varied}: {describe_seeds('lists of ten', experiment)}"
     caption = (
         f"{described}. Lists are the ten items that come first of all with a training rating that "
-        "the user has not rated; relevant are test ratings in the top quarter of the scale. Bold is "
-        f"the best of its {'data set and K' if several else 'data set'}."
+        "the user has not rated; relevant are test ratings in the top quarter of the scale. Bold "
+        f"is the best of its {'data set and K' if several else 'data set'}."
     )
     return latex_table(
         f"c|l|l|{'l' * len(_LIST_COLUMNS)}",
