@@ -92,7 +92,7 @@ def open_(
     given = None if target.passphrase_file is None else first_line(target.passphrase_file)
     owner = Owner(target.path, note, every)
     link = _listen(shown)
-    if owner.made and (given is not None or not owner.encrypted):
+    if owner.exists and (given is not None or not owner.encrypted):
         owner.open(given)
     page = OwnerPage(owner, link.loopback.host, link.sessions, link.renew)
     stop = threading.Event()

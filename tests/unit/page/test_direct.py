@@ -149,7 +149,7 @@ def test_one_that_cannot_be_reached_is_tried_again_and_shown(person: Person, aut
     person.post(LOOK, {"link": made.to_link()})
     person.post("/recommenders/answer", {"digest": made.digest, "answer": "yes"})
     assert soon(lambda: "trying again" in person.get("/recommenders").text)
-    assert person.owner.answering._threads[address][0].is_alive()
+    assert person.owner.background._threads[address][0].is_alive()
 
 
 def test_a_run_is_put_before_the_owner(person: Person, invited: Invitation, engine: Engine):

@@ -148,7 +148,7 @@ def test_nothing_private_is_logged(person: Person, capfd, caplog):
         if record.name.split(".")[0] not in ("httpx", "asyncio")
     ]
     assert says_nothing(told.out + told.err + "".join(person.log) + "".join(ours))
-    assert says_nothing(repr(person.owner) + repr(person.owner.answering) + repr(person.sessions))
+    assert says_nothing(repr(person.owner) + repr(person.owner.background) + repr(person.sessions))
 
 
 def test_after_a_while_nothing_is_shown_and_without_a_passphrase_a_new_link_is_the_key(
@@ -206,8 +206,8 @@ def test_an_encrypted_store_is_asked_for_its_passphrase_and_not_at_will(outside:
     answer = unlock(PASSPHRASE)  # the right one, too early
     assert answer.status_code == 403
     assert "too many" in answer.text
-    assert not outside.owner.opened
-    outside.owner.tries._next_at = 0.0
+    assert not outside.owner.is_open
+    outside.owner.attempts._next_at = 0.0
     assert unlock(PASSPHRASE).headers["location"] == "/rate"
     assert "Zombie" in outside.get("/rate").text
     assert outside.post("/lock", {}).headers["location"] == "/unlock"
@@ -225,10 +225,10 @@ def test_a_store_that_nobody_looks_at_is_closed(person: Person):
 
     page = http.OwnerPage(person.owner, HOST, person.sessions, lambda: None)
     page.watch(Twice())  # type: ignore[arg-type]
-    assert person.owner.opened
+    assert person.owner.is_open
     person.clock.now += 1000
     page.watch(Twice())  # type: ignore[arg-type]
-    assert not person.owner.opened
+    assert not person.owner.is_open
 
 
 def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_at(
@@ -252,7 +252,7 @@ def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_a
         began.set()
         watching.join(0.2)
 
-    monkeypatch.setattr(outside.owner.answering, "begin", begin)
+    monkeypatch.setattr(outside.owner.background, "begin", begin)
     page = http.OwnerPage(outside.owner, HOST, outside.sessions, lambda: None)
     watching = threading.Thread(target=page.watch, args=(Now(),))
     watching.start()

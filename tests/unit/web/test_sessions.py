@@ -45,11 +45,11 @@ def test_a_session_locks_when_nobody_uses_it():
     assert not session.locked
     clock.now += 20  # looking at how long it lasts was no use
     session.note("private")
-    session.held["file"] = "private"
+    session.state["file"] = "private"
     assert sessions.session(cookie) is session
     assert session.locked
     assert not session.notes
-    assert not session.held
+    assert not session.state
     assert not sessions.anybody
 
 

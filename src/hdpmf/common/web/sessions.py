@@ -27,14 +27,14 @@ class BrowserSession:
     Attributes:
         csrf: Token in every request that changes something.
         notes: Notes for the next page: a kind and a sentence each.
-        held: Values that a view keeps between two requests, as the preview of a file.
+        state: Values that a view keeps between two requests, as the preview of a file.
     """
 
     csrf: str
     used_at: float
     locked: bool = False
     notes: list[tuple[str, str]] = field(default_factory=list)
-    held: dict[str, object] = field(default_factory=dict)
+    state: dict[str, object] = field(default_factory=dict)
 
     def note(self, words: str, kind: str = "done") -> None:
         """Add a note for the next page."""
@@ -101,7 +101,7 @@ class BrowserSessions:
     def lock(self, session: BrowserSession) -> None:
         """Lock a session and drop its pending state."""
         session.locked = True
-        session.held.clear()
+        session.state.clear()
         session.notes.clear()
 
     def unlock(self, session: BrowserSession) -> None:

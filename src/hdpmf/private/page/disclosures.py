@@ -25,9 +25,9 @@ _RUNS_SHOWN = 50
 _REFUSALS_SHOWN = 50
 
 
-def disclosures_page(visit: PageRequest) -> dict[str, Any]:
+def disclosures_page(request: PageRequest) -> dict[str, Any]:
     """Return pending offers, what was sent or refused, and the remaining budget."""
-    with visit.owner.store() as store:
+    with request.owner.store() as store:
         policy = store.policy
         runs = past_runs(store)[::-1]
         kept = kept_refusals(store)
@@ -76,7 +76,7 @@ def disclosures_page(visit: PageRequest) -> dict[str, Any]:
             "refused": kept.refused[: -_REFUSALS_SHOWN - 1 : -1],
             "refused_more": sum(kept.dropped.values())
             + sum(each.count for each in kept.refused[:-_REFUSALS_SHOWN]),
-            "log": visit.owner.answering.said(),
+            "log": request.owner.background.log_lines(),
         }
 
 
@@ -124,32 +124,32 @@ def _pending(store: DeviceStore, asked: Asked) -> dict[str, Any]:
     }
 
 
-def answer(visit: PageRequest) -> str:
+def answer(request: PageRequest) -> str:
     """Store the owner's answer to an offer."""
-    said = visit.text("answer")
-    with visit.owner.store() as store:
+    said = request.text("answer")
+    with request.owner.store() as store:
         if said == "again":
-            take_back(store, visit.text("key", 2000))
+            take_back(store, request.text("key", 2000))
         else:
             kind = next((kind for kind in get_args(Answer) if kind == said), None)
             if kind is None:
-                raise ConfigError(visit.t("leaves.no_answer"))
-            give_answer(store, visit.text("key", 2000), kind)
-    visit.owner.answering.refresh()
-    visit.session.note(visit.t(f"leaves.said.{said}"))
+                raise ConfigError(request.t("leaves.no_answer"))
+            give_answer(store, request.text("key", 2000), kind)
+    request.owner.background.refresh()
+    request.session.note(request.t(f"leaves.said.{said}"))
     return "/leaves"
 
 
-def export(visit: PageRequest) -> bytes:
+def export(request: PageRequest) -> bytes:
     """Return all that was ever sent or refused, as JSON."""
-    with visit.owner.store() as store:
+    with request.owner.store() as store:
         return json.dumps(disclosures(store), indent=1, allow_nan=False).encode()
 
 
-def receipt(visit: PageRequest) -> bytes:
+def receipt(request: PageRequest) -> bytes:
     """Return a receipt for what left in a run."""
-    with visit.owner.store() as store:
-        return receipt_of(store, visit.text("run")).to_json()
+    with request.owner.store() as store:
+        return receipt_of(store, request.text("run")).to_json()
 
 
 def _picture(store: DeviceStore) -> list[dict[str, float]]:

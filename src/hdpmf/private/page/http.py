@@ -113,8 +113,8 @@ class OwnerPage:
     def watch(self, stop: threading.Event) -> None:
         """Close the store when no session is in use, until ``stop``."""
         while not stop.wait(_WATCH_SECONDS):
-            with self._owner.alone:
-                if self._owner.opened and not self._sessions.anybody:
+            with self._owner.lock:
+                if self._owner.is_open and not self._sessions.anybody:
                     self._owner.close()
 
     # Sessions
@@ -150,9 +150,9 @@ class OwnerPage:
         session = self._session(request)
         if session is None:
             return self._closed()
-        if not self._owner.made:
+        if not self._owner.exists:
             return RedirectResponse("/welcome", 303)
-        if not session.locked and self._owner.opened:
+        if not session.locked and self._owner.is_open:
             return RedirectResponse("/rate", 303)
         # Without a passphrase only a new link from the command shows who the owner is.
         if not self._owner.encrypted:
@@ -172,13 +172,13 @@ class OwnerPage:
         return self._show(
             "unlock",
             session,
-            {"error": error, "wait": round(self._owner.tries.wait)},
+            {"error": error, "wait": round(self._owner.attempts.wait)},
             403 if error else 200,
         )
 
     def _open(self, session: BrowserSession, passphrase: str) -> None:
         # Otherwise ``watch`` could find it open without a session, and close it again.
-        with self._owner.alone:
+        with self._owner.lock:
             self._owner.open(passphrase)
             self._sessions.unlock(session)
 
@@ -186,7 +186,7 @@ class OwnerPage:
         session = self._session(request)
         if session is None or session.locked:
             return self._closed()
-        if self._owner.made:
+        if self._owner.exists:
             return RedirectResponse("/rate", 303)
         error = ""
         if request.method == "POST":
@@ -195,7 +195,10 @@ class OwnerPage:
                 return self._closed()
             try:
                 return RedirectResponse(
-                    await run_in_threadpool(settings.make_store, self._visit(session, fields)), 303
+                    await run_in_threadpool(
+                        settings.make_store, self._page_request(session, fields)
+                    ),
+                    303,
                 )
             except HdpmfError as problem:
                 error = str(problem)
@@ -210,7 +213,7 @@ class OwnerPage:
             return away or self._closed()
         name, view = _PAGES[request.url.path]
         try:
-            facts = await run_in_threadpool(view, self._visit(session, {}))
+            facts = await run_in_threadpool(view, self._page_request(session, {}))
         except HdpmfError as problem:
             session.note(str(problem), "error")
             return self._show("problem", session, {}, 500)
@@ -218,21 +221,23 @@ class OwnerPage:
 
     async def _act(self, request: Request) -> Response:
         session = self._session(request)
-        if session is None or session.locked or not self._owner.opened:
+        if session is None or session.locked or not self._owner.is_open:
             return self._closed()
         fields = await self._fields(request, session)
         if fields is None:
             return self._closed()
         path = request.url.path
-        visit = self._visit(session, fields, getattr(request.state, "file", b""))
+        page_request = self._page_request(session, fields, getattr(request.state, "file", b""))
         try:
             if path in _QUESTIONS:
-                return JSONResponse(await run_in_threadpool(_QUESTIONS[path], visit))
+                return JSONResponse(await run_in_threadpool(_QUESTIONS[path], page_request))
             if path in _FILES:
                 name, make = _FILES[path]
                 head = {"content-disposition": f'attachment; filename="{name}"'}
-                return Response(await run_in_threadpool(make, visit), 200, head, "application/json")
-            target = await run_in_threadpool(_ACTIONS[path], visit)
+                return Response(
+                    await run_in_threadpool(make, page_request), 200, head, "application/json"
+                )
+            target = await run_in_threadpool(_ACTIONS[path], page_request)
         except HdpmfError as problem:
             if path in _QUESTIONS:
                 return JSONResponse({"error": str(problem)}, 400)
@@ -257,9 +262,9 @@ class OwnerPage:
             return self._closed()
         if session.locked:
             return RedirectResponse("/unlock", 303)
-        if not self._owner.made:
+        if not self._owner.exists:
             return RedirectResponse("/welcome", 303)
-        if not self._owner.opened:
+        if not self._owner.is_open:
             if self._owner.encrypted:
                 return RedirectResponse("/unlock", 303)
             self._owner.open(None)
@@ -287,7 +292,7 @@ class OwnerPage:
 
     # Responses
 
-    def _visit(
+    def _page_request(
         self, session: BrowserSession, fields: Mapping[str, str], body: bytes = b""
     ) -> PageRequest:
         return PageRequest(self._owner, session, self._t, fields, body)

@@ -34,10 +34,10 @@ _FOUND = 20
 _KINDS = {"csv": ".csv", "tsv": ".tsv", "txt": ".csv", "parquet": ".parquet"}
 
 
-def rate_page(visit: PageRequest) -> dict[str, Any]:
+def rate_page(request: PageRequest) -> dict[str, Any]:
     """Return the rated items and the catalogue's size."""
-    with visit.store() as store:
-        visit.owner.search(store.place, fresh=True)
+    with request.store() as store:
+        request.owner.search(store.place, fresh=True)
         shown = shown_items(store)
         values = {
             record.item: record.value for record in store.rated.records() if record.user == ME
@@ -46,7 +46,7 @@ def rate_page(visit: PageRequest) -> dict[str, Any]:
             "shown": shown is not None,
             "rated": len(values) if shown is None else _rated_here(shown, values),
             "scale": store.scale,
-            "file": visit.session.held.get("file"),
+            "file": request.session.state.get("file"),
             "places": choices(store),
             "place": store.place,
             "left_out": 0 if shown is None else _left_out(store, values),
@@ -89,30 +89,30 @@ def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
     )
 
 
-def find(visit: PageRequest) -> dict[str, Any]:
+def find(request: PageRequest) -> dict[str, Any]:
     """Return items with these words in the title."""
-    with visit.store() as store:
-        search = visit.owner.search(store.place)
+    with request.store() as store:
+        search = request.owner.search(store.place)
         if search is None:
-            raise ConfigError(visit.t("rate.no_items"))
-        found = search.find(visit.text("words"), _FOUND)
+            raise ConfigError(request.t("rate.no_items"))
+        found = search.find(request.text("words"), _FOUND)
         items = [search.table.ids[place] for place in found]
         values = store.rated.values_of(ME, items)
         weights = item_weights(store, items)
         return {"items": item_fields(search.table, found, values, weights)}
 
 
-def set_rating(visit: PageRequest) -> dict[str, Any]:
+def set_rating(request: PageRequest) -> dict[str, Any]:
     """Set or remove a rating; return the old value, for undo."""
-    item = visit.text("item")
-    with visit.store() as store:
+    item = request.text("item")
+    with request.store() as store:
         sent = releases(store, ME, item)
-        removed = visit.text("value") == ""
+        removed = request.text("value") == ""
         if removed:
             before = rating_of(store, item)
             store.remove(item)
         else:
-            before = rate_known(store, item, visit.number("value"))
+            before = rate_known(store, item, request.number("value"))
         told = "" if not sent else released_words(sent[-1].entry, removed=removed)
         shown = shown_items(store)
         mine = (record.item for record in store.rated.records() if record.user == ME)
@@ -123,56 +123,56 @@ def set_rating(visit: PageRequest) -> dict[str, Any]:
         }
 
 
-def set_private(visit: PageRequest) -> dict[str, Any]:
+def set_private(request: PageRequest) -> dict[str, Any]:
     """Mark an item as sensitive, or not any more."""
-    with visit.store() as store:
+    with request.store() as store:
         shown = shown_items(store)
-        item = visit.text("item")
+        item = request.text("item")
         if shown is None or item not in shown.positions:
-            raise ConfigError(visit.t("rate.unknown"))
-        private = visit.text("private") == "yes"
+            raise ConfigError(request.t("rate.unknown"))
+        private = request.text("private") == "yes"
         mark(store, [item], *([] if private else [1.0]))
         return {"private": private}
 
 
-def load_items(visit: PageRequest) -> str:
+def load_items(request: PageRequest) -> str:
     """Load a catalogue from an uploaded file."""
-    ending = _KINDS.get(visit.text("kind"))
-    if ending is None or not visit.body:
-        raise ConfigError(visit.t("rate.no_file"))
-    low, high, step = (visit.number(name) for name in ("low", "high", "step"))
-    with tempfile.TemporaryDirectory() as folder, visit.store() as store:
+    ending = _KINDS.get(request.text("kind"))
+    if ending is None or not request.body:
+        raise ConfigError(request.t("rate.no_file"))
+    low, high, step = (request.number(name) for name in ("low", "high", "step"))
+    with tempfile.TemporaryDirectory() as folder, request.store() as store:
         place = Path(folder) / f"catalogue{ending}"
-        place.write_bytes(visit.body)
+        place.write_bytes(request.body)
         found = load_catalogue(store, place, store.scale or RatingScale(low, high, step))
-    visit.session.note(visit.t.count("rate.loaded", len(found.positions)))
+    request.session.note(request.t.count("rate.loaded", len(found.positions)))
     return "/rate"
 
 
-def look_into_file(visit: PageRequest) -> str:
+def look_into_file(request: PageRequest) -> str:
     """Preview an uploaded file of ratings."""
-    with visit.store() as store:
-        visit.session.held["file"] = preview_file(store, visit.body)
+    with request.store() as store:
+        request.session.state["file"] = preview_file(store, request.body)
     return "/rate"
 
 
-def take_in_file(visit: PageRequest) -> str:
+def take_in_file(request: PageRequest) -> str:
     """Import or drop the previewed file."""
-    preview = visit.session.held.pop("file", None)
+    preview = request.session.state.pop("file", None)
     if not isinstance(preview, FilePreview):
-        raise ConfigError(visit.t("rate.no_file"))
-    if visit.text("answer") == "yes":
-        with visit.store() as store:
-            visit.session.note(visit.t.count("rate.taken", take_file(store, preview)))
+        raise ConfigError(request.t("rate.no_file"))
+    if request.text("answer") == "yes":
+        with request.store() as store:
+            request.session.note(request.t.count("rate.taken", take_file(store, preview)))
     return "/rate"
 
 
 _MOST_RECOMMENDED = 20
 
 
-def recommendations_page(visit: PageRequest) -> dict[str, Any]:
+def recommendations_page(request: PageRequest) -> dict[str, Any]:
     """Return the recommendations and the hidden items."""
-    with visit.store() as store:
+    with request.store() as store:
         model = kept_model(store)
         shown = shown_items(store)
         facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
@@ -209,14 +209,14 @@ def recommendations_page(visit: PageRequest) -> dict[str, Any]:
         }
 
 
-def set_hidden(visit: PageRequest) -> str:
+def set_hidden(request: PageRequest) -> str:
     """Hide an item from the recommendations, or show it again."""
-    with visit.store() as store:
+    with request.store() as store:
         shown = shown_items(store)
-        item = visit.text("item")
+        item = request.text("item")
         if shown is None or item not in shown.positions:
-            raise ConfigError(visit.t("rate.unknown"))
-        wanted = visit.text("hidden") == "yes"
+            raise ConfigError(request.t("rate.unknown"))
+        wanted = request.text("hidden") == "yes"
         hide(store, item, wanted)
-    visit.session.note(visit.t("list.hid" if wanted else "list.shown_again"))
+    request.session.note(request.t("list.hid" if wanted else "list.shown_again"))
     return "/for-you"

@@ -23,7 +23,7 @@ from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.transfer import change_passphrase
 
-_SAID = 100
+_LINES = 100
 
 _PATIENCE = 10.0  # seconds for a thread to end
 
@@ -37,25 +37,25 @@ class BackgroundReports:
         every: Seconds between two looks at what recommenders publish.
 
     Attributes:
-        why_not: Why nothing is answered here; empty if it is.
+        problem: Why nothing is answered here; empty if it is.
     """
 
     def __init__(self, path: Path, log: Callable[[str], None], every: float | None = None) -> None:
         self._path = path
         self._every = every or LOOK_EVERY
         self._tell = log
-        self._said: deque[tuple[str, str]] = deque(maxlen=_SAID)
+        self._lines: deque[tuple[str, str]] = deque(maxlen=_LINES)
         self._store: DeviceStore | None = None
         self._threads: dict[str, tuple[threading.Thread, threading.Event, threading.Event]] = {}
         self._states: dict[str, tuple[str, str]] = {}
-        self.why_not = ""
+        self.problem = ""
 
     def __repr__(self) -> str:
         return f"Answering({len(self._threads)} recommenders)"
 
-    def said(self) -> list[tuple[str, str]]:
+    def log_lines(self) -> list[tuple[str, str]]:
         """Return the last log lines for the owner with their times, newest first."""
-        return list(reversed(self._said))
+        return list(reversed(self._lines))
 
     def state(self, address: str) -> tuple[str, str] | None:
         """Return the time and state of the connection to a recommender, if known."""
@@ -66,8 +66,8 @@ class BackgroundReports:
         return lambda line: self._log(f"{known.address}: {line}")
 
     def _log(self, line: str) -> None:
-        if not self._said or self._said[-1][1] != line:
-            self._said.append((utc_now(), line))
+        if not self._lines or self._lines[-1][1] != line:
+            self._lines.append((utc_now(), line))
             self._tell(line)
 
     def begin(self, passphrase: str | None) -> None:
@@ -75,9 +75,9 @@ class BackgroundReports:
         if self._store is None:
             try:
                 self._store = DeviceStore.open(self._path, passphrase=passphrase, serving=True)
-                self.why_not = ""
+                self.problem = ""
             except StorageError as error:
-                self.why_not = str(error)
+                self.problem = str(error)
                 self._log(f"Recommenders are not answered from here: {error}")
                 return
         self.refresh()
@@ -199,14 +199,14 @@ class Owner:
         every: Seconds between two looks at what recommenders publish; the usual ones by default.
 
     Attributes:
-        tries: Of the passphrase.
-        answering: What answers recommenders.
+        attempts: Of the passphrase.
+        background: What answers recommenders.
     """
 
     def __init__(self, path: Path, log: Callable[[str], None], every: float | None = None) -> None:
         self.path = path
-        self.tries = AttemptLimit()
-        self.answering = BackgroundReports(path, log, every)
+        self.attempts = AttemptLimit()
+        self.background = BackgroundReports(path, log, every)
         self._lock = threading.RLock()
         self._store: DeviceStore | None = None
         self._searches: dict[int, TitleSearch] = {}
@@ -215,22 +215,22 @@ class Owner:
         return f"Owner({self.path.name!r}, {'closed' if self._store is None else 'open'})"
 
     @property
-    def made(self) -> bool:
+    def exists(self) -> bool:
         """True if the store exists."""
         return self.path.exists()
 
     @property
     def encrypted(self) -> bool:
         """True if the store needs a passphrase."""
-        return self.made and DeviceStore.is_encrypted(self.path)
+        return self.exists and DeviceStore.is_encrypted(self.path)
 
     @property
-    def opened(self) -> bool:
+    def is_open(self) -> bool:
         """True if the store is open."""
         return self._store is not None
 
     @property
-    def alone(self) -> AbstractContextManager[object]:
+    def lock(self) -> AbstractContextManager[object]:
         """The store's lock."""
         return self._lock
 
@@ -262,19 +262,19 @@ class Owner:
             PrivacyError: The passphrase is wrong, or it was tried too often.
         """
         with self._lock:
-            if self.tries.wait > 0:
+            if self.attempts.wait > 0:
                 raise PrivacyError(
-                    f"too many wrong passphrases: wait {self.tries.wait:.0f} seconds"
+                    f"too many wrong passphrases: wait {self.attempts.wait:.0f} seconds"
                 )
             try:
                 store = DeviceStore.open(self.path, passphrase=passphrase)
             except PrivacyError:
-                self.tries.wrong()
+                self.attempts.wrong()
                 raise
-            self.tries.right()
+            self.attempts.right()
             self.close()
             self._store = store
-            self.answering.begin(passphrase)
+            self.background.begin(passphrase)
 
     def close(self) -> None:
         """Close the store and drop its key. The background threads go on."""
@@ -286,22 +286,22 @@ class Owner:
 
     def end(self) -> None:
         """Close the store and stop the background threads."""
-        self.answering.end()
+        self.background.end()
         self.close()
 
     def change_passphrase(self, old: str | None, new: str) -> None:
         """Encrypt the store with a new passphrase; it stays open."""
         with self._lock:
-            if self.tries.wait > 0:
+            if self.attempts.wait > 0:
                 raise PrivacyError(
-                    f"too many wrong passphrases: wait {self.tries.wait:.0f} seconds"
+                    f"too many wrong passphrases: wait {self.attempts.wait:.0f} seconds"
                 )
             try:
                 DeviceStore.open(self.path, passphrase=old).close()
             except PrivacyError:
-                self.tries.wrong()
+                self.attempts.wrong()
                 raise
-            self.answering.end()
+            self.background.end()
             self.close()
             opens = old
             try:
@@ -313,7 +313,7 @@ class Owner:
     def destroy(self) -> None:
         """Delete the store, with its ledger and its identity."""
         with self._lock:
-            self.answering.end()
+            self.background.end()
             with self.store() as store:
                 store.destroy()
             self._store = None

@@ -26,14 +26,14 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.page.request import PageRequest, short
 
 
-def recommenders_page(visit: PageRequest) -> dict[str, Any]:
+def recommenders_page(request: PageRequest) -> dict[str, Any]:
     """Return the joined recommenders and the invitation under review."""
-    with visit.owner.store() as store:
-        invited = visit.session.held.get("invitation")
+    with request.owner.store() as store:
+        invited = request.session.state.get("invitation")
         return {
             "joined": [
                 _known(store.at(known.place), known)
-                | {"now": visit.owner.answering.state(known.address)}
+                | {"now": request.owner.background.state(known.address)}
                 for known in joined(store)
             ],
             "left": [
@@ -42,8 +42,8 @@ def recommenders_page(visit: PageRequest) -> dict[str, Any]:
                 if known.left and _anything(store.at(known.place))
             ],
             "invited": invited,
-            "why_not": visit.owner.answering.why_not,
-            "log": visit.owner.answering.said(),
+            "why_not": request.owner.background.problem,
+            "log": request.owner.background.log_lines(),
         }
 
 
@@ -78,54 +78,54 @@ def _anything(store: DeviceStore) -> bool:
     return store.pinned_catalogue is not None or kept_model(store) is not None
 
 
-def choose(visit: PageRequest) -> str:
+def choose(request: PageRequest) -> str:
     """Show the items of another recommender."""
-    back = visit.text("back")
-    if not visit.place or back not in ("/rate", "/for-you", "/privacy"):
-        raise ConfigError(visit.t("recommenders.no_such"))
-    visit.choose(visit.place)
+    back = request.text("back")
+    if not request.place or back not in ("/rate", "/for-you", "/privacy"):
+        raise ConfigError(request.t("recommenders.no_such"))
+    request.choose(request.place)
     return back
 
 
-def look_at_invitation(visit: PageRequest) -> str:
+def look_at_invitation(request: PageRequest) -> str:
     """Preview an invitation from a file or a link. Nothing is pinned yet."""
-    found = Invitation.read(visit.body or visit.text("link", 100_000).encode())
+    found = Invitation.read(request.body or request.text("link", 100_000).encode())
     if found.authority:
         check_authority(found.authority.encode())
-    visit.session.held["invitation"] = found
+    request.session.state["invitation"] = found
     return "/recommenders"
 
 
-def answer_invitation(visit: PageRequest) -> str:
+def answer_invitation(request: PageRequest) -> str:
     """Join the recommender of the previewed invitation, or drop it."""
-    found = visit.session.held.get("invitation")
+    found = request.session.state.get("invitation")
     # Another tab may look at another one.
-    if not isinstance(found, Invitation) or found.digest != visit.text("digest"):
-        raise ConfigError(visit.t("recommenders.no_invitation"))
-    del visit.session.held["invitation"]
-    if visit.text("answer") == "yes":
-        with visit.owner.store() as store:
+    if not isinstance(found, Invitation) or found.digest != request.text("digest"):
+        raise ConfigError(request.t("recommenders.no_invitation"))
+    del request.session.state["invitation"]
+    if request.text("answer") == "yes":
+        with request.owner.store() as store:
             join(store, found)
-        visit.owner.answering.refresh()
-        visit.session.note(
-            visit.t(
+        request.owner.background.refresh()
+        request.session.note(
+            request.t(
                 "recommenders.joined_direct" if found.servers is None else "recommenders.joined_now"
             )
         )
     return "/recommenders"
 
 
-def card(visit: PageRequest) -> bytes:
+def card(request: PageRequest) -> bytes:
     """Return the device's public card."""
-    with visit.owner.store() as store:
+    with request.owner.store() as store:
         return msgspec.json.format(msgspec.json.encode(card_of(store)), indent=1)
 
 
-def change(visit: PageRequest) -> str:
+def change(request: PageRequest) -> str:
     """Pause, resume or leave a recommender."""
-    address = visit.text("address")
-    wanted = visit.text("change")
-    with visit.owner.store() as store:
+    address = request.text("address")
+    wanted = request.text("change")
+    with request.owner.store() as store:
         if wanted in ("pause", "resume"):
             pause(store, address, wanted == "pause")
         elif wanted == "leave":
@@ -133,7 +133,7 @@ def change(visit: PageRequest) -> str:
         elif wanted == "forget":
             forget(store, address)
         else:
-            raise ConfigError(visit.t("recommenders.no_such"))
-    visit.owner.answering.refresh()
-    visit.session.note(visit.t(f"recommenders.done.{wanted}"))
+            raise ConfigError(request.t("recommenders.no_such"))
+    request.owner.background.refresh()
+    request.session.note(request.t(f"recommenders.done.{wanted}"))
     return "/recommenders"

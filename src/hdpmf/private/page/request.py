@@ -45,12 +45,12 @@ class PageRequest:
     @property
     def place(self) -> int:
         """The recommender of this page or else of the last one; 0 if none was chosen."""
-        given = self.text("place") or str(self.session.held.get(_PLACE, ""))
+        given = self.text("place") or str(self.session.state.get(_PLACE, ""))
         return int(given) if given.isdecimal() and len(given) < 6 else 0
 
     def choose(self, place: int) -> None:
         """Show this recommender's items from now on."""
-        self.session.held[_PLACE] = place
+        self.session.state[_PLACE] = place
 
     def text(self, name: str, most: int = 300) -> str:
         """Return a field as text."""

@@ -30,9 +30,9 @@ from hdpmf.private.page.request import PageRequest, choices, item_fields
 _MARKED_SHOWN = 100
 
 
-def privacy_page(visit: PageRequest) -> dict[str, Any]:
+def privacy_page(request: PageRequest) -> dict[str, Any]:
     """Return the privacy level, its meaning, and the sensitive items."""
-    with visit.store() as store:
+    with request.store() as store:
         position = privacy_level(store)
         shown = shown_items(store)
         marked = item_weights(store)
@@ -47,7 +47,7 @@ def privacy_page(visit: PageRequest) -> dict[str, Any]:
             "places": choices(store),
             "place": store.place,
             "weight": position.weight,
-            "sentences": _sentences(visit.t, position),
+            "sentences": _sentences(request.t, position),
             "groups": GROUPS,
             "group": position.group,
             "epsilon": policy.own_epsilon,
@@ -68,38 +68,38 @@ def privacy_page(visit: PageRequest) -> dict[str, Any]:
         }
 
 
-def preview_privacy_level(visit: PageRequest) -> dict[str, Any]:
+def preview_privacy_level(request: PageRequest) -> dict[str, Any]:
     """Return the meaning of another privacy level."""
-    with visit.store() as store:
-        position = privacy_level(store, visit.number("weight"))
+    with request.store() as store:
+        position = privacy_level(store, request.number("weight"))
         return {
-            "sentences": _sentences(visit.t, position),
-            "group": visit.t(f"privacy.group.{position.group}"),
+            "sentences": _sentences(request.t, position),
+            "group": request.t(f"privacy.group.{position.group}"),
         }
 
 
-def change_privacy_level(visit: PageRequest) -> str:
+def change_privacy_level(request: PageRequest) -> str:
     """Set the privacy level."""
-    with visit.store() as store:
-        set_privacy_weight(store, visit.number("weight"))
-    visit.session.note(visit.t("privacy.turned"))
+    with request.store() as store:
+        set_privacy_weight(store, request.number("weight"))
+    request.session.note(request.t("privacy.turned"))
     return "/privacy"
 
 
-def mark_genres(visit: PageRequest) -> str:
+def mark_genres(request: PageRequest) -> str:
     """Mark a genre as sensitive, or not any more."""
-    marked = visit.text("marked") == "yes"
-    with visit.store() as store:
-        n = mark_genre(store, visit.text("genre"), *([] if marked else [1.0]))
-    visit.session.note(visit.t.count("privacy.marked" if marked else "privacy.unmarked", n))
+    marked = request.text("marked") == "yes"
+    with request.store() as store:
+        n = mark_genre(store, request.text("genre"), *([] if marked else [1.0]))
+    request.session.note(request.t.count("privacy.marked" if marked else "privacy.unmarked", n))
     return "/privacy"
 
 
-def ask_me(visit: PageRequest) -> str:
+def ask_me(request: PageRequest) -> str:
     """Set whether the owner is asked before each run."""
-    with visit.store() as store:
-        store.set_policy(msgspec.structs.replace(store.policy, ask=visit.text("ask") == "yes"))
-    visit.session.note(visit.t("privacy.ask_changed"))
+    with request.store() as store:
+        store.set_policy(msgspec.structs.replace(store.policy, ask=request.text("ask") == "yes"))
+    request.session.note(request.t("privacy.ask_changed"))
     return "/privacy"
 
 
@@ -126,60 +126,60 @@ SCALES = {
 """What a new store can be rated on."""
 
 
-def settings_page(visit: PageRequest) -> dict[str, Any]:
+def settings_page(request: PageRequest) -> dict[str, Any]:
     """Return the device's name, identity and file."""
-    with visit.owner.store() as store:
+    with request.owner.store() as store:
         return {
             "name_of_device": (store.get("name") or b"").decode(),
             "identity": store.identity.public.hex(),
             "encrypted": store.encrypted,
-            "file": visit.owner.path.name,
+            "file": request.owner.path.name,
             "rated": store.n_ratings,
         }
 
 
-def make_store(visit: PageRequest) -> str:
+def make_store(request: PageRequest) -> str:
     """Create a store."""
-    scale = SCALES.get(visit.text("scale"))
-    first = visit.text("passphrase", 1000)
-    second = visit.text("again", 1000)
+    scale = SCALES.get(request.text("scale"))
+    first = request.text("passphrase", 1000)
+    second = request.text("again", 1000)
     if scale is None or first != second:
-        raise ConfigError(visit.t("settings.not_twice"))
-    visit.owner.make(visit.text("name"), first or None, scale)
-    visit.session.note(visit.t("welcome.made"))
+        raise ConfigError(request.t("settings.not_twice"))
+    request.owner.make(request.text("name"), first or None, scale)
+    request.session.note(request.t("welcome.made"))
     return "/rate"
 
 
-def new_passphrase(visit: PageRequest) -> str:
+def new_passphrase(request: PageRequest) -> str:
     """Change the passphrase."""
-    new = visit.text("new", 1000)
-    again = visit.text("again", 1000)
+    new = request.text("new", 1000)
+    again = request.text("again", 1000)
     if not new or new != again:
-        raise ConfigError(visit.t("settings.not_twice"))
-    visit.owner.change_passphrase(visit.text("old", 1000) or None, new)
-    visit.session.note(visit.t("settings.changed"))
+        raise ConfigError(request.t("settings.not_twice"))
+    request.owner.change_passphrase(request.text("old", 1000) or None, new)
+    request.session.note(request.t("settings.changed"))
     return "/settings"
 
 
-def export_everything(visit: PageRequest) -> bytes:
+def export_everything(request: PageRequest) -> bytes:
     """Export all personal data as JSON."""
-    with visit.owner.store() as store:
+    with request.owner.store() as store:
         return json.dumps(
             data_export(store), indent=1, allow_nan=False, ensure_ascii=False
         ).encode()
 
 
-def forget(visit: PageRequest) -> str:
+def forget(request: PageRequest) -> str:
     """Delete the ratings, the model or the whole store."""
-    what = visit.text("what")
-    if visit.text("sure") != "yes":
-        raise ConfigError(visit.t("settings.not_sure"))
+    what = request.text("what")
+    if request.text("sure") != "yes":
+        raise ConfigError(request.t("settings.not_sure"))
     if what == "everything":
-        visit.owner.destroy()
+        request.owner.destroy()
         return "/welcome"
     if what not in ("ratings", "model"):
-        raise ConfigError(visit.t("settings.not_sure"))
-    with visit.owner.store() as store:
+        raise ConfigError(request.t("settings.not_sure"))
+    with request.owner.store() as store:
         store.forget(ratings=what == "ratings", model=what == "model")
-    visit.session.note(visit.t(f"settings.forgot.{what}"))
+    request.session.note(request.t(f"settings.forgot.{what}"))
     return "/settings"
