@@ -126,17 +126,17 @@ def _pending(store: DeviceStore, asked: Asked) -> dict[str, Any]:
 
 def answer(request: PageRequest) -> str:
     """Store the owner's answer to an offer."""
-    said = request.text("answer")
+    answer_text = request.text("answer")
     with request.owner.store() as store:
-        if said == "again":
+        if answer_text == "again":
             take_back(store, request.text("key", 2000))
         else:
-            kind = next((kind for kind in get_args(Answer) if kind == said), None)
+            kind = next((kind for kind in get_args(Answer) if kind == answer_text), None)
             if kind is None:
                 raise ConfigError(request.t("leaves.no_answer"))
             give_answer(store, request.text("key", 2000), kind)
     request.owner.background.refresh()
-    request.session.note(request.t(f"leaves.said.{said}"))
+    request.session.note(request.t(f"leaves.said.{answer_text}"))
     return "/leaves"
 
 
