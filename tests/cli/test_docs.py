@@ -23,7 +23,13 @@ from hdpmf.common.methods.registry import ENTRY_POINT
 from tests.docs.doc_pages import PAGES, PROMPT, ROOT, SHELLS, calls_on, commands_in, read
 
 HISTORY = Path("CHANGELOG.md")  # it may name what is gone
-FLAGS_OF_OTHERS = {"--trusted-entities", "--offline"}  # Flower's, systemd's
+FLAGS_OF_OTHERS = {  # Flower's, systemd's
+    "--trusted-entities",
+    "--enable-supernode-auth",
+    "--ssl-certfile",
+    "--disable-runtime-dependency-installation",
+    "--offline",
+}
 FOLDERS = ("", "src/hdpmf/", "tests/", "docs/")  # where a path on a page may start
 
 

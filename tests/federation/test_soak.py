@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from soak import one_run
+
+from tests.federation.soak import one_run
 
 
 @pytest.mark.parametrize(

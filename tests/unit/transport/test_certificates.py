@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from handshake import shake_hands
 
 from hdpmf.common.net import certificates
 from hdpmf.common.net.certificates import (
@@ -21,6 +20,7 @@ from hdpmf.common.net.certificates import (
     ensure_certificates,
 )
 from hdpmf.errors import ConfigError, StorageError
+from tests.unit.transport.handshake import shake_hands
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from handshake import shake_hands
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +31,7 @@ from hdpmf.common.net.succession import (
     told,
 )
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
+from tests.unit.transport.handshake import shake_hands
 
 NAMES = ["localhost"]
 
