@@ -98,7 +98,7 @@ class Told:
 
 def crowd(pipe: Connection) -> None:
     """Devices, until the pipe is closed: first their cards, then what they have seen."""
-    from hdpmf.common.net.http_limits import allow_connections
+    from hdpmf.common.net.server import allow_connections
     from hdpmf.private.device.device_identity import card_of
     from hdpmf.private.device.policy import Policy
     from hdpmf.private.device.store.device_store import DeviceStore
@@ -183,7 +183,7 @@ class _TimedDoor:
     """The web, with a watch."""
 
     def __init__(self, address: str, authority: bytes, told: Told) -> None:
-        from hdpmf.common.net.web import WebDoor
+        from hdpmf.common.net.polling import WebDoor
 
         self._web, self._told, self._guard = WebDoor(address, authority), told, threading.Lock()
 
@@ -492,7 +492,7 @@ def _by_two_servers(
     watched: Watched,
     shown: View | None,
 ) -> dict[str, Any]:
-    from hdpmf.untrusted.service.collector_keys import pin_servers
+    from hdpmf.untrusted.service.keys import pin_servers
 
     folder = service.path.parent
     with Pair(folder, rules=Rules()) as pair:
@@ -554,7 +554,7 @@ def _by_two_servers(
 
 
 def _ask_for_run(service: ServiceFolder, plan: Plan) -> None:
-    from hdpmf.untrusted.service.requests import ask_for_run
+    from hdpmf.untrusted.service.daemon import ask_for_run
     from hdpmf.untrusted.service.settings import RunSettings
 
     least = max(16, 3 * plan.devices // 4)

@@ -34,7 +34,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from hdpmf.common.net.web_server import listen
+from hdpmf.common.net.server import listen
 from hdpmf.common.protocol.submission import signed_bytes
 from hdpmf.common.protocol.task import OneRating
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver

@@ -37,7 +37,7 @@ from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.one_round import make_survey
 from hdpmf.untrusted.recommender.runs import Answered
-from hdpmf.untrusted.service.schedule import PAUSE, PastRun, worth_a_run
+from hdpmf.untrusted.service.scheduler import PAUSE, PastRun, worth_a_run
 from lists import find_data
 
 Row = dict[str, Any]

@@ -31,9 +31,8 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.common.protocol import Call as Hello
-from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.catalogue import bound_to, known_items, next_version, signed_first
 from hdpmf.common.protocol.layout import survey_layout
-from hdpmf.common.protocol.versions import bound_to, next_version, signed_first
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore

@@ -10,7 +10,7 @@ from hdpmf.cli.device.join import PinOptions, pin
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol import DeviceCard
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.store.device_store import DeviceStore
 

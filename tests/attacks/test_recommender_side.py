@@ -36,7 +36,7 @@ from hdpmf.common.protocol import (
     SumContribution,
     encode,
 )
-from hdpmf.common.protocol.grid import GRADIENT_STEP, from_grid
+from hdpmf.common.protocol.messages import GRADIENT_STEP, from_grid
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.client.gradients import WholeGradients
 from hdpmf.untrusted.recommender import OneRoundRecommender

@@ -13,7 +13,7 @@ from hdpmf.common.net import Answer
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol import Call as AreYouThere
 from hdpmf.common.protocol import Envelope, ItemFacts, Message, Reply, Terms, decode, encode
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.errors import ConfigError, SecureSumError
 from hdpmf.models import HDPSum

@@ -11,12 +11,12 @@ import pytest
 
 from hdpmf.cli import pages
 from hdpmf.cli.device import disclosures
-from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.private.device.consent import consents, pending
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.joined import joined
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.service import collector_keys
+from hdpmf.untrusted.service import keys
 from tests.unit.device.reporting_world import (
     POLICY,
     SERVERS,
@@ -95,7 +95,7 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
         call("recommender", "init", shop, "--items", tmp_path / "films.csv", "--port", 9443).code
         == 0
     )
-    monkeypatch.setattr(collector_keys, "pinned_servers", lambda folder: SERVERS)
+    monkeypatch.setattr(keys, "pinned_servers", lambda folder: SERVERS)
     told = call("recommender", "invite", shop, "--json").json
     invitation = Invitation.read(Path(told["file"]).read_bytes())
     assert invitation == Invitation.read(told["link"].encode())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hdpmf.cli.device.join import PinOptions, pin
-from hdpmf.common.net import web
+from hdpmf.common.net import polling
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.catalogue import known_items
@@ -58,7 +58,7 @@ def given(tmp_path: Path) -> dict[str, Path]:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Two servers and a recommender in place of the network; a period that is over in no time."""
     made = World()
-    monkeypatch.setattr(web, "WebDoor", lambda *_: made)
+    monkeypatch.setattr(polling, "WebDoor", lambda *_: made)
     steps = participant.Participant.step
 
     def step(self: participant.Participant) -> float:

@@ -14,9 +14,8 @@ from .conftest import Call
 pytest.importorskip("cryptography")
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.untrusted.service.daemon import Lifecycle, Request, request_in
 from hdpmf.untrusted.service.folder import ServiceFolder
-from hdpmf.untrusted.service.lifecycle import Lifecycle
-from hdpmf.untrusted.service.requests import Request, request_in
 from hdpmf.untrusted.service.service import Service
 
 

@@ -21,12 +21,11 @@ from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.servers import Server, Servers, read_collector
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.service.collector import make_task
-from hdpmf.untrusted.service.collector_keys import load_keys, pin_servers
-from hdpmf.untrusted.service.durations import seconds
+from hdpmf.untrusted.service.aggregation.two_servers import make_task
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
+from hdpmf.untrusted.service.keys import load_keys, pin_servers
 from hdpmf.untrusted.service.run_files import Checkpoint, Period
-from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.settings import RunSettings, seconds
 
 
 def a_pair() -> Servers:

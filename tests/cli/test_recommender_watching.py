@@ -25,7 +25,7 @@ from hdpmf.cli.recommender import status as status_command
 from hdpmf.cli.recommender.run import MonitoringOptions
 from hdpmf.common.protocol import Envelope, decode
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.service import alerts
+from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.settings import RunSettings
 
@@ -89,8 +89,8 @@ def test_an_authority_is_announced_and_then_takes_over(call: Call, folder: Path)
 def test_status_warns_of_a_certificate_and_still_ends_well(
     call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alerts, "LITTLE", 0)
-    monkeypatch.setattr(alerts, "FEW_PERCENT", 0.0)
+    monkeypatch.setattr(health, "LITTLE", 0)
+    monkeypatch.setattr(health, "FEW_PERCENT", 0.0)
     assert call("recommender", "status", folder, "--json").json["alerts"] == []
     (folder / "tls" / "server.pem").write_text("spoilt")
     shown = call("recommender", "status", folder)

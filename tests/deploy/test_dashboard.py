@@ -15,10 +15,9 @@ pytest.importorskip("prometheus_client")
 from prometheus_client import generate_latest
 
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
-from hdpmf.untrusted.service.alerts import NAMES, CertificateEnd
+from hdpmf.untrusted.service.health import NAMES, CertificateEnd, FolderLook
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.prometheus import UNREADABLE, RecommenderMetrics
-from hdpmf.untrusted.service.watching import FolderLook
+from hdpmf.untrusted.service.telemetry import UNREADABLE, RecommenderMetrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD, RULES = DEPLOY / "grafana-dashboard.json", DEPLOY / "alerts.yml"

@@ -12,10 +12,9 @@ import pytest
 
 from hdpmf.cli.main import run
 from hdpmf.common.data import RatingScale
-from hdpmf.common.net.polling import PollingDevice
-from hdpmf.common.net.web import WebDoor
+from hdpmf.common.net.polling import PollingDevice, WebDoor
+from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import DeviceCard
-from hdpmf.common.protocol.invitation import Invitation
 from hdpmf.common.protocol.servers import read_collector
 from hdpmf.lab.simulate.deploy import Deployment
 from hdpmf.private.device.device_identity import new_device

@@ -17,8 +17,8 @@ pytest.importorskip("uvicorn")
 from playwright.sync_api import Page, expect
 
 from hdpmf.common.data import RatingScale
+from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import DeviceCard
-from hdpmf.common.protocol.invitation import Invitation
 from hdpmf.lab.simulate.deploy import Deployment, free_port
 from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.joined import join

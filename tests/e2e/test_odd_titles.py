@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol import CatalogueTable, Terms
-from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.private.device.consent import Asked, require_consent
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.refusals import RefusalBook

@@ -16,13 +16,12 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.net.authority_rotation import names_of, told
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.http_limits import serving
+from hdpmf.common.net.https import server_context
 from hdpmf.common.net.mailbox import Mailbox
+from hdpmf.common.net.server import listen, serving
 from hdpmf.common.net.signing import server_name
-from hdpmf.common.net.succession import names_of, told
-from hdpmf.common.net.tls import server_context
-from hdpmf.common.net.web_server import listen
 from hdpmf.lab.simulate.deploy import Deployment
 from hdpmf.untrusted.service.website import IDLE_SECONDS, LIMITS
 from tests.federation.transport_contract import MAX_BYTES, Network

@@ -15,8 +15,8 @@ import pytest
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net import polling, signing
+from hdpmf.common.net.carrier import Answer
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.interface import Answer
 from hdpmf.common.net.mailbox import Mailbox
 from hdpmf.common.net.polling import PollingDevice
 from tests.federation.deployed import Live, recommender, wait_until, wire_to

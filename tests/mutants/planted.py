@@ -81,7 +81,7 @@ PLANTED = (
     ),
     Planted(
         "strangers hold any number of connections",
-        "common/net/http_limits.py",
+        "common/net/server.py",
         "if open_now > limits.connections and not self.make_room():",
         "if False:",
         ("tests/unit/transport/test_http_limits.py",),

@@ -17,8 +17,8 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import SumContribution
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.recommender.one_round import make_survey
+from hdpmf.untrusted.service.outcome import state
 from hdpmf.untrusted.service.settings import RunSettings
-from hdpmf.untrusted.service.statement import state
 
 N_USERS, N_ITEMS, EACH = 30, 20, 8
 STARS = RatingScale(1.0, 5.0, 1.0)

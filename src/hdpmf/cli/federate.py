@@ -199,8 +199,8 @@ def simulate(
 ) -> Result:
     """Run a federation of simulated devices, with the messages of a real one, and measure it."""
     from hdpmf.common.base.progress import size
-    from hdpmf.untrusted.service.live import watch
     from hdpmf.untrusted.service.metrics import Metrics
+    from hdpmf.untrusted.service.progress import watch
 
     training, held_out = cut.split(source, seed)
     if population.sample is not None:

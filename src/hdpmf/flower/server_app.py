@@ -20,11 +20,11 @@ from flwr.serverapp import Grid, ServerApp
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.data import Ratings, RatingScale, load_dataset
 from hdpmf.common.data.item_features import read_item_table
-from hdpmf.common.net.interface import MAX_BYTES, DeviceReply, RecommenderTransport, check_sizes
+from hdpmf.common.net.carrier import MAX_BYTES, DeviceReply, RecommenderTransport, check_sizes
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.protocol import CatalogueTable, DeviceCard
 from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, FederationError, MissingExtraError, ProtocolError
 from hdpmf.flower.records import Card, Question, ReportTask, UserVectors, pack, unpack

@@ -25,8 +25,8 @@ from hdpmf.common.protocol import (
     decode,
     encode,
 )
+from hdpmf.common.protocol.codec import MAX_BYTES
 from hdpmf.common.protocol.messages import MAX_FACTORS
-from hdpmf.common.protocol.wire import MAX_BYTES
 from hdpmf.errors import StorageError
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy

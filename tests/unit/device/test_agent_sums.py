@@ -19,7 +19,7 @@ from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.aggregation.masks.messages import MaskedVector
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Accepted, Opening, Ready, Refusal, Reply, decode
-from hdpmf.common.protocol.cohort import cohort_of
+from hdpmf.common.protocol.federation import cohort_of
 from hdpmf.common.protocol.layout import (
     counts_from_sum,
     counts_layout,

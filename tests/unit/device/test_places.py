@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import CatalogueTable, encode
-from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.common.protocol.invitation import Invitation
-from hdpmf.common.protocol.versions import next_version, signed_first
+from hdpmf.common.protocol.catalogue import known_items, next_version, signed_first
+from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 from hdpmf.private.device.consent import give_answer, pending
 from hdpmf.private.device.disclosures.history import budgets

@@ -12,8 +12,7 @@ from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import RatingScale
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol import DeviceCard
-from hdpmf.common.protocol.enrolled import Enrolled
-from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.common.protocol.enrolment import Enrolled, Invitation
 from hdpmf.errors import ConfigError, SecureSumError
 from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.joined import join, joined, leave

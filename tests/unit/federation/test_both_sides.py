@@ -27,8 +27,8 @@ from hdpmf.private.device.recommendations import recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.release import Release
 from hdpmf.untrusted.service.aggregation.direct import Direct
+from hdpmf.untrusted.service.daemon import Lifecycle, Ways
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
-from hdpmf.untrusted.service.lifecycle import Lifecycle, Ways
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings

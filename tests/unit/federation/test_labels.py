@@ -31,9 +31,9 @@ from hdpmf.private.device.recommendations import predict_ratings, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.aggregation.masks import SumBrokenOffError
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.outcome import state
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
-from hdpmf.untrusted.service.statement import state
 
 pytestmark = pytest.mark.slow
 

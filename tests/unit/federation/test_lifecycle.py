@@ -18,12 +18,18 @@ from hdpmf.common.net import DeviceReply
 from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.untrusted.service.aggregation.direct import Direct
+from hdpmf.untrusted.service.daemon import (
+    Lifecycle,
+    Ways,
+    ask_for_run,
+    ask_to_give_up,
+    drop_request,
+    request_in,
+)
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
-from hdpmf.untrusted.service.lifecycle import Lifecycle, Ways
 from hdpmf.untrusted.service.refusals import refusals_in_words
-from hdpmf.untrusted.service.requests import ask_for_run, ask_to_give_up, drop_request, request_in
 from hdpmf.untrusted.service.run import Run
-from hdpmf.untrusted.service.schedule import Schedule
+from hdpmf.untrusted.service.scheduler import Schedule
 from hdpmf.untrusted.service.service import BRIEF, Service
 from hdpmf.untrusted.service.settings import RunSettings
 from tests.unit.federation.growing_town import BITS, PACE, POLICY, SUMS, Town
@@ -115,9 +121,7 @@ def test_a_request_is_met_once_whatever_is_killed(
     with (
         monkeypatch.context() as patch
     ):  # killed after the run is written down and before the request is dropped
-        patch.setattr(
-            "hdpmf.untrusted.service.lifecycle.drop_request", lambda folder: stop_at(0)(1)
-        )
+        patch.setattr("hdpmf.untrusted.service.daemon.drop_request", lambda folder: stop_at(0)(1))
         life.live(stop_at(9))
     assert request_in(town.folder) is not None
     for _ in range(2):

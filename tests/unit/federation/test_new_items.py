@@ -21,16 +21,15 @@ from hdpmf.common.protocol import (
     SumContribution,
     encode,
 )
-from hdpmf.common.protocol.catalogue import catalogue_table, known_items
-from hdpmf.common.protocol.versions import number_of, version_at
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items, number_of, version_at
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.private.device.recommendations import recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.runs import Answered
-from hdpmf.untrusted.service.catalogue_key import CATALOGUE, KEY
+from hdpmf.untrusted.service.catalogue import change_items
+from hdpmf.untrusted.service.daemon import Lifecycle, Ways
 from hdpmf.untrusted.service.folder import ServiceFolder
-from hdpmf.untrusted.service.items import change_items
-from hdpmf.untrusted.service.lifecycle import Lifecycle, Ways
+from hdpmf.untrusted.service.keys import CATALOGUE, KEY
 from tests.unit.federation.growing_town import BITS, SUMS, WORLD, Town
 
 NEW = ItemTable.build([1000, 0], ["Tomorrow", "Yesterday"], [["Drama"], ["Space"]], [2026, 1950])

@@ -18,16 +18,15 @@ from hdpmf.common.aggregation.two_servers.dap import id_from_text
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import DeviceCard, SumContribution
-from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.common.protocol.versions import number_of
+from hdpmf.common.protocol.catalogue import catalogue_table, number_of
 from hdpmf.errors import TransportError
 from hdpmf.lab.simulate.two_servers import ServersInProcess
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.recommendations import recommend
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.service.collector_keys import pin_servers
+from hdpmf.untrusted.service.catalogue import change_items
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
-from hdpmf.untrusted.service.items import change_items
+from hdpmf.untrusted.service.keys import pin_servers
 from hdpmf.untrusted.service.publish import public_file
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings

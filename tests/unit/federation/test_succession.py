@@ -16,10 +16,9 @@ pytest.importorskip("pyhpke")
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import IdIndex, RatingScale
-from hdpmf.common.net import succession
+from hdpmf.common.net import authority_rotation
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.polling import PollingDevice
-from hdpmf.common.net.web import WebDoor
+from hdpmf.common.net.polling import PollingDevice, WebDoor
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.private.device.device_identity import authorities_of, digests, follow
 from hdpmf.private.device.participant import Participant
@@ -70,10 +69,10 @@ def test_with_two_servers(tmp_path: Path) -> None:
                 return sees()
 
         assert "authority" not in serve(sees=there.look)
-        new = succession.announce(tls).read_bytes()
+        new = authority_rotation.announce(tls).read_bytes()
         assert "will be followed by another one" in serve(sees=there.look)
         assert ana.get("authority") == old + new
-        succession.change_over(tls, list(service.config.names))
+        authority_rotation.change_over(tls, list(service.config.names))
         assert "is not trusted any more" in serve(sees=there.look)
         assert ana.get("authority") == new
         assert serve(sees=there.look) == ""
@@ -92,7 +91,7 @@ def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
     service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
     old = ensure_certificates(service.tls_folder, service.config.names).authority.read_bytes()
     hostile = ensure_certificates(tmp_path / "hostile", NAMES).authority.read_text()
-    lie = msgspec.msgpack.encode(succession.Told(old.decode(), hostile, b"\0" * 70))
+    lie = msgspec.msgpack.encode(authority_rotation.Told(old.decode(), hostile, b"\0" * 70))
     with pytest.MonkeyPatch.context() as patched, DeviceStore.create(tmp_path / "ana") as store:
         patched.setattr("hdpmf.untrusted.service.publish.told", lambda folder: lie)
         PublicFiles(service).write()
@@ -111,7 +110,7 @@ def test_of_a_recommender_that_is_polled(tmp_path: Path) -> None:
     folder, identity, port = tmp_path / "rec", DeviceIdentity.generate(), _free_port()
     name = identity.public.hex()
     old = ensure_certificates(folder / "tls", NAMES).authority.read_bytes()
-    new = succession.announce(folder / "tls").read_bytes()
+    new = authority_rotation.announce(folder / "tls").read_bytes()
     with DeviceStore.create(tmp_path / "ana") as store:
         store.put("authority", old)
         said, stop = list[str](), threading.Event()
@@ -134,7 +133,7 @@ def test_of_a_recommender_that_is_polled(tmp_path: Path) -> None:
         try:
             serve(old + new)
             assert "will be followed by another one" in said[-1]
-            succession.change_over(folder / "tls", NAMES)
+            authority_rotation.change_over(folder / "tls", NAMES)
             serve(new)
             assert "is not trusted any more" in said[-1]
         finally:

@@ -9,8 +9,8 @@ import pytest
 
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import CatalogueTable
-from hdpmf.common.protocol.invitation import Invitation
 from hdpmf.private.device.consent import Asked, consents, give_answer, require_consent
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.joined import join

@@ -16,7 +16,7 @@ import pytest
 from hdpmf.common.net import polling
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol import Terms
-from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.private.device.consent import Asked, consents, pending, require_consent
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.joined import joined

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.common.protocol import Terms, decode, encode
-from hdpmf.common.protocol.cohort import MAX_BEACON, cohort_of, is_beacon
+from hdpmf.common.protocol.federation import MAX_BEACON, cohort_of, is_beacon
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.service.settings import RunSettings
 

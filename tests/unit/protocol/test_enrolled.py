@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.common.protocol import DeviceCard
-from hdpmf.common.protocol import enrolled as module
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol import enrolment as module
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.errors import ConfigError
 
 KEYS = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -87,9 +87,9 @@ def test_hostile_rosters_are_refused_with_a_word(data: bytes, word: str):
 
 def test_one_that_is_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch):
     data = _file(*(_card(number) for number in range(20)))
-    monkeypatch.setattr(module, "MOST_BYTES", len(data))
+    monkeypatch.setattr(module, "MOST_ROSTER_BYTES", len(data))
     assert len(Enrolled.from_json(data)) == 20
-    monkeypatch.setattr(module, "MOST_BYTES", len(data) - 1)
+    monkeypatch.setattr(module, "MOST_ROSTER_BYTES", len(data) - 1)
     with pytest.raises(ConfigError, match="at most"):
         Enrolled.from_json(data)
 

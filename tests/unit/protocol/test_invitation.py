@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.protocol.invitation import MOST_BYTES, Invitation
+from hdpmf.common.protocol.enrolment import MOST_INVITATION_BYTES, Invitation
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.errors import ConfigError
 
@@ -109,7 +109,7 @@ def test_wrong_types_are_refused_with_a_word(fields: dict[str, object]):
 
 
 def test_one_that_is_too_long_is_not_even_unpacked():
-    long = Invitation(address=DIRECT.address, authority="x" * MOST_BYTES)
+    long = Invitation(address=DIRECT.address, authority="x" * MOST_INVITATION_BYTES)
     with pytest.raises(ConfigError, match="at most"):
         Invitation.read(long.to_json())
     assert len(long.to_link()) < 1000

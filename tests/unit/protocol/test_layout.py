@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.protocol import Plan, SumContribution, Survey, grid, layout
+from hdpmf.common.protocol import Plan, SumContribution, Survey, layout, messages
 from hdpmf.errors import ProtocolError
 
 PLAN = Plan(
@@ -49,10 +49,10 @@ def test_counts_go_through():
 
 def test_gradients_go_through_item_after_item():
     gradients = np.random.default_rng(1).normal(0, 30, (5, 4, 3)).astype(np.float32)
-    words = [layout.gradients_layout(PLAN, 5).encode(grid.to_grid(one)) for one in gradients]
+    words = [layout.gradients_layout(PLAN, 5).encode(messages.to_grid(one)) for one in gradients]
     found = layout.gradients_from_sum(PLAN, 7, 5, add(words))
     assert found.number == 7
-    assert np.abs(found.sums - gradients.sum(axis=0)).max() <= 5 * grid.GRADIENT_STEP / 2 + 1e-5
+    assert np.abs(found.sums - gradients.sum(axis=0)).max() <= 5 * messages.GRADIENT_STEP / 2 + 1e-5
 
 
 @given(st.lists(st.integers(-(2**55), 2**55), min_size=9, max_size=9))
@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_refused_without_being_quoted():
 
 def test_what_is_too_large_is_clipped_or_reduced_and_never_refused():
     """A refusal would tell whose numbers are large."""
-    assert grid.to_grid(np.array([np.nan, np.inf, -1e30], np.float32)).tolist() == [
+    assert messages.to_grid(np.array([np.nan, np.inf, -1e30], np.float32)).tolist() == [
         0,
         2**61,
         -(2**61),

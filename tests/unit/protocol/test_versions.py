@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import CatalogueTable, CatalogueVersion, decode, encode
-from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.common.protocol.federation import MAX_VERSIONS
-from hdpmf.common.protocol.versions import (
+from hdpmf.common.protocol.catalogue import (
     bound_to,
     check_chain,
     digests_of,
     is_newer,
+    known_items,
     next_version,
     number_of,
     retired_in,
@@ -27,6 +26,7 @@ from hdpmf.common.protocol.versions import (
     table_of,
     version_at,
 )
+from hdpmf.common.protocol.federation import MAX_VERSIONS
 from hdpmf.errors import ConfigError, ProtocolError
 
 KEY, OTHER = DeviceIdentity(b"k" * 32), DeviceIdentity(b"o" * 32)
@@ -57,7 +57,7 @@ def resigned(
     chain: CatalogueVersion, place: int, key: DeviceIdentity = KEY, **changes: Any
 ) -> CatalogueVersion:
     """A chain with a link changed and signed again by its key, and all after it made to follow."""
-    from hdpmf.common.protocol.versions import _signed
+    from hdpmf.common.protocol.catalogue import _signed
 
     links = list(chain.links)
     links[place] = _signed(replace(links[place], **changes), key.sign)

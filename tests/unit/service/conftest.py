@@ -48,7 +48,7 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.layout import (
     counts_layout,
     gradients_layout,

@@ -14,14 +14,13 @@ import pytest
 
 from hdpmf.common.net.certificates import ensure_certificates, renew_server
 from hdpmf.errors import StorageError
-from hdpmf.untrusted.service import watching
-from hdpmf.untrusted.service.alerts import DAY, NAMES, CertificateEnd, RunSeen, alerts
+from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.folder import Config, RunRecord, ServiceFolder
+from hdpmf.untrusted.service.health import DAY, NAMES, CertificateEnd, RunSeen, alerts, look
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.prometheus import UNREADABLE, endpoint
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
-from hdpmf.untrusted.service.watching import look
+from hdpmf.untrusted.service.telemetry import UNREADABLE, endpoint
 
 NOW = 1_800_000_000.0
 ROOMY = namedtuple("Usage", "total used free")(10**12, 0, 10**12)
@@ -121,7 +120,7 @@ def test_of_the_disk(free: int, total: int, expected: list[str]) -> None:
 def folder(
     make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ServiceFolder:
-    monkeypatch.setattr(watching.shutil, "disk_usage", lambda _: ROOMY)
+    monkeypatch.setattr(health.shutil, "disk_usage", lambda _: ROOMY)
     settings = RunSettings(method="mf", view="messages", minimum=2)
     world = make_world(settings, [1, 1])
     place = ServiceFolder.create(

@@ -15,17 +15,16 @@ from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.net import InProcessNetwork
 from hdpmf.common.protocol import CatalogueVersion, DeviceCard, ItemFacts
-from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.common.protocol.cohort import cohort_of
-from hdpmf.common.protocol.enrolled import Enrolled
-from hdpmf.common.protocol.versions import check_chain
+from hdpmf.common.protocol.catalogue import catalogue_table, check_chain
+from hdpmf.common.protocol.enrolment import Enrolled
+from hdpmf.common.protocol.federation import cohort_of
 from hdpmf.errors import ConfigError, ModelFileError, StorageError
+from hdpmf.untrusted.service.catalogue import change_items
 from hdpmf.untrusted.service.enrolment import devices_needed, read_card
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
-from hdpmf.untrusted.service.items import change_items
+from hdpmf.untrusted.service.run_files import CLOSED, SumLogFile
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
-from hdpmf.untrusted.service.sum_log import CLOSED, SumLogFile
 
 PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
 

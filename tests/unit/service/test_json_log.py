@@ -16,10 +16,10 @@ import pytest
 from hdpmf.common.net import InProcessNetwork
 from hdpmf.errors import FederationError
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
-from hdpmf.untrusted.service.json_log import json_log
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.telemetry import json_log
 
 
 def test_a_run_is_told_with_its_id_and_nothing_of_devices(

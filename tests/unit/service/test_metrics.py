@@ -17,10 +17,10 @@ from rich.console import Console
 from hdpmf.common.base.progress import clock, size
 from hdpmf.common.net import InProcessNetwork
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.untrusted.service.live import picture, watch
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.prometheus import endpoint
+from hdpmf.untrusted.service.progress import picture, watch
 from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.telemetry import endpoint
 
 
 def counted() -> Metrics:

@@ -12,7 +12,7 @@ import pytest
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net import DeviceReply, InProcessNetwork
 from hdpmf.common.protocol import Round
-from hdpmf.common.protocol.succession import Succession
+from hdpmf.common.protocol.key_rotation import Succession
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.service import Service

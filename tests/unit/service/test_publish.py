@@ -23,7 +23,7 @@ pytest.importorskip("pyhpke")
 
 from hdpmf.common.data import IdIndex, RatingScale
 from hdpmf.common.model.public_model import PublicModel
-from hdpmf.common.net.http_limits import MAX_HEADERS
+from hdpmf.common.net.server import MAX_HEADERS
 from hdpmf.common.protocol import ItemFacts, decode, encode
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.task import task_id

@@ -14,7 +14,7 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import BitContribution, SumContribution, Survey
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.runs import Answered, weigh
-from hdpmf.untrusted.service.schedule import GROWTH, PastRun, worth_a_run
+from hdpmf.untrusted.service.scheduler import GROWTH, PastRun, worth_a_run
 
 DAY = 86_400.0
 

@@ -16,14 +16,14 @@ pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
 from hdpmf.common.aggregation.two_servers.dap import Collection, Problem
-from hdpmf.common.net.summing import ServersHere
+from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.protocol import SumContribution, decode, encode
 from hdpmf.errors import ConfigError, DapError, FederationError, ProtocolError, TransportError
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.runs import Answered
-from hdpmf.untrusted.service.collector import open_collection
-from hdpmf.untrusted.service.collector_keys import CollectorKeys, pin_servers
+from hdpmf.untrusted.service.aggregation.two_servers import open_collection
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.keys import CollectorKeys, pin_servers
 from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run_files import Checkpoint
 from hdpmf.untrusted.service.service import Service

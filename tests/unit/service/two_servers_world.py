@@ -27,12 +27,12 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_i
 from hdpmf.common.aggregation.two_servers.dap.types import HpkeConfig
 from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.net.parties import PartyKey
-from hdpmf.common.net.summing import ServersHere
+from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import DeviceCard, Popularity, SumContribution, Task, decode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import prio_of, task_id
 from hdpmf.private.client.contributions import OneRoundShard
@@ -42,7 +42,7 @@ from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
-from hdpmf.untrusted.service.collector_keys import CollectorKeys
+from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.run_files import Checkpoint, RunFiles

@@ -16,7 +16,7 @@ from hdpmf.common.privacy import PrivacySpec, Sample, Stretch, Uniform, Weight
 from hdpmf.common.privacy.mechanisms import Paid, dense_laplace_scale
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.common.protocol import Plan, Round
-from hdpmf.common.protocol.grid import GRADIENT_STEP
+from hdpmf.common.protocol.messages import GRADIENT_STEP
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.private.client import Shard
 from hdpmf.private.client.device_gradients import DeviceShard, ShardState

@@ -15,7 +15,7 @@ from hdpmf.common.data import synthetic_world
 from hdpmf.common.privacy import PrivacySpec, SeededNoise, Stretch
 from hdpmf.common.privacy.mechanisms import Paid
 from hdpmf.common.protocol import ItemCounts, Plan, Round, Survey
-from hdpmf.common.protocol.grid import GRADIENT_STEP
+from hdpmf.common.protocol.messages import GRADIENT_STEP
 from hdpmf.private.client import Shard
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.client.device_gradients import DeviceShard

@@ -19,8 +19,8 @@ pytest.importorskip("httptools")
 
 import uvicorn
 
-from hdpmf.common.net import http_limits
-from hdpmf.common.net.http_limits import MAX_HEADERS, Connections, HttpLimits, LimitedServer
+from hdpmf.common.net import server
+from hdpmf.common.net.server import MAX_HEADERS, Connections, HttpLimits, LimitedServer
 
 LIMITS = HttpLimits(connections=4, per_address=3, header_seconds=5.0, body_seconds=5.0)
 PUT = b"PUT / HTTP/1.1\r\nhost: here\r\ncontent-length: 5\r\n\r\n"
@@ -150,7 +150,7 @@ def test_headers_have_an_end() -> None:
 
 
 def test_slow_senders_from_many_addresses_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "GIVE_WAY_SECONDS", 0.3)
+    monkeypatch.setattr(server, "GIVE_WAY_SECONDS", 0.3)
     with Served(LIMITS).running() as served, ExitStack() as streams:
         slow = [
             streams.enter_context(served.connect(f"127.0.0.{number}")) for number in range(2, 6)
@@ -170,7 +170,7 @@ def test_slow_senders_from_many_addresses_give_way(monkeypatch: pytest.MonkeyPat
 def test_only_senders_give_way_where_room_for_bodies_is_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_limits, "GIVE_WAY_SECONDS", 0.0)
+    monkeypatch.setattr(server, "GIVE_WAY_SECONDS", 0.0)
     served = Served(LIMITS)
     cut: list[bool] = []
     before = served._answer
@@ -200,7 +200,7 @@ def test_only_senders_give_way_where_room_for_bodies_is_wanted(
 
 
 def test_who_is_being_answered_does_not_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "GIVE_WAY_SECONDS", 0.0)
+    monkeypatch.setattr(server, "GIVE_WAY_SECONDS", 0.0)
     served = Served(replace(LIMITS, connections=1))
     answering, go = threading.Event(), threading.Event()
     before = served._answer

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from hdpmf.common.net import interface
-from hdpmf.common.net.interface import Patience
+from hdpmf.common.net import carrier
+from hdpmf.common.net.carrier import Patience
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(interface, "time", made)
+    monkeypatch.setattr(carrier, "time", made)
     return made
 
 

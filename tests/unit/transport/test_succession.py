@@ -13,14 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.net import succession
-from hdpmf.common.net.certificates import (
-    Certificates,
-    check_authority,
-    ensure_certificates,
-    read_authorities,
-)
-from hdpmf.common.net.succession import (
+from hdpmf.common.net import authority_rotation
+from hdpmf.common.net.authority_rotation import (
     Told,
     announce,
     called,
@@ -29,6 +23,12 @@ from hdpmf.common.net.succession import (
     names_of,
     successor_of,
     told,
+)
+from hdpmf.common.net.certificates import (
+    Certificates,
+    check_authority,
+    ensure_certificates,
+    read_authorities,
 )
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
 from tests.unit.transport.handshake import shake_hands
@@ -142,7 +142,7 @@ def test_nonsense_is_refused(announced: tuple[bytes, bytes], data: bytes):
 
 def test_what_is_too_long_is_not_read(announced: tuple[bytes, bytes]):
     with pytest.raises(ProtocolError, match="too long"):
-        learn(announced[0], bytes(succession.MOST_TOLD + 1))
+        learn(announced[0], bytes(authority_rotation.MOST_TOLD + 1))
 
 
 @pytest.mark.parametrize("step", range(5))

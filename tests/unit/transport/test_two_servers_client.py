@@ -17,7 +17,7 @@ from hdpmf.common.aggregation.two_servers.dap import Problem
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.net.https import HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
-from hdpmf.common.net.two_servers import MAX_ANSWER, TwoServers
+from hdpmf.common.net.sum_servers import MAX_ANSWER, TwoServers
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.submission import decode_submission
 from hdpmf.errors import ConfigError, DapError, TransportError

@@ -13,9 +13,8 @@ from typing import ClassVar
 import pytest
 
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.web import WebDoor
-from hdpmf.common.protocol.addresses import check_address
-from hdpmf.common.protocol.servers import Server
+from hdpmf.common.net.polling import WebDoor
+from hdpmf.common.protocol.servers import Server, check_address
 from hdpmf.errors import ConfigError, StorageError, TransportError
 
 REPORT = bytes(range(256)) * 600

@@ -18,7 +18,7 @@ from hdpmf.cli.output import Result, clean, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.common.protocol.invitation import Invitation
+    from hdpmf.common.protocol.enrolment import Invitation
     from hdpmf.common.protocol.servers import Servers
     from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -59,7 +59,7 @@ class PinOptions:
 
     def read_invitation(self) -> Invitation | None:
         """Return the invitation, if there is one."""
-        from hdpmf.common.protocol.invitation import Invitation
+        from hdpmf.common.protocol.enrolment import Invitation
 
         if self.invitation is None:
             return None
@@ -175,7 +175,7 @@ def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
 
 def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
     """Pin the options; return the store for the recommender, and its address."""
-    from hdpmf.common.protocol.addresses import check_address
+    from hdpmf.common.protocol.servers import check_address
     from hdpmf.private.device.joined import known_as, place_for, remember
     from hdpmf.private.device.pinned_servers import pin_servers, pinned_servers
 
@@ -247,7 +247,7 @@ def _report(
 ) -> tuple[dict[str, Any], str]:
     """Report to two servers until stopped; return what was done, for JSON and in words."""
     import hdpmf.common.aggregation.two_servers.dap.hpke  # noqa: F401  # a missing extra is an error before anything is agreed to
-    from hdpmf.common.net.web import WebDoor
+    from hdpmf.common.net.polling import WebDoor
     from hdpmf.private.device.device_identity import follow
     from hdpmf.private.device.model_update import kept_facts
     from hdpmf.private.device.participant import LOOK_EVERY, Participant

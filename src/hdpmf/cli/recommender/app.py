@@ -141,7 +141,7 @@ def enroll(
     ] = None,
 ) -> Result:
     """Put devices on the roster, or remove them; without either, show it. Compare its digest."""
-    from hdpmf.common.protocol.succession import Succession
+    from hdpmf.common.protocol.key_rotation import Succession
     from hdpmf.untrusted.service.enrolment import read_card
     from hdpmf.untrusted.service.folder import ServiceFolder
 
@@ -187,8 +187,8 @@ def items(
     everything else. The next run is about the new version; one that is under way keeps its own.
     """
     from hdpmf.common.data.item_features import read_item_table
+    from hdpmf.untrusted.service.catalogue import change_items
     from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.items import change_items
 
     service = ServiceFolder(folder)
     if add is not None or retire:
@@ -224,7 +224,7 @@ def items(
 
 def _item_fields(service: ServiceFolder) -> dict[str, Any]:
     from hdpmf.common.protocol import CatalogueVersion
-    from hdpmf.common.protocol.versions import digests_of, number_of, retired_in, table_of
+    from hdpmf.common.protocol.catalogue import digests_of, number_of, retired_in, table_of
 
     now = service.items
     table = table_of(now)

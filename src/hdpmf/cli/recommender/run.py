@@ -15,11 +15,11 @@ from hdpmf.cli.output import Result, emit, note, notes_to
 from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
-    from hdpmf.common.net.two_servers import TwoServers
-    from hdpmf.common.protocol.enrolled import Enrolled
+    from hdpmf.common.net.sum_servers import TwoServers
+    from hdpmf.common.protocol.enrolment import Enrolled
     from hdpmf.common.protocol.servers import Servers
+    from hdpmf.untrusted.service.daemon import Ways
     from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.lifecycle import Ways
     from hdpmf.untrusted.service.metrics import Metrics
     from hdpmf.untrusted.service.outcome import RunOutcome
     from hdpmf.untrusted.service.settings import RunSettings
@@ -42,7 +42,7 @@ class MonitoringOptions:
         self, service: ServiceFolder, metrics: Metrics
     ) -> Iterator[Callable[[str], None]]:
         """Log the alerts and serve the counts, inside the block; yields a function that logs."""
-        from hdpmf.untrusted.service.watching import look
+        from hdpmf.untrusted.service.health import look
 
         with self.log(metrics) as log:
             for alert in look(service).alerts:
@@ -50,7 +50,7 @@ class MonitoringOptions:
             if self.metrics_port is None:
                 yield log
                 return
-            from hdpmf.untrusted.service.prometheus import endpoint
+            from hdpmf.untrusted.service.telemetry import endpoint
 
             host = self.metrics_host
             with endpoint(metrics, self.metrics_port, host, lambda: look(service)) as port:
@@ -60,8 +60,8 @@ class MonitoringOptions:
     @contextmanager
     def log(self, metrics: Metrics) -> Iterator[Callable[[str], None]]:
         """Log runs to stderr, inside the block; yields a function that logs a line."""
-        from hdpmf.untrusted.service.json_log import json_log
-        from hdpmf.untrusted.service.live import watch
+        from hdpmf.untrusted.service.progress import watch
+        from hdpmf.untrusted.service.telemetry import json_log
 
         if self.log_format == "text":
             with watch(metrics) as log:
@@ -95,7 +95,7 @@ class PeriodOptions:
 
     def settings(self) -> dict[str, int]:
         """Return the options given, for the run's settings."""
-        from hdpmf.untrusted.service.durations import seconds
+        from hdpmf.untrusted.service.settings import seconds
 
         given = {"period": self.period, "precision": self.precision}
         return {name: seconds(text) for name, text in given.items() if text is not None}
@@ -144,8 +144,8 @@ def run(
     that one begins it. Between machines, sums by two servers are recommended: pin them first (hdpmf
     recommender servers).
     """
-    from hdpmf.untrusted.service.collector_keys import pinned_servers
     from hdpmf.untrusted.service.folder import ServiceFolder
+    from hdpmf.untrusted.service.keys import pinned_servers
 
     service = ServiceFolder(folder)
     unfinished = service.unfinished()
@@ -203,7 +203,7 @@ def _conduct(
 
 def _request(folder: ServiceFolder, settings: RunSettings) -> Result:
     """Leave the run to the process that serves the folder."""
-    from hdpmf.untrusted.service.requests import ask_for_run
+    from hdpmf.untrusted.service.daemon import ask_for_run
     from hdpmf.untrusted.service.service import Service
 
     Service(folder).check(settings)
@@ -234,7 +234,7 @@ def _warn(folder: ServiceFolder, settings: RunSettings) -> None:
 
 
 def _give_up(folder: ServiceFolder, unfinished: bytes | None, served: bool) -> Result:
-    from hdpmf.untrusted.service.requests import ask_to_give_up
+    from hdpmf.untrusted.service.daemon import ask_to_give_up
     from hdpmf.untrusted.service.service import Service
 
     if unfinished is None:
@@ -301,7 +301,7 @@ _SMALL = 64 << 10  # bytes of an answer while no run is under way
 @contextmanager
 def _on_network(folder: ServiceFolder) -> Iterator[Ways]:
     """Serve public files and the mailbox, inside the block; yields the ways to others."""
-    from hdpmf.untrusted.service.lifecycle import Ways
+    from hdpmf.untrusted.service.daemon import Ways
     from hdpmf.untrusted.service.website import mailbox_of, served
 
     mailbox = mailbox_of(folder, lambda: _longest_contribution(folder))
@@ -350,8 +350,8 @@ class _PinnedServers:
             self._open = None
 
     def _pair(self) -> TwoServers:
-        from hdpmf.common.net.two_servers import TwoServers
-        from hdpmf.untrusted.service.collector_keys import load_keys, pinned_servers
+        from hdpmf.common.net.sum_servers import TwoServers
+        from hdpmf.untrusted.service.keys import load_keys, pinned_servers
 
         pinned = pinned_servers(self._folder.path)
         if pinned is None:
@@ -372,8 +372,8 @@ def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
     Runs are asked for by hand (hdpmf recommender run) or by the schedule in config.toml. A start
     begins none by itself.
     """
+    from hdpmf.untrusted.service.daemon import Lifecycle
     from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.lifecycle import Lifecycle
     from hdpmf.untrusted.service.metrics import Metrics
 
     service = ServiceFolder(folder)

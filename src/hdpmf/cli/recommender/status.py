@@ -13,7 +13,7 @@ from hdpmf.cli.output import Block, Result, Table, emit, plain_text, wants_json
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.common.protocol.enrolled import Enrolled
+    from hdpmf.common.protocol.enrolment import Enrolled
     from hdpmf.untrusted.service.folder import ServiceFolder
 
 _EVERY = 2.0
@@ -88,8 +88,8 @@ def _watch(service: ServiceFolder, every: float) -> None:
 
 
 def _look(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
-    from hdpmf.untrusted.service.run_facts import run_facts
-    from hdpmf.untrusted.service.watching import look
+    from hdpmf.untrusted.service.health import look
+    from hdpmf.untrusted.service.progress import run_facts
 
     enrolled = service.enrolled
     model = service.path / "model"
@@ -170,7 +170,7 @@ def _date(when: int) -> str:
 
 
 def _catalogue_fields(service: ServiceFolder) -> dict[str, Any]:
-    from hdpmf.common.protocol.versions import digests_of, number_of, retired_in, table_of
+    from hdpmf.common.protocol.catalogue import digests_of, number_of, retired_in, table_of
 
     items = service.items
     return {

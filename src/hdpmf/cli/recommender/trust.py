@@ -36,8 +36,8 @@ def servers(
 ) -> Result:
     """Pin the two servers that make sums, or show them. People compare their digest."""
     from hdpmf.common.protocol.servers import Servers
-    from hdpmf.untrusted.service.collector_keys import CARD, pin_servers, pinned_servers
     from hdpmf.untrusted.service.folder import ServiceFolder
+    from hdpmf.untrusted.service.keys import CARD, pin_servers, pinned_servers
 
     service = ServiceFolder(folder)
     if pair is not None:
@@ -87,11 +87,10 @@ def certificates(
     ] = False,
 ) -> Result:
     """Show the certificates and when they end; renew the server's, or the authority."""
-    from hdpmf.common.net import succession
+    from hdpmf.common.net import authority_rotation
     from hdpmf.common.net.certificates import renew_server
-    from hdpmf.untrusted.service.alerts import ending_in
     from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.watching import certificate_ends
+    from hdpmf.untrusted.service.health import certificate_ends, ending_in
 
     if renew + new_authority + change_over > 1:
         raise ConfigError(
@@ -108,13 +107,13 @@ def certificates(
             "one until then."
         )
     if new_authority:
-        succession.announce(tls)
+        authority_rotation.announce(tls)
         notes.append(
             "The new authority is announced when serve is restarted. Leave devices time to "
             "call: then --change-over."
         )
     if change_over:
-        succession.change_over(tls, names)
+        authority_rotation.change_over(tls, names)
         notes.append(
             "Restart serve: its certificate comes from the new authority, and the old one's key is "
             "gone. A device that has not called since --new-authority needs its owner: hdpmf "
@@ -172,10 +171,10 @@ def invite(
     Without two servers devices send their noisy numbers to the recommender directly.
     """
     from hdpmf.common.base.files import atomic_write
-    from hdpmf.common.protocol.addresses import check_address
-    from hdpmf.common.protocol.invitation import Invitation
-    from hdpmf.untrusted.service.collector_keys import pinned_servers
+    from hdpmf.common.protocol.enrolment import Invitation
+    from hdpmf.common.protocol.servers import check_address
     from hdpmf.untrusted.service.folder import ServiceFolder
+    from hdpmf.untrusted.service.keys import pinned_servers
 
     service = ServiceFolder(folder)
     pair = pinned_servers(folder)

@@ -1,11 +1,11 @@
 """Carrying messages: an interface, devices inside this process, and HTTPS between machines."""
 
-from hdpmf.common.net.in_process import InProcessNetwork
-from hdpmf.common.net.interface import (
+from hdpmf.common.net.carrier import (
     MAX_BYTES,
     Answer,
     DeviceReply,
     DeviceTransport,
+    InProcessNetwork,
     RecommenderTransport,
 )
 

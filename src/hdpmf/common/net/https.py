@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from hdpmf.common.net.extras import needs
-from hdpmf.common.net.tls import client_context
-from hdpmf.errors import TransportError
+from hdpmf.errors import ConfigError, TransportError
 
 with needs("httpcore"):
     import httpcore
+
 
 TIMEOUT = 20.0
 """Seconds that a connection, or a part of an answer, may take."""
@@ -34,6 +34,7 @@ MAX_PROBLEM = 64 << 10
 """Bytes of an answer that is not a success."""
 
 _CONNECTING = 1.5  # seconds of one attempt to connect, after which it is checked whether to go on
+
 _OS = secrets.SystemRandom()
 
 
@@ -373,3 +374,36 @@ class _Connection(httpcore.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
+
+
+def client_context(authority: str | bytes = "") -> ssl.SSLContext:
+    """Return a context that trusts one authority and no other.
+
+    Args:
+        authority: Certificates (PEM); the public authorities if empty.
+
+    Raises:
+        ConfigError: It is not a certificate.
+    """
+    text = authority if isinstance(authority, str) else authority.decode("ascii", "replace")
+    try:
+        return ssl.create_default_context(cadata=text or None)  # TLS 1.2 or newer, with host names
+    except (ssl.SSLError, ValueError):
+        raise ConfigError(
+            "the authority that certificates must come from is no certificate (PEM)"
+        ) from None
+
+
+def server_context(certificate: str, key: str) -> ssl.SSLContext:
+    """Return a context without session tickets: nothing to resume, and nothing to recognise callers
+    by.
+
+    Args:
+        certificate: File.
+        key: File.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.num_tickets = 0
+    context.load_cert_chain(certificate, key)
+    return context

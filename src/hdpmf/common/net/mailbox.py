@@ -31,8 +31,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hdpmf.common.net.carrier import MAX_BYTES, DeviceReply, Patience, check_sizes
 from hdpmf.common.net.extras import needs
-from hdpmf.common.net.interface import MAX_BYTES, DeviceReply, Patience, check_sizes
 from hdpmf.common.net.signing import (
     AUTHORITIES,
     CLOCK_HEADER,

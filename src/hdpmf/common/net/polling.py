@@ -10,15 +10,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import re
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
+from hdpmf.common.net.authority_rotation import MOST_TOLD, called
+from hdpmf.common.net.carrier import MAX_BYTES, Answer
 from hdpmf.common.net.certificates import check_authority
-from hdpmf.common.net.https import HttpsAnswer, HttpsClient, backoff
-from hdpmf.common.net.interface import MAX_BYTES, Answer
+from hdpmf.common.net.https import MAX_PROBLEM, HttpsAnswer, HttpsClient, backoff
 from hdpmf.common.net.signing import (
     AUTHORITIES,
     CLOCK_HEADER,
@@ -31,26 +33,33 @@ from hdpmf.common.net.signing import (
     server_name,
     signed_headers,
 )
-from hdpmf.common.net.succession import MOST_TOLD, called
-from hdpmf.common.protocol.addresses import check_address
+from hdpmf.common.protocol.servers import Server, check_address
 from hdpmf.errors import HdpmfError, TransportError
 
 _log = logging.getLogger(__name__)
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 600.0
 """Seconds between two polls, whatever the recommender suggests."""
+
 USUAL_PAUSE = 30.0
 """Seconds where it suggests nothing."""
+
 REFUSED_PAUSE = 30.0
 """Seconds between two polls, at most, of a participant that is not enrolled yet."""
+
 AUTHORITIES_EVERY = 6 * 3600.0
 """Seconds between two looks at what the recommender says about its certificates."""
 
 _KEEP = 20.0  # seconds that an idle connection is kept
+
 _FIRST_RETRY, _LONGEST_RETRY = 0.2, 5.0
+
 _LEAVING = 1.0  # seconds from ``stop`` on for what is under way
+
 _LAST_REPLY = 5.0  # the same where ``stop`` came with an answer, which still has to go out
+
 _LOOK = 0.1
+
 _OS = secrets.SystemRandom()
 
 
@@ -289,3 +298,73 @@ def _ahead(answer: HttpsAnswer) -> float | None:
     except (KeyError, ValueError):
         return None
     return ahead if math.isfinite(ahead) else None
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+
+
+class WebDoor:
+    """A device's way out: a recommender's files, and uploads to a leader.
+
+    Args:
+        address: The recommender's folder, ``https://host:port``.
+        authority: What its certificate must come from (PEM); the public authorities if empty.
+    """
+
+    def __init__(self, address: str, authority: bytes = b"") -> None:
+        self._address = check_address(address)
+        self._client = HttpsClient("the recommender", authority)
+        self._leaders: dict[str, HttpsClient] = {}
+
+    def __repr__(self) -> str:
+        return f"WebDoor({self._address})"
+
+    def trust(self, authority: bytes) -> None:
+        """From now on the recommender's certificate must come from one of these (PEM)."""
+        self._client.trust(authority)
+
+    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
+        """Return a file of the folder and its ETag; None where it still has this one.
+
+        Raises:
+            TransportError: It is not there, cannot be reached, is longer than ``most``, or took too
+                long.
+        """
+        if _NAME.fullmatch(name) is None:
+            raise TransportError("a file of a recommender has a plain name")
+        headers = {"if-none-match": etag} if etag else {}
+        try:
+            answer = self._client.request(
+                "GET", f"{self._address}/{name}", most=most, headers=headers
+            )
+        except TransportError as error:
+            raise TransportError(f"{name} could not be fetched: {error}") from error
+        if answer.status == 304 and etag:
+            return None
+        if answer.status != 200:
+            raise TransportError(f"{name} is not there: the answer was {answer.status}")
+        return answer.body, answer.headers.get("etag", "")[:200]
+
+    def upload(
+        self,
+        leader: Server,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        leaving: Callable[[], None],
+    ) -> int:
+        """Put a report to the leader, and return the status of its answer.
+
+        ``leaving`` is called when the connection is open, before anything of the report is given to
+        it.
+
+        Raises:
+            TransportError: It cannot be reached, or did not answer.
+        """
+        client = self._leaders.get(leader.authority)
+        if client is None:
+            client = self._leaders[leader.authority] = HttpsClient("the leader", leader.authority)
+        url = leader.endpoint(path)
+        return client.request(
+            "PUT", url, most=MAX_PROBLEM, headers=headers, body=body, leaving=leaving
+        ).status

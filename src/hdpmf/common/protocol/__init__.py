@@ -17,6 +17,7 @@ both between machines in ``federation``)::
 Nothing in this package computes anything private; it defines, checks and encodes messages.
 """  # noqa: E501
 
+from hdpmf.common.protocol.codec import Message, decode, encode
 from hdpmf.common.protocol.federation import (
     Accepted,
     AnyCatalogue,
@@ -40,6 +41,7 @@ from hdpmf.common.protocol.messages import (
     Opening,
     Plan,
     Round,
+    learning_rate_at,
 )
 from hdpmf.common.protocol.oneround import (
     BitContribution,
@@ -49,9 +51,7 @@ from hdpmf.common.protocol.oneround import (
     SumContribution,
     Survey,
 )
-from hdpmf.common.protocol.schedule import learning_rate_at
 from hdpmf.common.protocol.task import Task
-from hdpmf.common.protocol.wire import Message, decode, encode
 
 __all__ = [
     "PROTOCOL_VERSION",

@@ -1,21 +1,32 @@
-"""The item table between its message and the form that both sides compute with.
+"""Versions of a catalogue: items are added at the end or retired, and nothing else ever happens to
+them.
 
-Both sides take everything from here, so that a fingerprint on one means the same items, in the same
-order, with the same public features, as on the other. From the second version of a catalogue on it
-is the digest of the version, which is over everything in it.
+Each version is signed, and its digest is over the one before, so that whoever knows the last one
+knows all of them. A device takes a newer one only if it follows from its own. Two different
+versions of one number, both signed, prove to everybody that the recommender showed people different
+things.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures, fingerprint
-from hdpmf.common.protocol.federation import AnyCatalogue, CatalogueTable
-from hdpmf.common.protocol.versions import digests_of, number_of, retired_in, table_of
-from hdpmf.errors import ProtocolError, RatingsError
+from hdpmf.common.protocol.federation import (
+    MAX_VERSIONS,
+    AnyCatalogue,
+    CatalogueLink,
+    CatalogueTable,
+    CatalogueVersion,
+)
+from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 
 MAX_GENRES = 256
 
@@ -107,3 +118,256 @@ def known_items(catalogue: AnyCatalogue) -> KnownItems:
     return KnownItems(
         items, scale, public, features, name, np.array(retired_in(catalogue), np.int64)
     )
+
+
+Sign = Callable[[bytes], bytes]
+
+_DOMAIN = b"hdpmf signs a catalogue version "
+
+
+def table_of(items: AnyCatalogue) -> CatalogueTable:
+    """All items of a catalogue."""
+    return items.table if isinstance(items, CatalogueVersion) else items
+
+
+def number_of(items: AnyCatalogue) -> int:
+    """Of the newest version."""
+    return len(items.links) if isinstance(items, CatalogueVersion) else 1
+
+
+def retired_in(items: AnyCatalogue) -> tuple[int, ...]:
+    """Positions of all retired items, ascending."""
+    links = items.links if isinstance(items, CatalogueVersion) else ()
+    return tuple(sorted(place for link in links for place in link.retired))
+
+
+def digests_of(items: AnyCatalogue) -> list[bytes]:
+    """Of every version, the first first."""
+    if isinstance(items, CatalogueVersion):
+        return [link.digest for link in items.links]
+    return [_first(items).digest]
+
+
+def bound_to(items: AnyCatalogue) -> bytes:
+    """What masks of a secure sum are made for besides its plan, so that all in it have been shown
+    the same items.
+
+    Nothing for a first version: devices of version 0.1.0 take part there.
+    """
+    return digests_of(items)[-1] if number_of(items) > 1 else b""
+
+
+def version_at(items: AnyCatalogue, number: int) -> AnyCatalogue:
+    """A catalogue as it was in an earlier version.
+
+    Raises:
+        ConfigError: There is no such version.
+    """
+    if not 1 <= number <= number_of(items):
+        raise ConfigError(f"the catalogue has versions 1 to {number_of(items)}, not {number}")
+    if not isinstance(items, CatalogueVersion) or number == len(items.links):
+        return items
+    links = items.links[:number]
+    return msgspec.structs.replace(items, table=_cut(items.table, links[-1].items), links=links)
+
+
+def signed_first(table: CatalogueTable, sign: Sign, key: bytes) -> CatalogueVersion:
+    """The first version of a catalogue, with its signature."""
+    return CatalogueVersion(table=table, links=(_signed(_first(table), sign),), key=key)
+
+
+def next_version(
+    items: CatalogueVersion,
+    sign: Sign,
+    *,
+    added: CatalogueTable | None = None,
+    retired: Collection[int] = (),
+) -> CatalogueVersion:
+    """The version after the newest one.
+
+    Args:
+        items: The catalogue so far.
+        sign: Signs with its key.
+        added: Items to be put at its end; on the same scale, with ids of the same kind.
+        retired: Positions of items that are recommended and asked about no more.
+
+    Raises:
+        ConfigError: Nothing would change, or an item is there already or retired already.
+    """
+    table = items.table if added is None else _grown(items.table, added)
+    known = set(retired_in(items))
+    if known & set(retired):
+        raise ConfigError("an item is retired already; it stays so")
+    if table is items.table and not retired:
+        raise ConfigError(
+            "say which items are added or retired; a version that changes nothing is none"
+        )
+    if len(items.links) == MAX_VERSIONS:
+        raise ConfigError(
+            f"a catalogue has {MAX_VERSIONS:,} versions at most; add items in larger parts"
+        )
+    last = items.links[-1]
+    link = CatalogueLink(
+        number=last.number + 1,
+        previous=last.digest,
+        items=len(table.ids),
+        retired=tuple(sorted(retired)),
+        content=next(_contents(table, [len(table.ids)])),
+        signature=b"",
+    )
+    return CatalogueVersion(table=table, links=(*items.links, _signed(link, sign)), key=items.key)
+
+
+def check_chain(items: CatalogueVersion) -> None:
+    """Refuse a catalogue whose versions do not follow from each other, or are not signed by its
+    key.
+
+    Raises:
+        ProtocolError: With what is wrong.
+    """
+    from hdpmf.common.aggregation.masks.primitives import (
+        verifies,
+    )  # the library does without the extra that this needs
+
+    retired: set[int] = set()
+    before, n_items = b"", 0
+    contents = _contents(items.table, [link.items for link in items.links])
+    for number, link in enumerate(items.links, start=1):
+        _require(
+            link.number == number, f"version {number} is missing, and {link.number} is in its place"
+        )
+        _require(
+            link.previous == before, f"version {number} does not follow from the one before it"
+        )
+        _require(
+            link.items >= max(n_items, 1),
+            f"version {number} has fewer items than the one before it",
+        )
+        _require(
+            link.items <= len(items.table.ids), f"version {number} has items that are not there"
+        )
+        _require(link.items > n_items or bool(link.retired), f"version {number} changes nothing")
+        _require(number > 1 or not link.retired, "the first version retires items")
+        inside = all(0 <= place < link.items for place in link.retired) and not retired & set(
+            link.retired
+        )
+        _require(inside and _ascending(link.retired), f"version {number} retires what it cannot")
+        _require(
+            next(contents) == link.content,
+            f"the items are not those that version {number} is about",
+        )
+        good = len(link.signature) == 64 and verifies(
+            items.key, link.signature, _DOMAIN + link.digest
+        )
+        _require(good, f"version {number} is not signed by the key of the catalogue")
+        retired |= set(link.retired)
+        before, n_items = link.digest, link.items
+
+
+def is_newer(known: AnyCatalogue, offered: AnyCatalogue) -> bool:
+    """Whether a catalogue takes the place of the one that is known: more versions, or the first
+    signatures.
+
+    Raises:
+        ProtocolError: It does not follow from the known one.
+    """
+    if isinstance(offered, CatalogueVersion):
+        check_chain(offered)
+    ours, theirs = digests_of(known), digests_of(offered)
+    for number, (mine, other) in enumerate(zip(ours, theirs, strict=False), start=1):
+        _require(
+            mine == other,
+            f"version {number} is another one than the version {number} that is pinned here",
+        )
+    _require(
+        len(theirs) >= len(ours),
+        f"it is version {len(theirs)}, and version {len(ours)} is pinned here",
+    )
+    if not (isinstance(known, CatalogueVersion) and isinstance(offered, CatalogueVersion)):
+        return isinstance(offered, CatalogueVersion)
+    newer = len(theirs) > len(ours)
+    _require(
+        not newer or known.key == offered.key,
+        "it is signed by another key than the one that is pinned here",
+    )
+    return newer
+
+
+def _first(table: CatalogueTable) -> CatalogueLink:
+    n_items = len(table.ids)
+    content = next(_contents(table, [n_items]))
+    return CatalogueLink(
+        number=1, previous=b"", items=n_items, retired=(), content=content, signature=b""
+    )
+
+
+def _signed(link: CatalogueLink, sign: Sign) -> CatalogueLink:
+    return msgspec.structs.replace(link, signature=sign(_DOMAIN + link.digest))
+
+
+def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[bytes]:
+    """Digest of the scale and of the first items, for each of these numbers of items, which do
+    not fall.
+    """
+    scale = (table.integer_ids, float(table.scale_low), float(table.scale_high), table.scale_step)
+    state = sha256(b"hdpmf catalogue " + msgspec.msgpack.encode(scale))
+    titles, genres, years = _columns(table)
+    done = 0
+    for size in sizes:
+        for place in range(done, min(size, len(table.ids))):
+            state.update(
+                msgspec.msgpack.encode(
+                    (table.ids[place], titles[place], genres[place], years[place])
+                )
+            )
+        done = max(done, size)
+        yield state.digest()
+
+
+def _columns(
+    table: CatalogueTable,
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[int | None, ...]]:
+    """Titles, genres and years, one per item; to have none at all is the same as to have empty
+    ones.
+    """
+    n = len(table.ids)
+    return table.titles or ("",) * n, table.genres or ((),) * n, table.years or (None,) * n
+
+
+def _cut(table: CatalogueTable, n_items: int) -> CatalogueTable:
+    """The first items of a table."""
+    parts = {name: getattr(table, name)[:n_items] for name in ("ids", "titles", "genres", "years")}
+    return msgspec.structs.replace(table, **parts)
+
+
+def _grown(table: CatalogueTable, added: CatalogueTable) -> CatalogueTable:
+    """A table with more items after its last one."""
+    if table.integer_ids != added.integer_ids:
+        kinds = ("whole numbers", "texts") if table.integer_ids else ("texts", "whole numbers")
+        raise ConfigError(
+            f"ids of this catalogue are {kinds[0]}, those of the new items are {kinds[1]}"
+        )
+    again = sorted(set(table.ids) & set(added.ids))
+    if again:
+        raise ConfigError(
+            f"{len(again)} of the {len(added.ids)} items are in the catalogue already (such "
+            f"as {again[0]!r}); what is "
+            "said of an item never changes: retire it, and add it anew under another id"
+        )
+    old, new = _columns(table), _columns(added)
+    return msgspec.structs.replace(
+        table,
+        ids=table.ids + added.ids,
+        titles=old[0] + new[0],
+        genres=old[1] + new[1],
+        years=old[2] + new[2],
+    )
+
+
+def _ascending(places: tuple[int, ...]) -> bool:
+    return all(first < second for first, second in pairwise(places))
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise ProtocolError(f"refused: the catalogue cannot be taken: {what}")

@@ -20,19 +20,22 @@ travels in a ``Envelope``, every reply in a ``Reply``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Literal
 
 import msgspec
 
 from hdpmf.common.methods import METHODS, View, federated
-from hdpmf.common.protocol.cohort import is_beacon
 from hdpmf.common.protocol.messages import MAX_ITEMS, _Message, _positive, check_scale
 
 RUN_BYTES = 16
+
 MAX_VERSIONS = 4096
 """Of a catalogue: one a week for 78 years."""
+
 MAX_LEVELS = 1 << 16
+
 MAX_RATING = 1_000_000
 
 Reason = Literal[
@@ -327,3 +330,19 @@ class DeviceCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     name: str
     identity: str
     users: int = 1
+
+
+MAX_BEACON = 200
+"""Characters of a beacon."""
+
+
+def is_beacon(text: str) -> bool:
+    """Whether this can be one: what people can read out and compare."""
+    return 0 < len(text) <= MAX_BEACON and text.isascii() and text.isprintable()
+
+
+def cohort_of(beacon: str, devices: Iterable[str], size: int) -> frozenset[str]:
+    """So many of the devices, which are named by their identities (hex)."""
+    head = b"hdpmf cohort 1\n" + beacon.encode("ascii") + b"\n"
+    ranked = sorted(set(devices), key=lambda device: sha256(head + bytes.fromhex(device)).digest())
+    return frozenset(ranked[:size])

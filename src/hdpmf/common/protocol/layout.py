@@ -22,8 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.common.aggregation.masks.primitives import IntegerCoding
-from hdpmf.common.protocol.grid import from_grid
-from hdpmf.common.protocol.messages import Gradients, ItemCounts, Plan
+from hdpmf.common.protocol.messages import Gradients, ItemCounts, Plan, from_grid
 from hdpmf.common.protocol.oneround import Popularity, SumContribution, Survey
 from hdpmf.errors import ProtocolError
 

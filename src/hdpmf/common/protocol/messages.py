@@ -13,8 +13,10 @@ from hdpmf.errors import ProtocolError
 PROTOCOL_VERSION = 1
 
 MAX_ITEMS = 1 << 24
+
 MAX_FACTORS = 1024
 """Columns of anything that devices fit vectors to: fitting takes the square of it."""
+
 MAX_LEVELS = 10_000
 """Steps of a rating scale."""
 
@@ -213,3 +215,34 @@ def check_scale(message: _Message, low: float, high: float, step: float | None =
     message._require(
         step is None or (high - low) / step <= MAX_LEVELS, f"a scale has at most {MAX_LEVELS} steps"
     )
+
+
+GRADIENT_STEP = 2.0**-20
+"""What 1 stands for in a sum of gradients."""
+
+_LARGEST = 2.0**41
+
+
+def to_grid(gradients: np.ndarray) -> np.ndarray:
+    """Gradients in whole units of ``GRADIENT_STEP``; what is beyond 2^41 becomes that, and what is
+    no number 0.
+
+    Nothing is refused here: whoever could choose the factors would learn from a refusal which
+    gradients are large.
+    """
+    finite = np.nan_to_num(gradients.astype(np.float64), nan=0.0).clip(-_LARGEST, _LARGEST)
+    return np.rint(finite * (1.0 / GRADIENT_STEP)).astype(np.int64)
+
+
+def from_grid(units: np.ndarray) -> np.ndarray:
+    """What whole units of ``GRADIENT_STEP`` stand for, as float32."""
+    return (units * GRADIENT_STEP).astype(np.float32)
+
+
+def learning_rate_at(initial: float, epoch: int, epochs: int) -> float:
+    """The rate of ``epoch`` (from 1): initial for the first quarter, a fifth until three
+    quarters, then 1/25.
+    """
+    if epoch <= 0.25 * epochs:
+        return initial
+    return initial / 5 if epoch <= 0.75 * epochs else initial / 25

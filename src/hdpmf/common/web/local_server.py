@@ -14,7 +14,7 @@ from hdpmf.common.web.guard import App
 from hdpmf.errors import ConfigError
 
 with needs("uvicorn", "page"):
-    from hdpmf.common.net.web_server import WebServer, settings
+    from hdpmf.common.net.server import WebServer, settings
 
 _TRIES = 20
 _BACKLOG = 128

@@ -57,13 +57,13 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.common.protocol.federation import RUN_BYTES
-from hdpmf.common.protocol.grid import GRADIENT_STEP, from_grid
 from hdpmf.common.protocol.layout import (
     counts_layout,
     gradients_layout,
     popularity_layout,
     survey_layout,
 )
+from hdpmf.common.protocol.messages import GRADIENT_STEP, from_grid
 from hdpmf.errors import ConfigError
 from hdpmf.lab.audit.canaries import (
     ENDS,

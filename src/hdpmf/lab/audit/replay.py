@@ -21,7 +21,7 @@ from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.mechanisms import H_FLOOR, dense_laplace_scale, laplace_scale
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Opening, Round, learning_rate_at
-from hdpmf.common.protocol.grid import GRADIENT_STEP
+from hdpmf.common.protocol.messages import GRADIENT_STEP
 from hdpmf.private.client import Shard
 from hdpmf.private.client.devices import initial_vectors
 from hdpmf.untrusted.recommender import Recommender

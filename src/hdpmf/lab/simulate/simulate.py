@@ -20,7 +20,7 @@ from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import ItemFacts, Round
 from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.lab.simulate.devices import Engine, make_devices
 from hdpmf.lab.simulate.population import deal

@@ -13,10 +13,10 @@ import msgspec
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.net.parties import PartyKey
-from hdpmf.common.net.summing import ServersHere
+from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import CatalogueTable, Task, decode, encode
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import FederationError
@@ -27,7 +27,7 @@ from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.report_writer import Upload
 from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
-from hdpmf.untrusted.service.collector_keys import CollectorKeys
+from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run import Run, no_log

@@ -19,7 +19,7 @@ from hdpmf.common.privacy.mechanisms import Entered, Mechanism, laplace_scale
 from hdpmf.common.privacy.sampling import Noise, require_released
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Opening, Plan, Round
-from hdpmf.common.protocol.grid import GRADIENT_STEP, from_grid, to_grid
+from hdpmf.common.protocol.messages import GRADIENT_STEP, from_grid, to_grid
 from hdpmf.errors import ProtocolError, StorageError
 from hdpmf.private.client.gradients import Shard, draws_of_h
 from hdpmf.private.client.h_plausibility import HPlausibility

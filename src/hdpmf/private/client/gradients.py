@@ -34,7 +34,7 @@ from hdpmf.common.protocol import (
     Round,
     learning_rate_at,
 )
-from hdpmf.common.protocol.grid import GRADIENT_STEP, from_grid, to_grid
+from hdpmf.common.protocol.messages import GRADIENT_STEP, from_grid, to_grid
 from hdpmf.errors import DivergedError, PrivacyError, ProtocolError
 from hdpmf.private.client.devices import constrained_ridges, initial_vectors
 from hdpmf.private.client.h_plausibility import HPlausibility

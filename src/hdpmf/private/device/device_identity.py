@@ -10,11 +10,11 @@ from pathlib import Path
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import RatingScale
+from hdpmf.common.net.authority_rotation import learn
 from hdpmf.common.net.certificates import read_authorities
 from hdpmf.common.net.extras import needs
-from hdpmf.common.net.succession import learn
 from hdpmf.common.protocol.federation import DeviceCard
-from hdpmf.common.protocol.succession import Succession
+from hdpmf.common.protocol.key_rotation import Succession
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.disclosures.ledger import utc_now
 from hdpmf.private.device.policy import Policy

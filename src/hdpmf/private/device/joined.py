@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from hdpmf.common.protocol.addresses import plain_address
-from hdpmf.common.protocol.invitation import Invitation
-from hdpmf.common.protocol.servers import Servers
+from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.servers import Servers, plain_address
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.consent import withdraw
 from hdpmf.private.device.device_identity import digests

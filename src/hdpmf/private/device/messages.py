@@ -27,8 +27,8 @@ from hdpmf.common.protocol import (
     decode,
     encode,
 )
+from hdpmf.common.protocol.codec import MAX_BYTES
 from hdpmf.common.protocol.federation import RUN_BYTES, Reason
-from hdpmf.common.protocol.wire import MAX_BYTES
 from hdpmf.errors import HdpmfError, ProtocolError, StorageError
 from hdpmf.private.client.outgoing import compose
 

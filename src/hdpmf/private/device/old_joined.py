@@ -10,9 +10,8 @@ from contextlib import suppress
 import msgspec
 
 from hdpmf.common.protocol import AnyCatalogue, Terms
-from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol.catalogue import known_items, number_of, table_of, version_at
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.versions import number_of, table_of, version_at
 from hdpmf.errors import ProtocolError, SecureSumError, StorageError
 from hdpmf.private.device.recommendations import kept_model
 from hdpmf.private.device.recommender_state import ReportBook, kept

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from hdpmf.common.base.threads import Workers
-from hdpmf.common.net.succession import MOST_TOLD
+from hdpmf.common.net.authority_rotation import MOST_TOLD
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.common.protocol import AnyCatalogue, ItemFacts, Terms, decode
 from hdpmf.errors import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.private.device.store.device_store import DeviceStore

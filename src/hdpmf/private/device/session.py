@@ -26,8 +26,8 @@ from hdpmf.common.base.threads import Workers
 from hdpmf.common.methods import Status, method_named
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.common.protocol import Message, Ready, Terms
+from hdpmf.common.protocol.catalogue import bound_to
 from hdpmf.common.protocol.layout import SumLayout
-from hdpmf.common.protocol.versions import bound_to
 from hdpmf.errors import ProtocolError, SecureSumError, StorageError
 from hdpmf.private.client.outgoing import compose, masked
 from hdpmf.private.device.budget import entry_of

@@ -144,7 +144,7 @@ class BackgroundReports:
     def _report(
         self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event
     ) -> None:
-        from hdpmf.common.net.web import WebDoor
+        from hdpmf.common.net.polling import WebDoor
 
         door = WebDoor(known.address, store.get("authority") or b"")
         reporter = Participant(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hdpmf.common.net.certificates import check_authority
-from hdpmf.common.protocol.invitation import Invitation
+from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.device_identity import card_of
 from hdpmf.private.device.joined import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hdpmf.common.protocol import CatalogueTable
-from hdpmf.common.protocol.addresses import HTTPS
+from hdpmf.common.protocol.servers import HTTPS
 from hdpmf.common.web.sessions import BrowserSession
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError

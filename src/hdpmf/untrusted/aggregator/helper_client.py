@@ -13,7 +13,7 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Message,
     id_to_text,
 )
-from hdpmf.common.net.two_servers import ServerClient
+from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.errors import TransportError
 from hdpmf.untrusted.aggregator.tasks import ServerKeys
 

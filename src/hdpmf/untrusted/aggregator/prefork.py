@@ -17,9 +17,15 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from hdpmf.common.base.logs import event, log_to_stderr
-from hdpmf.common.net.http_limits import Connections, HttpLimits, LimitedServer, allow_connections
-from hdpmf.common.net.tls import server_context
-from hdpmf.common.net.web_server import listen, settings
+from hdpmf.common.net.https import server_context
+from hdpmf.common.net.server import (
+    Connections,
+    HttpLimits,
+    LimitedServer,
+    allow_connections,
+    listen,
+    settings,
+)
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, make_ruler, sum_channels
 from hdpmf.common.privacy.mechanisms import dense_laplace_scale
 from hdpmf.common.protocol import Gradients, Plan, Popularity, Round, SumContribution, Survey
-from hdpmf.common.protocol.grid import GRADIENT_STEP
+from hdpmf.common.protocol.messages import GRADIENT_STEP
 from hdpmf.untrusted.recommender.sums import coding_of
 
 TAIL = 40.0

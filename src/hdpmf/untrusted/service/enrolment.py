@@ -1,4 +1,4 @@
-"""Enrolment: cards that devices write, checked before they are on the roster."""
+"""Enrolment: who replaced whom, and how many devices a sum needs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from hdpmf.common.aggregation.masks.primitives import is_identity_key
 from hdpmf.common.protocol import DeviceCard
-from hdpmf.common.protocol.enrolled import Enrolled, check_fields
-from hdpmf.common.protocol.succession import Succession
+from hdpmf.common.protocol.enrolment import Enrolled, check_fields
+from hdpmf.common.protocol.key_rotation import Succession
 from hdpmf.errors import ConfigError
 
 

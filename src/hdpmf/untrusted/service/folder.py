@@ -37,20 +37,24 @@ from typing import Any
 
 import msgspec
 
-from hdpmf.common.base.files import atomic_write
+from hdpmf.common.base.files import FolderLayout, atomic_write
 from hdpmf.common.base.platform import lock_file
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import AnyCatalogue, CatalogueTable, DeviceCard, decode, encode
-from hdpmf.common.protocol.catalogue import KnownItems, known_items
-from hdpmf.common.protocol.enrolled import Enrolled
-from hdpmf.common.protocol.succession import Succession
-from hdpmf.common.protocol.versions import signed_first, table_of, version_at
+from hdpmf.common.protocol.catalogue import (
+    KnownItems,
+    known_items,
+    signed_first,
+    table_of,
+    version_at,
+)
+from hdpmf.common.protocol.enrolment import Enrolled
+from hdpmf.common.protocol.key_rotation import Succession
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
-from hdpmf.untrusted.service.catalogue_key import CATALOGUE, CatalogueKey
 from hdpmf.untrusted.service.enrolment import replaced
-from hdpmf.untrusted.service.layout import LAYOUT, begun_runs, number_of, write_number
+from hdpmf.untrusted.service.keys import CATALOGUE, CatalogueKey
 from hdpmf.untrusted.service.run_files import RunFolder
-from hdpmf.untrusted.service.schedule import Schedule
+from hdpmf.untrusted.service.scheduler import Schedule
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 _SHOWN = {"stage", "number", "rounds", "refusals"}  # of a state
@@ -420,3 +424,31 @@ def _toml(config: Config) -> bytes:
 def _quoted(text: str) -> str:
     """A basic string of TOML, which JSON's are."""
     return msgspec.json.encode(text).decode()
+
+
+NUMBER = "number"
+"""In the folder of a run: which one it is, counted from 1."""
+
+
+def number_of(run: Path) -> int:
+    """The number in the folder of a run."""
+    try:
+        return int((run / NUMBER).read_text("ascii"))
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            f"{run / NUMBER} cannot be read ({type(error).__name__}); restore a backup"
+        ) from None
+
+
+def write_number(run: Path, number: int) -> None:
+    """Say which run it is."""
+    atomic_write(run / NUMBER, f"{number}\n".encode())
+
+
+def begun_runs(folder: Path) -> list[Path]:
+    """The folders of all runs that were begun, in no order."""
+    return [path.parent for path in (folder / "runs").glob("*/settings.json") if path.is_file()]
+
+
+LAYOUT = FolderLayout("a recommender's folder", first=2)
+"""A change after which older folders could not be read needs a step."""

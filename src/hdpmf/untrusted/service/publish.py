@@ -23,12 +23,12 @@ from typing import Any
 import msgspec
 
 from hdpmf.common.base.files import atomic_write
-from hdpmf.common.net.succession import told
+from hdpmf.common.net.authority_rotation import told
 from hdpmf.common.protocol import ItemFacts, encode
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import StorageError
-from hdpmf.untrusted.service.collector_keys import pinned_servers
 from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.keys import pinned_servers
 
 INDEX = "index.json"
 _FILE = re.compile(r"(authority|catalogue|task|facts|lists)-[0-9a-f]{64}\.msgpack")

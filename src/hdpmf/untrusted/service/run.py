@@ -4,20 +4,22 @@ offer to the model.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from hdpmf.common.protocol import AnyCatalogue, ItemFacts, Plan, Round, Survey, Terms
 from hdpmf.common.protocol.catalogue import KnownItems, known_items
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.federation import RUN_BYTES
 from hdpmf.untrusted.recommender.one_round import Answer
 from hdpmf.untrusted.recommender.rounds import Draws
 from hdpmf.untrusted.recommender.runs import Answered
 from hdpmf.untrusted.service.aggregation import Aggregation
-from hdpmf.untrusted.service.draws import SystemDraws
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome, outcome_of
 from hdpmf.untrusted.service.run_files import Checkpoint, RunFiles
@@ -138,3 +140,27 @@ class Run:
             numbers = training.conduct()
             plan = training.plan
         return outcome_of(self, numbers, plan, answer, earlier=earlier, traffic=before)
+
+
+class SystemDraws:
+    """From the operating system's entropy: nobody can draw them again, not even the recommender
+    after a restart.
+
+    That is why a round is kept on disk before it is sent.
+    """
+
+    def exponentials(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Exp(1) draws."""
+        return np.asarray(-np.log(_uniforms(shape)), np.float32)
+
+    def normals(self, shape: tuple[int, ...]) -> np.ndarray:
+        """N(0, 1) draws (Box and Muller)."""
+        radius = np.sqrt(-2.0 * np.log(_uniforms(shape)))
+        return np.asarray(radius * np.cos(2.0 * np.pi * _uniforms(shape)), np.float32)
+
+
+def _uniforms(shape: tuple[int, ...]) -> np.ndarray:
+    """Draws from (0, 1): 52 bits and a half, so that neither end is reached."""
+    n = int(np.prod(shape))
+    words = np.frombuffer(os.urandom(8 * n), np.uint64) >> np.uint64(12)
+    return ((words.astype(np.float64) + 0.5) * 2.0**-52).reshape(shape)

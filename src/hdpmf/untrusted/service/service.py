@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 import msgspec
 
-from hdpmf.common.net import RecommenderTransport
-from hdpmf.common.net.summing import SumServers
-from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.net import DeviceReply, RecommenderTransport
+from hdpmf.common.net.sum_servers import SumServers
+from hdpmf.common.protocol.catalogue import known_items, number_of
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.federation import RUN_BYTES
-from hdpmf.common.protocol.versions import number_of
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.untrusted.recommender.runs import Answered
 from hdpmf.untrusted.service.aggregation import Aggregation
-from hdpmf.untrusted.service.aggregation.channel import RunChannel
+from hdpmf.untrusted.service.aggregation.device_client import RunChannel, hand_out
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
-from hdpmf.untrusted.service.collector_keys import load_keys, pinned_servers
-from hdpmf.untrusted.service.delivery import hand_out
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
+from hdpmf.untrusted.service.keys import load_keys, pinned_servers
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.on_roster import OnRoster
 from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.past_runs import answered
 from hdpmf.untrusted.service.publish import PublicFiles
-from hdpmf.untrusted.service.released import answered
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import RunSettings
 
 CARRIES = 2_000
 """Participants with which a run was measured to its end on two busy cores (docs/scale.md)."""
+
 BRIEF = 5.0
 """Seconds that a device which takes no part in a run has for an answer, while others wait for
 it.
 """
+
 _BESIDE = 64  # so many of them at most between two exchanges
 
 
@@ -339,3 +339,41 @@ class Service:
         asked, asks = before.survey(known), now.survey(known)
         alike = (asked.design, asked.coding) == (asks.design, asks.coding)
         return alike and (asked.epsilon == asks.epsilon or now.kind.family != "bits")
+
+
+class OnRoster:
+    """A way to devices that leaves out those which are not on the roster (any more), from the
+    next exchange on.
+    """
+
+    def __init__(self, transport: RecommenderTransport, folder: ServiceFolder) -> None:
+        self._transport = transport
+        self._folder = folder
+        self._read_at: tuple[int, ...] = ()
+        self._enrolled: frozenset[str] = frozenset()
+
+    def present(self) -> frozenset[str]:
+        """As in ``RecommenderTransport``."""
+        return self._transport.present() & self._now()
+
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
+        """As in ``RecommenderTransport``; a device that was taken off is silent."""
+        enrolled = self._now()
+        return self._transport.exchange(
+            {name: data for name, data in messages.items() if name in enrolled}, deadline
+        )
+
+    def close(self) -> None:
+        """As in ``RecommenderTransport``."""
+        self._transport.close()
+
+    def _now(self) -> frozenset[str]:
+        path = self._folder.path / "roster.json"
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        at = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if at != self._read_at:
+            self._enrolled, self._read_at = frozenset(self._folder.enrolled.users), at
+        return self._enrolled

@@ -5,6 +5,7 @@ it to devices.
 from __future__ import annotations
 
 import math
+import re
 import secrets
 from collections.abc import Collection, Iterable
 from typing import Any, Literal
@@ -16,13 +17,15 @@ from hdpmf.common.privacy.coding import FEWEST_LABEL_EPSILON
 from hdpmf.common.privacy.mechanisms import Mechanism, mechanism_of
 from hdpmf.common.protocol import Plan, Survey, Terms
 from hdpmf.common.protocol.catalogue import KnownItems
-from hdpmf.common.protocol.cohort import MAX_BEACON, cohort_of, is_beacon
+from hdpmf.common.protocol.federation import MAX_BEACON, cohort_of, is_beacon
 from hdpmf.common.protocol.task import MAX_PERIOD
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.recommender.one_round import make_survey
 
 _NUMBERS_PER_BIT = 4
+
 _NUMBERS_PER_ITEM = 4  # in sums of the one-round designs: score and weight, of each label
+
 _SHORT_REPLY = 1 << 20
 """Bytes: what is in a reply beside the numbers of items, and the longest one without any (shares
 for 1,024 holders).
@@ -385,3 +388,14 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def look(self) -> float:
         """Seconds between looks at who is there."""
         return min(max(self.pause, 0.1), self.deadline)
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def seconds(text: str) -> int:
+    """A time like 90s, 30m, 12h or 7d, in seconds."""
+    found = re.fullmatch(r"(\d{1,9})([smhd])", text.strip())
+    if found is None:
+        raise ConfigError(f"{text!r} is no time; write it as 90s, 30m, 12h or 7d")
+    return int(found[1]) * _UNITS[found[2]]

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from hdpmf.common.net.authority_rotation import names_of, told
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.extras import needs
-from hdpmf.common.net.http_limits import HttpLimits, serving
+from hdpmf.common.net.https import server_context
 from hdpmf.common.net.mailbox import BODY_SECONDS, Mailbox
+from hdpmf.common.net.server import HttpLimits, listen, serving
 from hdpmf.common.net.signing import server_name
-from hdpmf.common.net.succession import names_of, told
-from hdpmf.common.net.tls import server_context
-from hdpmf.common.net.web_server import listen
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.publish import INDEX, is_public, public_file
 

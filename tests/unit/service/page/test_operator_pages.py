@@ -14,10 +14,10 @@ import pytest
 from hdpmf.common.methods import method_named
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.service import watching
+from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.page.views import ModelItems
-from hdpmf.untrusted.service.released import weight_deviations
+from hdpmf.untrusted.service.past_runs import weight_deviations
 from tests.unit.federation.growing_town import BITS, SUMS, WORLD, Town
 from tests.unit.service.page.conftest import PAGES
 
@@ -46,7 +46,7 @@ def test_the_overview_says_how_it_is_and_what_to_do(operator, town: Town):
 def test_without_trouble_nothing_is_to_do(operator, monkeypatch):
     monkeypatch.setattr(
         "hdpmf.untrusted.service.page.views.look",
-        lambda _: watching.FolderLook((), 10**12, (), 0.0),
+        lambda _: health.FolderLook((), 10**12, (), 0.0),
     )
     text = told(operator, "/overview")
     assert "Nothing needs your attention." in text

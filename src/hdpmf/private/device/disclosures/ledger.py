@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.methods import METHODS, Status
-from hdpmf.common.protocol.addresses import HTTPS, plain_address
+from hdpmf.common.protocol.servers import HTTPS, plain_address
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.database import Database

@@ -23,10 +23,15 @@ from hdpmf.common.data import IdIndex
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.title_search import plain
 from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion, ListTable, Terms, decode
-from hdpmf.common.protocol.catalogue import KnownItems, known_items
-from hdpmf.common.protocol.cohort import cohort_of
-from hdpmf.common.protocol.federation import CatalogueTable
-from hdpmf.common.protocol.versions import digests_of, number_of, table_of, version_at
+from hdpmf.common.protocol.catalogue import (
+    KnownItems,
+    digests_of,
+    known_items,
+    number_of,
+    table_of,
+    version_at,
+)
+from hdpmf.common.protocol.federation import CatalogueTable, cohort_of
 from hdpmf.errors import ProtocolError, StorageError
 
 PLAIN = ""

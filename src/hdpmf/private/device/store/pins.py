@@ -13,7 +13,7 @@ import msgspec
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion
-from hdpmf.common.protocol.versions import check_chain, is_newer, table_of
+from hdpmf.common.protocol.catalogue import check_chain, is_newer, table_of
 from hdpmf.errors import ProtocolError, StorageError
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.store.catalogues import (

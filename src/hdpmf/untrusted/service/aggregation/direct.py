@@ -11,7 +11,7 @@ from hdpmf.common.net import RecommenderTransport
 from hdpmf.common.protocol import Message
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.untrusted.service.aggregation import Aggregation, Collected, Job, Tally
-from hdpmf.untrusted.service.aggregation.channel import RunChannel
+from hdpmf.untrusted.service.aggregation.device_client import RunChannel
 from hdpmf.untrusted.service.refusals import refusals_in_short
 
 if TYPE_CHECKING:

@@ -16,14 +16,13 @@ from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.model.title_search import TitleSearch
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.untrusted.service.alerts import ending_in
 from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.health import ending_in, look
+from hdpmf.untrusted.service.outcome import state
+from hdpmf.untrusted.service.past_runs import weight_deviations
+from hdpmf.untrusted.service.progress import run_facts
 from hdpmf.untrusted.service.refusals import refusal_classes
-from hdpmf.untrusted.service.released import weight_deviations
-from hdpmf.untrusted.service.run_facts import run_facts
 from hdpmf.untrusted.service.settings import RunSettings
-from hdpmf.untrusted.service.statement import state
-from hdpmf.untrusted.service.watching import look
 
 _PER_STAR = 4.0
 """Item facts are in one to five stars, whatever the scale is."""

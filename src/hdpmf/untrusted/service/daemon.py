@@ -1,30 +1,34 @@
-"""A service that lives: it hands out the newest model, goes on with a killed run, and begins one
+"""A service that lives: it publishes the newest model, goes on with a killed run, and begins one
 only if asked.
 
-What asks is the operator (``hdpmf recommender run``) or the schedule in ``config.toml``. A restart
-begins nothing.
+The operator asks (``hdpmf recommender run``, a request in the folder) or the schedule in
+``config.toml`` does. A restart begins nothing.
 """
 
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
+
+from hdpmf.common.base.files import atomic_write
 from hdpmf.common.net import RecommenderTransport
-from hdpmf.common.net.summing import SumServers
-from hdpmf.errors import FederationError, HdpmfError, SecureSumError, StorageError
-from hdpmf.untrusted.service.collector_keys import pinned_servers
+from hdpmf.common.net.sum_servers import SumServers
+from hdpmf.common.protocol.federation import RUN_BYTES
+from hdpmf.errors import ConfigError, FederationError, HdpmfError, SecureSumError, StorageError
 from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.keys import CATALOGUE, KEY, pinned_servers
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
-from hdpmf.untrusted.service.requests import Request, drop_request, request_in
 from hdpmf.untrusted.service.run import no_log
+from hdpmf.untrusted.service.scheduler import PastRun, worth_a_run
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
-from hdpmf.untrusted.service.timetable import next_settings
 
 LONGEST_PAUSE = 3600.0
 """Seconds between attempts at a run that cannot go on."""
@@ -231,3 +235,102 @@ class Lifecycle:
         if line and line != self._said:
             self._log(line)
         self._said = line or self._said
+
+
+_FILE = "requested.json"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request.
+
+    Attributes:
+        run: Id (hex) of the run: of a new one that is to begin under it, so that a request is met
+            once, whatever is killed; or of the one that is to be given up.
+        settings: What the new run is about; None to give up.
+    """
+
+    run: str
+    settings: RunSettings | None = None
+
+
+def ask_for_run(folder: ServiceFolder, settings: RunSettings) -> str:
+    """Leave the request for a run; its id."""
+    if request_in(folder) is not None:
+        raise ConfigError(
+            f"a request waits in {folder.path / _FILE} already; let it be met, or delete the file"
+        )
+    run = secrets.token_hex(RUN_BYTES)
+    _write(folder, Request(run=run, settings=settings))
+    return run
+
+
+def ask_to_give_up(folder: ServiceFolder, run: bytes) -> None:
+    """Leave the request to give a run up; it goes before any other."""
+    _write(folder, Request(run=run.hex()))
+
+
+def request_in(folder: ServiceFolder) -> Request | None:
+    """The request that waits in a folder."""
+    path = folder.path / _FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Request)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError, HdpmfError) as error:
+        raise StorageError(f"{path} cannot be read ({error}); delete it, and ask again") from None
+
+
+def drop_request(folder: ServiceFolder) -> None:
+    """It is met, or cannot be."""
+    (folder.path / _FILE).unlink(missing_ok=True)
+
+
+def _write(folder: ServiceFolder, request: Request) -> None:
+    atomic_write(folder.path / _FILE, msgspec.json.format(msgspec.json.encode(request), indent=1))
+
+
+def next_settings(
+    folder: ServiceFolder, service: Service, now: float
+) -> tuple[RunSettings | None, str]:
+    """The settings of the run that is due, or None; and why.
+
+    A schedule repeats the last run that was finished, so that the operator chooses its settings
+    once, by hand. It repeats surveys only: a rating answers one once, while each training run would
+    spend its epsilon again.
+    """
+    schedule = folder.config.schedule
+    if schedule.never:
+        return None, ""
+    ended = [(folder.summary_path(run).stat().st_mtime, run) for run in folder.runs()]
+    done = [(at, run) for at, run in ended if folder.run_files(run).load().stage == "done"]
+    if not done:
+        return (
+            None,
+            "the schedule repeats the last run, and there is none yet: hdpmf recommender run",
+        )
+    settings = folder.record(done[-1][1]).settings.again()
+    if not settings.one_round:
+        return (
+            None,
+            f"the schedule does not repeat {settings.method}: each run would spend epsilon again",
+        )
+    if schedule.seconds is not None:
+        due = now - ended[-1][0] >= schedule.seconds
+        return (settings if due else None), (f"every {schedule.every}" if due else "")
+    if settings.kind.family == "bits":
+        return (
+            None,
+            "the rule weighs sums against noise, and bits have none; set every in config.toml",
+        )
+    past = [
+        PastRun.of(service.answered(run), at=at, devices=len(folder.record(run).devices))
+        for at, run in done
+        if run in service.earlier(settings)
+    ]
+    made = [
+        folder.path / name for name in (CATALOGUE, KEY, "config.toml")
+    ]  # the first of these at the latest
+    opened = min(path.stat().st_mtime for path in made if path.exists())
+    counted = settings.counted(folder.enrolled.users.values())
+    verdict = worth_a_run(past, now=now, opened=opened, devices=counted, minimum=settings.minimum)
+    return (settings if verdict.worth else None), verdict.reason if verdict.worth else ""

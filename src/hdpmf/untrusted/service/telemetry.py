@@ -1,21 +1,25 @@
-"""Prometheus metrics of a recommender, and their endpoint."""
+"""Metrics of a service for Prometheus, and its log as JSON lines."""
 
 from __future__ import annotations
 
+import logging
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import TextIO
 
+from hdpmf.common.base.logs import event, logging_json, without_ids
 from hdpmf.common.net.extras import needs
 from hdpmf.errors import ConfigError, HdpmfError
-from hdpmf.untrusted.service.alerts import NAMES
+from hdpmf.untrusted.service.health import NAMES, FolderLook
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.watching import FolderLook
 
 with needs("prometheus_client"):
     from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
     from prometheus_client.core import Metric
+
 
 LOCAL = "127.0.0.1"
 """Default address: who takes part, and when, is for this machine only."""
@@ -24,6 +28,7 @@ UNREADABLE = "unreadable"
 """The alert for a folder that cannot be read."""
 
 _PREFIX = "hdpmf_recommender_"
+
 _COUNTERS = {  # by attribute of Metrics
     "rounds_done": ("rounds", "Rounds that were completed."),
     "rounds_lost": ("rounds_lost", "Rounds given up because a secure sum broke off."),
@@ -34,6 +39,7 @@ _COUNTERS = {  # by attribute of Metrics
     "replies": ("replies", "Replies received from devices."),
     "round_seconds": ("round_seconds", "Seconds of all completed rounds together."),
 }
+
 _GAUGES = {
     "number": ("round", "The current round."),
     "rounds": ("planned_rounds", "Rounds of the current run."),
@@ -134,3 +140,39 @@ def endpoint(
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def json_log(metrics: Metrics, stream: TextIO | None = None) -> Iterator[Callable[[str], None]]:
+    """Log to the stream, stderr by default; gives the function that is told lines."""
+    seen = (metrics.rounds_done, metrics.rounds_lost)
+
+    def say(line: str) -> None:
+        event("said", run=metrics.run, said=without_ids(line))
+
+    def tick() -> None:
+        nonlocal seen
+        now = (metrics.rounds_done, metrics.rounds_lost)
+        if now != seen:
+            event(
+                "round",
+                run=metrics.run,
+                number=metrics.number,
+                rounds=metrics.rounds,
+                lost=now[1] > seen[1],
+                users=metrics.participants,
+                members=metrics.members,
+                refusals=metrics.refusals_of_run,
+            )
+            seen = now
+
+    with logging_json(sys.stderr if stream is None else stream, role="recommender"):
+        metrics.listeners.append(tick)
+        try:
+            yield say
+        except HdpmfError as error:
+            words = without_ids(str(error))
+            event("failed", logging.ERROR, run=metrics.run, kind=type(error).__name__, said=words)
+            raise
+        finally:
+            metrics.listeners.remove(tick)

@@ -1,13 +1,4 @@
-"""The recommender's keys as the collector of sums by two servers, and the pair of servers that it
-has pinned.
-
-::
-
-    folder/servers.json          the two servers, as their operators gave it
-    folder/collector-card.json   what their operators admit; public
-    folder/collector/party.key   what the servers know the recommender by
-    folder/collector/hpke.key    what opens the sums
-"""
+"""Keys of a recommender: what the two servers encrypt sums to, and what signs the catalogue."""
 
 from __future__ import annotations
 
@@ -16,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from hdpmf.common.aggregation.masks.primitives import KEY_BYTES, identity_public, new_secret, sign
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.net.parties import PartyKey
@@ -109,3 +101,45 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
+
+
+CATALOGUE, KEY = "catalogue.msgpack", "catalogue.key"
+
+
+class CatalogueKey:
+    """An Ed25519 key that signs versions of a catalogue and nothing else."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self.public = identity_public(secret)
+
+    def __repr__(self) -> str:
+        return f"CatalogueKey({self.public.hex()[:16]})"
+
+    def sign(self, text: bytes) -> bytes:
+        """Signature of ``text``."""
+        return sign(self._secret, text)
+
+    @classmethod
+    def ensure(cls, folder: Path) -> CatalogueKey:
+        """The key of a recommender, made where there is none yet."""
+        path = folder / KEY
+        if not path.exists():
+            atomic_write(path, new_secret(), mode=0o600)
+        return cls.load(folder)
+
+    @classmethod
+    def load(cls, folder: Path) -> CatalogueKey:
+        """The key of a recommender."""
+        path = folder / KEY
+        try:
+            secret = path.read_bytes()
+        except OSError as error:
+            raise StorageError(
+                f"cannot read {path}: {error.strerror}. Devices take no version of the "
+                "catalogue that another key "
+                "signed; restore a backup"
+            ) from error
+        if len(secret) != KEY_BYTES:
+            raise StorageError(f"{path} is damaged; restore a backup")
+        return cls(secret)

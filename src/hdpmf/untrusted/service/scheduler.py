@@ -1,19 +1,4 @@
-"""When the next run is worth its noise: a rule on public facts. It reads no file and asks nobody.
-
-Every run brings noise of its own, whatever it holds, and ratings that wait lose nothing. So a run
-should bring much against what was released before. Where weight grows by a part g or more from run
-to run and runs are weighed by what they hold (``untrusted/recommender/runs.py``), the noise has at
-most (g + 2) / g times the variance of that of one release of everything, however many runs there
-are: 5 times for growth by half, 3 times for doubling. But growth slows down in every service, and
-nobody should wait for ever: after ``patience`` less and less growth is enough.
-
-How much is new nobody knows before devices report it. The rule expects as much of a new device as
-there is of a device so far, and of the devices of before what they added per time between the last
-two runs. Both are made of released sums, the roster and the clock. What it cannot see: that people
-rate more, or less, than they did; new devices that rate little; devices that somebody enrols to
-have a run sooner. A run at a bad moment costs accuracy and nobody's privacy: each rating is
-released once, whenever that is.
-"""
+"""The schedule: whether the next run would bring enough, and with which settings it would begin."""
 
 from __future__ import annotations
 
@@ -27,7 +12,7 @@ from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
 from hdpmf.common.protocol import SumContribution
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.runs import Answered
-from hdpmf.untrusted.service.durations import seconds
+from hdpmf.untrusted.service.settings import seconds
 
 GROWTH = 0.5
 """The part by which a run should make the released weight grow."""

@@ -1,9 +1,4 @@
-"""New versions of a recommender's catalogue: items come at its end, and some are retired. Nothing
-else changes.
-
-A version is out when it is written. Devices see it once no run is under way, and the next run is
-about it.
-"""
+"""The catalogue of a service: adding and retiring items."""
 
 from __future__ import annotations
 
@@ -16,11 +11,10 @@ from hdpmf.common.base.files import atomic_write
 from hdpmf.common.base.platform import lock_file
 from hdpmf.common.data import ItemTable
 from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion, encode
-from hdpmf.common.protocol.catalogue import catalogue_table, known_items
-from hdpmf.common.protocol.versions import next_version, signed_first
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items, next_version, signed_first
 from hdpmf.errors import ConfigError, ProtocolError
-from hdpmf.untrusted.service.catalogue_key import CATALOGUE, CatalogueKey
 from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.keys import CATALOGUE, CatalogueKey
 
 
 def change_items(

@@ -1,5 +1,5 @@
-"""Messages out, replies in: everything a device sends is checked here before anything else looks
-at it.
+"""Messages to devices and their replies: everything a device sends is checked here before
+anything else looks at it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Literal
 
 from hdpmf.common.aggregation.masks import ToDevice, ToRecommender, decode_to_recommender
 from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.net import RecommenderTransport
 from hdpmf.common.protocol import (
     Accepted,
@@ -17,13 +18,17 @@ from hdpmf.common.protocol import (
     Envelope,
     Here,
     Message,
+    Plan,
     Refusal,
     Reply,
+    Round,
     decode,
     encode,
 )
+from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.errors import HdpmfError, ProtocolError, SecureSumError
 from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.survey import facts_number
 
 
 class RunChannel:
@@ -201,3 +206,29 @@ class RunChannel:
         else:
             return reply
         return None
+
+
+def hand_out(
+    model: PublicModel,
+    items: AnyCatalogue,
+    channel: RunChannel,
+    devices: Collection[str],
+    deadline: float,
+) -> tuple[set[str], set[str]]:
+    """Offer the result to these devices; those that took it, and those that refuse the items.
+
+    Nothing is asked of them, so nothing is paid. The model may be about an earlier version of the
+    items.
+
+    A device that was no part of the run gets the items and the plan first: with these and the
+    numbers it fits its own vector (fold-in).
+    """
+    ready, refused = channel.send_items(devices, items, known_items(items).fingerprint, deadline)
+    numbers = model.numbers
+    if isinstance(numbers, Round) and isinstance(model.plan, Plan):
+        # Its answer says nothing new: a member repeats what it said, another may decline and still
+        # take the rest.
+        channel.tell(ready, 0, model.plan, deadline)
+    number = numbers.number if isinstance(numbers, Round) else facts_number(numbers)
+    lists = b"" if model.lists is None else encode(model.lists)
+    return channel.give(ready, number, numbers, lists, deadline), refused

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -11,12 +14,14 @@ import msgspec
 
 from hdpmf.common.aggregation.masks import Roster
 from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.common.protocol.servers import Servers, check_address
 from hdpmf.errors import ConfigError
 
-MOST_BYTES = 64 << 20
+MOST_ROSTER_BYTES = 64 << 20
 """Of a roster's file. The longest roster that can be summed over has half of that."""
 
 _KEY_HEX = 64
+
 _MOST_USERS = 1 << 31
 
 
@@ -99,8 +104,8 @@ class Enrolled:
     @classmethod
     def from_json(cls, data: bytes) -> Enrolled:
         """What ``to_json`` wrote; a digest that does not fit is refused."""
-        if len(data) > MOST_BYTES:
-            raise ConfigError(f"a roster has at most {MOST_BYTES:,} bytes")
+        if len(data) > MOST_ROSTER_BYTES:
+            raise ConfigError(f"a roster has at most {MOST_ROSTER_BYTES:,} bytes")
         try:
             read = msgspec.json.decode(data, type=_File)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -127,3 +132,74 @@ def check_fields(card: DeviceCard) -> None:
         raise ConfigError("a device's name must have 1 to 200 printable characters")
     if not 1 <= card.users < _MOST_USERS:
         raise ConfigError(f"the card of {card.name[:32]!r} must speak for at least one user")
+
+
+MOST_INVITATION_BYTES = 64 << 10
+"""Of an invitation."""
+
+_MARK = "#hdpmf-join="
+
+
+class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An invitation. Whoever made it, its digest is to be compared in a way that does not go
+    through the recommender.
+
+    Attributes:
+        address: Of the recommender, ``https://`` with host and port.
+        servers: The two servers that sum for it; None where devices send it their noisy numbers
+            directly.
+        authority: The certificate (PEM) that its TLS certificate must come from; empty for the
+            public ones.
+    """
+
+    address: str
+    servers: Servers | None = None
+    authority: str = ""
+
+    def __post_init__(self) -> None:
+        check_address(self.address)
+
+    @property
+    def digest(self) -> str:
+        """Of everything in it, in groups of four digits."""
+        plain = sha256(b"hdpmf invitation " + msgspec.json.encode(self)).hexdigest()[:32]
+        return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+
+    def to_json(self) -> bytes:
+        """As a file."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1)
+
+    def to_link(self) -> str:
+        """As a link. What it says is behind the ``#``, which browsers do not send to anybody."""
+        packed = (
+            base64.urlsafe_b64encode(zlib.compress(msgspec.json.encode(self), 9))
+            .decode()
+            .rstrip("=")
+        )
+        return f"{self.address}{_MARK}{packed}"
+
+    @classmethod
+    def read(cls, data: bytes) -> Invitation:
+        """The invitation in a file or a link.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        if len(data) > MOST_INVITATION_BYTES:
+            raise ConfigError(f"an invitation has at most {MOST_INVITATION_BYTES:,} bytes")
+        try:
+            text = data.decode()
+            if _MARK in text:
+                packed = text.strip().rpartition(_MARK)[2]
+                unpacker = zlib.decompressobj()
+                data = unpacker.decompress(
+                    base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)),
+                    MOST_INVITATION_BYTES,
+                )
+                if not unpacker.eof:
+                    raise ConfigError("this is no invitation: its link is cut off or too long")
+            return msgspec.json.decode(data, type=cls)
+        except (UnicodeDecodeError, binascii.Error, zlib.error, ValueError, msgspec.MsgspecError):
+            raise ConfigError(
+                "this is no invitation of a recommender: neither its file nor its link"
+            ) from None

@@ -1,4 +1,4 @@
-"""What a run that has ended released, and how much noise is in it."""
+"""Past runs: what they released, and how much noise is in it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.common.protocol.enrolled import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.untrusted.recommender.runs import Answered
 from hdpmf.untrusted.recommender.sums import add_up_runs
-from hdpmf.untrusted.service.collector import NOISES
+from hdpmf.untrusted.service.aggregation.two_servers import NOISES
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.survey import kept_answer
 

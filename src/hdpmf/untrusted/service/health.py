@@ -1,17 +1,17 @@
-"""What an operator should do something about, from what is public: the roster, how runs ended,
-certificates, the disk.
-
-Nothing is looked up here: ``watching`` does that. Every alert says what is the matter and what to
-do.
-"""
+"""Alerts for the operator, and a look at how the service is."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from hdpmf.errors import StorageError
+from hdpmf.untrusted.service.folder import ServiceFolder
+
 DAY = 86_400.0
+
 WARN_DAYS = 30
 """Before a certificate ends. Servers that start within this time renew theirs by themselves."""
 
@@ -24,6 +24,7 @@ has the third.
 """
 
 COHORT, REFUSALS, CERTIFICATE, RUN, DISK = "cohort", "refusals", "certificate", "run", "disk"
+
 NAMES = (COHORT, REFUSALS, CERTIFICATE, RUN, DISK)
 
 
@@ -179,4 +180,68 @@ def _disk(free: int, total: int) -> Alert | None:
         DISK,
         f"the disk is nearly full: {free / 1e9:.1f} of {total / 1e9:.1f} GB are free",
         "make room: a run stops where it cannot write",
+    )
+
+
+@dataclass(frozen=True)
+class FolderLook:
+    """What one look found.
+
+    Attributes:
+        certificates: When they end.
+        free: Bytes that the disk still takes.
+        alerts: What to do something about.
+        now: When it was (Unix time).
+    """
+
+    certificates: tuple[CertificateEnd, ...]
+    free: int
+    alerts: tuple[Alert, ...]
+    now: float
+
+
+def look(folder: ServiceFolder, now: float | None = None) -> FolderLook:
+    """Look at a folder; nothing in it is changed."""
+    now = time.time() if now is None else now
+    try:
+        disk = shutil.disk_usage(folder.path)
+    except OSError as error:
+        raise StorageError(f"cannot look at the disk of {folder.path}: {error.strerror}") from error
+    ends = certificate_ends(folder)
+    runs, done = [], 0
+    for run in reversed(folder.runs()):  # the last one, and back to the two that are compared
+        if done == 2:
+            break
+        seen = _seen(folder, run)
+        runs.append(seen)
+        done += seen.ending == "done"
+    found = alerts(runs=runs[::-1], certificates=ends, free=disk.free, total=disk.total, now=now)
+    return FolderLook(ends, disk.free, tuple(found), now)
+
+
+def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
+    """When the certificates end that are there."""
+    from hdpmf.common.net.certificates import certificate_end
+
+    tls = folder.tls_folder
+    paths = {name: tls / f"{name}.pem" for name in ("authority", "successor", "server")}
+    return tuple(
+        CertificateEnd(name, certificate_end(path)) for name, path in paths.items() if path.exists()
+    )
+
+
+def _seen(folder: ServiceFolder, run: bytes) -> RunSeen:
+    record, summary = folder.record(run), folder.summary(run)
+    if summary is None:
+        ending = "under way" if folder.served() else "stopped"
+    else:
+        ending = "given up" if summary.get("given_up") else "done"
+    refusals = (summary or {}).get("refusals", {})
+    return RunSeen(
+        run=run.hex(),
+        ending=ending,
+        asked=len(record.cohort),
+        refusals=sum(refusals.values()) if isinstance(refusals, dict) else 0,
+        minimum=record.settings.minimum,
+        enrolled_now=record.settings.counted(folder.enrolled.users.values()),
     )
