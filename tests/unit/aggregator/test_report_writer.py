@@ -19,7 +19,8 @@ from hdpmf.errors import DapError, StorageError
 from hdpmf.untrusted.aggregator.datastore import payloads, reports
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.report_writer import GROUP_REPORTS, ReportWriter, Upload
-from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, Device, Pair, plain_sum
+from tests.unit.aggregator.server_pair import BEGIN, END, Pair, plain_sum
+from tests.world import HOUR, Uploader
 
 
 def kind(error: DapError | None) -> str | None:
@@ -106,7 +107,7 @@ def test_a_retry_is_a_success_and_another_report_with_the_same_id_is_not(pair: P
 
 
 def test_enrolled_devices_sign_and_have_one_report_for_each_user(pair: Pair) -> None:
-    devices, stranger = [Device(), Device(), Device()], Device()
+    devices, stranger = [Uploader(), Uploader(), Uploader()], Uploader()
     task = pair.add(pair.a_task(enrolled=True), devices)
     first, second = pair.report(task, 0), pair.report(task, 1)
     me, you, third = devices
@@ -146,7 +147,7 @@ def test_enrolled_devices_sign_and_have_one_report_for_each_user(pair: Pair) -> 
 
 
 def test_many_are_taken_singly(pair: Pair) -> None:
-    task, device = pair.add(), Device()
+    task, device = pair.add(), Uploader()
     other = pair.add(pair.a_task(enrolled=True), [device])
     good, enrolled = pair.report(task, 0), pair.report(other, 1)
     signed = device.sign(other, enrolled)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.two_servers.dap import Collection, Interval
 from hdpmf.common.protocol.task import Noise, SumOfVectors
 from hdpmf.untrusted.aggregator.tasks import SimulationRules
-from tests.unit.aggregator.server_pair import BEGIN, HOUR, Device, Pair, make_report, plain_sum
+from tests.unit.aggregator.server_pair import BEGIN, Pair, plain_sum
+from tests.world import HOUR, Uploader, make_report
 
 
 def test_the_sum_is_that_of_numpy() -> None:
@@ -69,7 +70,7 @@ def test_vectors_of_other_clients_are_summed_too() -> None:
 
 
 def test_it_works_on_the_disk_with_devices_and_survives_a_restart(tmp_path) -> None:
-    pair, devices = Pair(tmp_path), [Device() for _ in range(3)]
+    pair, devices = Pair(tmp_path), [Uploader() for _ in range(3)]
     task = pair.add(pair.a_task(enrolled=True), devices)
     for seed, device in enumerate(devices):
         report = pair.report(task, seed)

@@ -14,7 +14,8 @@ from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
-from tests.unit.aggregator.server_pair import BEGIN, CODES, END, HOUR, ITEMS, RULERS, Device, Pair
+from tests.unit.aggregator.server_pair import BEGIN, CODES, END, ITEMS, RULERS, Pair
+from tests.world import HOUR, Uploader
 
 
 def noises(*scales: str) -> tuple[Noise, ...]:
@@ -100,7 +101,7 @@ def test_a_collector_whose_key_is_of_another_kind_is_refused(pair: Pair) -> None
 
 
 def test_the_same_again_changes_nothing_even_after_its_end(pair: Pair) -> None:
-    devices = [Device(), Device()]
+    devices = [Uploader(), Uploader()]
     task = pair.a_task(minimum=3, enrolled=True)
     listed = [(device.identity, 2) for device in devices]
     first = pair.leader.add_task(encode(task), listed)
@@ -116,7 +117,7 @@ def test_lists_of_devices_are_checked(pair: Pair) -> None:
         encode(pair.a_task(minimum=3, enrolled=True)),
         encode(pair.a_task(minimum=3)),
     )
-    me = Device().identity
+    me = Uploader().identity
     for document, devices in (
         (enrolled, []),
         (anybody, [(me, 1)]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
@@ -16,30 +15,15 @@ pytest.importorskip("sqlalchemy")
 
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
-from hdpmf.common.aggregation.two_servers.dap import (
-    InputShareAad,
-    PlaintextInputShare,
-    Report,
-    ReportMetadata,
-    Role,
-)
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info, seal
-from hdpmf.common.aggregation.two_servers.dap.types import HpkeConfig
-from hdpmf.common.data import Ratings, synthetic_world
-from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.data import synthetic_world
 from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import DeviceCard, Popularity, SumContribution, Task, decode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.enrolment import Enrolled
-from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.task import prio_of, task_id
+from hdpmf.common.protocol.task import task_id
 from hdpmf.private.client.contributions import OneRoundShard
-from hdpmf.untrusted.aggregator.datastore import ServerDatabase
-from hdpmf.untrusted.aggregator.helper import Helper
-from hdpmf.untrusted.aggregator.leader import Leader
-from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
 from hdpmf.untrusted.service.keys import CollectorKeys
@@ -47,6 +31,7 @@ from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.run_files import Checkpoint, RunFiles
 from hdpmf.untrusted.service.settings import Pace, RunSettings
+from tests.world import ServerPair, make_report, part_of
 
 START, PERIOD = 1_000_000_050, 100
 SETTINGS = RunSettings(method="hdp-sum", view="two-servers", minimum=3, rounds=1, period=PERIOD)
@@ -91,20 +76,8 @@ class World:
             DeviceCard(name=f"d{n}", identity=device.public.hex(), users=1)
             for n, device in enumerate(self.devices)
         )
-        keys = server_keys()
-        rules = SimulationRules(minimum=2)
-        self.helper = Helper(
-            keys[1], ServerDatabase(), clock=self.clock, noise=SeededNoise(2), rules=rules
-        )
-        self.leader = Leader(
-            keys[0],
-            ServerDatabase(),
-            self.helper,
-            clock=self.clock,
-            noise=SeededNoise(1),
-            rules=rules,
-        )
-        self.servers = keys[0].servers
+        pair = ServerPair(self.clock, (SeededNoise(1), SeededNoise(2)))
+        self.leader, self.helper, self.servers = pair.leader, pair.helper, pair.servers
         self.collector = CollectorKeys.generate("shop")
         self.shards = [self._shard(user) for user in range(users)]
         self.absent: set[int] = set()
@@ -113,15 +86,7 @@ class World:
         self.lines: list[str] = []
 
     def _shard(self, user: int) -> OneRoundShard:
-        own = self.ratings.take(self.ratings.user_codes == user)
-        part = Ratings.from_arrays(
-            self.ratings.users.ids[own.user_codes],
-            self.ratings.items.ids[own.item_codes],
-            own.values,
-            scale=self.ratings.scale,
-            item_table=self.ratings.item_table,
-            items_index=self.ratings.items,
-        )
+        part = part_of(self.ratings, user, user + 1)
         return OneRoundShard(
             part,
             PrivacyWeights.uniform(part),
@@ -178,49 +143,9 @@ class World:
                 shard.accept(task.survey)
             ((weights, levels),) = shard.entries(1)
             if user not in self.absent:
-                report = make_report(document, task, weights, levels)
+                report = make_report(task, task_id(document), weights, levels)
                 signed = device.sign(b"hdpmf report " + task_id(document) + sha256(report).digest())
                 self.leader.upload(task_id(document), report, device.public.hex(), signed)
-
-
-def server_keys() -> tuple[ServerKeys, ServerKeys]:
-    """The keys of a leader and a helper."""
-    party, hpke = [PartyKey.generate() for _ in range(2)], [KeyPair.generate() for _ in range(2)]
-    cards = [
-        Server(
-            organisation=name,
-            url=f"https://{name}:1",
-            hpke=pair.config.encode().hex(),
-            identity=key.public,
-        )
-        for name, key, pair in zip(("library", "university"), party, hpke, strict=True)
-    ]
-    leader = ServerKeys("leader", party[0], hpke[0], cards[0], cards[1])
-    return leader, ServerKeys("helper", party[1], hpke[1], cards[1], cards[0])
-
-
-def make_report(document: bytes, task: Task, weights: np.ndarray, levels: np.ndarray) -> bytes:
-    """One user's report, as the draft has it."""
-    name, nonce = task_id(document), secrets.token_bytes(16)
-    prio = prio_of(task, name)
-    sharded = prio.shard(prio.circuit.encode(weights, levels), nonce)  # type: ignore[attr-defined]
-    metadata = ReportMetadata(nonce, task.begin)
-    aad = InputShareAad(name, metadata, sharded.public_share).encode()
-    sealed = [
-        seal(
-            HpkeConfig.decode(bytes.fromhex(server.hpke)),
-            input_share_info(role),
-            aad,
-            PlaintextInputShare((), share).encode(),
-        )
-        for server, role, share in zip(
-            (task.servers.leader, task.servers.helper),
-            (Role.LEADER, Role.HELPER),
-            sharded.input_shares,
-            strict=True,
-        )
-    ]
-    return Report(metadata, sharded.public_share, *sealed).encode()
 
 
 def exact(world: World, tasks: Sequence[Task]) -> list[SumContribution | Popularity]:
