@@ -114,13 +114,13 @@ def _count(value: int | None) -> str:
 
 def _overview(name: str, column: list[str] | None) -> tuple[Overview, dict[str, Any]]:
     from hdpmf.common.data import dataset_info, load_dataset
-    from hdpmf.common.data.overview import overview_of, overview_of_file
+    from hdpmf.common.data.overview import summarize, summarize_file
 
     if name in DATASET_NAMES:
         if column:
             raise ConfigError("--column describes files; a data set knows its own")
         info = dataset_info(name)
-        return overview_of(load_dataset(name)), {
+        return summarize(load_dataset(name)), {
             "name": name,
             "title": info.title,
             "description": info.description,
@@ -132,7 +132,7 @@ def _overview(name: str, column: list[str] | None) -> tuple[Overview, dict[str, 
             f"{name!r} is neither a file nor a data set; data sets are {', '.join(DATASET_NAMES)}"
         )
     columns = RatingsOptions(train=Path(name), column=column).columns
-    return overview_of_file(name, columns), {"name": name}
+    return summarize_file(name, columns), {"name": name}
 
 
 def _overview_text(

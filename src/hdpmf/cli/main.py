@@ -22,7 +22,7 @@ from typing import Any
 import typer
 
 from hdpmf.cli.output import clean, note, print_json
-from hdpmf.common.base.hints import speaking
+from hdpmf.common.base.hints import message_language
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 
 _INTERRUPTED = 130
@@ -42,7 +42,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         given = _load_plugins(given)
         from hdpmf.cli.commands import app
 
-        with speaking("shell", note):
+        with message_language("shell", note):
             code = app(given or ["--help"], prog_name="hdpmf", standalone_mode=False)
     except HdpmfError as error:
         code = _fail(given, type(error).__name__, str(error), error.exit_code)

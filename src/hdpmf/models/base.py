@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
-from hdpmf.common.base.hints import say
+from hdpmf.common.base.hints import hint
 from hdpmf.common.data import Id, ItemFilter, Ratings, RatingsLike, as_ratings
 from hdpmf.common.data.scale import ScaleLike
 from hdpmf.common.methods import METHODS, check, method_of
@@ -365,7 +365,7 @@ class Estimator(Parameters):
             raise UnknownIdError(
                 f"user {plain(users[unknown[0]])!r}{more} was not in training, where user ids "
                 f"are {kind_of(known)}; "
-                f"{say('fold-in')} takes new users in"
+                f"{hint('fold-in')} takes new users in"
             )
         return codes
 
@@ -458,7 +458,7 @@ class Estimator(Parameters):
             raise RatingsError(
                 f"user {known[0].item()!r}{more} is in the model already: "
                 "their ratings there would be lost; give all their ratings with "
-                f"{say('replace')}, or train again"
+                f"{hint('replace')}, or train again"
             )
         return ratings
 

@@ -13,7 +13,7 @@ import numpy as np
 from hdpmf.common.data import Ratings
 from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.methods.options import BiasedOptions, ListOptions, PopularityOptions
-from hdpmf.common.model.device_fit import corrected_popularity
+from hdpmf.common.model.device_fit import correct_popularity
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.privacy.coding import POPULARITY_SCALE
 from hdpmf.common.privacy.sampling import SeededNoise, seed_of
@@ -185,7 +185,7 @@ class PrivatePopular(PopularityOptions, ListsOnly):
         shard.accept(survey)
         released = estimated_popularity(survey, [shard.count()])
         self.lists_ = popular_lists(
-            corrected_popularity(released, weights.for_items(train.items), 1.0 / self.epsilon)
+            correct_popularity(released, weights.for_items(train.items), 1.0 / self.epsilon)
         )
 
 

@@ -20,7 +20,7 @@ from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingScale, RatingsL
 from hdpmf.common.data.item_features import ItemFeatures, fingerprint
 from hdpmf.common.methods import check
 from hdpmf.common.methods.options import OneRoundOptions, SumOptions
-from hdpmf.common.model.device_fit import DeviceFit, corrected_popularity, device_fit, taste_columns
+from hdpmf.common.model.device_fit import DeviceFit, correct_popularity, device_fit, taste_columns
 from hdpmf.common.model.priors import Prior, load_prior
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.common.privacy.mechanisms import bound_contributions
@@ -297,7 +297,7 @@ class OneRound(OneRoundOptions, Estimator):
         every device has it.
         """
         noise_scale = 0.0 if self._design() == "L" else WEIGHT_SCALE / self.epsilon
-        return corrected_popularity(
+        return correct_popularity(
             self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale
         )
 

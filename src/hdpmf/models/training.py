@@ -18,7 +18,7 @@ import numpy as np
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import Ratings
-from hdpmf.common.privacy.mechanisms import Budgets, Entered, Mechanism, laplace_scale
+from hdpmf.common.privacy.mechanisms import Budgets, Mechanism, TrainingRatings, laplace_scale
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan, learning_rate_at
@@ -37,7 +37,7 @@ SHARD_STREAM = 2
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class EnteredRatings(Entered):
+class EnteredRatings(TrainingRatings):
     """All ratings as a mechanism lets them enter, with the epsilon that sets the noise (None: no
     noise).
     """

@@ -7,7 +7,7 @@ import pytest
 
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.model.device_fit import corrected_popularity, taste_columns
+from hdpmf.common.model.device_fit import correct_popularity, taste_columns
 from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.models import HDPSum
 
@@ -61,12 +61,12 @@ def test_popularity_is_a_column_of_spread_one_among_what_people_choose():
 
 def test_correction_divides_by_the_weight_where_noise_is_small_and_not_at_all_where_it_is_large():
     popularity, weights = np.array([1000.0, 1000.0, 1.0]), np.array([0.5, 1.0, 0.1])
-    found = corrected_popularity(popularity, weights, noise_scale=4.0)
+    found = correct_popularity(popularity, weights, noise_scale=4.0)
     assert found == pytest.approx([2000.0, 1000.0, 1.0], rel=0.02)
-    assert corrected_popularity(np.array([16.0]), np.array([0.25]), 4.0) == pytest.approx(
+    assert correct_popularity(np.array([16.0]), np.array([0.25]), 4.0) == pytest.approx(
         [32.0]
     )  # half of the way
-    assert corrected_popularity(popularity, weights, 0.0) == pytest.approx(popularity / weights)
+    assert correct_popularity(popularity, weights, 0.0) == pytest.approx(popularity / weights)
 
 
 def test_correction_brings_popularity_nearer_to_the_number_of_raters():

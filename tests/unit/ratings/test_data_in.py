@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hdpmf.common.base.hints import speaking
+from hdpmf.common.base.hints import message_language
 from hdpmf.common.data import IdIndex, Ratings, read_split
-from hdpmf.common.data.item_features import ItemFeatures, over_file, read_item_table
+from hdpmf.common.data.item_features import ItemFeatures, read_item_table, restrict_to_file
 from hdpmf.errors import ConfigError, RatingsError, UnknownIdError
 
 files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -79,7 +79,7 @@ def test_files_whose_ids_are_of_two_kinds(tmp_path: Path) -> None:
     assert (first.user_ids.tolist(), second.user_ids.tolist()) == (["1", "2"], ["01"])
     assert (first.item_ids.tolist(), second.item_ids.tolist()) == (["007", "7"], ["7"])
     items.write_text("item,title\n7,seven\n8,eight\n")
-    listed = over_file(first, items)
+    listed = restrict_to_file(first, items)
     assert (listed.item_ids.tolist(), listed.items.ids.tolist()) == (["7"], ["7", "8"])
     assert listed.item_table is not None
     assert listed.item_table.title("8") == "eight"
@@ -227,7 +227,7 @@ def test_common_names_are_guessed_with_a_word() -> None:
     assert ratings.timestamps is not None
     assert ratings.timestamps.tolist() == [1577923200]
     heard: list[str] = []
-    with speaking("python", heard.append):
+    with message_language("python", heard.append):
         assert Ratings.of(books.assign(Date="some day")).timestamps is None
     assert "'Date' holds no times" in heard[1]
     with pytest.raises(RatingsError, match=r"could be 'item' \(columns ISBN, book\)"):
@@ -236,7 +236,7 @@ def test_common_names_are_guessed_with_a_word() -> None:
 
 def test_a_word_goes_where_people_look() -> None:
     heard: list[str] = []
-    with speaking("shell", heard.append):
+    with message_language("shell", heard.append):
         Ratings.of(pd.DataFrame({"customer": [1], "item": [1], "rating": [5]}))
         with pytest.raises(RatingsError, match=r"--column rating=NAME, .*--implicit"):
             Ratings.of(pd.DataFrame({"user": [1], "item": [1], "plays": [5]}))

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hdpmf.common.data import Ratings, read_split
-from hdpmf.common.data.parquet_guard import looks_sound
+from hdpmf.common.data.parquet_guard import is_sound
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError
 
 
@@ -256,7 +256,7 @@ def test_parquet_of_others_is_sound(options: dict[str, object]) -> None:
     )
     buffer = io.BytesIO()
     pq.write_table(frame.to_arrow(), buffer, **options)
-    assert looks_sound(buffer.getvalue())
+    assert is_sound(buffer.getvalue())
 
 
 def test_a_page_that_announces_too_much_is_not_decoded(read: Reader) -> None:
@@ -265,9 +265,9 @@ def test_a_page_that_announces_too_much_is_not_decoded(read: Reader) -> None:
     refused = 0
     for place in range(4, len(whole)):
         for byte in (0x01, 0x7F, 0xFF):
-            refused += not looks_sound(whole[:place] + bytes([byte]) + whole[place + 1 :])
+            refused += not is_sound(whole[:place] + bytes([byte]) + whole[place + 1 :])
     assert refused > 100
-    assert looks_sound(whole)
+    assert is_sound(whole)
     with pytest.raises(RatingsError, match="Parquet file is truncated"):
         read(whole[:-8] + b"\xff\xff\xff\x7fPAR1")
 
@@ -277,7 +277,7 @@ def test_a_page_that_announces_too_much_is_not_decoded(read: Reader) -> None:
 @given(st.binary(max_size=300))
 def test_fuzz_parquet_structure(data: bytes) -> None:
     length = len(data).to_bytes(4, "little")
-    assert looks_sound(b"PAR1" + data + length + b"PAR1") in (True, False)
+    assert is_sound(b"PAR1" + data + length + b"PAR1") in (True, False)
 
 
 @pytest.mark.slow

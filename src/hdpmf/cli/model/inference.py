@@ -15,7 +15,7 @@ from hdpmf.cli.recommendations import (
     refuse_two_formats,
     with_titles,
 )
-from hdpmf.common.base.hints import say
+from hdpmf.common.base.hints import hint
 from hdpmf.errors import ConfigError, UnknownIdError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _known_user(known: IdIndex, text: str) -> Id:
         return known.parse(text)
     except UnknownIdError as error:
         raise UnknownIdError(
-            f"no such user in the model: {error}; {say('fold-in')} takes new users in"
+            f"no such user in the model: {error}; {hint('fold-in')} takes new users in"
         ) from error
 
 

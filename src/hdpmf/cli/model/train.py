@@ -318,9 +318,9 @@ def _check_folder(out: Path) -> None:
 
 
 def _in_catalogue(ratings: Ratings, catalogue: Path) -> Ratings:
-    from hdpmf.common.data.item_features import over_file
+    from hdpmf.common.data.item_features import restrict_to_file
 
-    listed = over_file(ratings, catalogue)
+    listed = restrict_to_file(ratings, catalogue)
     left_out = len(ratings) - len(listed)
     if left_out:
         note(f"{left_out:,} ratings of items that are not in {catalogue} are left out.")

@@ -10,7 +10,7 @@ from typing import Literal
 
 Language = Literal["python", "shell", "toml"]
 
-_SAID: dict[str, dict[Language, str]] = {
+_HINTS: dict[str, dict[Language, str]] = {
     "columns": {
         "python": 'columns={{"{0}": ...}}',
         "shell": "--column {0}=NAME",
@@ -47,25 +47,30 @@ def _warn(text: str) -> None:
 
 
 _LANGUAGE: ContextVar[Language] = ContextVar("language", default="python")
-_TELL: ContextVar[Callable[[str], object]] = ContextVar("tell", default=_warn)
+_NOTIFY: ContextVar[Callable[[str], object]] = ContextVar("notify", default=_warn)
 
 
 @contextmanager
-def speaking(language: Language, tell: Callable[[str], object] | None = None) -> Iterator[None]:
-    """Word messages for this language while inside; pass notes to ``tell`` instead of warnings."""
-    before, listener = _LANGUAGE.set(language), _TELL.set(_TELL.get() if tell is None else tell)
+def message_language(
+    language: Language, notify: Callable[[str], object] | None = None
+) -> Iterator[None]:
+    """Word messages for this language; pass notes to ``notify`` instead of warnings."""
+    before, listener = (
+        _LANGUAGE.set(language),
+        _NOTIFY.set(_NOTIFY.get() if notify is None else notify),
+    )
     try:
         yield
     finally:
         _LANGUAGE.reset(before)
-        _TELL.reset(listener)
+        _NOTIFY.reset(listener)
 
 
-def say(option: str, about: str = "") -> str:
+def hint(option: str, about: str = "") -> str:
     """Return how to give an option in the reader's language; ``about`` is its column."""
-    return _SAID[option][_LANGUAGE.get()].format(about)
+    return _HINTS[option][_LANGUAGE.get()].format(about)
 
 
-def tell(text: str) -> None:
+def notify(text: str) -> None:
     """Report something that was decided for the user: a warning, or a note on a command line."""
-    _TELL.get()(text)
+    _NOTIFY.get()(text)

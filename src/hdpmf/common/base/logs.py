@@ -49,16 +49,15 @@ class JsonLines(logging.Formatter):
                 "said": str(record.msg).splitlines()[0][:200],
             }
         if record.exc_info and record.exc_info[1] is not None:
-            line |= described(record.exc_info[1])
+            line |= describe_error(record.exc_info[1])
         return json.dumps(line)
 
 
-def described(error: BaseException) -> dict[str, object]:
+def describe_error(error: BaseException) -> dict[str, object]:
     """An error's kind and where it happened."""
     places = traceback.extract_tb(error.__traceback__)
-    said = (
-        {"said": str(error)} if isinstance(error, HdpmfError) else {}
-    )  # our own texts have nothing private
+    # Our own texts have nothing private.
+    said = {"said": str(error)} if isinstance(error, HdpmfError) else {}
     return {
         "error": type(error).__name__,
         **said,
@@ -73,7 +72,7 @@ def event(
     LOG.log(level, name, extra={"fields": fields}, exc_info=error)
 
 
-def without_ids(text: str) -> str:
+def remove_ids(text: str) -> str:
     """Remove device ids and keys. Runs are named by twelve digits, devices by more."""
     return re.sub(r"[0-9a-fA-F]{16,}", "(id)", text)
 

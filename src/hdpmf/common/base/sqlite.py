@@ -63,7 +63,7 @@ def count_tables(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
-def keep_on_disk(connection: sqlite3.Connection) -> None:
+def make_durable(connection: sqlite3.Connection) -> None:
     """Make commits durable, also if the power fails; readers do not wait."""
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.execute("PRAGMA synchronous = FULL")

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.base.hints import say
+from hdpmf.common.base.hints import hint
 from hdpmf.common.data.ids import Codes, IdIndex, factorise
 from hdpmf.common.data.scale import RatingScale
 from hdpmf.errors import ConfigError, RatingsError
@@ -105,7 +105,7 @@ def check_values(name: str, values: NDArray[np.float32], scale: RatingScale) -> 
         raise RatingsError(
             f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: off the scale {scale} "
             f"({np.count_nonzero(bad):,} such rows); if the scale is another one, say so: "
-            f"{say('scale')}"
+            f"{hint('scale')}"
         )
     if scale.step is not None:
         steps = (values - np.float32(scale.low)) / np.float32(scale.step)
@@ -114,7 +114,7 @@ def check_values(name: str, values: NDArray[np.float32], scale: RatingScale) -> 
             raise RatingsError(
                 f"{name}: column 'rating', row {np.argmax(bad) + 1:,}: between the steps of "
                 f"{scale.step:g} that the scale {scale} has ({np.count_nonzero(bad):,} such rows); "
-                f"say {say('step')}"
+                f"say {hint('step')}"
             )
 
 
@@ -156,7 +156,7 @@ def check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: i
     raise RatingsError(
         f"{name}: row {np.argmax(again) + 1:,} rates an item that the same user has rated before "
         f"({repeated:,} such rows); keep one rating per user and item, or say which "
-        f"counts: {say('duplicates')}"
+        f"counts: {hint('duplicates')}"
     )
 
 
@@ -171,7 +171,7 @@ def _distinct(keys: NDArray[np.int64]) -> int:
     return min(len(keys), 1) + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
 
 
-def merged(
+def merge_duplicates(
     keys: NDArray[np.int64],
     values: NDArray[np.float32],
     timestamps: NDArray[np.int64] | None,

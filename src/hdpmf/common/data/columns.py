@@ -1,4 +1,4 @@
-"""The columns user, item, rating and timestamp: found by name, parsed, and taken from frames.
+"""The columns user, item, rating and timestamp: found by name, parsed, taken out of frames.
 
 Errors name the row; none ever shows a rating.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hdpmf.common.base.hints import say, tell
+from hdpmf.common.base.hints import hint, notify
 from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _GUESSES = {
 
 
 @dataclass(frozen=True)
-class Found:
+class ColumnNames:
     """The names of the columns in their source; ``rating`` is None for implicit feedback."""
 
     user: str
@@ -73,7 +73,7 @@ class Found:
         except RatingsError:
             if "timestamp" not in self.guessed:
                 raise
-            tell(
+            notify(
                 f"{origin}: column '{self.timestamp}' holds no times that can be read, so it is "
                 "left out"
             )
@@ -85,7 +85,7 @@ def match_columns(
     wanted: Mapping[str, str] | None,
     origin: str,
     implicit: bool | None = False,
-) -> Found:
+) -> ColumnNames:
     """Find which column is which.
 
     Args:
@@ -99,7 +99,7 @@ def match_columns(
     strange = set(wanted) - set(COLUMNS)
     if strange:
         raise ConfigError(
-            f"columns are called {', '.join(COLUMNS)} here, as in {say('columns', 'user')}; "
+            f"columns are called {', '.join(COLUMNS)} here, as in {hint('columns', 'user')}; "
             f"unknown: {', '.join(sorted(strange))}"
         )
     if implicit and "rating" in wanted:
@@ -117,31 +117,31 @@ def match_columns(
         elif len(candidates) > 1 and (sure or ours != "timestamp"):
             raise RatingsError(
                 f"{origin}: more than one column could be '{ours}' ({_listed(candidates)}); say "
-                f"which with {say('columns', ours)}"
+                f"which with {hint('columns', ours)}"
             )
         elif ours not in _OPTIONAL or ours in wanted or (ours == "rating" and implicit is False):
             or_none = (
-                f", or that there is none (clicks, purchases) with {say('implicit')}"
+                f", or that there is none (clicks, purchases) with {hint('implicit')}"
                 if ours == "rating"
                 else ""
             )
             raise RatingsError(
                 f"{origin}: no column '{wanted.get(ours, ours)}' among {_listed(names)}; "
-                f"say which one it is with {say('columns', ours)}{or_none}"
+                f"say which one it is with {hint('columns', ours)}{or_none}"
             )
     if guessed:
         words = ", ".join(f"{ours} = {found[ours]}" for ours in guessed)
-        tell(
+        notify(
             f"{origin}: columns guessed by their names: {words}; say otherwise with "
-            f"{say('columns', guessed[0])}"
+            f"{hint('columns', guessed[0])}"
         )
     if "rating" not in found and not implicit:
-        tell(
+        notify(
             f"{origin}: no column of ratings among {_listed(names)}, so this is read as "
             "implicit feedback: who chose "
-            f"what, nothing more. If there is one, say which with {say('columns', 'rating')}"
+            f"what, nothing more. If there is one, say which with {hint('columns', 'rating')}"
         )
-    return Found(
+    return ColumnNames(
         found["user"], found["item"], found.get("rating"), found.get("timestamp"), tuple(guessed)
     )
 
@@ -168,7 +168,7 @@ def _normalized(name: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """List column names, leaving out what looks like data taken for a header."""
+    """List column names, leaving out what looks like data, not names."""
     shown = [name for name in names if name[:1].isalpha() and len(name) <= 40][:12]
     return ("columns " + ", ".join(shown)) if shown else f"{len(names)} columns without names"
 
@@ -176,7 +176,7 @@ def _listed(names: Sequence[str]) -> str:
 _DATES = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
 
-def parsed_ids(series: pl.Series) -> pl.Series:
+def parse_ids(series: pl.Series) -> pl.Series:
     """Make ids integers if all are written as integers are: beside ``007``, ``7`` stays text.
 
     Blanks around an id are no part of it.
@@ -216,7 +216,7 @@ def _as_written(text: pl.Series) -> pl.Series | None:
     return integers if int(text.str.len_bytes().sum()) == length else None
 
 
-def parsed_numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
+def parse_numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
     """Numbers from text; the first row that has none is named."""
     import polars as pl
 
@@ -234,7 +234,7 @@ def parsed_numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
     return numbers
 
 
-def parsed_times(series: pl.Series, origin: str) -> pl.Series:
+def parse_times(series: pl.Series, origin: str) -> pl.Series:
     """Read seconds since 1970, or dates as ISO 8601 writes them."""
     import polars as pl
 
@@ -245,7 +245,7 @@ def parsed_times(series: pl.Series, origin: str) -> pl.Series:
                 dates = text.str.strptime(pl.Datetime("us"), form, strict=False)
                 if not dates.null_count():
                     return dates.dt.epoch("s")
-    return parsed_numbers(series, "timestamp", origin)
+    return parse_numbers(series, "timestamp", origin)
 
 
 @dataclass(frozen=True)
@@ -275,10 +275,10 @@ def columns_of(
             "or Ratings.read for a file"
         ) from error
     table = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
-    return taken(table, match_columns(table.columns, wanted, origin, implicit), origin)
+    return take_columns(table, match_columns(table.columns, wanted, origin, implicit), origin)
 
 
-def taken(frame: Any, found: Found, origin: str) -> Columns:
+def take_columns(frame: Any, found: ColumnNames, origin: str) -> Columns:
     """The columns that were found in a frame."""
     import narwhals as nw
 
@@ -362,7 +362,7 @@ def _times(series: Any, origin: str) -> Any:
         moments = series.cast(nw.Datetime("us")) if series.dtype == nw.Date else series
         return moments.dt.timestamp("us").to_numpy() // 1_000_000
     if series.dtype == nw.String:
-        return parsed_times(_as_polars(series), origin).to_numpy()
+        return parse_times(_as_polars(series), origin).to_numpy()
     return _numbers(series, "timestamp", origin)
 
 

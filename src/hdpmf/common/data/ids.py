@@ -158,9 +158,8 @@ class IdIndex:
             else (int(self._ids.min()), int(self._ids.max()))
         )
         inside = (values >= low) & (values <= high)
-        if (
-            high - low < 4 * len(self._ids) + 1024
-        ):  # dense ids: one table beats a binary search per value
+        # Dense ids: one table beats a binary search per value.
+        if high - low < 4 * len(self._ids) + 1024:
             if self._lookup is None:
                 lookup = np.full(high - low + 1, -1, np.int32)
                 lookup[self._ids - low] = np.arange(len(self._ids), dtype=np.int32)

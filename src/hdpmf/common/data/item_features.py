@@ -234,8 +234,8 @@ def read_frame(
     """Read a CSV, TSV or Parquet file, or raise RatingsError; ``ids`` picks the id columns."""
     import polars as pl
 
-    from hdpmf.common.data.columns import parsed_ids
-    from hdpmf.common.data.parquet_guard import looks_sound
+    from hdpmf.common.data.columns import parse_ids
+    from hdpmf.common.data.parquet_guard import is_sound
     from hdpmf.common.data.readers import read_bytes
 
     label = os.path.basename(os.fspath(path))
@@ -243,7 +243,7 @@ def read_frame(
     try:
         frame: pl.DataFrame
         if data.startswith(b"PAR1"):
-            if not looks_sound(data):
+            if not is_sound(data):
                 raise RatingsError(
                     f"{label}: the Parquet file is truncated, corrupted or of a kind unknown here"
                 )
@@ -258,7 +258,7 @@ def read_frame(
             frame = pl.read_csv(
                 data, separator=mark, infer_schema_length=10_000, schema_overrides=written
             )
-            frame = frame.with_columns(parsed_ids(frame[name]) for name in written)
+            frame = frame.with_columns(parse_ids(frame[name]) for name in written)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         raise RatingsError(
             f"{label}: not a table of {what}; give CSV, TSV or Parquet with a header line"
@@ -278,7 +278,7 @@ _GENRES = ("genres", "genre", "categories")
 _YEARS = ("year",)
 
 
-def over_file(ratings: Ratings, path: str | os.PathLike[str]) -> Ratings:
+def restrict_to_file(ratings: Ratings, path: str | os.PathLike[str]) -> Ratings:
     """Return the ratings of the items that a file lists (`Ratings.over`)."""
     table = read_item_table(path)
     if table.index.is_integer != ratings.items.is_integer:

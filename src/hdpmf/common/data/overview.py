@@ -54,7 +54,7 @@ class Overview:
         return (self.n_rows - self.n_duplicates) / (len(self.user_counts) * len(self.item_counts))
 
 
-def overview_of(ratings: Ratings) -> Overview:
+def summarize(ratings: Ratings) -> Overview:
     """Of ratings that are known already."""
     return Overview(
         ratings.name,
@@ -70,7 +70,7 @@ def overview_of(ratings: Ratings) -> Overview:
     )
 
 
-def overview_of_file(
+def summarize_file(
     path: str | os.PathLike[str], columns: Mapping[str, str] | None = None
 ) -> Overview:
     """Of a file as it is: duplicates are counted, and the scale is guessed."""
@@ -90,14 +90,14 @@ def overview_of_file(
         np.bincount(items, minlength=len(item_index)),
         (_kind(user_index.is_integer), _kind(item_index.is_integer)),
         rows - len(np.unique(pair_keys(users, items, len(item_index)))),
-        guessed_scale(values) if len(values) else None,
+        guess_scale(values) if len(values) else None,
         len(numbers) - len(values),
         values,
         None if found.timestamp is None else checks.times(name, found.timestamp),
     )
 
 
-def guessed_scale(values: NDArray[np.float32]) -> RatingScale:
+def guess_scale(values: NDArray[np.float32]) -> RatingScale:
     """Guess the scale: a common one that has room for the ratings, with the step between them."""
     low, high = float(values.min()), float(values.max())
     for bottom, top in _SCALES:

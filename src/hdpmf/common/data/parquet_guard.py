@@ -30,7 +30,7 @@ _PAGE_HEADER = {0: 5, 2: 7, 3: 8}
 _DICTIONARY = 2
 
 
-def looks_sound(data: bytes) -> bool:
+def is_sound(data: bytes) -> bool:
     """Tell whether sizes and counts in the file fit the file and each other."""
     if len(data) < 12 or data[:4] != _MAGIC or data[-4:] != _MAGIC:
         return False
@@ -57,17 +57,17 @@ def _sound_groups(data: bytes, meta: dict[int, Any]) -> bool:
 
 
 def _sound_pages(data: bytes, meta: dict[int, Any]) -> bool:
-    values, place = meta[_META_VALUES], meta[_META_DATA_OFFSET]
+    values, offset = meta[_META_VALUES], meta[_META_DATA_OFFSET]
     dictionary = meta.get(_META_DICTIONARY_OFFSET, 0)
-    if 0 < dictionary < place:  # some writers say 0 where there is none
-        place = dictionary
+    if 0 < dictionary < offset:  # some writers say 0 where there is none
+        offset = dictionary
     if not 0 <= values <= _MAX_ROWS:
         return False
     seen = 0
     while seen < values:
-        if not len(_MAGIC) <= place < len(data):
+        if not len(_MAGIC) <= offset < len(data):
             return False
-        reader = _Compact(data, place)
+        reader = _Compact(data, offset)
         page = reader.struct()
         kind, packed, unpacked = page[_PAGE_KIND], page[_PAGE_PACKED], page[_PAGE_UNPACKED]
         # Every number in the page's own header is a count or a length.
@@ -75,18 +75,19 @@ def _sound_pages(data: bytes, meta: dict[int, Any]) -> bool:
         numbers = [number for number in own.values() if type(number) is int]
         if min(numbers) < 0 or max(numbers) > _MAX_ROWS:
             return False
-        if not (0 <= unpacked <= _MAX_PAGE and 0 <= packed <= len(data) - reader.place):
+        if not (0 <= unpacked <= _MAX_PAGE and 0 <= packed <= len(data) - reader.offset):
             return False
         seen += 0 if kind == _DICTIONARY else own[1]
-        place = reader.place + packed
+        offset = reader.offset + packed
     return bool(seen == values)
 
 
 class _Compact:
     """A reader of Thrift's compact protocol; structs become dictionaries by field number."""
 
-    def __init__(self, data: bytes, place: int) -> None:
-        self._data, self.place = data, place
+    def __init__(self, data: bytes, offset: int) -> None:
+        self._data = data
+        self.offset = offset
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Read a struct up to its end."""
@@ -126,13 +127,13 @@ class _Compact:
         ]
 
     def _byte(self) -> int:
-        self.place += 1
-        return self._data[self.place - 1]
+        self.offset += 1
+        return self._data[self.offset - 1]
 
     def _skip(self, size: int) -> None:
-        if size > len(self._data) - self.place:
+        if size > len(self._data) - self.offset:
             raise ValueError("text longer than the file")
-        self.place += size
+        self.offset += size
 
     def _unsigned(self) -> int:
         value = shift = 0

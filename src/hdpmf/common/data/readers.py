@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hdpmf.common.base.files import atomic_write
-from hdpmf.common.base.hints import say
+from hdpmf.common.base.hints import hint
 from hdpmf.common.data.columns import (
     COLUMNS,
+    ColumnNames,
     Columns,
-    Found,
     is_known,
     match_columns,
-    parsed_ids,
-    parsed_numbers,
-    parsed_times,
-    taken,
+    parse_ids,
+    parse_numbers,
+    parse_times,
+    take_columns,
 )
-from hdpmf.common.data.parquet_guard import looks_sound
+from hdpmf.common.data.parquet_guard import is_sound
 from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _parse_parquet(
     import polars as pl
 
     problem = f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here"
-    if not looks_sound(data):
+    if not is_sound(data):
         raise RatingsError(problem)
     try:
         names = list(pl.read_parquet_schema(io.BytesIO(data)))
@@ -126,7 +126,7 @@ def _parse_parquet(
         frame = pl.read_parquet(io.BytesIO(data), columns=found.names)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         raise RatingsError(problem) from error
-    return taken(frame, found, origin)
+    return take_columns(frame, found, origin)
 
 
 def _parse_text(
@@ -173,7 +173,7 @@ def _parse_text(
             raise RatingsError(f"{origin}: two columns have the same name")
     elif columns is not None:
         raise ConfigError(
-            f"{say('columns', 'user')} names a column of a header, but the file is read without one"
+            f"{hint('columns', 'user')} names a header's column, but the file is read without one"
         )
     else:
         if not (2 if implicit else 3) <= len(fields) <= len(COLUMNS):
@@ -193,8 +193,12 @@ class _TextTable:
     def __init__(
         self, data: bytes, origin: str, names: list[str], mark: str, header: bool, quoted: bool
     ) -> None:
-        self.data, self.origin, self.names = data, origin, names
-        self.mark, self.header, self.quoted = mark, header, quoted
+        self.data = data
+        self.origin = origin
+        self.names = names
+        self.mark = mark
+        self.header = header
+        self.quoted = quoted
 
     def frame(self, types: dict[str, type[pl.DataType]], rows: int | None = None) -> pl.DataFrame:
         import polars as pl
@@ -214,7 +218,7 @@ class _TextTable:
         return frame.select(pl.col(places[name]).alias(name) for name in types)
 
 
-def _typed(table: _TextTable, found: Found) -> Columns:
+def _typed(table: _TextTable, found: ColumnNames) -> Columns:
     """Parse columns by their first rows, which is fast; where that fails, parse all as text."""
     import polars as pl
 
@@ -241,14 +245,14 @@ def _typed(table: _TextTable, found: Found) -> Columns:
         )
     rating, times = found.rating, found.timestamp
     return Columns(
-        user=parsed_ids(frame[found.user]),
-        item=parsed_ids(frame[found.item]),
+        user=parse_ids(frame[found.user]),
+        item=parse_ids(frame[found.item]),
         rating=None
         if rating is None
-        else parsed_numbers(frame[rating], "rating", table.origin).to_numpy(),
+        else parse_numbers(frame[rating], "rating", table.origin).to_numpy(),
         timestamp=None
         if times is None
-        else found.times(lambda: parsed_times(frame[times], table.origin).to_numpy(), table.origin),
+        else found.times(lambda: parse_times(frame[times], table.origin).to_numpy(), table.origin),
     )
 
 

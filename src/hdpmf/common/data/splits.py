@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.base.hints import say
+from hdpmf.common.base.hints import hint
 from hdpmf.common.data.checks import Duplicates, RngLike, as_generator
 from hdpmf.common.data.ids import merge
 from hdpmf.common.data.items import ItemTable
@@ -225,7 +225,7 @@ def _times(ratings: Ratings) -> NDArray[np.int64]:
     if ratings.timestamps is None:
         raise RatingsError(
             f"{ratings.name}: there are no times, so nothing came last; say which column has them "
-            f"with {say('columns', 'timestamp')}, or split at random"
+            f"with {hint('columns', 'timestamp')}, or split at random"
         )
     return ratings.timestamps
 

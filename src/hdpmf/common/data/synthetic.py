@@ -102,7 +102,7 @@ _THIRD = (
 )
 
 
-def invent_titles(n_items: int, generator: np.random.Generator) -> tuple[list[str], list[int]]:
+def make_titles(n_items: int, generator: np.random.Generator) -> tuple[list[str], list[int]]:
     """Make up a title, with the year in brackets as MovieLens has it, and the year, for each item.
 
     Titles all differ: words are combined in a shuffled order, and numbered like sequels when they
@@ -192,7 +192,7 @@ def synthetic_world(
     world = _draw_world(n_users, n_items, n_ratings, n_tastes, genres, generator)
     user_codes, item_codes = _draw_pairs(world, generator)
     values = _draw_stars(world, user_codes, item_codes, generator)
-    titles, years = invent_titles(n_items, generator)
+    titles, years = make_titles(n_items, generator)
     ids = np.arange(1, n_items + 1)
     names = [tuple(GENRES[genre] for genre in dict.fromkeys(row)) for row in genres.tolist()]
     table = ItemTable(IdIndex(ids), tuple(titles), tuple(names), tuple(years))
@@ -307,9 +307,8 @@ def _draw_few(
     n_items = len(world.popularity)
     cumulated = np.cumsum(world.popularity)
     wanted = world.counts[users]
-    kept = np.empty(
-        0, dtype=np.int64
-    )  # keys: place of the user in the block * n_items + item, as drawn
+    # Keys: position of the user in the block * n_items + item, as drawn.
+    kept = np.empty(0, dtype=np.int64)
     counts = np.zeros(len(users), dtype=np.int64)
     for _ in range(_ROUNDS):
         short = np.maximum(wanted - counts, 0)

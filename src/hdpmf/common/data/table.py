@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpmf.common.data import checks, splits
-from hdpmf.common.data.checks import Duplicates, check_duplicates, merged, pair_keys
+from hdpmf.common.data.checks import Duplicates, check_duplicates, merge_duplicates, pair_keys
 from hdpmf.common.data.ids import Codes, Id, IdIndex, as_text
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.scale import IMPLICIT_SCALE, RatingScale, ScaleLike
@@ -181,7 +181,7 @@ class Ratings:
         if duplicates != "error" and len(numbers) and (times is None or len(times) == len(numbers)):
             checks.check_values(name, numbers, public_scale)  # while rows still have their numbers
             keys = pair_keys(user_codes, item_codes, len(items_found))
-            kept, numbers = merged(keys, numbers, times, duplicates)
+            kept, numbers = merge_duplicates(keys, numbers, times, duplicates)
             user_codes, item_codes = user_codes[kept], item_codes[kept]
             times = None if times is None else times[kept]
         return cls(

@@ -31,7 +31,7 @@ def log_popularity(popularity: np.ndarray) -> np.ndarray:
     return np.asarray(np.log(np.maximum(popularity, FEWEST)))
 
 
-def corrected_popularity(
+def correct_popularity(
     popularity: np.ndarray, item_weights: np.ndarray, noise_scale: float
 ) -> np.ndarray:
     """Estimate the raters of items from popularity released as noisy sums of weights.

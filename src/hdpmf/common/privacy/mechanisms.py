@@ -99,7 +99,7 @@ class Budgets:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Entered:
+class TrainingRatings:
     """Ratings as they enter training.
 
     Attributes:
@@ -162,7 +162,7 @@ class Mechanism(ABC):
         epsilon: float,
         noise_budget: float | None,
         uniforms: np.ndarray,
-    ) -> Entered:
+    ) -> TrainingRatings:
         """Return ratings as they enter training; ``uniforms`` has one draw from [0, 1) for each."""
         probability = (
             None if noise_budget is None else self.keep_probability(weights * epsilon, noise_budget)
@@ -170,7 +170,7 @@ class Mechanism(ABC):
         kept = None if probability is None else np.flatnonzero(uniforms < probability)
         if kept is not None:
             values, weights = values[kept], weights[kept]
-        return Entered(kept, self.target(values, weights), self.coefficient(weights))
+        return TrainingRatings(kept, self.target(values, weights), self.coefficient(weights))
 
 
 @dataclass(frozen=True, slots=True)

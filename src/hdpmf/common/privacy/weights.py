@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.common.base.hints import say
+from hdpmf.common.base.hints import hint
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.data.checks import pair_keys
 from hdpmf.common.data.columns import is_known
@@ -318,7 +318,7 @@ def _fill(
     if without and missing is None:
         raise PrivacyError(
             f"{wishes.name}: {without:,} of {int(present.sum()):,} {wishes.per}s have no weight in "
-            f"it; add them, or give the others a weight with {say('missing')}"
+            f"it; add them, or give the others a weight with {hint('missing')}"
         )
     weights[~named] = 1.0 if missing is None else missing
 

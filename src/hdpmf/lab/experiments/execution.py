@@ -26,7 +26,7 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from hdpmf.common.base.hints import speaking
+from hdpmf.common.base.hints import message_language
 from hdpmf.common.data import Ratings, load_dataset, load_split
 from hdpmf.common.data.splits import cut
 from hdpmf.common.methods import METHODS
@@ -209,7 +209,7 @@ def weights_of(run: Run, train: Ratings, files: Mapping[str, str]) -> PrivacyWei
     if run.privacy.weights == ("uniform",):
         return PrivacyWeights.uniform(train)
     paths = (files[digest.removeprefix("sha256:")] for digest in run.privacy.weights)
-    with speaking("toml"):
+    with message_language("toml"):
         return PrivacyWeights.from_frame(train, *paths, missing=run.privacy.missing)
 
 
@@ -271,7 +271,7 @@ def _ratings(key: bytes, path: str | None) -> Ratings:
     if data.sha256 is not None:
         if path is None:
             raise RatingsError(f"the file of {data.name!r} is not known here")
-        with speaking("toml"):
+        with message_language("toml"):
             return Ratings.read(
                 path,
                 scale=data.scale,

@@ -38,7 +38,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hdpmf.common.base.sqlite import FileKind, count_tables, keep_on_disk
+from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment
@@ -266,7 +266,7 @@ class Store(AbstractContextManager["Store"]):
                 f"{self.path} is an SQLite file of something else; choose another folder with --out"
             )
         schema = _KIND.check(connection, self.path) if ours else 0
-        keep_on_disk(connection)
+        make_durable(connection)
         if not tables:
             self._create()
         elif schema < _KIND.schema:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import Ratings
-from hdpmf.common.privacy.mechanisms import Entered, Mechanism, laplace_scale
+from hdpmf.common.privacy.mechanisms import Mechanism, TrainingRatings, laplace_scale
 from hdpmf.common.privacy.sampling import Noise, require_released
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Opening, Plan, Round
@@ -169,7 +169,7 @@ class DeviceShard(Shard):
         self._plan = plan
         weights = self._weights if state.kept is None else self._weights[state.kept]
         values = self._ratings.values if state.kept is None else self._ratings.values[state.kept]
-        entered = Entered(
+        entered = TrainingRatings(
             state.kept,
             self._mechanism.target(values, weights),
             self._mechanism.coefficient(weights),

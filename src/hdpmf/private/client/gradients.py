@@ -17,8 +17,8 @@ from hdpmf.common.privacy.coding import levels_of, n_levels
 from hdpmf.common.privacy.mechanisms import (
     MECHANISMS,
     Budgets,
-    Entered,
     Mechanism,
+    TrainingRatings,
     dense_laplace_scale,
     laplace_scale,
     noise_share,
@@ -249,7 +249,7 @@ class Shard:
             raise ProtocolError("an Opening must come first")
         return compose(ItemCounts, counts=self._spread(self._counts))
 
-    def _let_in(self, plan: Plan, opening: Opening, entered: Entered) -> None:
+    def _let_in(self, plan: Plan, opening: Opening, entered: TrainingRatings) -> None:
         """Lay out the ratings that take part. Only rows of items that are rated here are ever
         computed with.
         """

@@ -24,9 +24,8 @@ from hdpmf.errors import ConfigError, DatasetError, RatingsError, StorageError
 
 
 def _read_yelp(info: DatasetInfo, path: Path) -> Ratings:
-    from hdpmf.common.data.datasets.yelp import (
-        read_yelp,
-    )  # its JSON engine is not needed by anyone else
+    # Here: nobody else needs its JSON engine.
+    from hdpmf.common.data.datasets.yelp import read_yelp
 
     return read_yelp(info, path)
 
@@ -318,9 +317,7 @@ def _settle(info: DatasetInfo, source: Path, target: Path, folder: Path) -> Path
         return target
     if source.parent != folder:
         source = Path(shutil.copyfile(source, folder / info.cache_name))
-        read_checked(
-            info, source
-        )  # what was copied, not what was there: the file may have changed meanwhile
+        read_checked(info, source)  # the copy: the file may have changed meanwhile
     os.replace(source, target)
     return target
 

@@ -13,7 +13,7 @@ from hdpmf.common.data import Ratings
 from hdpmf.common.methods import method_named
 from hdpmf.common.privacy.accounting import accountants
 from hdpmf.common.privacy.accounting.events import Event, Repeated
-from hdpmf.common.privacy.accounting.rules import CAVEAT, Covers, seen
+from hdpmf.common.privacy.accounting.rules import CAVEAT, Covers, observe
 from hdpmf.common.privacy.accounting.setting import (
     Neighbours,
     Setting,
@@ -149,7 +149,7 @@ def cost(
             raise ConfigError(f"an option that the accounting does not know: {error}") from error
     full_view = view_of(view)
     subject = Subject.of(unit, neighbours, weight, n_raters)
-    found = seen(setting, full_view, subject)
+    found = observe(setting, full_view, subject)
     event = found.event if releases == 1 else Repeated(found.event, releases)
     rho = accountants.zcdp(event)
     status: CostStatus = "proved" if found.covers == "everything" else "nominal"

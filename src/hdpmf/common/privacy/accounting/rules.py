@@ -71,7 +71,7 @@ Covers = Literal["everything", "direct channel"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observation:
     """An observer's view as an event, with its proof or caveat.
 
     Attributes:
@@ -87,7 +87,7 @@ class Seen:
     reference: str
 
 
-Rule = Callable[[Setting, View, Subject], Seen]
+Rule = Callable[[Setting, View, Subject], Observation]
 
 CAVEAT = (
     "Counts the rating's own gradients only; through the user's vector it moves the user's other "
@@ -97,7 +97,7 @@ CAVEAT = (
 _THEOREM = "proofs/theorem-2.md"
 
 
-def seen(setting: Setting, view: View, subject: Subject) -> Seen:
+def observe(setting: Setting, view: View, subject: Subject) -> Observation:
     """Return what an observer with this view sees of the subject's ratings."""
     method = method_named(setting.method)
     if view == "two-servers":
@@ -107,17 +107,19 @@ def seen(setting: Setting, view: View, subject: Subject) -> Seen:
         if rule not in RULES:
             raise ConfigError(f"the accounting has no rule {rule!r}; there are {', '.join(RULES)}")
         rule = RULES[rule]
-    found: Seen = rule(setting, view, subject)
+    found: Observation = rule(setting, view, subject)
     return found
 
 
-def _nothing(setting: Setting, view: View, subject: Subject) -> Seen:
-    return Seen(e.NothingSent(), "everything", "Nothing leaves the device.", "proofs/user-mean.md")
+def _nothing(setting: Setting, view: View, subject: Subject) -> Observation:
+    return Observation(
+        e.NothingSent(), "everything", "Nothing leaves the device.", "proofs/user-mean.md"
+    )
 
 
 def _bare(why: str) -> Rule:
-    def rule(setting: Setting, view: View, subject: Subject) -> Seen:
-        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "")
+    def rule(setting: Setting, view: View, subject: Subject) -> Observation:
+        return Observation(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "")
 
     return rule
 
@@ -125,10 +127,12 @@ def _bare(why: str) -> Rule:
 def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
     """The paper's schemes, by what sets the noise."""
 
-    def rule(setting: Setting, view: View, subject: Subject) -> Seen:
+    def rule(setting: Setting, view: View, subject: Subject) -> Observation:
         if subject.neighbours == "presence":
             why = "which items a user rated, and how many rated an item, is sent without noise"
-            return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", _THEOREM)
+            return Observation(
+                e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", _THEOREM
+            )
         if budget == "own weight":
             budgets = [weight * setting.epsilon for weight in subject.weights]
             note = ""
@@ -149,7 +153,7 @@ def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
 
 def _gradients(
     setting: Setting, view: View, subject: Subject, moves: list[float], note: str
-) -> Seen:
+) -> Observation:
     """T rounds of noisy gradients; ``moves`` are pure epsilons per round, h hidden."""
     hidden = view in ("sums-h-hidden", "final") and setting.h == "item"
     rounds = setting.rounds
@@ -161,7 +165,9 @@ def _gradients(
             else "Noise drawn once has a proof only if the user vectors do not depend on the "
             "ratings, and here they do."
         )
-        return Seen(e.NoiseFixedOverRounds(single, rounds), "everything", reason + note, _THEOREM)
+        return Observation(
+            e.NoiseFixedOverRounds(single, rounds), "everything", reason + note, _THEOREM
+        )
     if hidden:
         event: e.Event = e.Repeated(_laplace_round(setting, subject, moves), rounds)
         reason = "Laplace noise in every round, composed over the rounds."
@@ -186,7 +192,7 @@ def _gradients(
             " A user's own message carries only its share of the noise, 1 part in the "
             "number of raters."
         )
-    return Seen(event, "direct channel", reason + note, _THEOREM)
+    return Observation(event, "direct channel", reason + note, _THEOREM)
 
 
 def _laplace_round(setting: Setting, subject: Subject, moves: list[float]) -> e.Event:
@@ -221,18 +227,20 @@ def _distance(setting: Setting, view: View, subject: Subject, moves: list[float]
     return math.sqrt(squares / (2 * k) * inverse / k)
 
 
-def _paid(setting: Setting, view: View, subject: Subject) -> Seen:
+def _paid(setting: Setting, view: View, subject: Subject) -> Observation:
     reference = "proofs/hdpmf-paid.md"
     if subject.neighbours == "presence":
         why = "which items a user rated, and how many rated an item, is sent without noise"
-        return Seen(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", reference)
+        return Observation(
+            e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", reference
+        )
     if view == "messages":
         why = (
             "a single user's gradient has only its share of the noise, which is mostly far "
             "smaller than the rest"
         )
         reason = "Whoever sees the gradients before they are summed sees them almost without noise."
-        return Seen(e.Unprotected(why), "everything", reason, reference)
+        return Observation(e.Unprotected(why), "everything", reason, reference)
     # Each of the T rounds has T times the noise scale, so that together they cost W epsilon.
     moves = [
         weight * setting.epsilon * setting.u_norm / setting.rounds for weight in subject.weights
@@ -243,7 +251,7 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Seen:
         "Discrete Laplace noise made by the users alone, with a budget divided among the rounds; "
         "what is sent knows no other rating."
     )
-    return Seen(event, "everything", reason, reference)
+    return Observation(event, "everything", reason, reference)
 
 
 def _units(setting: Setting, subject: Subject) -> list[float]:
@@ -264,7 +272,7 @@ def _pushed_out(setting: Setting, subject: Subject) -> list[float]:
     return [float(len(subject.weights))]
 
 
-def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
+def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
     if view == "messages":
         why = (
             "a single user's contribution has only its share of the noise, and that is mostly zero"
@@ -272,7 +280,7 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
         reason = (
             "Whoever sees the contributions before they are summed sees them almost without noise."
         )
-        return Seen(e.Unprotected(why), "everything", reason, "proofs/hdp-sum.md")
+        return Observation(e.Unprotected(why), "everything", reason, "proofs/hdp-sum.md")
     coding = make_ruler(setting.scale)
     if setting.design == "A":
         coding = make_coding(setting.coding, setting.scale, setting.epsilon)
@@ -320,23 +328,25 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Seen:
             else [math.fsum(units) + pushed]
         )
         parts += [e.RandomizedBit(float(channels.label_cost) * move) for move in moved]
-    return Seen(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
+    return Observation(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
 
 
-def _counts(setting: Setting, view: View, subject: Subject) -> Seen:
+def _counts(setting: Setting, view: View, subject: Subject) -> Observation:
     reference = "proofs/private-popular.md"
     if view == "messages":
         why = "a single user's weights have only its share of the noise, and that is mostly zero"
         reason = (
             "Whoever sees the contributions before they are summed sees them almost without noise."
         )
-        return Seen(e.Unprotected(why), "everything", reason, reference)
+        return Observation(e.Unprotected(why), "everything", reason, reference)
     if subject.neighbours == "value":
-        return Seen(e.NothingSent(), "everything", "Values are in nothing that is sent.", reference)
+        return Observation(
+            e.NothingSent(), "everything", "Values are in nothing that is sent.", reference
+        )
     units = _units(setting, subject)
     moved = [math.fsum(units)] if subject.unit == "item" else units
     parts = tuple(e.DiscreteLaplaceRelease(setting.epsilon * move) for move in moved)
-    return Seen(
+    return Observation(
         e.Composed(parts),
         "everything",
         "One secure sum of weights with discrete Laplace noise.",
@@ -344,14 +354,14 @@ def _counts(setting: Setting, view: View, subject: Subject) -> Seen:
     )
 
 
-def _bits(setting: Setting, view: View, subject: Subject) -> Seen:
+def _bits(setting: Setting, view: View, subject: Subject) -> Observation:
     if subject.neighbours == "presence":
         why = "which items a user rated is visible: there is a bit for each"
-        return Seen(
+        return Observation(
             e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "proofs/hdp-bit.md"
         )
     parts = tuple(e.RandomizedBit(setting.epsilon * unit) for unit in _units(setting, subject))
-    return Seen(
+    return Observation(
         e.Composed(parts),
         "everything",
         "One randomized bit per rating, once in its life.",

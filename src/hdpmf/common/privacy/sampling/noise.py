@@ -80,9 +80,8 @@ def bit_thresholds(p_plus: np.ndarray, epsilon: np.ndarray | float | None = None
     if not ((p >= 0) & (p <= 1)).all():
         raise PrivacyError("the probability of a bit must be between 0 and 1")
     unit = 2.0**HALF_WORD
-    small = np.ceil(np.minimum(p, 1.0 - p) * unit).astype(
-        np.uint64
-    )  # the rarer side; 1 - p is exact for p >= 1/2
+    # The rarer side; 1 - p is exact for p >= 1/2.
+    small = np.ceil(np.minimum(p, 1.0 - p) * unit).astype(np.uint64)
     if epsilon is not None:
         budget = np.asarray(epsilon, np.float64)
         if not (budget >= 0).all():

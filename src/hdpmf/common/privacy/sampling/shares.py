@@ -99,10 +99,8 @@ def _exp_minus(x: Fraction, precision: int) -> tuple[int, int]:
         k += 1
         term_low = term_low * small.numerator // (small.denominator * k)
         term_high = -(-term_high * small.numerator // (small.denominator * k))
-    low, high = (
-        max(low - term_high, 0),
-        high + term_high,
-    )  # the rest is smaller than the first term left out
+    # The rest is smaller than the first term left out.
+    low, high = max(low - term_high, 0), high + term_high
     for _ in range(halvings):
         low, high = low * low >> work, -(-high * high >> work)
     drop = work - precision
@@ -126,10 +124,8 @@ def _power(x: int, exponent: int, precision: int) -> tuple[int, int]:
 
 def _root(x: int, n: int, precision: int) -> tuple[int, int]:
     """Bounds on (x / 2^precision)^(1/n) in the same units."""
-    under, over = (
-        0,
-        1 << precision,
-    )  # the largest known to be too small or right, the smallest known not to be
+    under = 0  # the largest known to be too small or right
+    over = 1 << precision  # the smallest known not to be
     while over - under > 1:
         middle = (under + over) >> 1
         if _power(middle, n, precision)[1] <= x:
@@ -188,9 +184,8 @@ def _propose(
     chosen = below(words, np.full(n, blocks.cumulated[-1], np.uint64))
     block = np.searchsorted(blocks.cumulated, chosen, side="right")
     begin = blocks.starts[block]
-    drawn = begin + below(words, begin.astype(np.uint64)).astype(
-        np.int64
-    )  # a block is as long as its start
+    # A block is as long as its start.
+    drawn = begin + below(words, begin.astype(np.uint64)).astype(np.int64)
     rest = np.flatnonzero(block == len(blocks.starts) - 1)
     drawn[rest] = begin[rest] + geometric(words, scale, len(rest))
     falls = (drawn - begin) / float(scale)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hdpmf.common.base.platform import lock_file
-from hdpmf.common.base.sqlite import FileKind, count_tables, keep_on_disk
+from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.store.encryption import Vault
 from hdpmf.private.device.store.integrity import HEAD_TABLE, RowIntegrity, counter_of
@@ -363,7 +363,7 @@ class Database:
             )  # thousands of them fit in memory then; no mutant: memory against time
             run("PRAGMA journal_mode = MEMORY").fetchall()
             return
-        keep_on_disk(self._connection)
+        make_durable(self._connection)
         run(
             "PRAGMA cache_size = -65536"
         )  # 64 MB, for a silo's many ratings; no mutant: memory against time
