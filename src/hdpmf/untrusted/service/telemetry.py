@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TextIO
 
-from hdpmf.common.base.logs import event, logging_json, without_ids
+from hdpmf.common.base.logs import event, logging_json, remove_ids
 from hdpmf.common.net.extras import needs
 from hdpmf.errors import ConfigError, HdpmfError
 from hdpmf.untrusted.service.health import NAMES, FolderLook
@@ -148,7 +148,7 @@ def json_log(metrics: Metrics, stream: TextIO | None = None) -> Iterator[Callabl
     seen = (metrics.rounds_done, metrics.rounds_lost)
 
     def say(line: str) -> None:
-        event("said", run=metrics.run, said=without_ids(line))
+        event("said", run=metrics.run, said=remove_ids(line))
 
     def tick() -> None:
         nonlocal seen
@@ -171,7 +171,7 @@ def json_log(metrics: Metrics, stream: TextIO | None = None) -> Iterator[Callabl
         try:
             yield say
         except HdpmfError as error:
-            words = without_ids(str(error))
+            words = remove_ids(str(error))
             event("failed", logging.ERROR, run=metrics.run, kind=type(error).__name__, said=words)
             raise
         finally:
