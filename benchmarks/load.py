@@ -110,7 +110,7 @@ def crowd(pipe: Connection) -> None:
     stores: list[DeviceStore] = []
     for part in parts:
         store = DeviceStore.create(":memory:", users=part.ratings.n_users, policy=policy)
-        store.put("name", f"device {store.identity.public.hex()[:16]}".encode())
+        store.change_device(name=f"device {store.identity.public.hex()[:16]}")
         store.add(part.ratings)
         store.set_weights(part.weights, part.ratings)
         stores.append(store)

@@ -28,18 +28,18 @@ def test_another_authority_is_not_pinned_silently(
     with DeviceStore.create(tmp_path / "me.hdpmf") as store:
         assert pin(store, PinOptions(WHERE, ca=first))[1] == WHERE
         assert pin(store, PinOptions(WHERE, ca=first))[1] == WHERE  # the same one may come again
-        pinned = store.get("authority")
+        pinned = store.recommender.authority
         with pytest.raises(
             ConfigError,
             match=r"another authority is pinned here .* add --new-authority; if this is one more",
         ):
             pin(store, PinOptions("https://hostile.example:9443", ca=second))
-        assert (store.get("authority"), store.get("address")) == (pinned, WHERE.encode())
+        assert (store.recommender.authority, store.device.last_recommender) == (pinned, WHERE)
         with pytest.raises(ConfigError, match="belongs to --ca"):
             pin(store, PinOptions(WHERE, new_authority=True))
         capsys.readouterr()
         pin(store, PinOptions(WHERE, ca=second, new_authority=True))
-        assert store.get("authority") == Path(second).read_bytes() != pinned
+        assert store.recommender.authority == Path(second).read_bytes() != pinned
         assert "another one than before" in capsys.readouterr().err
 
 
@@ -54,24 +54,24 @@ def test_another_roster_is_not_pinned_silently(
         )
         for _ in range(2):  # the same one may come again
             pin(store, PinOptions(WHERE, ca=authority, roster=first))
-        digest, pinned = store.get("roster-digest"), store.roster
-        assert digest is not None
+        digest, pinned = store.recommender.roster_digest, store.roster
+        assert digest
         with pytest.raises(
             ConfigError,
-            match=rf"another roster is pinned here \(digest {digest.decode()}.*--new-roster",
+            match=rf"another roster is pinned here \(digest {digest}.*--new-roster",
         ):
             pin(store, PinOptions(WHERE, ca=authority, roster=second))
-        assert (store.get("roster-digest"), store.roster) == (digest, pinned)
+        assert (store.recommender.roster_digest, store.roster) == (digest, pinned)
         with pytest.raises(ConfigError, match="belongs to --roster"):
             pin(store, PinOptions(WHERE, ca=authority, new_roster=True))
         capsys.readouterr()
         pin(store, PinOptions(WHERE, ca=authority, roster=second, new_roster=True))
         assert (
-            store.get("roster-digest")
-            == Enrolled.from_json(second.read_bytes()).digest.encode()
+            store.recommender.roster_digest
+            == Enrolled.from_json(second.read_bytes()).digest
             != digest
         )
-        assert f"its digest was {digest.decode()}" in capsys.readouterr().err
+        assert f"its digest was {digest}" in capsys.readouterr().err
 
 
 def _roster(path: Path, store: DeviceStore) -> Path:

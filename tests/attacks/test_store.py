@@ -4,23 +4,28 @@ back.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import shutil
 import sqlite3
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.private.device.disclosures.ledger import Entry
-from hdpmf.private.device.store import encryption
+from hdpmf.private.device.store import database, encryption, integrity
+from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.schema import HiddenItem
+from hdpmf.private.device.store.tables import ONLY, Table, Tables
 
 from .hostile import STARS, table
 
 PASSPHRASE = "correct horse battery staple"
-OLD = Path(__file__).parent / "stores"
 
 
 @pytest.fixture(autouse=True)
@@ -103,8 +108,9 @@ def facts(path: Path, passphrase: str | None = None) -> object:
         "UPDATE ledger SET charges = NULL",  # paid nothing
         # an older row in place of a newer
         "UPDATE ledger SET entry = (SELECT entry FROM ledger WHERE number = 1)",
-        "DELETE FROM people",  # a weight of 0.5 becomes 1: twice the budget
-        "DELETE FROM settings WHERE name = 'catalogue'",
+        "DELETE FROM user_weights",  # a weight of 0.5 becomes 1: twice the budget
+        "DELETE FROM catalogues",
+        "DELETE FROM device",
         "DELETE FROM ratings WHERE tag = (SELECT min(tag) FROM ratings)",
         "DELETE FROM head",
     ],
@@ -143,8 +149,8 @@ def test_flipped_bytes_do_not_give_more_to_spend(path: Path) -> None:
 def test_a_header_of_any_type_is_an_error_of_ours(
     path: Path, passphrase: str | None, header: str
 ) -> None:
-    insert = f"INSERT INTO settings VALUES ('header', {header})"
-    change(path, "DROP TABLE settings", "CREATE TABLE settings (name, sealed)", insert)
+    insert = f"INSERT INTO header VALUES (1, {header})"
+    change(path, "DROP TABLE header", "CREATE TABLE header (row, value)", insert)
     with pytest.raises(StorageError, match="header"):
         DeviceStore.open(path, passphrase=passphrase)
 
@@ -153,12 +159,8 @@ def test_a_file_does_not_pass_for_one_of_an_older_version(
     path: Path, passphrase: str | None
 ) -> None:
     change(path, "DELETE FROM ledger", "DROP TABLE head", "PRAGMA user_version = 1")
-    with pytest.raises(StorageError, match="tampered" if passphrase else "old copy"):
+    with pytest.raises(ConfigError, match=r"made by hdpmf 0\.1 or 0\.2"):
         DeviceStore.open(path, passphrase=passphrase)
-    path.with_name("me.hdpmf.counter").unlink()
-    if passphrase is not None:  # without one there is nothing that an attacker could not write too
-        with pytest.raises(StorageError, match="tampered"):
-            DeviceStore.open(path, passphrase=passphrase)
 
 
 def test_an_old_copy_is_refused(path: Path, passphrase: str | None, tmp_path: Path) -> None:
@@ -217,36 +219,42 @@ def test_the_counter_of_another_store_is_none(
         DeviceStore.open(path, passphrase=passphrase)
 
 
-@pytest.mark.parametrize("kind", ["plain", "encrypted"])
-def test_stores_of_version_0_1_0_come_forward(tmp_path: Path, kind: str) -> None:
-    path, phrase = tmp_path / "old", None if kind == "plain" else PASSPHRASE
-    connection = sqlite3.connect(path)
-    connection.executescript((OLD / f"{kind}-0.1.0.sql").read_text())
-    connection.execute("PRAGMA application_id = 1751412854")
-    connection.execute("PRAGMA user_version = 1")
-    connection.close()
-    shutil.copy(path, tmp_path / "before")
+@pytest.mark.parametrize("schema", [1, 2, 3])
+def test_stores_of_before_1_0_are_refused(path: Path, passphrase: str | None, schema: int) -> None:
+    change(path, f"PRAGMA user_version = {schema}")
+    with pytest.raises(ConfigError, match=r"made by hdpmf 0\.1 or 0\.2"):
+        DeviceStore.open(path, passphrase=passphrase)
+
+
+def test_a_store_of_an_older_schema_comes_forward(
+    path: Path, passphrase: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mechanism, by a schema that adds a table and writes a row anew."""
+    before = facts(path, passphrase)
+
+    def migrate(file: Database, vault: Vault) -> None:
+        file.execute("CREATE TABLE notes (tag BLOB PRIMARY KEY, number, sealed) WITHOUT ROWID")
+        tables = Tables(file, vault)
+        device = tables.device.need(ONLY)
+        tables.device.put(msgspec.structs.replace(device, name=device.name + ", migrated"))
+        note = Table(file, vault, "notes", HiddenItem, lambda row: row.item)
+        note.put(HiddenItem(item="made by the migration"))
+
+    schema = database._KIND.schema
+    monkeypatch.setattr(database, "_KIND", dataclasses.replace(database._KIND, schema=schema + 1))
+    monkeypatch.setitem(database.MIGRATIONS, schema, migrate)
+    monkeypatch.setitem(integrity._COLUMNS, "notes", ("tag", "number", "sealed"))
     for _ in range(2):
-        with DeviceStore.open(path, passphrase=phrase) as store:
-            assert [(one.action, one.ratings, one.labels) for one in store.ledger.entries()] == [
-                ("sent", 2, False)
-            ]
-            assert store.ledger.remaining(
-                store.ratings(), store.weights(), store.policy
-            ).tolist() == [0.25, 0.25, 0.5]
-    shutil.copy(tmp_path / "before", path)
-    with pytest.raises(StorageError, match="old copy"):
-        DeviceStore.open(path, passphrase=phrase)
-    path.with_name("old.counter").unlink()
-    with DeviceStore.open(
-        path, passphrase=phrase
-    ) as store:  # nobody can tell it from one that never came forward
-        spend(store)
-    change(path, "DELETE FROM ledger", "DROP TABLE head", "PRAGMA user_version = 1")
-    path.with_name("old.counter").unlink()
-    if phrase is not None:
-        with pytest.raises(StorageError, match="tampered"):
-            DeviceStore.open(path, passphrase=phrase)
+        assert facts(path, passphrase) == before
+        with DeviceStore.open(path, passphrase=passphrase) as store:
+            assert store.device.name == ", migrated"
+            assert store._database.execute("SELECT count(*) FROM notes") == [(1,)]
+    change(path, "DELETE FROM notes")
+    with pytest.raises(StorageError, match="tampered"):
+        DeviceStore.open(path, passphrase=passphrase)
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match="newer hdpmf; upgrade"):
+        DeviceStore.open(path, passphrase=passphrase)
 
 
 def test_a_store_of_a_newer_version_is_refused(path: Path, passphrase: str | None) -> None:

@@ -15,8 +15,9 @@ import pytest
 from hdpmf.common.protocol import encode
 from hdpmf.models import HDPSum
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.recommendations import LocalModel, keep_model, recommend
+from hdpmf.private.device.recommendations import keep_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import LocalModel
 from hdpmf.untrusted.service.enrolment import read_card
 
 from .conftest import Call

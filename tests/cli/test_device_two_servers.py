@@ -189,7 +189,7 @@ def test_one_more_recommender_beside_the_first(
     assert second.code == 0, second.err
     assert (second.json["address"], second.json["reports"]) == (more, 1)
     known = call("device", "recommenders", path, "--json").json["recommenders"]
-    assert [(each["address"], each["servers"], each["shelf"]) for each in known] == [
+    assert [(each["address"], each["servers"], each["item_namespace"]) for each in known] == [
         (WHERE, SERVERS.digest, ""),
         (more, OTHERS.digest, "2"),
     ]
@@ -200,7 +200,7 @@ def test_one_more_recommender_beside_the_first(
     assert call("device", "rate", path, "item 00", "4").code == 0
     assert call("device", "rate", path, "item 00", "2", "--recommender", WHERE).code == 0
     rated = call("device", "rate", path, "--list", "--json").json["ratings"]
-    assert {(each["item"], each["shelf"], each["value"]) for each in rated} == {
+    assert {(each["item"], each["item_namespace"], each["value"]) for each in rated} == {
         ("item 00", "", 2.0), ("item 01", "", 5.0), ("item 00", "2", 4.0),
     }  # fmt: skip
     assert call("device", "status", path, "--recommender", "https://nobody.example:1").code == 2

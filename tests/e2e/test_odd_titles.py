@@ -17,7 +17,7 @@ from playwright.sync_api import expect
 from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol import CatalogueTable, Terms
 from hdpmf.common.protocol.enrolment import Invitation
-from hdpmf.private.device.consent import Asked, require_consent
+from hdpmf.private.device.consent import require_consent
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.errors import DeclinedError
@@ -25,6 +25,7 @@ from hdpmf.private.device.joined import at_recommender, join
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import name_in
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import Question
 from tests.e2e.browsing import Heard, accessible, leading_to
 from tests.e2e.served_pages import enter, owner_page
 from tests.unit.device.reporting_world import SERVERS
@@ -88,8 +89,8 @@ def path(tmp_path: Path) -> Path:
             place = at_recommender(store, address)
             place.pin_catalogue(items)
             for item in items.ids:
-                place.rate(name_in(place.shelf, item), 4.0)
-            asked = Asked(
+                place.rate(name_in(place.item_namespace, item), 4.0)
+            asked = Question(
                 recommender=address, terms=terms, servers=SERVERS.digest, names=SERVERS.names,
                 until=int(time.time()) + 9000,
             )  # fmt: skip

@@ -140,4 +140,4 @@ def test_two_recommenders_with_other_items_and_one_ledger(
 
 def _items_at(path: Path, place: int) -> bool:
     with DeviceStore.open(path) as store:
-        return place in store.places and store.at(place).pinned_catalogue is not None
+        return place in store.recommender_ids and store.at(place).pinned_catalogue is not None

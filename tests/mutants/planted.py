@@ -329,9 +329,9 @@ PLANTED = (
         (_STORE,),
     ),
     Planted(
-        "a new encrypted store passes for an old one",
+        "a store passes for one of an older version",
         "private/device/store/database.py",
-        "if not vault.before_heads:",
+        "if _KIND.check(self._connection, self.path) < _FIRST_SCHEMA:",
         "if False:",
         (_STORE,),
     ),

@@ -88,3 +88,11 @@ def charge_all(store: DeviceStore, part: float = 1.0, **fields: object) -> None:
     ratings = store.ratings()
     epsilons = store.weights().for_ratings(ratings) * store.policy.epsilon * part
     store.ledger.charge(entry(**fields), ratings, np.arange(len(ratings)), epsilons)
+
+
+def damage(store: DeviceStore, table: str) -> None:
+    """Make the rows of a table unreadable, although the file is whole."""
+    with store.transaction():
+        for tag, number in store._database.execute(f"SELECT tag, number FROM {table}"):
+            values = (tag, number, b"\xc1")
+            store._database.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", values)

@@ -18,6 +18,21 @@ from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store import database
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import (
+    AgreedTask,
+    Consent,
+    HiddenItem,
+    LocalModel,
+    PlanCount,
+    PublicData,
+    Question,
+    RecommenderState,
+    RefusalRecord,
+    Refusals,
+    SentRun,
+)
+
+from .federated import terms_for
 
 RUN = b"r" * 16
 TABLE = CatalogueTable(
@@ -38,7 +53,27 @@ def full_store(path: Path, passphrase: str | None) -> Path:
         store.remove("10", user="bob")
         store.runs.save(RUN, b"how far it is")
         store.runs.put_reply(RUN, 3, b"request", b"what was answered")
+        _fill(store)
     return path
+
+
+def _fill(store: DeviceStore) -> None:
+    """Put a row into every table that has none."""
+    tables, question = store.tables, Question(recommender="films.example", terms=terms_for())
+    tables.rosters.put(PublicData(recommender_id=2, data=b"a roster"))
+    model = LocalModel(
+        recommender="a", run="b", method="hdp-sum", view="sums", plan=None, numbers=b"facts"
+    )
+    tables.models.put(model)
+    tables.recommender_states.put(RecommenderState(recommender="films.example", until=5))
+    tables.plan_counts.put(PlanCount(recommender="films.example", begun=1.0, plans=2))
+    tables.agreed_tasks.put(AgreedTask(id=b"t" * 32, end=9))
+    tables.questions.put(question)
+    tables.consents.put(Consent(asked=question, answer="always"))
+    record = RefusalRecord(recommender="films.example", reason="policy", words="too much")
+    tables.refusals.put(Refusals(refused=(record,)))
+    tables.sent_runs.put(SentRun(run="ab" * 16, devices=("cd",), authority=()))
+    tables.hidden_items.put(HiddenItem(item="30"))
 
 
 def spend(store: DeviceStore) -> None:
@@ -69,13 +104,14 @@ def facts(path: Path, passphrase: str | None) -> object:
             store.records(),
             store.policy,
             store.users,
-            store.get("name"),
+            store.device.name,
             store.runs.load(RUN),
             store.runs.reply_to(RUN, 3, b"request"),
             store.identity.public,
             store.fingerprint,
             store.rated.betas(),
             store.rated.gammas(),
+            {name: table.rows() for name, table in vars(store.tables).items() if name != "device"},
         )
 
 

@@ -382,7 +382,7 @@ def test_two_processes_that_answer_for_one_device():
 def test_terms_without_end_do_not_fill_the_store_and_do_not_push_a_paid_run_out(agent, run):
     for one in range(3 * MAX_OPEN):
         assert ask(agent, terms_for(), run=one.to_bytes(16, "big")) == Accepted()
-    rows = agent._store._database.execute("SELECT count(*) FROM states")
+    rows = agent._store._database.execute("SELECT count(*) FROM runs")
     assert rows[0][0] <= MAX_OPEN
     message = run.recommender.next_round()
     assert isinstance(ask(agent, message, 1), Gradients)

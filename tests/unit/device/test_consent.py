@@ -14,7 +14,6 @@ from hdpmf.common.protocol import Accepted, Terms, decode
 from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.consent import (
-    Asked,
     consents,
     give_answer,
     pending,
@@ -24,6 +23,7 @@ from hdpmf.private.device.consent import (
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.preview import preview_of
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import Question
 
 from . import federated
 from .reporting_world import (
@@ -105,7 +105,7 @@ def test_an_answer_counts_for_the_next_run_too_or_not(answer, reports):
 def test_other_terms_are_asked_about_anew(change):
     store = asking_store()
     terms = decode(encode_terms())
-    asked = Asked(recommender="https://films.example", terms=terms, servers="d")
+    asked = Question(recommender="https://films.example", terms=terms, servers="d")
     with pytest.raises(DeclinedError):
         require_consent(store, asked)
     give_answer(store, asked.key, "always")
@@ -146,7 +146,9 @@ def test_who_asks_ever_new_things_does_not_push_out_what_others_ask():
         *(("loud.example:1", number) for number in range(100)),
     ]:
         with pytest.raises(DeclinedError):
-            require_consent(store, Asked(recommender=recommender, terms=terms, servers=str(number)))
+            require_consent(
+                store, Question(recommender=recommender, terms=terms, servers=str(number))
+            )
     waiting = [(asked.recommender, asked.servers) for asked in pending(store)]
     assert waiting == [
         ("quiet.example:1", "0"),

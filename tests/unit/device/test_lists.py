@@ -12,7 +12,7 @@ import pytest
 
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.privacy import PrivacySpec
-from hdpmf.common.protocol import Accepted, ItemFacts, Refusal, Reply, decode, encode
+from hdpmf.common.protocol import Accepted, Refusal, Reply, decode, encode
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.models import HDPBit
@@ -90,16 +90,3 @@ def test_lists_wait_for_the_facts_that_name_them_and_older_ones_stay_until_then(
     # Facts without lists, as of hdp-sum: the device orders by them alone.
     assert _say(agent, facts_for(mean=3.1), 1, b"a run of sums...") == Accepted()
     assert kept_model(store).lists == b""
-
-
-def test_a_model_of_before_lists_still_loads(tmp_path):
-    agent = _silo(tmp_path)
-    assert _say(agent, TABLE) == Accepted()
-    assert _say(agent, facts_for(), 1) == Accepted()
-    plain = msgspec.msgpack.decode(agent._store.get("model"))
-    facts = msgspec.msgpack.decode(plain["numbers"])
-    assert (plain.pop("lists"), facts.pop("lists")) == (b"", None)
-    plain["numbers"] = msgspec.msgpack.encode(facts)
-    agent._store.put("model", msgspec.msgpack.encode(plain))
-    assert isinstance(decode(kept_model(agent._store).numbers), ItemFacts)
-    assert recommend(agent._store, 5, user="user 01")

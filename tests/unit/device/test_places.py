@@ -23,8 +23,8 @@ from hdpmf.private.device.joined import (
     join,
     joined,
     leave,
-    place_for,
     remember,
+    store_for,
     with_catalogue,
 )
 from hdpmf.private.device.own_items import load_catalogue, rate_known, shown_items
@@ -88,9 +88,9 @@ def test_other_items_under_the_same_ids_are_other_items(store: DeviceStore):
     films.rate("item 00", 5.0)
     films.pin_catalogue(FILMS)
     books.pin_catalogue(BOOKS)
-    assert (films.shelf, books.shelf) == (PLAIN, "2")
+    assert (films.item_namespace, books.item_namespace) == (PLAIN, "2")
     assert (len(films.ratings()), len(books.ratings())) == (1, 0)
-    books.rate(name_in(books.shelf, "item 00"), 1.0)
+    books.rate(name_in(books.item_namespace, "item 00"), 1.0)
     assert films.ratings().values.tolist() == [5.0]
     assert books.ratings().values.tolist() == [1.0]
     assert films.n_left_out == books.n_left_out == 1
@@ -107,7 +107,7 @@ def test_the_same_items_are_rated_once_and_paid_for_once(store: DeviceStore):
     assert len(world.uploads) == 1
     assert [round(budget.left, 6) for budget in budgets(store)] == [0.4] * 4
     second = report(store, SECOND, MORE_FILMS, epsilon=0.6)
-    assert at(store, SECOND).shelf == PLAIN
+    assert at(store, SECOND).item_namespace == PLAIN
     assert len(second.uploads) == 1  # it answers, whatever it has left
     paid = [entry.ratings for entry in store.ledger.entries() if entry.action == "agreed"]
     assert paid == [4, 0]
@@ -149,7 +149,7 @@ def test_each_has_its_model_and_its_list(store: DeviceStore):
     assert {entry.title for entry in for_you(films, 3)} <= set(TITLES)
     told = for_you(books, 3)
     assert all((entry.title or "").startswith("Book") for entry in told)
-    hide(books, name_in(books.shelf, str(told[0].item)))
+    hide(books, name_in(books.item_namespace, str(told[0].item)))
     assert told[0].title not in {entry.title for entry in for_you(books, N_ITEMS)}
     assert len(for_you(films, N_ITEMS)) == N_ITEMS
     store.forget(model=True)
@@ -167,10 +167,10 @@ def test_a_place_is_the_same_after_a_restart_and_after_forgetting(
     store.close()
     with DeviceStore.open(tmp_path / "me.sqlite") as again:
         books = at(again, SECOND)
-        assert (books.shelf, len(books.ratings())) == ("2", 1)
+        assert (books.item_namespace, len(books.ratings())) == ("2", 1)
         again.forget(model=True)
         books.pin_catalogue(BOOKS)
-        assert (books.shelf, len(books.ratings())) == ("2", 1)
+        assert (books.item_namespace, len(books.ratings())) == ("2", 1)
 
 
 def test_who_is_first_in_the_store_need_not_be_the_first_to_speak(store: DeviceStore):
@@ -178,7 +178,7 @@ def test_who_is_first_in_the_store_need_not_be_the_first_to_speak(store: DeviceS
     store.rate("item 00", 3.0)
     at(store, SECOND).pin_catalogue(BOOKS)
     at(store, FIRST).pin_catalogue(FILMS)
-    assert (at(store, SECOND).shelf, at(store, FIRST).shelf) == (PLAIN, "1")
+    assert (at(store, SECOND).item_namespace, at(store, FIRST).item_namespace) == (PLAIN, "1")
     assert (len(at(store, SECOND).ratings()), len(at(store, FIRST).ratings())) == (1, 0)
 
 
@@ -186,7 +186,7 @@ def test_another_scale_is_another_shelf(store: DeviceStore):
     at(store, FIRST).pin_catalogue(FILMS)
     at(store, SECOND).pin_catalogue(msgspec.structs.replace(FILMS, scale_high=10.0))
     books = at(store, SECOND)
-    assert books.shelf == "2"
+    assert books.item_namespace == "2"
     books.rate(name_in("2", "item 01"), 9.0)
     with pytest.raises(RatingsError, match="scale"):
         at(store, FIRST).rate("item 01", 9.0)
@@ -211,7 +211,7 @@ def test_no_id_takes_over_the_ratings_of_another_shelf(store: DeviceStore):
     at(store, FIRST).pin_catalogue(FILMS)
     at(store, SECOND).pin_catalogue(BOOKS)
     store.rate(name_in("2", "item 00"), 2.0)
-    third = store.new_place()
+    third = store.new_recommender()
     with pytest.raises(ProtocolError, match="control character"):
         third.pin_catalogue(table(ids=(name_in("2", "item 00"), *FILMS.ids[1:])))
 
@@ -241,9 +241,9 @@ def test_who_comes_back_has_the_place_of_before(store: DeviceStore):
     renewed = Invitation(
         address=SECOND.address, servers=SERVERS
     )  # having left it, its owner may join it anew
-    assert join(store, renewed).place == 2
+    assert join(store, renewed).id == 2
     assert pinned_servers(at(store, SECOND)) == SERVERS
-    assert store.places == range(1, 3)
+    assert store.recommender_ids == [1, 2]
 
 
 def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_left(
@@ -282,22 +282,22 @@ def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_
     assert not world.uploads
     with pytest.raises(ConfigError):
         forget(store, "https://nobody.example:1")
-    assert at_recommender(store).place == 1  # commands are about the other one now
+    assert at_recommender(store).recommender_id == 1  # commands are about the other one now
     join(store, SECOND)  # and back again, in its place
-    assert at(store, SECOND).place == 2
+    assert at(store, SECOND).recommender_id == 2
 
 
 def test_on_the_command_line_an_unknown_address_is_the_same_recommender_that_moved(
     store: DeviceStore,
 ):
-    moved = place_for(store, "https://films.example:9999")
-    assert moved.place == 2  # the one of last time
+    moved = store_for(store, "https://films.example:9999")
+    assert moved.recommender_id == 2  # the one of last time
     with pytest.raises(ConfigError, match="joined already"):
-        place_for(store, FIRST.address, another=True)
-    more = place_for(store, "https://masks.example:9092", another=True)
-    assert more.place == 3
+        store_for(store, FIRST.address, another=True)
+    more = store_for(store, "https://masks.example:9092", another=True)
+    assert more.recommender_id == 3
     remember(more, "https://masks.example:9092")
-    assert [known.place for known in joined(store)] == [1, 2, 3]
+    assert [known.id for known in joined(store)] == [1, 2, 3]
 
 
 def test_an_earlier_version_of_a_catalogue_is_of_the_same_items_also_without_titles():
@@ -327,10 +327,10 @@ def test_a_name_says_its_shelf_and_its_id(item: str, place: int):
 def test_an_address_is_the_same_however_it_is_written(store: DeviceStore, written: str):
     join(store, Invitation(address=written, servers=SERVERS))
     assert [known.address for known in joined(store)] == [FIRST.address, SECOND.address]
-    assert at_recommender(store, written).place == 1
-    assert place_for(store, written).place == 1
+    assert at_recommender(store, written).recommender_id == 1
+    assert store_for(store, written).recommender_id == 1
     with pytest.raises(ConfigError, match="is joined already"):
-        place_for(store, written, another=True)
+        store_for(store, written, another=True)
 
 
 def test_the_port_of_https_goes_without_saying(store: DeviceStore):
@@ -340,11 +340,11 @@ def test_the_port_of_https_goes_without_saying(store: DeviceStore):
 
 
 def test_an_address_that_an_older_version_kept_stays_as_it_is_in_the_ledger(store: DeviceStore):
-    place = store.new_place()
-    place.put("servers", SERVERS.to_json())
+    place = store.new_recommender()
+    place.change_recommender(servers=SERVERS.to_json())
     remember(place, "https://Old.example:443/")
     known = join(store, Invitation(address="https://old.example", servers=SERVERS))
-    assert (known.address, known.place) == ("https://Old.example:443/", 3)
+    assert (known.address, known.id) == ("https://Old.example:443/", 3)
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_forgetting_before_a_catalogue_came_chooses_no_shelf(store: DeviceStore)
     store.forget(model=True)  # the second one's catalogue has never been here
     at(store, FIRST).pin_catalogue(FILMS)
     at(store, SECOND).pin_catalogue(BOOKS)
-    assert (at(store, FIRST).shelf, at(store, SECOND).shelf) == (PLAIN, "2")
+    assert (at(store, FIRST).item_namespace, at(store, SECOND).item_namespace) == (PLAIN, "2")
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,7 @@ def test_what_was_rated_by_a_file_is_never_sent_as_something_else(
     load_catalogue(store, tmp_path / "own.csv")
     rate_known(store, FILMS.ids[0], 5.0)
     at(store, FIRST).pin_catalogue(FILMS)
-    assert at(store, FIRST).shelf == shelf
+    assert at(store, FIRST).item_namespace == shelf
     assert len(at(store, FIRST).ratings()) == (shelf == PLAIN)
 
 

@@ -40,7 +40,7 @@ from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 
 from . import federated
-from .conftest import charge_all
+from .conftest import charge_all, damage
 from .reporting_world import (
     PERIOD,
     POLICY,
@@ -77,7 +77,7 @@ def digest(data: bytes) -> str:
 def test_a_receipt_says_who_asked_what_left_and_what_was_answered(tmp_path: Path):
     store = make_store()
     authority = make_authority(tmp_path / "authority.pem", tmp_path / "key")
-    store.put("authority", authority)
+    store.change_recommender(authority=authority)
     world = reported(store)
     ((_, _, body),) = world.uploads
     found = read_receipt(receipt_of(store, RUN).to_json())
@@ -245,9 +245,9 @@ def test_a_receipt_holds_no_rating_no_weight_and_no_item():
     assert not [item for item in TABLE.ids if item in text]
     for weight in (0.53125, 0.28125, 0.53125 * 0.28125, 0.5 * 0.53125):
         assert str(weight) not in text
-    record = store.get(f"left in run {RUN}")
+    record = store.tables.sent_runs.find(RUN)
     assert record is not None
-    assert b"item 0" not in record
+    assert b"item 0" not in msgspec.msgpack.encode(record)
 
 
 def test_whatever_was_rated_the_receipt_is_the_same():
@@ -293,16 +293,13 @@ def test_the_report_is_the_same_length_and_leaves_at_the_same_time_on_a_store_th
 def test_a_full_disk_before_a_report_leaves_keeps_it_here(monkeypatch: pytest.MonkeyPatch):
     store, world = make_store(), World()
     world.publish(task=TASK)
-    whole = store.put
 
-    def put(key: str, value: bytes) -> None:
-        if key.startswith("left in run"):
-            raise StorageError("the disk is full")
-        whole(key, value)
+    def put(row: object) -> None:
+        raise StorageError("the disk is full")
 
     device = reporter(store, world, 0.1)
     with monkeypatch.context() as broken:
-        broken.setattr(store, "put", put)
+        broken.setattr(store.tables.sent_runs, "put", put)
         live(device, world, PERIOD / 2)
         assert world.uploads == []
         assert store.ledger.spent_total() == 0.0  # it is held, and not paid
@@ -313,11 +310,13 @@ def test_a_full_disk_before_a_report_leaves_keeps_it_here(monkeypatch: pytest.Mo
 
 def test_each_recommender_has_its_own_authority_and_catalogue_on_receipts(tmp_path: Path):
     store = make_store()
-    store.put("authority", make_authority(tmp_path / "first.pem", tmp_path / "first.key"))
+    store.change_recommender(
+        authority=make_authority(tmp_path / "first.pem", tmp_path / "first.key")
+    )
     store.pin_catalogue(table(ids=tuple(f"other {place}" for place in range(3))))
-    place = store.new_place()
+    place = store.new_recommender()
     authority = make_authority(tmp_path / "second.pem", tmp_path / "second.key")
-    place.put("authority", authority)
+    place.change_recommender(authority=authority)
     reported(place)
     found = receipt_of(store, RUN)
     assert found.asked_by.authority == (digest(authority),)
@@ -395,8 +394,8 @@ def test_facts_that_come_later_are_on_it():
 def test_a_damaged_record_is_said():
     store = make_store()
     reported(store)
-    store.put(f"left in run {RUN}", b"\xc1")
-    with pytest.raises(StorageError, match="left in a run"):
+    damage(store, "sent_runs")
+    with pytest.raises(StorageError, match="sent_runs cannot be read: the store is damaged"):
         receipt_of(store, RUN)
 
 

@@ -24,16 +24,17 @@ from hdpmf.private.device.disclosures.refusals import (
     BURST,
     EVERY,
     MOST_KEPT,
-    KeptRefusals,
     RefusalBook,
-    Refused,
     kept_refusals,
+    merged,
 )
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import RefusalRecord, Refusals
 
 from . import federated, reporting_world
+from .conftest import damage
 from .federated import RUN, agent_for, ask, envelope, part, plan_for, terms_for
 
 
@@ -50,16 +51,15 @@ def store_with(**fields: Any) -> DeviceStore:
     return federated.make_store(ratings=part([4]), **fields)
 
 
-def count_writes(store: DeviceStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names under which something is put from now on."""
-    written: list[str] = []
-    whole = store.put
+def count_writes(store: DeviceStore, monkeypatch: pytest.MonkeyPatch) -> list[Refusals]:
+    written: list[Refusals] = []
+    whole = store.tables.refusals.put
 
-    def put(key: str, value: bytes) -> None:
-        written.append(key)
-        whole(key, value)
+    def put(row: Refusals) -> None:
+        written.append(row)
+        whole(row)
 
-    monkeypatch.setattr(store, "put", put)
+    monkeypatch.setattr(store.tables.refusals, "put", put)
     return written
 
 
@@ -108,7 +108,7 @@ def test_a_flood_is_merged_bounded_counted_and_written_now_and_then(
     for number in range(2000):
         book.note("protocol", f"nonsense {number}")
         book.note("protocol", "the same again")
-    assert written == ["refusals"] * BURST
+    assert len(written) == BURST
     clock.now += EVERY
     book.note("protocol", "the last")
     assert len(written) == BURST + 1
@@ -156,11 +156,11 @@ def test_a_full_disk_changes_no_answer(monkeypatch: pytest.MonkeyPatch):
     store = store_with(policy=Policy())
     agent = Participant(store)
 
-    def full(key: str, value: bytes) -> None:
+    def full(row: Refusals) -> None:
         raise StorageError("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(store, "put", full)
+        broken.setattr(store.tables.refusals, "put", full)
         assert [agent.answer(request) for request in requests] == well
     assert kept_refusals(store).refused == ()
     assert agent.answer(requests[0]) == well[0]
@@ -216,8 +216,9 @@ def test_nothing_in_it_depends_on_ratings():
 
 def test_a_damaged_list_is_said():
     store = store_with()
-    store.put("refusals", b"\xc1")
-    with pytest.raises(StorageError, match="refused"):
+    store.tables.refusals.put(Refusals())
+    damage(store, "refusals")
+    with pytest.raises(StorageError, match="refusals cannot be read: the store is damaged"):
         kept_refusals(store)
     RefusalBook(store, "films.example").note("policy", "this changes no answer")
 
@@ -290,14 +291,11 @@ def test_a_full_disk_does_not_change_what_is_reported(monkeypatch: pytest.Monkey
     for broken in (False, True):
         store, world = servers_store(), reporting_world.World()
         if broken:
-            whole = store.put
 
-            def put(key: str, value: bytes, whole: Any = whole) -> None:
-                if key == "refusals":
-                    raise StorageError("the disk is full")
-                whole(key, value)
+            def put(row: Refusals) -> None:
+                raise StorageError("the disk is full")
 
-            monkeypatch.setattr(store, "put", put)
+            monkeypatch.setattr(store.tables.refusals, "put", put)
         device = reporting_world.reporter(store, world)
         world.publish(task=reporting_world.make_task(servers=other))
         reporting_world.live(device, world, 100)
@@ -313,7 +311,7 @@ def test_a_full_disk_does_not_change_what_is_reported(monkeypatch: pytest.Monkey
 
 _ENTRIES = st.lists(
     st.builds(
-        Refused,
+        RefusalRecord,
         recommender=st.sampled_from(["a", "b"]),
         reason=st.sampled_from(["policy", "protocol"]),
         words=st.integers(0, 120).map(str),
@@ -325,9 +323,9 @@ _ENTRIES = st.lists(
 
 
 @given(_ENTRIES, _ENTRIES)
-def test_nothing_is_lost_uncounted(first: list[Refused], second: list[Refused]):
-    kept = KeptRefusals().and_then(first)
-    kept = msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=KeptRefusals).and_then(second)
+def test_nothing_is_lost_uncounted(first: list[RefusalRecord], second: list[RefusalRecord]):
+    kept = merged(Refusals(), first)
+    kept = merged(msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=Refusals), second)
     for name in ("a", "b"):
         own = [each for each in kept.refused if each.recommender == name]
         asked = sum(each.count for each in (*first, *second) if each.recommender == name)

@@ -64,7 +64,7 @@ def test_every_table_is_sealed_anew(path: Path, old: str | None) -> None:
         assert not after[name] & before[name]
     tags = {
         name: [{row[0] for row in which[name]} for which in (before, after)]
-        for name in ("people", "ratings")
+        for name in ("user_weights", "ratings")
     }
     assert all(
         not was & now for was, now in tags.values()
@@ -85,10 +85,7 @@ def test_nothing_of_before_is_left_beside_it(path: Path, old: str | None) -> Non
     connection = sqlite3.connect(path)
     secrets = [bytes(row[1]) for row in connection.execute("SELECT * FROM ratings")]
     secrets += [bytes(row[1]) for row in connection.execute("SELECT * FROM ledger")]
-    secrets += [
-        bytes(row[0])
-        for row in connection.execute("SELECT sealed FROM settings WHERE name = 'header'")
-    ]
+    secrets += [bytes(row[0]) for row in connection.execute("SELECT value FROM header")]
     connection.close()
     assert all(secret in path.read_bytes() for secret in secrets)
     change_passphrase(path, NEW, old=old)

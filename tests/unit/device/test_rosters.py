@@ -81,19 +81,23 @@ def test_joining_by_an_invitation_pins_address_and_authority_beside_others(
     join(store, Invitation(address="https://books.example:9443", servers=SERVERS))
     invitation = Invitation(address="https://films.example:9443", authority=first)
     known = join(store, invitation)
-    here = store.at(known.place)
-    assert [pinned_servers(store.at(each.place)) for each in joined(store)] == [SERVERS, None]
-    assert (here.get("authority"), here.get("servers"), here.roster) == (first.encode(), None, None)
+    here = store.at(known.id)
+    assert [pinned_servers(store.at(each.id)) for each in joined(store)] == [SERVERS, None]
+    assert (here.recommender.authority, here.recommender.servers, here.roster) == (
+        first.encode(),
+        b"",
+        None,
+    )
     assert store.policy.servers == (SERVERS.digest,)
     pin_roster(here, Enrolled([card_of(store), *others(3)]).to_json())
     assert store.roster is None  # at its own place only
     with pytest.raises(ConfigError, match="another authority"):
         join(store, Invitation(address="https://films.example:9443", authority=second))
-    assert join(store, invitation) == known  # the same one again changes nothing
-    assert here.get("authority") == first.encode()
+    assert join(store, invitation) == here.recommender  # the same one again changes nothing
+    assert here.recommender.authority == first.encode()
     leave(store, invitation.address)
     assert [each.address for each in joined(store)] == ["https://books.example:9443"]
     assert store.policy.servers == (SERVERS.digest,)
     join(store, Invitation(address="https://films.example:9443", authority=second))
-    assert here.get("authority") == second.encode()
+    assert here.recommender.authority == second.encode()
     assert pinned_digest(here)  # coming back brings no other roster

@@ -28,6 +28,7 @@ from hdpmf.errors import (
     StorageError,
 )
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import HiddenItem, LocalModel
 
 from .conftest import PASSPHRASE, SECRET_ITEMS, charge_all, fill
 
@@ -41,7 +42,7 @@ class _HalfwayError(Exception):
 def test_everything_is_there_after_opening_again(
     store: DeviceStore, path: Path, passphrase: str | None
 ) -> None:
-    store.put("address", b"films.example:443")
+    store.change_device(last_recommender="films.example:443")
     store.runs.save(RUN, b"state")
     store.runs.put_reply(RUN, 1, b"digest", b"reply")
     identity, fingerprint = store.identity.public, store.fingerprint
@@ -57,8 +58,8 @@ def test_everything_is_there_after_opening_again(
         )
         assert again.identity.public == identity
         assert again.fingerprint == fingerprint
-        assert again.get("address") == b"films.example:443"
-        assert again.get("something else") is None
+        assert again.device.last_recommender == "films.example:443"
+        assert again.tables.hidden_items.rows() == []
         assert again.runs.load(RUN) == b"state"
         assert again.runs.reply_to(RUN, 1, b"digest") == b"reply"
         assert again.encrypted == (passphrase is not None)
@@ -85,7 +86,7 @@ def test_an_encrypted_file_shows_nothing(path: Path, table: CatalogueTable) -> N
     charge_all(store, words="very telling words")
     store.runs.save(RUN, b"the user's vector")
     store.runs.put_reply(RUN, 0, b"digest", b"what was answered")
-    store.put("address", b"films.example")
+    store.change_device(last_recommender="films.example")
     written = b"".join(one.read_bytes() for one in path.parent.iterdir())
     secrets = [item.encode() for item in SECRET_ITEMS] + [
         b"very telling words",
@@ -222,8 +223,8 @@ def test_damage_is_found_and_never_crashes(
     store: DeviceStore, path: Path, passphrase: str | None, where: float
 ) -> None:
     for number in range(60):
-        store.put(f"thing {number}", b"x" * 400)
-    before = store.records(), [store.get(f"thing {number}") for number in range(60)]
+        store.tables.hidden_items.put(HiddenItem(item=f"thing {number}" + "x" * 400))
+    before = store.records(), store.tables.hidden_items.rows()
     store.close()
     data = bytearray(path.read_bytes())
     at = int(where * len(data))
@@ -231,7 +232,7 @@ def test_damage_is_found_and_never_crashes(
     path.write_bytes(data)
     try:
         with DeviceStore.open(path, passphrase=passphrase) as again:
-            after = again.records(), [again.get(f"thing {number}") for number in range(60)]
+            after = again.records(), again.tables.hidden_items.rows()
             again.ratings()
     except (StorageError, ConfigError, PrivacyError, SecureSumError):
         return
@@ -469,10 +470,18 @@ def test_what_is_forgotten_is_not_in_the_file(path: Path, table: CatalogueTable)
     store = DeviceStore.create(path)
     fill(store, msgspec.structs.replace(table, ids=("1", "2", "3", "4", "5"), integer_ids=True))
     store.runs.save(RUN, b"the user's vector")
-    store.put("model", b"factors and vectors")
+    model = LocalModel(
+        recommender="a",
+        run="b",
+        method="hdp-sum",
+        view="sums",
+        plan=None,
+        numbers=b"factors and vectors",
+    )
+    store.tables.models.put(model)
     charge_all(store, 0.5)
     store.forget()
-    assert (store.runs.load(RUN), store.get("model"), store.n_ratings) == (None, None, 3)
+    assert (store.runs.load(RUN), store.tables.models.rows(), store.n_ratings) == (None, [], 3)
     store.forget(ratings=True)
     assert store.n_ratings == 0
     assert len(store.ledger.entries()) == 1

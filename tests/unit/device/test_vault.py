@@ -123,7 +123,6 @@ def test_what_was_written_before_opens_for_ever() -> None:
             == "1b08f52f8d89c566859e18a188d525fd4b00f592b4603d482f9f6a320623e765"
         )
         assert found.tag(b"user", "ana", "film").hex() == "e005516ff6c46242ce093713b47d0ec6"
-    assert (encrypted.before_heads, plain.before_heads) == (False, True)
     assert (encrypted.header(), plain.header()) == (HEADER, PLAIN)
     assert (encrypted.is_encrypted, plain.is_encrypted) == (True, False)
 
@@ -136,7 +135,6 @@ def test_new_vaults_are_written_like_that(monkeypatch: pytest.MonkeyPatch) -> No
     assert made.header() == HEADER
     assert made.seal(b"a rating", b"ratings") == SEALED
     assert Vault.new().header() == PLAIN
-    assert not made.before_heads
 
 
 def test_a_header_may_ask_for_so_much_work_and_no_more() -> None:

@@ -35,7 +35,7 @@ class WebDevice:
     """A device with a store and a real connection, that looks when it is told."""
 
     def __init__(self, store: DeviceStore, address: str, authority: bytes) -> None:
-        store.put("authority", authority)
+        store.change_recommender(authority=authority)
         self.store, self.said = store, list[str]()
         door = WebDoor(address, authority)
         self._reporter = Participant(
@@ -74,10 +74,10 @@ def test_with_two_servers(tmp_path: Path) -> None:
         assert ana.get("authority") == old + new
         authority_rotation.change_over(tls, list(service.config.names))
         assert "is not trusted any more" in serve(sees=there.look)
-        assert ana.get("authority") == new
+        assert ana.recommender.authority == new
         assert serve(sees=there.look) == ""
         assert "not reached" in serve(sees=away.look)
-        assert ben.get("authority") == old
+        assert ben.recommender.authority == old
         told = authorities_of(ana)
         assert told is not None
         assert told["sha256"] == digests(new)
@@ -99,7 +99,7 @@ def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
             device = WebDevice(store, address, old)
             assert "the pinned one has not signed it" in device.look()
             assert device.look() == ""  # it is not asked for again
-        assert store.get("authority") == old
+        assert store.recommender.authority == old
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_of_a_recommender_that_is_polled(tmp_path: Path) -> None:
     old = ensure_certificates(folder / "tls", NAMES).authority.read_bytes()
     new = authority_rotation.announce(folder / "tls").read_bytes()
     with DeviceStore.create(tmp_path / "ana") as store:
-        store.put("authority", old)
+        store.change_recommender(authority=old)
         said, stop = list[str](), threading.Event()
         device = PollingDevice(
             f"https://localhost:{port}",
@@ -125,7 +125,9 @@ def test_of_a_recommender_that_is_polled(tmp_path: Path) -> None:
 
         def serve(pinned: bytes) -> None:
             with recommender(folder / "tls", [identity], port=port) as made:
-                _until(lambda: name in made.mailbox.present() and store.get("authority") == pinned)
+                _until(
+                    lambda: name in made.mailbox.present() and store.recommender.authority == pinned
+                )
                 assert [reply.data for reply in made.mailbox.exchange({name: b"hello"}, 20.0)] == [
                     b"HELLO"
                 ]

@@ -11,11 +11,12 @@ from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import CatalogueTable
-from hdpmf.private.device.consent import Asked, consents, give_answer, require_consent
+from hdpmf.private.device.consent import consents, give_answer, require_consent
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.joined import join
-from hdpmf.private.device.recommendations import LocalModel, keep_model
+from hdpmf.private.device.recommendations import keep_model
 from hdpmf.private.device.store.catalogues import name_in
+from hdpmf.private.device.store.schema import LocalModel, Question
 from tests.unit.device.reporting_world import SERVERS, make_facts
 
 from .conftest import Person, small_table
@@ -212,7 +213,9 @@ def test_questions_are_shown_without_items_and_are_over_when_their_recommender_i
             minimum=18,
             sharing=18,
         )
-        asked = [Asked(recommender=BOOKS, terms=terms, servers=str(number)) for number in range(3)]
+        asked = [
+            Question(recommender=BOOKS, terms=terms, servers=str(number)) for number in range(3)
+        ]
         for each in asked:
             with pytest.raises(DeclinedError):
                 require_consent(store, each)

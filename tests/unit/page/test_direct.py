@@ -17,9 +17,10 @@ from hdpmf.common.net import polling
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.enrolment import Invitation
-from hdpmf.private.device.consent import Asked, consents, pending, require_consent
+from hdpmf.private.device.consent import consents, pending, require_consent
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.joined import joined
+from hdpmf.private.device.store.schema import Question
 
 from .conftest import Person, complaints
 
@@ -92,7 +93,7 @@ def test_the_invitation_is_compared_and_then_it_is_answered(
     assert complaints(page) == []
     with person.owner.store() as store:
         (known,) = joined(store)
-        assert (known.address, store.get("authority")) == (ADDRESS, authority.encode())
+        assert (known.address, store.recommender.authority) == (ADDRESS, authority.encode())
     assert soon(lambda: engine.served == [ADDRESS])  # without a restart of the page
     assert soon(lambda: "it cannot be reached; trying again" in person.get("/recommenders").text)
     person.post("/recommenders/change", {"address": ADDRESS, "change": "pause"})
@@ -166,7 +167,7 @@ def test_a_run_is_put_before_the_owner(person: Person, invited: Invitation, engi
             minimum=18,
             sharing=18,
         )
-        asked = Asked(recommender=ADDRESS, terms=terms)
+        asked = Question(recommender=ADDRESS, terms=terms)
         with pytest.raises(DeclinedError, match="not answered yet"):
             require_consent(store, asked)
     page = person.get("/leaves").text

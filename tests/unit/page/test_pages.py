@@ -182,7 +182,7 @@ def test_everything_can_be_taken_along_and_forgotten(person: Person):
     assert "attachment" in answer.headers["content-disposition"]
     told = json.loads(answer.text)
     assert [entry["value"] for entry in told["ratings"]] == [4.5, 2.0]
-    assert told["not_interested"] == [{"item": "3", "shelf": ""}]
+    assert told["not_interested"] == [{"item": "3", "item_namespace": ""}]
     assert json.loads(person.post("/leaves/export", {}).text)["entries"] == []
     person.post("/settings/forget", {"what": "ratings"})
     with person.owner.store() as store:

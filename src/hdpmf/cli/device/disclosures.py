@@ -14,10 +14,9 @@ from hdpmf.cli.output import Block, Paragraph, Result, Table
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.private.device.consent import Asked
     from hdpmf.private.device.disclosures.receipts import LeftBytes, Receipt
-    from hdpmf.private.device.disclosures.refusals import KeptRefusals
     from hdpmf.private.device.store.device_store import DeviceStore
+    from hdpmf.private.device.store.schema import Question, Refusals
 
 _LAST = 20
 _ANSWERS = ("once", "always", "never", "again")
@@ -69,7 +68,7 @@ def _questions_text(questions: Sequence[dict[str, Any]]) -> Iterator[Block]:
         yield f"  Your answer: {each['answer'] or 'none yet'}"
 
 
-def _question_fields(store: DeviceStore, asked: Asked, answer: str | None) -> dict[str, Any]:
+def _question_fields(store: DeviceStore, asked: Question, answer: str | None) -> dict[str, Any]:
     from hdpmf.private.device.disclosures.history import reveals
     from hdpmf.private.device.preview import preview_of
     from hdpmf.private.device.store.catalogues import id_of
@@ -157,7 +156,7 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
     yield f"A signed receipt of what left in a run: hdpmf device receipt {path} RUN"
 
 
-def _refusals_text(kept: KeptRefusals, last: int | None) -> Iterator[Block]:
+def _refusals_text(kept: Refusals, last: int | None) -> Iterator[Block]:
     if not kept.refused:
         return
     shown = kept.refused if last is None else kept.refused[-last:]

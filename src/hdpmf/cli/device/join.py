@@ -140,19 +140,19 @@ def join(
 
 def _address(store: DeviceStore, given: str | None) -> str:
     """Return the recommender's address: given, or the last one."""
-    known = store.get("address")
+    known = store.device.last_recommender
     if given is not None:
         return given
-    if known is None:
+    if not known:
         raise ConfigError("say who the recommender is: hdpmf device join STORE --invitation FILE")
-    return known.decode()
+    return known
 
 
 def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
     """Pin the recommender's authority; a different one only with ``--new-authority``."""
     from hdpmf.private.device.device_identity import digests
 
-    before = store.get("authority")
+    before = store.recommender.authority
     given = digests(authority)
     if before and set(given) <= set(digests(before)):
         return  # as it is pinned, also with the one that follows
@@ -170,13 +170,13 @@ def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
             f"The authority is another one than before (SHA-256 {was}... of its file, now "
             f"{now}...)."
         )
-    store.put("authority", authority)
+    store.change_recommender(authority=authority)
 
 
 def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
     """Pin the options; return the store for the recommender, and its address."""
     from hdpmf.common.protocol.servers import check_address
-    from hdpmf.private.device.joined import known_as, place_for, remember
+    from hdpmf.private.device.joined import known_as, remember, store_for
     from hdpmf.private.device.pinned_servers import pin_servers, pinned_servers
 
     invited = pins.read_invitation()
@@ -190,7 +190,7 @@ def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
             "operator in another way."
         )
     with store.transaction():
-        store = place_for(store, address, another=pins.another)
+        store = store_for(store, address, another=pins.another)
         if authority is not None:
             _pin_authority(store, authority, pins.new_authority)
         if pair is not None:
@@ -254,7 +254,7 @@ def _report(
 
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
-    door = WebDoor(address, store.get("authority") or b"")
+    door = WebDoor(address, store.recommender.authority or b"")
     reporter = Participant(
         store,
         door,
@@ -304,7 +304,7 @@ def answer_messages(
     note(f"Answering {recommender}. Interrupt with Ctrl-C; nothing is lost by that.")
     transport = PollingDevice(
         recommender,
-        store.get("authority") or b"",
+        store.recommender.authority or b"",
         store.identity,
         follow=lambda told: follow(store, told, note),
     )

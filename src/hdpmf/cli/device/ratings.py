@@ -97,7 +97,7 @@ def rate(
     with target.open() as store:
         from hdpmf.private.device.store.catalogues import name_in
 
-        item = None if item is None else name_in(store.shelf, item)
+        item = None if item is None else name_in(store.item_namespace, item)
         if show:
             return _list_ratings(store)
         if search is not None:
@@ -266,7 +266,7 @@ def _list_ratings(store: DeviceStore) -> Result:
             {
                 "user": record.user,
                 "item": item,
-                "shelf": namespace_of(record.item),
+                "item_namespace": namespace_of(record.item),
                 "title": title,
                 "value": record.value,
                 "weight": record.weight,
@@ -354,7 +354,7 @@ def hide(
     from hdpmf.private.device.store.catalogues import name_in
 
     with target.open() as store:
-        hide_item(store, name_in(store.shelf, item), not again)
+        hide_item(store, name_in(store.item_namespace, item), not again)
         count = len(hidden_items(store))
     done = "Shown again" if again else "Hidden"
     return Result(

@@ -14,8 +14,8 @@ from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.common.protocol.federation import DeviceCard
-    from hdpmf.private.device.recommendations import LocalModel
     from hdpmf.private.device.store.device_store import DeviceStore
+    from hdpmf.private.device.store.schema import LocalModel
 
 _SPENT = 1e-9
 
@@ -52,7 +52,7 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
 
     model = kept_model(store)
     total = store.ledger.spent_total()
-    name = store.get("name")
+    moved = store.device.transfer
     address = _address(store)
     servers = pinned_servers(store)
     sums = None
@@ -60,11 +60,11 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
         direct = "direct" if store.roster is None else "masks"
         sums = direct if servers is None else "two servers"
     return {
-        "name": None if name is None else name.decode(),
+        "name": store.device.name or None,
         "identity": store.identity.public.hex(),
         "users": store.users,
         "encrypted": store.encrypted,
-        "moved": store.moved and {"at": store.moved.at, "to": store.moved.file},
+        "moved": moved and {"at": moved.at, "to": moved.file},
         "ratings": store.n_ratings,
         "address": address,
         "authority": authorities_of(store),
@@ -88,21 +88,15 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
 
 
 def _address(store: DeviceStore) -> str | None:
-    """Return the address of the recommender that the store is open for."""
-    from hdpmf.private.device.joined import ever_joined
-
-    for known in ever_joined(store):
-        if known.place == store.place:
-            return known.address
-    address = store.get("address")
-    return None if address is None else address.decode()
+    """Return the address of this view's recommender, or of the last one."""
+    return store.recommender.address or store.device.last_recommender or None
 
 
 def _task(store: DeviceStore, address: str | None) -> list[str]:
     """Return the task of two servers that is under way."""
     from hdpmf.private.device.recommender_state import ReportBook
 
-    task = b"" if address is None else ReportBook(store, address).standing().task
+    task = b"" if address is None else ReportBook(store, address).state().task
     return [task.hex()] if task else []
 
 
@@ -260,7 +254,7 @@ def recommenders(
         known = []
         lines = []
         for each in book.joined(store):
-            fields, words = _recommender(store.at(each.place))
+            fields, words = _recommender(store.at(each.id))
             about = {"address": each.address, "since": each.since, "paused": each.paused}
             known.append({**about, **fields})
             lines.append(f"{each.address}{' (paused)' if each.paused else ''}: {words}")
@@ -280,7 +274,7 @@ def _recommender(store: DeviceStore) -> tuple[dict[str, Any], str]:
     fields = {
         "servers": None if pair is None else pair.digest,
         "items": None if catalogue is None else len(catalogue.positions),
-        "shelf": store.shelf,
+        "item_namespace": store.item_namespace,
         "model": None if model is None else model.run,
         "roster": roster,
     }

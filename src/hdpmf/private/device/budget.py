@@ -1,4 +1,4 @@
-"""Which ratings take part in a run, what they pay, and what the ledger says about it."""
+"""The budget of a run: which ratings take part, what they pay, and the ledger's entries."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def agreed_words(
     fresh: bool = True,
     servers: Servers | None = None,
 ) -> str:
-    """What is paid for, and what it is worth, in plain English."""
+    """Say in plain English what is paid for, and what it is worth."""
     sees = method_named(terms.method).claim(terms.view, labels=terms.labels).sees
     account = _accountant(terms, factors, "epoch" if fresh else "once")
     by, who = "", "The recommender sees"

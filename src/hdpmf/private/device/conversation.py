@@ -37,7 +37,7 @@ from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import HdpmfError, ProtocolError
 from hdpmf.private.client.outgoing import compose
 from hdpmf.private.device.budget import charge, check_policy
-from hdpmf.private.device.consent import Asked, require_consent
+from hdpmf.private.device.consent import require_consent
 from hdpmf.private.device.disclosures.sent_bytes import message_leaves
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError, reason_of
 from hdpmf.private.device.messages import (
@@ -51,7 +51,6 @@ from hdpmf.private.device.messages import (
     unpack,
 )
 from hdpmf.private.device.model_update import LastModel
-from hdpmf.private.device.recommendations import LocalModel
 from hdpmf.private.device.recommender_state import (
     MAX_OPEN,
     RunState,
@@ -62,6 +61,7 @@ from hdpmf.private.device.recommender_state import (
     view_of,
 )
 from hdpmf.private.device.session import Outcome, Plans, Session, Setup
+from hdpmf.private.device.store.schema import LocalModel, Question
 from hdpmf.private.device.survey import SurveySession
 from hdpmf.private.device.training import TrainingSession
 
@@ -268,7 +268,7 @@ class Conversation:
         ):
             raise ProtocolError("refused: this device is not in the cohort that the beacon chooses")
         check_policy(store.policy, terms, roster)
-        require_consent(store, Asked(recommender=self._setup.recommender, terms=terms))
+        require_consent(store, Question(recommender=self._setup.recommender, terms=terms))
         self._make_room()
         for (
             run

@@ -41,19 +41,16 @@ def new_device(
     store = DeviceStore.create(
         path, users=users, passphrase=passphrase, policy=policy or Policy(), scale=scale
     )
-    store.put("name", (name or f"device-{store.identity.public.hex()[:8]}").encode())
+    store.change_device(name=name or f"device-{store.identity.public.hex()[:8]}")
     return store
 
 
 def card_of(store: DeviceStore) -> DeviceCard:
     """Return the device's public key, and how many users it speaks for."""
-    name = store.get("name")
-    if name is None:
+    name = store.device.name
+    if not name:
         raise ConfigError("this store has no name: it was not made by 'hdpmf device init'")
-    return DeviceCard(name=name.decode(), identity=store.identity.public.hex(), users=store.users)
-
-
-_PINNED, _CHANGED = "authority", "authority-changed"
+    return DeviceCard(name=name, identity=store.identity.public.hex(), users=store.users)
 
 
 def follow(store: DeviceStore, told: bytes, log: Callable[[str], None]) -> bytes:
@@ -63,16 +60,14 @@ def follow(store: DeviceStore, told: bytes, log: Callable[[str], None]) -> bytes
     Raises:
         ProtocolError: What was told is not signed by a pinned authority; nothing has changed.
     """
-    pinned = store.get(_PINNED) or b""
+    pinned = store.recommender.authority or b""
     if not pinned:
         return pinned  # certificates come from public authorities
     trusted = learn(pinned, told)
     before, after = digests(pinned), digests(trusted)
     if before == after:
         return pinned
-    with store.transaction():
-        store.put(_PINNED, trusted)
-        store.put(_CHANGED, utc_now().encode())
+    store.change_recommender(authority=trusted, authority_changed=utc_now())
     for name in after:
         if name not in before:
             log(
@@ -97,14 +92,11 @@ def digests(pinned: bytes) -> list[str]:
 
 
 def authorities_of(store: DeviceStore) -> dict[str, object] | None:
-    """What is pinned, for the owner; None if nothing is."""
-    pinned, changed = store.get(_PINNED), store.get(_CHANGED)
-    if not pinned:
+    """Return the pinned authorities, for the owner; None if there are none."""
+    known = store.recommender
+    if not known.authority:
         return None
-    return {"sha256": digests(pinned), "changed": None if changed is None else changed.decode()}
-
-
-_SUCCESSION = "succession"
+    return {"sha256": digests(known.authority), "changed": known.authority_changed or None}
 
 
 def rotate(store: DeviceStore) -> Succession:
@@ -116,11 +108,11 @@ def rotate(store: DeviceStore) -> Succession:
     """
     old = store.identity
     with store.transaction():
-        known = store.get(_SUCCESSION)
-        before = Succession(links=()) if known is None else Succession.from_json(known)
+        known = store.device.key_succession
+        before = Succession.from_json(known) if known else Succession(links=())
         store.set_identity(DeviceIdentity.generate())
         made = before.extended(old, card_of(store))
-        store.put(_SUCCESSION, made.to_json())
+        store.change_device(key_succession=made.to_json())
         store.runs.clear()
         set_open(store, [])
         store.ledger.give_back_held("the device has new keys, and nothing of this run had left")

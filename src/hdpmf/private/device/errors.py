@@ -1,4 +1,4 @@
-"""Why a device says no: a word for the recommender, the details for its own log."""
+"""Errors with which a device refuses: a word for the recommender, the details for its own log."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The recommenders that a device's owner has joined: several side by side, with one ledger.
 
-Each has its place in the store, with its own catalogue, model and roster, and with what is pinned
+Each has its row in the store, with its own catalogue, model and roster, and with what is pinned
 of it: authority and servers. Pins are the owner's word, never a message's.
 """
 
@@ -10,63 +10,25 @@ import msgspec
 
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.servers import Servers, plain_address
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.errors import ConfigError
 from hdpmf.private.device.consent import withdraw
 from hdpmf.private.device.device_identity import digests
 from hdpmf.private.device.disclosures.ledger import utc_now
-from hdpmf.private.device.old_joined import give_places, joined_before
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.recommender_state import ReportBook, open_runs, read_state, set_open
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.tables import FIRST
-
-_JOINED, _LAST = "joined", "address"
+from hdpmf.private.device.store.schema import FIRST, Recommender
 
 
-class Joined(msgspec.Struct, frozen=True, kw_only=True):
-    """A recommender that the owner has joined.
-
-    Attributes:
-        address: Where it is.
-        place: Its place in the store.
-        since: When it was joined.
-        paused: It is not answered at the moment.
-        left: The owner has left it. Its place is kept, for the ratings of its items and should the
-            owner come back.
-    """
-
-    address: str
-    place: int = FIRST
-    since: str = ""
-    paused: bool = False
-    left: bool = False
-
-
-def joined(store: DeviceStore) -> list[Joined]:
-    """Those that the owner has not left, the oldest first."""
+def joined(store: DeviceStore) -> list[Recommender]:
+    """Return those that the owner has not left, the oldest first."""
     return [known for known in ever_joined(store) if not known.left]
 
 
-def ever_joined(store: DeviceStore) -> list[Joined]:
-    """All of them, the oldest first."""
-    data = store.get(_JOINED)
-    try:
-        if data is not None:
-            return msgspec.msgpack.decode(data, type=list[Joined])
-    except msgspec.MsgspecError:
-        raise StorageError("the recommenders cannot be read: the store is damaged") from None
-    before, last = joined_before(store), (store.get(_LAST) or b"").decode()
-    if before is None:
-        return [Joined(address=last)] if last else []
-    with store.transaction():
-        if store.get(_JOINED) is None:  # else another process has been faster
-            left = [Joined(address=last, left=True)] if last and not before else []
-            found = [
-                Joined(address=old.address, place=place, since=old.since, paused=old.paused)
-                for place, old in give_places(store, before).items()
-            ]
-            store.put(_JOINED, msgspec.msgpack.encode(found or left))
-    return ever_joined(store)
+def ever_joined(store: DeviceStore) -> list[Recommender]:
+    """Return all of them, the oldest first."""
+    known = (row for row in store.tables.recommenders.rows() if row.address)
+    return sorted(known, key=lambda row: row.id)
 
 
 def known_as(store: DeviceStore, address: str) -> str:
@@ -95,27 +57,27 @@ def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStor
                 "this device has not joined such a recommender (hdpmf device recommenders "
                 "lists them)"
             )
-        return store.at(found.place)
-    last = known.get((store.get(_LAST) or b"").decode())
+        return store.at(found.id)
+    last = known.get(store.device.last_recommender)
     if last is None or last.left:
         here = [*joined(store), *(each for each, _ in with_catalogue(store))]
         last = here[0] if here else None
-    return store.at(FIRST if last is None else last.place)
+    return store.at(FIRST if last is None else last.id)
 
 
-def place_of(store: DeviceStore, recommender: str) -> DeviceStore:
+def store_of(store: DeviceStore, recommender: str) -> DeviceStore:
     """The store at the place of a recommender that asked for something."""
     found = next((known for known in ever_joined(store) if known.address == recommender), None)
-    return store if found is None else store.at(found.place)
+    return store if found is None else store.at(found.id)
 
 
-def with_catalogue(store: DeviceStore) -> list[tuple[Joined, DeviceStore]]:
+def with_catalogue(store: DeviceStore) -> list[tuple[Recommender, DeviceStore]]:
     """Those whose catalogue is here, whether the owner has left them or not, with their places."""
-    known = ((each, store.at(each.place)) for each in ever_joined(store))
-    return [(each, place) for each, place in known if place.pinned_catalogue is not None]
+    known = ((each, store.at(each.id)) for each in ever_joined(store))
+    return [(each, view) for each, view in known if view.pinned_catalogue is not None]
 
 
-def place_for(store: DeviceStore, address: str, *, another: bool = False) -> DeviceStore:
+def store_for(store: DeviceStore, address: str, *, another: bool = False) -> DeviceStore:
     """The store at the place of the recommender at this address.
 
     Args:
@@ -131,8 +93,8 @@ def place_for(store: DeviceStore, address: str, *, another: bool = False) -> Dev
     if address in known:
         if another and not known[address].left:
             raise ConfigError(f"{address} is joined already; leave out --another")
-        return store.at(known[address].place)
-    return store.new_place() if another and known else at_recommender(store)
+        return store.at(known[address].id)
+    return store.new_recommender() if another and known else at_recommender(store)
 
 
 def remember(store: DeviceStore, address: str) -> None:
@@ -140,18 +102,18 @@ def remember(store: DeviceStore, address: str) -> None:
     there.
     """
     with store.transaction():
-        before = next((known for known in ever_joined(store) if known.place == store.place), None)
-        since = (
-            before.since
-            if before is not None and before.address == address and not before.left
-            else utc_now()
-        )
-        _put(store, Joined(address=address, place=store.place, since=since or utc_now()))
-        store.put(_LAST, address.encode())
+        before = store.recommender
+        same = before.address == address and not before.left
+        since = before.since if same and before.since else utc_now()
+        for other in ever_joined(store):
+            if other.address == address and other.id != store.recommender_id:
+                _change(store, other, address="")
+        store.change_recommender(address=address, since=since, paused=False, left=False)
+        store.change_device(last_recommender=address)
         _trust_all(store)
 
 
-def join(store: DeviceStore, invitation: Invitation) -> Joined:
+def join(store: DeviceStore, invitation: Invitation) -> Recommender:
     """Join the recommender of an invitation whose digest the owner has compared.
 
     Args:
@@ -166,14 +128,14 @@ def join(store: DeviceStore, invitation: Invitation) -> Joined:
         address = known_as(store, invitation.address)
         known = {each.address: each for each in ever_joined(store)}
         before = known.get(address)
-        place = (
-            store.new_place()
-            if known and before is None
-            else store.at(FIRST if before is None else before.place)
-        )
+        if before is not None:
+            view = store.at(before.id)
+        else:
+            view = store.new_recommender() if known else store.at(FIRST)
+        pinned = view.recommender.authority or b""
         if before is not None and not before.left:
-            same_authority = _covers(place.get("authority") or b"", authority)
-            if not same_authority or invitation.servers not in (None, pinned_servers(place)):
+            same_authority = _covers(pinned, authority)
+            if not same_authority or invitation.servers not in (None, pinned_servers(view)):
                 raise ConfigError(
                     "this recommender is joined with another authority or other servers: whoever "
                     "has the new ones "
@@ -181,18 +143,18 @@ def join(store: DeviceStore, invitation: Invitation) -> Joined:
                     "they tell you in "
                     "another way that this is right"
                 )
-        elif authority or place.get("authority"):
-            place.put("authority", authority)
+        elif authority or pinned:
+            view.change_recommender(authority=authority)
         if invitation.servers is not None:
-            place.put("servers", invitation.servers.to_json())
-        remember(place, address)
+            view.change_recommender(servers=invitation.servers.to_json())
+        remember(view, address)
     return _find(store, address)
 
 
 def pause(store: DeviceStore, address: str, paused: bool = True) -> None:
     """Answer a recommender not at all for a while, or again."""
     with store.transaction():
-        _put(store, msgspec.structs.replace(_find(store, address), paused=paused))
+        _change(store, _find(store, address), paused=paused)
 
 
 def leave(store: DeviceStore, address: str) -> None:
@@ -203,10 +165,10 @@ def leave(store: DeviceStore, address: str) -> None:
     """
     with store.transaction():
         gone = _find(store, address)
-        _put(store, msgspec.structs.replace(gone, left=True))
+        _change(store, gone, left=True)
         withdraw(store, gone.address)
         _end_runs(store, gone.address)
-        pair, kept = pinned_servers(store.at(gone.place)), {known.digest for known in _pairs(store)}
+        pair, kept = pinned_servers(store.at(gone.id)), {known.digest for known in _pairs(store)}
         if pair is not None and pair.digest not in kept:
             policy = store.policy
             trusted = tuple(digest for digest in policy.servers if digest != pair.digest)
@@ -224,14 +186,11 @@ def forget(store: DeviceStore, address: str) -> None:
     """
     with store.transaction():
         address = known_as(store, address)
-        place = at_recommender(store, address)
+        view = at_recommender(store, address)
         if any(known.address == address for known in joined(store)):
             leave(store, address)
-        book = ReportBook(store, address)
-        standing = book.standing()
-        standing.collector = b""
-        book.set_standing(standing)
-    place.forget_place()
+        ReportBook(store, address).change(collector=b"")
+    view.forget_recommender()
 
 
 def _end_runs(store: DeviceStore, address: str) -> None:
@@ -239,11 +198,10 @@ def _end_runs(store: DeviceStore, address: str) -> None:
     goes on.
     """
     book = ReportBook(store, address)
-    standing = book.standing()
-    if standing.task:
-        store.runs.drop(standing.task)
-    standing.task, standing.counted = b"", None
-    book.set_standing(standing)
+    task = book.state().task
+    if task:
+        store.runs.drop(task)
+    book.change(task=b"", counted=None)
     for run in open_runs(store):
         state = store.runs.load(run)
         if state is not None and read_state(state).recommender == address:
@@ -255,13 +213,13 @@ def _end_runs(store: DeviceStore, address: str) -> None:
 
 
 def _covers(pinned: bytes, given: bytes) -> bool:
-    """Whether an authority is as it is pinned, also with the one that follows it."""
+    """Return True if an authority is pinned, also with the one that follows it."""
     return pinned == given or (
         bool(pinned and given) and set(digests(given)) <= set(digests(pinned))
     )
 
 
-def _find(store: DeviceStore, address: str) -> Joined:
+def _find(store: DeviceStore, address: str) -> Recommender:
     wanted = known_as(store, address)
     found = next((known for known in joined(store) if known.address == wanted), None)
     if found is None:
@@ -271,7 +229,7 @@ def _find(store: DeviceStore, address: str) -> Joined:
 
 def _pairs(store: DeviceStore) -> list[Servers]:
     """The servers of every recommender that is joined."""
-    pairs = (pinned_servers(store.at(known.place)) for known in joined(store))
+    pairs = (pinned_servers(store.at(known.id)) for known in joined(store))
     return [pair for pair in pairs if pair is not None]
 
 
@@ -284,10 +242,5 @@ def _trust_all(store: DeviceStore) -> None:
     )
 
 
-def _put(store: DeviceStore, made: Joined) -> None:
-    rest = [
-        other
-        for other in ever_joined(store)
-        if made.place != other.place and made.address != other.address
-    ]
-    store.put(_JOINED, msgspec.msgpack.encode(sorted([*rest, made], key=lambda each: each.place)))
+def _change(store: DeviceStore, known: Recommender, **changes: object) -> None:
+    store.at(known.id).change_recommender(**changes)

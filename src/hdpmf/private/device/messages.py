@@ -108,7 +108,7 @@ _KINDS = {b"g": "<f4", b"c": "<i8"}
 
 
 def request_tag(data: bytes) -> bytes:
-    """What a request is known by.
+    """Return the tag by which a request is known.
 
     A checksum is enough: whoever makes another request with the same one gets the old answer, and
     nothing else.

@@ -18,9 +18,10 @@ from hdpmf.common.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, digest_of
 from hdpmf.errors import ProtocolError
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.recommendations import LocalModel, keep_model, kept_model
+from hdpmf.private.device.recommendations import keep_model, kept_model
 from hdpmf.private.device.store.catalogues import read_lists
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import LocalModel
 
 _ONE_ROUND = " or ".join(name for name, method in METHODS.items() if method.one_round)
 """By which method facts were made that come to a device which was no part of the run: they do
@@ -115,12 +116,12 @@ def with_lists(model: LocalModel | None, run: bytes, body: bytes, policy: Policy
 
 
 def most_list_bytes(policy: Policy, n_items: int) -> int:
-    """What a model for lists of so many items may have on this device."""
+    """Return the most bytes that a list model of so many items may have on this device."""
     return min(policy.max_list_bytes, FREE_BYTES + BYTES_PER_ITEM * n_items)
 
 
 def lack_lists(model: LocalModel) -> bool:
-    """Whether the facts of a model name lists that it does not have."""
+    """Return True if the facts of a model name lists that it does not have."""
     facts = decode(model.numbers)
     return (
         isinstance(facts, ItemFacts)
@@ -169,7 +170,7 @@ class LastModel:
 
     @property
     def expects_lists(self) -> bool:
-        """Whether a model for lists is yet to come: the facts here name one."""
+        """True while the item facts name a list model that has not come yet."""
         model = self.now
         return model is not None and model.run != self._lists_came.hex() and lack_lists(model)
 

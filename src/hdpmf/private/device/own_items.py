@@ -22,9 +22,9 @@ from hdpmf.common.model.title_search import plain
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError, UnknownIdError
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, name_in, pinned
-from hdpmf.private.device.store.device_store import OWN_ITEMS, DeviceStore
+from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME, Record
-from hdpmf.private.device.store.tables import FIRST
+from hdpmf.private.device.store.schema import FIRST, OWN_FILE, PublicData
 
 _NO_ITEMS = (
     "there are no items yet: load a catalogue from a file, or join a recommender, which brings one"
@@ -47,7 +47,7 @@ def load_catalogue(
             scale.
         RatingsError: It is no such file.
     """
-    if any(store.at(place).pinned_catalogue is not None for place in store.places):
+    if any(store.at(each).pinned_catalogue is not None for each in store.recommender_ids):
         raise ConfigError(
             "a recommender's catalogue is here already, and ratings are about its items"
         )
@@ -63,7 +63,7 @@ def load_catalogue(
         found = pinned(data)
     except ProtocolError as error:
         raise RatingsError(str(error)) from error
-    store.put(OWN_ITEMS, data)
+    store.tables.catalogues.put(PublicData(recommender_id=OWN_FILE, data=data))
     return found
 
 
@@ -72,15 +72,15 @@ def shown_items(store: DeviceStore) -> PinnedCatalogue | None:
     known = store.pinned_catalogue
     if known is not None:
         return known
-    data = store.get(OWN_ITEMS) if store.place == FIRST else None
-    return None if data is None else pinned(data)
+    own = store.tables.catalogues.find(OWN_FILE) if store.recommender_id == FIRST else None
+    return None if own is None else pinned(own.data)
 
 
 def all_titles(store: DeviceStore) -> dict[str, str]:
     """The titles of all recommenders' items, by their names on this device."""
     found: dict[str, str] = {}
-    for place in store.places:
-        shown = shown_items(store.at(place))
+    for recommender_id in store.recommender_ids:
+        shown = shown_items(store.at(recommender_id))
         if shown is not None:
             found |= zip(shown.table.ids, shown.table.titles, strict=False)
     return found
@@ -136,7 +136,7 @@ _WITH_YEAR = re.compile(r"^(.*\S)\s*\((\d{4})\)$")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FilePreview:
-    """What a file of ratings would bring. PRIVATE.
+    """A preview of a file of ratings. PRIVATE.
 
     Attributes:
         ready: Items and ratings that can be taken in.
@@ -158,7 +158,7 @@ class FilePreview:
 
 
 def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
-    """What the ratings of a CSV or TSV file would be here. Nothing is changed.
+    """Read the ratings of a CSV or TSV file as they would be here. Nothing is changed.
 
     The file has a header. Items are known by an id (``item``, ``movieId``, ``id``, ...) or else by
     ``title``, with a ``year`` where there is one; ratings are in ``rating`` (or ``stars``, ``Your
@@ -177,7 +177,7 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
     examples: list[str] = []
     by_title: dict[str, str] | None = None
     for number, item, title, year, text in _rows(data):
-        name = name_in(shown.shelf, item)
+        name = name_in(shown.namespace, item)
         place = name if item and name in shown.positions else None
         if place is None and title:
             by_title = _titles(shown) if by_title is None else by_title
@@ -293,7 +293,7 @@ def _by_title(shown: PinnedCatalogue, titles: dict[str, str], title: str, year: 
 
 
 def _key(title: str, year: str | None) -> str:
-    """What a title is known by; a year at its end is one."""
+    """Return the key of a title; a year at its end counts as its year."""
     parts = _WITH_YEAR.match(title)
     name = plain(parts[1] if parts else title)
     if year is None:

@@ -50,11 +50,12 @@ from hdpmf.private.device.published_files import (
     pinned_items,
     read_index,
 )
-from hdpmf.private.device.recommendations import LocalModel, keep_model, kept_model
+from hdpmf.private.device.recommendations import keep_model, kept_model
 from hdpmf.private.device.recommender_state import kept as kept_message
 from hdpmf.private.device.reports import Reports, keep_refusal
 from hdpmf.private.device.session import Setup
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import LocalModel
 
 LOOK_EVERY = 300.0
 """Seconds, about, between two looks at what the recommender publishes."""
@@ -207,7 +208,7 @@ class Published:
     @property
     def answered(self) -> str:
         """Id of the last task that a report left for, once a newer model has come; empty before."""
-        standing, model = self._reports.book.standing(), kept_model(self._store)
+        standing, model = self._reports.book.state(), kept_model(self._store)
         goes_on = bool(standing.task) or standing.counted is not None
         if (
             not standing.reported
@@ -316,7 +317,7 @@ class Published:
         facts = decode(body)
         if not isinstance(facts, ItemFacts):
             raise ProtocolError(f"refused: a {type(facts).__name__} is no model")
-        standing = self._reports.book.standing()
+        standing = self._reports.book.state()
         terms = kept_message(standing.terms, Terms)
         new = model_of_facts(
             self._store,

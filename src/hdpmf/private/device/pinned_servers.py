@@ -11,8 +11,6 @@ from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.private.device.store.device_store import DeviceStore
 
-_SERVERS = "servers"
-
 
 def pin_servers(store: DeviceStore, servers: Servers, *, new: bool = False) -> Servers | None:
     """Trust these two servers, and no others; the pair that was pinned before.
@@ -37,20 +35,20 @@ def pin_servers(store: DeviceStore, servers: Servers, *, new: bool = False) -> S
                 "--new-servers; if this is one more "
                 "recommender, add --another; otherwise leave --servers out"
             )
-        store.put(_SERVERS, servers.to_json())
+        store.change_recommender(servers=servers.to_json())
         store.set_policy(msgspec.structs.replace(store.policy, servers=(servers.digest,)))
     return before
 
 
 def pinned_servers(store: DeviceStore) -> Servers | None:
     """The pair that is pinned here."""
-    data = store.get(_SERVERS)
-    return None if data is None else Servers.from_json(data)
+    data = store.recommender.servers
+    return Servers.from_json(data) if data else None
 
 
 def trusted(store: DeviceStore) -> bool:
-    """Whether the policy names the pair that is pinned: its owner may have written something
-    else into it.
+    """Return True if the policy names the pinned pair; its owner may have written something else
+    into it.
     """
     pair = pinned_servers(store)
     try:
@@ -61,12 +59,9 @@ def trusted(store: DeviceStore) -> bool:
         return False
 
 
-_DIGEST = "roster-digest"
-
-
 def pinned_digest(store: DeviceStore) -> str:
-    """What people compare of the pinned roster; empty where none is pinned."""
-    return (store.get(_DIGEST) or b"").decode()
+    """Return the digest of the pinned roster that people compare; empty where none is pinned."""
+    return store.recommender.roster_digest
 
 
 def roster_fields(store: DeviceStore) -> dict[str, Any] | None:
@@ -117,5 +112,5 @@ def pin_roster(store: DeviceStore, data: bytes, *, new: bool = False) -> str:
                 "add --new-roster; otherwise leave --roster out"
             )
         store.pin_roster(enrolled.roster.keys, [card.users for card in enrolled.cards])
-        store.put(_DIGEST, enrolled.digest.encode())
+        store.change_recommender(roster_digest=enrolled.digest)
     return before

@@ -1,5 +1,5 @@
-"""What a device agrees to, whatever the recommender says. A person can read and write it as a
-TOML file.
+"""The policy of a device, which bounds every choice of a recommender. A person can read and write
+it as TOML.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_LIMIT = "no limit"
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a device agrees to.
+    """The terms that a device agrees to.
 
     Attributes:
         methods: The methods that it takes part in.
@@ -251,7 +251,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             )
 
     def sum_policy(self) -> SumPolicy:
-        """What this device insists on in a secure sum."""
+        """The least that this device requires of a secure sum."""
         from hdpmf.common.aggregation.masks import SumPolicy
 
         return SumPolicy(

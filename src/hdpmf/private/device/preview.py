@@ -1,6 +1,4 @@
-"""What a run would send, before its owner agrees: the very numbers, without and with noise, and
-what they cost.
-"""
+"""A preview of what a run would send: the very numbers, without and with noise, and their cost."""
 
 from __future__ import annotations
 
@@ -25,15 +23,15 @@ from hdpmf.common.privacy.coding import (
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.common.protocol import Terms
 from hdpmf.private.device.budget import choose
-from hdpmf.private.device.consent import Asked
 from hdpmf.private.device.errors import DeclinedError
-from hdpmf.private.device.joined import place_of
+from hdpmf.private.device.joined import store_of
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import Question
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SentNumber:
-    """What one rating becomes. PRIVATE.
+    """The number that one rating becomes. PRIVATE.
 
     Attributes:
         item: Which.
@@ -57,7 +55,7 @@ class SentNumber:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SendPreview:
-    """What a run would send. PRIVATE.
+    """A preview of what a run would send. PRIVATE.
 
     Attributes:
         asked: What was asked.
@@ -78,7 +76,7 @@ class SendPreview:
             ratings would take part.
     """
 
-    asked: Asked
+    asked: Question
     claim: Claim
     cost: Cost
     sends: str
@@ -93,9 +91,9 @@ class SendPreview:
     has_items: bool = True
 
 
-def preview_of(store: DeviceStore, asked: Asked) -> SendPreview:
-    """What would be sent if the owner agreed now. Nothing is sent, paid or kept."""
-    terms, store = asked.terms, place_of(store, asked.recommender)
+def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
+    """Return what would be sent if the owner agreed now. Nothing is sent, paid or kept."""
+    terms, store = asked.terms, store_of(store, asked.recommender)
     if store.pinned_catalogue is None:
         return _without_items(asked)
     method = method_named(terms.method)
@@ -148,7 +146,7 @@ def preview_of(store: DeviceStore, asked: Asked) -> SendPreview:
     )
 
 
-def _without_items(asked: Asked) -> SendPreview:
+def _without_items(asked: Question) -> SendPreview:
     """The same before a recommender's items are here, or after the owner forgot them."""
     terms, method = asked.terms, method_named(asked.terms.method)
     form, claim = method.form(terms.labels), method.claim(terms.view, labels=terms.labels)
@@ -177,7 +175,7 @@ def _cost(terms: Terms) -> Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """How ratings are coded for a run."""
+    """The coding of ratings for a run."""
 
     design: str
     coding: Coding
@@ -185,9 +183,9 @@ class _Question:
     labels: bool
 
 
-def _question(store: DeviceStore, asked: Asked) -> _Question | None:
-    """How the run codes ratings: as its survey says or, where that comes later, as usual; None
-    for a training.
+def _question(store: DeviceStore, asked: Question) -> _Question | None:
+    """Return how the run codes ratings: as its survey says or, where that comes later, as usual;
+    None for a training.
     """
     terms, survey, catalogue = asked.terms, asked.survey, store.pinned_catalogue
     method = method_named(terms.method)

@@ -1,5 +1,4 @@
-"""How private the owner wants to be: a dial for oneself, and items that are more private than
-others.
+"""Privacy levels: one for the owner, and others for items that are more private.
 
 Both are privacy weights. A rating of weight W may spend W times the policy's epsilon in its whole
 life.
@@ -36,7 +35,7 @@ MISS_ALONE = 0.833
 
 @dataclass(frozen=True, slots=True)
 class PrivacyLevel:
-    """What a position of the dial means.
+    """A privacy level, and what it means.
 
     Attributes:
         weight: The owner's weight, above 0 and at most 1.
@@ -68,7 +67,7 @@ def group_of(weight: float) -> str:
 
 
 def privacy_level(store: DeviceStore, weight: float | None = None) -> PrivacyLevel:
-    """What the dial means where it is, or where it would be."""
+    """Return the owner's privacy level, or the one of a weight."""
     own = privacy_weight(store)
     chosen = own if weight is None else weight
     _check(chosen)
@@ -86,7 +85,7 @@ def privacy_level(store: DeviceStore, weight: float | None = None) -> PrivacyLev
 
 
 def privacy_weight(store: DeviceStore) -> float:
-    """Where the dial is."""
+    """Return the owner's privacy weight."""
     return store.rated.betas().get(ME, 1.0)
 
 

@@ -95,7 +95,7 @@ class PublicTask(msgspec.Struct, frozen=True):
 
 
 class PublicIndex(msgspec.Struct, frozen=True):
-    """What there is now.
+    """The index of the files that are published now.
 
     Attributes:
         catalogue: The item table.
@@ -123,7 +123,7 @@ def read_index(data: bytes) -> PublicIndex:
 
 
 def most_bytes(n_items: int) -> int:
-    """What a task or facts about so many items may have."""
+    """Return the most bytes of a task or facts about so many items."""
     return _FREE + _PER_ITEM * n_items
 
 
@@ -162,7 +162,7 @@ class ReadTask:
 
     @property
     def number(self) -> int:
-        """Which of the survey's tasks it is."""
+        """The number of the task in its survey."""
         return 1 if self.part == "labels" else 0
 
 

@@ -28,48 +28,20 @@ from hdpmf.private.client.ranking import (
     Recommendation,
 )
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, namespace_of, read_lists
-from hdpmf.private.device.store.device_store import MODEL, DeviceStore
+from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
-
-
-class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished run.
-
-    Attributes:
-        plan: The Plan or the Survey, encoded; a device that was no part of the run may lack the
-            Survey.
-        numbers: The final Round or the ItemFacts, encoded.
-        users: Users with a vector of this run. Others are fitted when they ask.
-        vectors: Their vectors, float32, one after the other. PRIVATE.
-        lists: The ListTable, encoded, where one came; it may be that of an earlier run.
-    """
-
-    recommender: str
-    run: str
-    method: str
-    view: str
-    plan: bytes | None
-    numbers: bytes
-    users: tuple[str, ...] = ()
-    vectors: bytes = b""
-    lists: bytes = b""
-
-    def __repr__(self) -> str:
-        return f"LocalModel({self.method}, run {self.run[:8]})"
+from hdpmf.private.device.store.schema import HiddenItem, LocalModel
 
 
 def keep_model(store: DeviceStore, model: LocalModel) -> None:
     """Keep a finished run, in place of the one before."""
-    store.put(MODEL, msgspec.msgpack.encode(model))
+    own = msgspec.structs.replace(model, recommender_id=store.recommender_id)
+    store.tables.models.put(own)
 
 
 def kept_model(store: DeviceStore) -> LocalModel | None:
-    """The finished run that recommendations come from."""
-    data = store.get(MODEL)
-    try:
-        return None if data is None else msgspec.msgpack.decode(data, type=LocalModel)
-    except msgspec.MsgspecError:
-        raise StorageError("the model cannot be read: the store is damaged") from None
+    """Return the finished run that recommendations come from."""
+    return store.tables.models.find(store.recommender_id)
 
 
 def recommend(
@@ -336,8 +308,6 @@ def predict_ratings(
     return ready.expected(people, places)
 
 
-_HIDDEN = "not interested"
-
 _MOST_HIDDEN = 10_000
 
 
@@ -366,23 +336,23 @@ def without(
 
 
 def hidden_ids(store: DeviceStore) -> set[str]:
-    """What the owner is not interested in of this recommender's items, by their ids."""
-    return {id_of(name) for name in hidden_items(store) if namespace_of(name) == store.shelf}
+    """Return the ids of this recommender's items that the owner hid."""
+    return {
+        id_of(name) for name in hidden_items(store) if namespace_of(name) == store.item_namespace
+    }
 
 
 def hidden_items(store: DeviceStore) -> tuple[str, ...]:
-    """What the owner is not interested in, by its name on this device, the oldest first."""
-    data = store.get(_HIDDEN)
-    try:
-        return () if data is None else msgspec.msgpack.decode(data, type=tuple[str, ...])
-    except msgspec.MsgspecError:
-        raise StorageError("what is hidden cannot be read: the store is damaged") from None
+    """Return the items that the owner hid, by their names on this device, the oldest first."""
+    return tuple(row.item for row in store.tables.hidden_items.rows())
 
 
 def hide(store: DeviceStore, item: str, hidden: bool = True) -> None:
     """Leave an item out of the list from now on, or not any more. Nobody hears of it."""
     with store.transaction():
-        kept = [other for other in hidden_items(store) if other != item]
-        store.put(
-            _HIDDEN, msgspec.msgpack.encode([*kept, item][-_MOST_HIDDEN:] if hidden else kept)
-        )
+        if not hidden:
+            store.tables.hidden_items.delete(item)
+            return
+        store.tables.hidden_items.put(HiddenItem(item=item))
+        for oldest in hidden_items(store)[:-_MOST_HIDDEN]:
+            store.tables.hidden_items.delete(oldest)

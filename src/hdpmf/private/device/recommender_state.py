@@ -16,22 +16,20 @@ from hdpmf.common.protocol.servers import Collector
 from hdpmf.errors import StorageError
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import AgreedTask, RecommenderState
+from hdpmf.private.device.store.tables import decoded
 
 MAX_OPEN = 8
 """Runs under way with a recommender at a time. Terms cost nothing, so that a recommender could
 send any number.
 """
 
-_OPEN = "open runs"
-
-_Runs = list[bytes]
-
 M = TypeVar("M")
 
 
 class RunState(msgspec.Struct, kw_only=True):
-    """How far a run is. No rating, weight or item is in it; the shard's part has the user vectors.
-    PRIVATE.
+    """The progress of a run. No rating, weight or item is in it; the client's part has the user
+    vectors. PRIVATE.
 
     Attributes:
         terms: What was agreed to, encoded; None for a device that only wants the model.
@@ -69,11 +67,8 @@ class RunState(msgspec.Struct, kw_only=True):
 
 
 def read_state(data: bytes) -> RunState:
-    """A state that was kept."""
-    try:
-        return msgspec.msgpack.decode(data, type=RunState)
-    except msgspec.MsgspecError:
-        raise StorageError("the state of a run cannot be read: the store is damaged") from None
+    """Decode a state that was kept."""
+    return decoded(data, RunState, "runs")
 
 
 def kept(data: bytes | None, kind: type[M]) -> M | None:
@@ -83,72 +78,26 @@ def kept(data: bytes | None, kind: type[M]) -> M | None:
 
 
 def view_of(state: RunState) -> str:
-    """What the recommender of a run sees."""
+    """Return the view of a run's recommender."""
     terms = kept(state.terms, Terms)
     return "nothing" if terms is None else terms.view
 
 
 def open_runs(store: DeviceStore) -> list[bytes]:
-    """The runs under way, oldest first."""
-    data = store.get(_OPEN)
-    return [] if data is None else msgspec.msgpack.decode(data, type=_Runs)
+    """Return the runs under way, oldest first."""
+    return list(store.device.open_runs)
 
 
 def set_open(store: DeviceStore, runs: list[bytes]) -> None:
     """Keep which runs are under way."""
-    store.put(_OPEN, msgspec.msgpack.encode(runs))
+    store.change_device(open_runs=tuple(runs))
 
 
 _TASK = b"task"
 
-_KNOWN = "tasks agreed to"
-
-_Known = dict[bytes, int]
-
-T = TypeVar("T")
-
-
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """A survey by taste labels whose first task this device reported in.
-
-    Attributes:
-        run: Id of that task: the run that ratings have paid in.
-        survey: The survey, encoded.
-    """
-
-    run: bytes
-    survey: bytes
-
-
-class RecommenderState(msgspec.Struct, kw_only=True):
-    """What stands between a device and one recommender, whatever run is under way. The owner's
-    ``forget`` keeps it.
-
-    Attributes:
-        collector: Digest of who gets the sums, as it was in the first task.
-        task: Id of the task under way.
-        until: When the last task that was agreed to ends; until then there is no other.
-        counted: What a task with labels goes on with.
-        survey: The last survey that a report left for, encoded.
-        terms: What was agreed to then, encoded.
-        reported: Id of that task.
-        run: The run that ratings had paid in.
-        model: SHA-256 of the facts that were here then.
-    """
-
-    collector: bytes = b""
-    task: bytes = b""
-    until: int = 0
-    counted: Counted | None = None
-    survey: bytes | None = None
-    terms: bytes | None = None
-    reported: bytes = b""
-    run: bytes = b""
-    model: str = ""
-
 
 class TaskState(msgspec.Struct, kw_only=True):
-    """How far a task is. The reports themselves are kept beside it, sealed. PRIVATE.
+    """The progress of a task. The reports themselves are kept beside it, sealed. PRIVATE.
 
     Attributes:
         moment: When the report is made and leaves, drawn when the task came.
@@ -170,44 +119,50 @@ class TaskState(msgspec.Struct, kw_only=True):
 
 
 class ReportBook:
-    """Standing and task under way with one recommender, in the device's store. Read anew each
-    time.
+    """The state of one recommender and its task under way, in the device's store.
+
+    It is read anew each time.
     """
 
     def __init__(self, store: DeviceStore, recommender: str) -> None:
         self._store = store
         self._recommender = recommender
 
-    def standing(self) -> RecommenderState:
-        """What stands now."""
-        data = self._store.get(self._key)
-        return RecommenderState() if data is None else _decoded(data, RecommenderState)
+    def state(self) -> RecommenderState:
+        """Return the recommender's state."""
+        found = self._store.tables.recommender_states.find(self._recommender)
+        return RecommenderState(recommender=self._recommender) if found is None else found
 
-    def set_standing(self, standing: RecommenderState) -> None:
-        """Keep it."""
-        self._store.put(self._key, msgspec.msgpack.encode(standing))
+    def change(self, **changes: object) -> None:
+        """Change fields of the recommender's state."""
+        with self._store.transaction():
+            changed = msgspec.structs.replace(self.state(), **changes)
+            self._store.tables.recommender_states.put(changed)
 
     def begin(
         self, task_id: bytes, state: TaskState, document: bytes, end: int, now: float
     ) -> None:
         """Keep a task that was agreed to, and its id at least as long as it may come again."""
-        known = {task: until for task, until in self._known().items() if until > now}
-        self._store.put(_KNOWN, msgspec.msgpack.encode(known | {task_id: end}))
+        agreed = self._store.tables.agreed_tasks
+        for task in agreed.rows():
+            if task.end <= now:
+                agreed.delete(task.id)
+        agreed.put(AgreedTask(id=task_id, end=end))
         self._store.runs.keep(task_id, _TASK, document)
         self.save(task_id, state)
 
     def knows(self, task_id: bytes) -> bool:
-        """Whether a task was agreed to before, whichever recommender published it."""
-        return task_id in self._known()
-
-    def _known(self) -> dict[bytes, int]:
-        data = self._store.get(_KNOWN)
-        return {} if data is None else _decoded(data, _Known)
+        """Return True if a task was agreed to before, whichever recommender published it."""
+        return self._store.tables.agreed_tasks.find(task_id) is not None
 
     def load(self, task_id: bytes) -> tuple[TaskState, bytes] | None:
         """A task that was agreed to, and its document; None if the owner forgot it."""
         data, document = self._store.runs.load(task_id), self._store.runs.kept(task_id, _TASK)
-        return None if data is None or document is None else (_decoded(data, TaskState), document)
+        return (
+            None
+            if data is None or document is None
+            else (decoded(data, TaskState, "runs"), document)
+        )
 
     def save(self, task_id: bytes, state: TaskState) -> None:
         """Keep how far it is."""
@@ -221,10 +176,8 @@ class ReportBook:
     def end(self, task_id: bytes) -> None:
         """Drop a task and whatever is left of its reports."""
         self._store.runs.drop(task_id)
-        standing = self.standing()
-        if standing.task == task_id:
-            standing.task = b""
-            self.set_standing(standing)
+        if self.state().task == task_id:
+            self.change(task=b"")
 
     def put_report(self, task_id: bytes, place: int, report: bytes) -> None:
         """Keep a user's report."""
@@ -241,22 +194,11 @@ class ReportBook:
         """A report is not needed any more."""
         self._store.runs.let_go(task_id, _report(place))
 
-    @property
-    def _key(self) -> str:
-        return f"reports to {self._recommender}"
-
 
 def collector_digest(collector: Collector) -> bytes:
-    """What a collector is known by."""
+    """Return the digest of a collector."""
     return sha256(b"hdpmf collector " + msgspec.json.encode(collector)).digest()
 
 
 def _report(place: int) -> bytes:
     return b"report" + place.to_bytes(8, "big")
-
-
-def _decoded(data: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.msgpack.decode(data, type=kind)
-    except msgspec.MsgspecError:
-        raise StorageError("what is kept of reports cannot be read: the store is damaged") from None

@@ -25,7 +25,7 @@ from hdpmf.private.device.budget import (
     taking_part,
     who_paid,
 )
-from hdpmf.private.device.consent import Asked, require_consent
+from hdpmf.private.device.consent import require_consent
 from hdpmf.private.device.disclosures.ledger import Action, Entry
 from hdpmf.private.device.disclosures.sent_bytes import leader_answered, report_leaves
 from hdpmf.private.device.errors import DeclinedError, reason_of
@@ -40,8 +40,9 @@ from hdpmf.private.device.published_files import (
     pinned_items,
     read_task,
 )
-from hdpmf.private.device.recommender_state import Counted, ReportBook, TaskState, collector_digest
+from hdpmf.private.device.recommender_state import ReportBook, TaskState, collector_digest
 from hdpmf.private.device.session import Setup
+from hdpmf.private.device.store.schema import CountedSurvey, Question
 
 REFUSED = frozenset({401, 403, 409, 410, 413, 415, 422})
 """Answers of a leader after which a report is not tried again. Others may pass: it does not know
@@ -88,7 +89,7 @@ class Reports:
 
     def go_on(self) -> None:
         """Make the report, send it, or give it up, if it is time for that."""
-        standing, opened, now = self.book.standing(), self._opened(), self._setup.clock()
+        standing, opened, now = self.book.state(), self._opened(), self._setup.clock()
         if opened is None:
             if standing.task:  # the owner has forgotten the runs under way
                 self.book.end(standing.task)
@@ -105,7 +106,7 @@ class Reports:
 
     def take_task(self, file: PublicFile) -> None:
         """Agree to a task, or refuse it. Nothing is paid or sent here."""
-        standing, now = self.book.standing(), self._setup.clock()
+        standing, now = self.book.state(), self._setup.clock()
         if self.book.knows(bytes.fromhex(file.sha256)):
             return
         if self._held[0] != file.sha256:
@@ -130,10 +131,9 @@ class Reports:
         begin = max(now, read.task.begin)
         moment = begin + self._setup.uniform() * _LATEST * (read.task.end - begin)
         state = TaskState(moment=moment, run=read.id)
-        standing.collector, standing.task, standing.until = collector, read.id, read.task.end
         with self._store.transaction():
             self.book.begin(read.id, state, self._held[1], read.task.end, now)
-            self.book.set_standing(standing)
+            self.book.change(collector=collector, task=read.id, until=read.task.end)
         self._held = "", b""
         servers = read.task.servers
         self._setup.log(
@@ -150,7 +150,7 @@ class Reports:
 
     def _opened(self) -> tuple[ReadTask, TaskState] | None:
         """The task under way."""
-        standing = self.book.standing()
+        standing = self.book.state()
         kept = self.book.load(standing.task) if standing.task else None
         if kept is None:
             return None
@@ -185,9 +185,9 @@ class Reports:
         task for good.
         """
         task, servers = read.task, read.task.servers
-        if read.part == "labels" and self.book.standing().counted is not None:
+        if read.part == "labels" and self.book.state().counted is not None:
             return True  # the second half of what was agreed to
-        asked = Asked(
+        asked = Question(
             recommender=self._setup.recommender,
             terms=read.terms,
             servers=servers.digest,
@@ -207,9 +207,10 @@ class Reports:
 
     def _make(self, read: ReadTask, state: TaskState) -> None:
         """Choose ratings, let them pay, and keep one report for each user, all in one commit."""
-        store, task, standing = self._store, read.task, self.book.standing()
+        store, task = self._store, read.task
         check_task(store, read)  # its owner may have changed the policy since the task came
-        counted, none = standing.counted, np.zeros(0, np.intp)
+        counted = self.book.state().counted
+        none = np.zeros(0, np.intp)
         if read.part == "labels":
             goes_on = counted is not None and counted.survey == encode(read.survey)
             run = counted.run if counted is not None and goes_on else read.id
@@ -227,7 +228,9 @@ class Reports:
             part = taking_part(store, pays[0])
             words = agreed_words(read.terms, "proved", servers=task.servers)
             counted = (
-                Counted(run=run, survey=encode(read.survey)) if read.survey.labels else counted
+                CountedSurvey(run=run, survey=encode(read.survey))
+                if read.survey.labels
+                else counted
             )
         shard = OneRoundShard(
             part.ratings,
@@ -267,7 +270,7 @@ class Reports:
                 charge(store, entry, *pays)
             self._put(read, waiting)
             self.book.save(read.id, made)
-            self._stand(counted=counted)
+            self.book.change(counted=counted)
 
     def _send(self, read: ReadTask, state: TaskState, now: float) -> bool:
         """Send what the leader has not taken; whether that was all. ``state`` is changed as the
@@ -303,8 +306,8 @@ class Reports:
                     "open until then"
                 )
                 self._store.ledger.give_back(self._entry(read, state.run, "returned", words), 1.0)
-                counted = self.book.standing().counted
-                self._stand(
+                counted = self.book.state().counted
+                self.book.change(
                     counted=None if counted is not None and counted.run == read.id else counted
                 )
             self.book.end(read.id)
@@ -324,7 +327,7 @@ class Reports:
             )
 
     def _pay(self, read: ReadTask, state: TaskState) -> None:
-        """What was held for the reports is paid, once."""
+        """Pay what was held for the reports, once."""
         if state.left:
             return
         servers = read.task.servers
@@ -335,7 +338,7 @@ class Reports:
                 self._entry(read, state.run, "sent", words), first=read.part != "labels"
             )
             self._keep(read, state, left=True)
-            self._stand(
+            self.book.change(
                 survey=encode(read.survey),
                 terms=encode(read.terms),
                 reported=read.id,
@@ -388,12 +391,6 @@ class Reports:
         for name, value in changes.items():
             setattr(state, name, value)
         self.book.save(read.id, state)
-
-    def _stand(self, **changes: object) -> None:
-        standing = self.book.standing()
-        for name, value in changes.items():
-            setattr(standing, name, value)
-        self.book.set_standing(standing)
 
     def _entry(self, read: ReadTask, run: bytes, action: Action, words: str) -> Entry:
         return entry_of(

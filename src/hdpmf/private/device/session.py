@@ -28,34 +28,17 @@ from hdpmf.common.privacy.sampling import Noise
 from hdpmf.common.protocol import Message, Ready, Terms
 from hdpmf.common.protocol.catalogue import bound_to
 from hdpmf.common.protocol.layout import SumLayout
-from hdpmf.errors import ProtocolError, SecureSumError, StorageError
+from hdpmf.errors import ProtocolError, SecureSumError
 from hdpmf.private.client.outgoing import compose, masked
 from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.disclosures.ledger import Action, Entry
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.errors import DeclinedError
-from hdpmf.private.device.recommendations import LocalModel
 from hdpmf.private.device.recommender_state import RunState, kept
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import LocalModel, PlanCount
 
 DAY = 86_400.0
-
-_PLANS = "plans of secure sums"
-
-
-class Drawn(msgspec.Struct, frozen=True):
-    """The plans of a day with one recommender.
-
-    Attributes:
-        begun: When the first of them came (Unix time).
-        plans: Those that no masked vector of this device was sent in.
-    """
-
-    begun: float
-    plans: int
-
-
-_Drawn = dict[str, Drawn]
 
 
 class Plans:
@@ -71,12 +54,14 @@ class Plans:
     def __init__(
         self, store: DeviceStore, recommender: str, clock: Callable[[], float] = time.time
     ) -> None:
-        self._store, self._recommender, self._clock = store, recommender, clock
+        self._store = store
+        self._recommender = recommender
+        self._clock = clock
 
     @property
     def open(self) -> int:
         """Plans of this day without a masked vector."""
-        return self._today(self._read()).plans
+        return self._today().plans
 
     def draw(self) -> None:
         """Count one more. It is on the disk when this ends; only then may the draw leave.
@@ -85,42 +70,35 @@ class Plans:
             SecureSumError: There were as many today as the policy allows.
         """
         with self._store.transaction():
-            kept, most = self._read(), self._store.policy.max_plans_per_day
-            today = self._today(kept)
+            most = self._store.policy.max_plans_per_day
+            today = self._today()
             if today.plans >= most:
                 raise SecureSumError(
                     f"refused: {today.plans} plans of secure sums came to nothing within a day, "
                     "and each drew anew who "
                     f"holds shares (max_plans_per_day = {most} in the policy); wait a day"
                 )
-            self._write(kept, Drawn(today.begun, today.plans + 1))
+            self._write(today.begun, today.plans + 1)
 
     def sent(self) -> None:
         """One led to a masked vector; inside the transaction that writes down that it leaves."""
         with self._store.transaction():
-            kept = self._read()
-            today = self._today(kept)
+            today = self._today()
             # If its day is over, this takes one off today's: draws less vectors stay below the
             # limit times the days.
-            self._write(kept, Drawn(today.begun, max(today.plans - 1, 0)))
+            self._write(today.begun, max(today.plans - 1, 0))
 
-    def _today(self, kept: _Drawn) -> Drawn:
+    def _today(self) -> PlanCount:
         now = self._clock()
-        last = kept.get(self._recommender)
+        last = self._store.tables.plan_counts.find(self._recommender)
         if last is None or now >= last.begun + DAY:
-            return Drawn(now, 0)
+            return PlanCount(recommender=self._recommender, begun=now, plans=0)
         # Where the clock was put back the day begins again, and its plans stay.
-        return Drawn(min(last.begun, now), last.plans)
+        return msgspec.structs.replace(last, begun=min(last.begun, now))
 
-    def _read(self) -> _Drawn:
-        data = self._store.get(_PLANS)
-        try:
-            return {} if data is None else msgspec.msgpack.decode(data, type=_Drawn)
-        except msgspec.MsgspecError:
-            raise StorageError("the count of plans cannot be read: the store is damaged") from None
-
-    def _write(self, kept: _Drawn, today: Drawn) -> None:
-        self._store.put(_PLANS, msgspec.msgpack.encode(kept | {self._recommender: today}))
+    def _write(self, begun: float, plans: int) -> None:
+        count = PlanCount(recommender=self._recommender, begun=begun, plans=plans)
+        self._store.tables.plan_counts.put(count)
 
 
 # a recommender that does not like what devices drew may break off and ask again, but not for ever
@@ -306,7 +284,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Outcome:
-    """What follows from a message: written down in one commit, then sent.
+    """The outcome of a message: written down in one commit, then sent.
 
     Attributes:
         entry: For the ledger.
@@ -418,7 +396,7 @@ class Session(ABC):
         )
 
     def standing(self) -> Status:
-        """What the epsilon of this run is worth."""
+        """Return the status of this run's epsilon."""
         terms = self.agreed()
         return method_named(terms.method).claim(terms.view, labels=terms.labels).status
 

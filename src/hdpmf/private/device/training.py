@@ -25,9 +25,9 @@ from hdpmf.private.client.device_gradients import DeviceShard, ShardState
 from hdpmf.private.client.outgoing import compose
 from hdpmf.private.device.budget import TakingPart, agreed_words, choose, taking_part, who_paid
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError
-from hdpmf.private.device.recommendations import LocalModel
 from hdpmf.private.device.recommender_state import RunState, kept
 from hdpmf.private.device.session import Outcome, Session, Setup
+from hdpmf.private.device.store.schema import LocalModel
 
 MAX_NUMBERS = 1 << 23
 """Of a round: items times factors."""
@@ -227,8 +227,8 @@ class TrainingSession(Session):
         return (terms.rounds - min(self.state.summed, terms.rounds)) / terms.rounds
 
     def _bare(self) -> bool:
-        """Whether nothing is hidden, whatever the method is: the same noise twice is removed by
-        subtracting.
+        """Return True if nothing is hidden, whatever the method is: the same noise twice is removed
+        by subtracting.
         """
         return not self._plan().fresh_noise and self._plan().epochs > 1
 
@@ -237,12 +237,12 @@ class TrainingSession(Session):
         return self._plan().n_factors
 
     def standing(self) -> Status:
-        """What the epsilon of this run is worth."""
+        """Return the status of this run's epsilon."""
         return "none" if self._agreed_plan is not None and self._bare() else super().standing()
 
     def _end(self) -> None:
-        """What is not needed any more goes; that the run was there stays, so that it does not
-        begin again.
+        """Drop what is not needed any more; the run itself stays known, so that it does not begin
+        again.
         """
         self.state.over, self.state.shard = True, None
         self._shard = self._part = None

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from hdpmf.common.methods.descriptions import MEANING, guess_at, percent
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.consent import Answer, Asked, consents, give_answer, pending, take_back
+from hdpmf.private.device.consent import Answer, consents, give_answer, pending, take_back
 from hdpmf.private.device.disclosures.data_export import disclosures
 from hdpmf.private.device.disclosures.history import budgets, past_runs, reveals, spent_together
 from hdpmf.private.device.disclosures.receipts import receipt_of
@@ -17,6 +17,7 @@ from hdpmf.private.device.disclosures.refusals import kept_refusals
 from hdpmf.private.device.preview import SendPreview, preview_of
 from hdpmf.private.device.store.catalogues import id_of
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import Question
 from hdpmf.private.page.request import PageRequest
 
 _NUMBERS_SHOWN = 100
@@ -80,7 +81,7 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
         }
 
 
-def _pending(store: DeviceStore, asked: Asked) -> dict[str, Any]:
+def _pending(store: DeviceStore, asked: Question) -> dict[str, Any]:
     found = preview_of(store, asked)
     terms = asked.terms
     return {

@@ -37,7 +37,7 @@ _KINDS = {"csv": ".csv", "tsv": ".tsv", "txt": ".csv", "parquet": ".parquet"}
 def rate_page(request: PageRequest) -> dict[str, Any]:
     """Return the rated items and the catalogue's size."""
     with request.store() as store:
-        request.owner.search(store.place, fresh=True)
+        request.owner.search(store.recommender_id, fresh=True)
         shown = shown_items(store)
         values = {
             record.item: record.value for record in store.rated.records() if record.user == ME
@@ -48,7 +48,7 @@ def rate_page(request: PageRequest) -> dict[str, Any]:
             "scale": store.scale,
             "file": request.session.state.get("file"),
             "places": choices(store),
-            "place": store.place,
+            "place": store.recommender_id,
             "left_out": 0 if shown is None else _left_out(store, values),
         }
         if shown is None:
@@ -83,7 +83,7 @@ def _rated_here(shown: PinnedCatalogue, items: Iterable[str]) -> int:
 
 def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
     """Count the items that no recommender has."""
-    shown = [shown_items(store.at(place)) for place in store.places]
+    shown = [shown_items(store.at(place)) for place in store.recommender_ids]
     return sum(
         all(known is None or item not in known.positions for known in shown) for item in items
     )
@@ -92,7 +92,7 @@ def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
 def find(request: PageRequest) -> dict[str, Any]:
     """Return items with these words in the title."""
     with request.store() as store:
-        search = request.owner.search(store.place)
+        search = request.owner.search(store.recommender_id)
         if search is None:
             raise ConfigError(request.t("rate.no_items"))
         found = search.find(request.text("words"), _FOUND)
@@ -176,7 +176,7 @@ def recommendations_page(request: PageRequest) -> dict[str, Any]:
         model = kept_model(store)
         shown = shown_items(store)
         facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
-        facts |= {"places": choices(store), "place": store.place}
+        facts |= {"places": choices(store), "place": store.recommender_id}
         if shown is not None:
             places = [
                 shown.positions[item] for item in hidden_items(store) if item in shown.positions
@@ -193,7 +193,7 @@ def recommendations_page(request: PageRequest) -> dict[str, Any]:
             "high": shown.known.scale.high,
             "items": [
                 {
-                    "item": name_in(store.shelf, str(entry.item)),
+                    "item": name_in(store.item_namespace, str(entry.item)),
                     "title": entry.title or str(entry.item),
                     "year": ""
                     if entry.year is None or str(entry.year) in (entry.title or "")

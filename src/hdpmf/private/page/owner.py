@@ -14,13 +14,14 @@ from hdpmf.common.web.sessions import AttemptLimit
 from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, StorageError
 from hdpmf.private.device.device_identity import follow, new_device
 from hdpmf.private.device.disclosures.ledger import utc_now
-from hdpmf.private.device.joined import Joined, joined
+from hdpmf.private.device.joined import joined
 from hdpmf.private.device.messages import in_slots
 from hdpmf.private.device.own_items import shown_items
 from hdpmf.private.device.participant import LOOK_EVERY, Participant
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import Recommender
 from hdpmf.private.device.store.transfer import change_passphrase
 
 _LINES = 100
@@ -61,7 +62,7 @@ class BackgroundReports:
         """Return the time and state of the connection to a recommender, if known."""
         return self._states.get(address)
 
-    def _log_of(self, known: Joined) -> Callable[[str], None]:
+    def _log_of(self, known: Recommender) -> Callable[[str], None]:
         """Return a log function that prefixes the recommender's address."""
         return lambda line: self._log(f"{known.address}: {line}")
 
@@ -103,11 +104,11 @@ class BackgroundReports:
             self._store.close()
             self._store = None
 
-    def _start(self, known: Joined) -> None:
+    def _start(self, known: Recommender) -> None:
         stop = threading.Event()
         soon = threading.Event()
         by_servers = (
-            self._store is not None and pinned_servers(self._store.at(known.place)) is not None
+            self._store is not None and pinned_servers(self._store.at(known.id)) is not None
         )
         work = self._report if by_servers else self._answer
         thread = threading.Thread(target=self._guarded, args=(work, known, stop, soon), daemon=True)
@@ -123,8 +124,8 @@ class BackgroundReports:
 
     def _guarded(
         self,
-        work: Callable[[DeviceStore, Joined, threading.Event, threading.Event], None],
-        known: Joined,
+        work: Callable[[DeviceStore, Recommender, threading.Event, threading.Event], None],
+        known: Recommender,
         stop: threading.Event,
         soon: threading.Event,
     ) -> None:
@@ -132,7 +133,7 @@ class BackgroundReports:
         if store is None:
             return
         try:
-            work(store.at(known.place), known, stop, soon)
+            work(store.at(known.id), known, stop, soon)
         except HdpmfError as error:
             if not stop.is_set():
                 self._states[known.address] = utc_now(), f"it is not answered: {error}"
@@ -142,11 +143,11 @@ class BackgroundReports:
                 raise
 
     def _report(
-        self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event
+        self, store: DeviceStore, known: Recommender, stop: threading.Event, soon: threading.Event
     ) -> None:
         from hdpmf.common.net.polling import WebDoor
 
-        door = WebDoor(known.address, store.get("authority") or b"")
+        door = WebDoor(known.address, store.recommender.authority or b"")
         reporter = Participant(
             store,
             door,
@@ -164,7 +165,7 @@ class BackgroundReports:
             reporter.settle()
 
     def _answer(
-        self, store: DeviceStore, known: Joined, stop: threading.Event, soon: threading.Event
+        self, store: DeviceStore, known: Recommender, stop: threading.Event, soon: threading.Event
     ) -> None:
         """Answer a recommender that asks this device directly."""
         from hdpmf.common.net.polling import PollingDevice
@@ -176,7 +177,7 @@ class BackgroundReports:
         agent = Participant(store, recommender=known.address, log=self._log_of(known))
         transport = PollingDevice(
             known.address,
-            store.get("authority") or b"",
+            store.recommender.authority or b"",
             store.identity,
             follow=lambda told: follow(store, told, self._log_of(known)),
             log=connection,

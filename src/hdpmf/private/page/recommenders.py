@@ -11,7 +11,6 @@ from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.device_identity import card_of
 from hdpmf.private.device.joined import (
-    Joined,
     ever_joined,
     forget,
     join,
@@ -23,6 +22,7 @@ from hdpmf.private.device.joined import (
 from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
 from hdpmf.private.device.recommendations import kept_model
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import Recommender
 from hdpmf.private.page.request import PageRequest, short
 
 
@@ -32,14 +32,14 @@ def recommenders_page(request: PageRequest) -> dict[str, Any]:
         invited = request.session.state.get("invitation")
         return {
             "joined": [
-                _known(store.at(known.place), known)
+                _known(store.at(known.id), known)
                 | {"now": request.owner.background.state(known.address)}
                 for known in joined(store)
             ],
             "left": [
                 known.address
                 for known in ever_joined(store)
-                if known.left and _anything(store.at(known.place))
+                if known.left and _anything(store.at(known.id))
             ],
             "invited": invited,
             "why_not": request.owner.background.problem,
@@ -47,7 +47,7 @@ def recommenders_page(request: PageRequest) -> dict[str, Any]:
         }
 
 
-def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
+def _known(store: DeviceStore, known: Recommender) -> dict[str, Any]:
     """Return a recommender and its data on this device."""
     pair = pinned_servers(store)
     items = store.pinned_catalogue
@@ -55,7 +55,7 @@ def _known(store: DeviceStore, known: Joined) -> dict[str, Any]:
     others = (
         each
         for each, place in with_catalogue(store)
-        if each != known and place.shelf == store.shelf
+        if each != known and place.item_namespace == store.item_namespace
     )
     return {
         "address": known.address,

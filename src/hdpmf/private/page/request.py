@@ -15,7 +15,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.private.device.joined import with_catalogue
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.tables import FIRST
+from hdpmf.private.device.store.schema import FIRST
 from hdpmf.private.page.owner import Owner
 
 _PLACE = "place"
@@ -37,7 +37,7 @@ class PageRequest:
     def store(self) -> Iterator[DeviceStore]:
         """Lock the store of the recommender that the page shows, and of no other."""
         with self.owner.store() as store:
-            places = [place.place for _, place in with_catalogue(store)]
+            places = [view.recommender_id for _, view in with_catalogue(store)]
             if self.text("place") and self.place not in (places or [FIRST]):
                 raise ConfigError(self.t("places.gone"))
             yield store.at(self.place if self.place in places else places[0] if places else FIRST)
@@ -97,10 +97,10 @@ def choices(store: DeviceStore) -> list[dict[str, Any]]:
     known = with_catalogue(store)
     return [
         {
-            "place": place.place,
+            "place": place.recommender_id,
             "name": short(each.address),
             "left": each.left,
-            "chosen": place.place == store.place,
+            "chosen": place.recommender_id == store.recommender_id,
         }
         for each, place in (known if len(known) > 1 else ())
     ]

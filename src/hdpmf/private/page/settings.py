@@ -45,7 +45,7 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
         )
         return {
             "places": choices(store),
-            "place": store.place,
+            "place": store.recommender_id,
             "weight": position.weight,
             "sentences": _sentences(request.t, position),
             "groups": GROUPS,
@@ -130,7 +130,7 @@ def settings_page(request: PageRequest) -> dict[str, Any]:
     """Return the device's name, identity and file."""
     with request.owner.store() as store:
         return {
-            "name_of_device": (store.get("name") or b"").decode(),
+            "name_of_device": store.device.name,
             "identity": store.identity.public.hex(),
             "encrypted": store.encrypted,
             "file": request.owner.path.name,

@@ -63,7 +63,7 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
             {
                 "user": record.user,
                 "item": id_of(record.item),
-                "shelf": namespace_of(record.item),
+                "item_namespace": namespace_of(record.item),
                 "title": titles.get(record.item),
                 "value": record.value,
                 "weight": record.weight,
@@ -72,11 +72,12 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
         ],
         "user_weights": store.rated.betas(),
         "item_weights": [
-            {"item": id_of(name), "shelf": namespace_of(name), "weight": weight}
+            {"item": id_of(name), "item_namespace": namespace_of(name), "weight": weight}
             for name, weight in store.rated.gammas().items()
         ],
         "not_interested": [
-            {"item": id_of(name), "shelf": namespace_of(name)} for name in hidden_items(store)
+            {"item": id_of(name), "item_namespace": namespace_of(name)}
+            for name in hidden_items(store)
         ],
         "policy": msgspec.to_builtins(store.policy),
         "recommenders": [
@@ -85,7 +86,7 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
                 "since": known.since,
                 "paused": known.paused,
                 "left": known.left,
-                "shelf": store.at(known.place).shelf,
+                "item_namespace": store.at(known.id).item_namespace,
             }
             for known in ever_joined(store)
         ],

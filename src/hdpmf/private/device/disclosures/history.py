@@ -31,7 +31,7 @@ _STAYS = "What was sent stays sent and cannot be recalled."
 
 @dataclass(frozen=True, slots=True)
 class Afterwards:
-    """What the owner did with the ratings of a run after it had sent them.
+    """Changes that the owner made to the ratings of a run after it had sent them.
 
     Attributes:
         changed: Ratings whose value is another one, or was given anew.
@@ -82,7 +82,7 @@ def by_rating(store: DeviceStore) -> Iterator[tuple[Record, list[Charged]]]:
 
 
 def released_words(entry: Entry, *, removed: bool) -> str:
-    """What the owner hears who changes or removes a rating that was sent."""
+    """Return the notice for an owner who changes or removes a rating that was sent."""
     return (
         f"It was released on {entry.at[:10]} to {entry.recommender} ({entry.method}, "
         f"run {entry.run[:8]}). {_STAYS}"
@@ -91,7 +91,7 @@ def released_words(entry: Entry, *, removed: bool) -> str:
 
 
 def _next(method: str) -> str:
-    """What becomes of a new value."""
+    """Say what becomes of a new value."""
     if method in METHODS and METHODS[method].one_round:
         return " The new value is not sent to this recommender: a rating answers it once."
     return " A later run may use the new value, as far as the rating's budget reaches."
@@ -104,7 +104,7 @@ _SLACK = (
 
 @dataclass(frozen=True, slots=True)
 class SpentTogether:
-    """What may be learnt about a person, not about one rating.
+    """The privacy cost of a person, not of one rating.
 
     Attributes:
         pure: Pure epsilon of all charges; infinite where something went out without protection.
@@ -131,7 +131,7 @@ class SpentTogether:
 
 
 def spent_together(ledger: Ledger, delta: float = DELTA) -> SpentTogether:
-    """What the ratings of one user have spent together; in a silo, of the user who has spent
+    """Return what the ratings of one user have spent together; in a silo, of the user who has spent
     most.
     """
     charged = ledger.charged()
@@ -188,8 +188,8 @@ _RATERS = 100
 
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
-    """What happened in one run, and what it costs a rating of weight 1; None where nothing was paid
-    for.
+    """One run of the ledger, and its cost for a rating of weight 1 (None where nothing was paid
+    for).
 
     Attributes:
         afterwards: What the owner did with its ratings since, where anything has left.
@@ -206,7 +206,7 @@ class LedgerRun:
 
     @property
     def form(self) -> Form | None:
-        """How the method ran."""
+        """The form in which the method ran."""
         return (
             None
             if self.paid is None
@@ -219,7 +219,7 @@ class LedgerRun:
         return None if self.paid is None else cost_of(self.paid)
 
     def count(self, action: str) -> int:
-        """How often something was done."""
+        """Return how often an action was done."""
         return sum(entry.action == action for entry in self.entries)
 
     @property
@@ -229,7 +229,7 @@ class LedgerRun:
         return first if first == last else f"{first} to {last}"
 
     def words(self) -> list[str]:
-        """What it was, in paragraphs."""
+        """Describe the run, in paragraphs."""
         paid, form, cost = self.paid, self.form, self.cost
         sent, refused = self.count("sent"), self.count("refused")
         if paid is None or form is None or cost is None:
@@ -297,7 +297,7 @@ def entries_by_run(store: DeviceStore) -> dict[str, list[Entry]]:
 
 
 def cost_of(entry: Entry) -> Cost:
-    """What the run of an entry costs a rating of weight 1, by the accountant."""
+    """Return the accountant's cost of an entry's run for a rating of weight 1."""
     epsilon = (
         entry.epsilon if math.isfinite(entry.epsilon) else 1.0
     )  # what hides nothing does so at any epsilon
@@ -328,7 +328,7 @@ def _cost(method: str, view: str, epsilon: float, rounds: int, factors: int, lab
 
 
 def reveals(cost: Cost) -> str:
-    """What an observer learns of a rating, in plain words."""
+    """Say in plain words what an observer learns of a rating."""
     if cost.status == "no guarantee":
         return "possibly everything. Nothing keeps the recommender from computing the ratings."
     sure = percent(cost.guess, at_most=cost.status == "proved")
@@ -343,7 +343,7 @@ def reveals(cost: Cost) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Budget:
-    """What a rating has spent in its whole life. PRIVATE.
+    """The budget of a rating over its whole life. PRIVATE.
 
     Attributes:
         item: Which.
@@ -362,7 +362,7 @@ class Budget:
 
 
 def budgets(store: DeviceStore) -> list[Budget]:
-    """What each rating has left, whichever recommender has its item."""
+    """Return the remaining budget of each rating, whichever recommender has its item."""
     records, policy = store.records(), store.policy
     spent, tag_of = store.ledger.spent(), store.ledger.tag_of
     found = []

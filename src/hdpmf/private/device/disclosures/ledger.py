@@ -1,5 +1,5 @@
-"""What a device has sent and what its ratings have paid for it: only added to, and written before
-anything is sent.
+"""The ledger: what a device has sent and what its ratings have paid. Append-only, and written
+before anything is sent.
 
 Entries keep the order in which they were written, whatever the clock says. A rating is known by a
 tag of its user and item, so that what it has spent stays spent when its value changes, when it is
@@ -18,35 +18,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import numpy as np
 
-from hdpmf.common.methods import METHODS, Status
+from hdpmf.common.methods import Status
 from hdpmf.common.protocol.servers import HTTPS, plain_address
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import TAG_BYTES, Vault
 from hdpmf.private.device.store.ratings_table import RatedItems
+from hdpmf.private.device.store.tables import decoded
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
     from hdpmf.common.privacy.weights import PrivacyWeights
-
-
-def as_of_today(entry: Entry) -> Entry:
-    """An entry as this version writes it."""
-    if entry.labels is not None:
-        return entry
-    labelled = METHODS[entry.method].labelled if entry.method in METHODS else None
-    return msgspec.structs.replace(
-        entry, labels=labelled is not None and entry.rounds == labelled.rounds
-    )
-
-
-def is_held(entry: Entry) -> bool:
-    """Whether what ratings are charged by an entry, as it was written, is held until numbers are
-    sent.
-    """
-    return entry.action == "agreed" and entry.labels is not None
-
 
 SLACK = 1e-9
 """What sums of floats may be off, as a part of the budget: ten times a tenth has to be
@@ -70,7 +53,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         words: In plain English.
         rounds: Rounds that were agreed to.
         factors: Length of the vectors, where there are any.
-        labels: The run is by taste labels; None in entries of version 0.1.0, which did not say it.
+        labels: The run is by taste labels.
         at: When, by this device's clock (UTC, ISO 8601); filled in when it is written.
         ratings: How many ratings paid.
         paid: What they paid together. What was ``agreed`` is held for the run, and paid when
@@ -90,7 +73,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     words: str
     rounds: int = 1
     factors: int = 10
-    labels: bool | None = None
+    labels: bool = False
     at: str = ""
     ratings: int = 0
     paid: float = 0.0
@@ -154,8 +137,8 @@ class Ledger:
         return "Ledger(...)"
 
     def remaining(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy) -> np.ndarray:
-        """What each rating has left: W_ij times this device's epsilon, less all it has spent.
-        May be negative.
+        """Return the remaining budget of each rating: W_ij times this device's epsilon, less all it
+        has spent. May be negative.
         """
         return np.asarray(
             weights.for_ratings(ratings) * policy.own_epsilon - self._look_up(ratings, self.spent())
@@ -164,8 +147,8 @@ class Ledger:
     def affords(
         self, ratings: Ratings, weights: PrivacyWeights, policy: Policy, epsilons: np.ndarray
     ) -> np.ndarray:
-        """Which ratings have enough left for these epsilons; `charge` takes exactly these (up to
-        ``max_total``).
+        """Return a mask of the ratings that can pay these epsilons; `charge` takes exactly these
+        (up to ``max_total``).
         """
         budget = weights.for_ratings(ratings) * policy.own_epsilon
         return np.asarray(self._look_up(ratings, self.spent()) + epsilons <= budget * (1 + SLACK))
@@ -302,12 +285,12 @@ class Ledger:
         return [self._entry(number, sealed) for number, sealed in rows]
 
     def paid_in(self, run: str, ratings: Ratings) -> np.ndarray:
-        """What each rating has paid in one run (hex): 0 for those that were not part of it."""
+        """Return what each rating has paid in one run (hex); 0 for those without a part in it."""
         return self._look_up(ratings, self._sums("pair", lambda entry: entry.run == run))
 
     def answered(self, recommender: str, method: str, ratings: Ratings) -> np.ndarray:
-        """Which ratings have paid for, or are held for, a run of this method with this
-        recommender, on either way.
+        """Return a mask of the ratings that paid or are held for a run of this method with this
+        recommender, whatever sums.
         """
         whom = _host(recommender)
         paid = self._sums(
@@ -316,12 +299,12 @@ class Ledger:
         return np.asarray(self._look_up(ratings, paid) > 0)
 
     def spent(self) -> dict[bytes, float]:
-        """What ratings have spent, and what is held of them, by their tags."""
+        """Return what ratings have spent, including what is held, by their tags."""
         return self._sums("pair")
 
     def spent_total(self) -> float:
-        """What the ratings of one user have paid together; in a silo, of the user who has paid
-        most.
+        """Return what the ratings of one user have paid together; in a silo, of the user who has
+        paid most.
 
         What is held for a run from which nothing has left is not paid.
         """
@@ -420,13 +403,11 @@ class Ledger:
         *,
         held: bool = True,
     ) -> dict[bytes, float]:
-        """What was paid, by tag, and what is held for runs under way. Read anew each time: never
-        out of date.
-        """
+        """Sum what was paid or is held, by tag. Read anew each time: never out of date."""
         runs: dict[str, dict[bytes, float]] = {}
         waiting: set[str] = set()
         for number, entry, sealed in self._rows():
-            about = self._decoded(number, entry)
+            about = self._entry(number, entry)
             if not wanted(about):
                 continue
             spent = runs.setdefault(about.run, {})
@@ -435,7 +416,7 @@ class Ledger:
                     tag: paid * (1.0 - about.part) for tag, paid in spent.items() if about.part < 1
                 }
                 continue
-            (waiting.add if is_held(about) else waiting.discard)(about.run)
+            (waiting.add if about.action == "agreed" else waiting.discard)(about.run)
             charges = self._opened(number, sealed)
             for tag, epsilon in zip(_keys(charges[by]), charges["epsilon"].tolist(), strict=True):
                 spent[tag] = spent.get(tag, 0.0) + epsilon
@@ -452,7 +433,7 @@ class Ledger:
         )
 
     def _opened(self, number: int, sealed: bytes) -> np.ndarray:
-        data = self._vault.open(sealed, entry_place(b"charges", number))
+        data = self._vault.open(sealed, entry_context(b"charges", number))
         if len(data) % _CHARGES.itemsize:
             raise StorageError("a ledger entry has the wrong length: the store is damaged")
         return np.frombuffer(data, _CHARGES)
@@ -461,23 +442,17 @@ class Ledger:
         rows = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM ledger")
         number = int(rows[0][0])
         stamped = msgspec.structs.replace(entry, at=self._clock())
-        sealed = self._vault.seal(msgspec.msgpack.encode(stamped), entry_place(b"ledger", number))
+        sealed = self._vault.seal(msgspec.msgpack.encode(stamped), entry_context(b"ledger", number))
         paid = (
-            None if charges is None else self._vault.seal(charges, entry_place(b"charges", number))
+            None
+            if charges is None
+            else self._vault.seal(charges, entry_context(b"charges", number))
         )
         self._database.execute("INSERT INTO ledger VALUES (?, ?, ?)", (number, sealed, paid))
 
     def _entry(self, number: int, sealed: bytes) -> Entry:
-        return as_of_today(self._decoded(number, sealed))
-
-    def _decoded(self, number: int, sealed: bytes) -> Entry:
-        """An entry as it was written."""
-        try:
-            return msgspec.msgpack.decode(
-                self._vault.open(sealed, entry_place(b"ledger", number)), type=Entry
-            )
-        except msgspec.MsgspecError:
-            raise StorageError("a ledger entry cannot be read: the store is damaged") from None
+        data = self._vault.open(sealed, entry_context(b"ledger", number))
+        return decoded(data, Entry, "ledger")
 
 
 def _tags(tags: list[bytes]) -> np.ndarray:
@@ -493,6 +468,6 @@ def _keys(column: np.ndarray) -> list[bytes]:
     return [tag.tobytes() for tag in column]
 
 
-def entry_place(kind: bytes, number: int) -> bytes:
-    """What an entry (``ledger``) or what ratings paid by it (``charges``) is sealed for."""
+def entry_context(kind: bytes, number: int) -> bytes:
+    """Return the context that an entry (``ledger``) or its charges (``charges``) are sealed for."""
     return kind + number.to_bytes(8, "big")

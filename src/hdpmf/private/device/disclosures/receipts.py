@@ -19,8 +19,9 @@ from hdpmf.common.methods import method_named
 from hdpmf.errors import ConfigError, made_by_newer
 from hdpmf.private.device.disclosures.history import cost_of, entries_by_run, reveals
 from hdpmf.private.device.disclosures.ledger import Entry, utc_now
-from hdpmf.private.device.disclosures.sent_bytes import LeftInRun, left_in
+from hdpmf.private.device.disclosures.sent_bytes import sent_in
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import SentRun
 
 FORMAT: Literal["hdpmf receipt"] = "hdpmf receipt"
 VERSION: Literal[1] = 1
@@ -49,7 +50,7 @@ class Organisation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class AskedBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Who asked, and who sums.
+    """The recommender that asked, and the servers that sum.
 
     Attributes:
         recommender: Its address.
@@ -68,7 +69,7 @@ class AskedBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class UnderTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What was agreed to.
+    """The terms that were agreed to.
 
     Attributes:
         method: Which method.
@@ -174,7 +175,7 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def signed(self) -> bytes:
-        """What is signed."""
+        """The bytes that are signed."""
         return _DOMAIN + _canonical(
             {name: value for name, value in self.fields().items() if name != "signature"}
         )
@@ -254,7 +255,7 @@ def read_receipt(data: bytes) -> Receipt:
 
 
 def _made(store: DeviceStore, run: str, entries: Sequence[Entry]) -> Receipt:
-    left, first = left_in(store, run), entries[0]
+    left, first = sent_in(store, run), entries[0]
     cost, claim = (
         cost_of(first),
         method_named(first.method).claim(first.view, labels=bool(first.labels)),
@@ -302,7 +303,7 @@ def _made(store: DeviceStore, run: str, entries: Sequence[Entry]) -> Receipt:
     return msgspec.structs.replace(unsigned, signature=store.identity.sign(unsigned.signed).hex())
 
 
-def _asked_by(recommender: str, left: LeftInRun | None) -> AskedBy:
+def _asked_by(recommender: str, left: SentRun | None) -> AskedBy:
     if left is None:
         return AskedBy(recommender=recommender)
     if not left.servers:

@@ -1,4 +1,4 @@
-"""What this device has refused, whom and why: kept in its store for the owner.
+"""Refusals: what this device refused, to whom and why, kept in its store for the owner.
 
 A recommender may send any number of things to refuse. The same refusal again only counts, each
 recommender has room for so many different ones, and a flood is written to the disk now and then.
@@ -19,9 +19,11 @@ import msgspec
 
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.federation import Reason
-from hdpmf.errors import HdpmfError, StorageError
+from hdpmf.errors import HdpmfError
 from hdpmf.private.device.disclosures.ledger import utc_now
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import RefusalRecord, Refusals
+from hdpmf.private.device.store.tables import ONLY
 
 MOST_KEPT = 50
 """Different refusals of a recommender that are kept; the others are counted."""
@@ -29,74 +31,28 @@ MOST_KEPT = 50
 BURST, EVERY = 16, 60.0
 """So many are written as they come; after that there is one write in so many seconds."""
 
-_NAME = "refusals"
 _LONGEST = 300  # characters of the words
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was refused, once or more often.
-
-    Attributes:
-        recommender: Who asked.
-        reason: What it was told.
-        words: Why, for the owner.
-        method: What was asked for, where that is known.
-        view: What would have been seen.
-        epsilon: At which budget of a rating; 0 where that is not known.
-        run: In which run, the last time (hex).
-        first: When, the first time.
-        last: When, the last time.
-        count: How often.
-    """
-
-    recommender: str
-    reason: Reason
-    words: str
-    method: str = ""
-    view: str = ""
-    epsilon: float = 0.0
-    run: str = ""
-    first: str = ""
-    last: str = ""
-    count: int = 1
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What makes two of them the same."""
-        return (self.recommender, self.reason, self.words, self.method, self.view, self.epsilon)
-
-
-class KeptRefusals(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is kept, the latest last.
-
-    Attributes:
-        refused: The last ones of each recommender.
-        dropped: How many there were besides, by recommender.
-    """
-
-    refused: tuple[Refused, ...] = ()
-    dropped: dict[str, int] = msgspec.field(default_factory=dict)
-
-    def and_then(
-        self, more: Iterable[Refused], dropped: Mapping[str, int] = MappingProxyType({})
-    ) -> KeptRefusals:
-        """With more of them: what was there before is counted, and what was not gets room."""
-        known, lost = (
-            {entry.key: entry for entry in self.refused},
-            Counter(self.dropped) + Counter(dropped),
-        )
-        for entry in more:
-            before = known.pop(entry.key, None)
-            if before is not None:
-                entry = msgspec.structs.replace(
-                    entry, first=before.first, count=before.count + entry.count
-                )
-            known[entry.key] = entry
-            own = [other for other in known.values() if other.recommender == entry.recommender]
-            if len(own) > MOST_KEPT:
-                del known[own[0].key]
-                lost[entry.recommender] += own[0].count
-        return KeptRefusals(refused=tuple(known.values()), dropped=dict(lost))
+def merged(
+    kept: Refusals,
+    more: Iterable[RefusalRecord],
+    dropped: Mapping[str, int] = MappingProxyType({}),
+) -> Refusals:
+    """Return refusals with more of them: equal ones are counted, and new ones get room."""
+    known = {entry.key: entry for entry in kept.refused}
+    lost = Counter(kept.dropped) + Counter(dropped)
+    for entry in more:
+        before = known.pop(entry.key, None)
+        if before is not None:
+            count = before.count + entry.count
+            entry = msgspec.structs.replace(entry, first=before.first, count=count)
+        known[entry.key] = entry
+        own = [other for other in known.values() if other.recommender == entry.recommender]
+        if len(own) > MOST_KEPT:
+            del known[own[0].key]
+            lost[entry.recommender] += own[0].count
+    return Refusals(refused=tuple(known.values()), dropped=dict(lost))
 
 
 class RefusalBook:
@@ -113,7 +69,7 @@ class RefusalBook:
     ) -> None:
         self._store, self._recommender, self._clock = store, recommender, clock
         self._lock = threading.Lock()
-        self._waiting = KeptRefusals()
+        self._waiting = Refusals()
         self._writes, self._counted_at = float(BURST), clock()
 
     def __repr__(self) -> str:
@@ -129,7 +85,7 @@ class RefusalBook:
             if terms is None
             else {"method": terms.method, "view": terms.view, "epsilon": terms.epsilon}
         )
-        entry = Refused(
+        entry = RefusalRecord(
             recommender=self._recommender,
             reason=reason,
             words=words if len(words) <= _LONGEST else words[: _LONGEST - 3] + "...",
@@ -139,7 +95,7 @@ class RefusalBook:
             **asked,  # type: ignore[arg-type]
         )
         with self._lock:
-            self._waiting = self._waiting.and_then([entry])
+            self._waiting = merged(self._waiting, [entry])
             now = self._clock()
             self._writes = min(self._writes + (now - self._counted_at) / EVERY, float(BURST))
             self._counted_at = now
@@ -156,24 +112,18 @@ class RefusalBook:
     def _write(self) -> None:
         try:
             with self._store.at_once():
-                kept = kept_refusals(self._store).and_then(
-                    self._waiting.refused, self._waiting.dropped
-                )
-                self._store.put(_NAME, msgspec.msgpack.encode(kept))
-        except (
-            HdpmfError
-        ):  # a full disk, or somebody else is writing: the next one takes these along
+                kept = kept_refusals(self._store)
+                kept = merged(kept, self._waiting.refused, self._waiting.dropped)
+                self._store.tables.refusals.put(kept)
+        except HdpmfError:
+            # A full disk, or somebody else is writing: the next one takes these along.
             return
-        self._waiting = KeptRefusals()
+        self._waiting = Refusals()
 
 
-def kept_refusals(store: DeviceStore) -> KeptRefusals:
-    """What this device has refused."""
-    data = store.get(_NAME)
-    try:
-        return KeptRefusals() if data is None else msgspec.msgpack.decode(data, type=KeptRefusals)
-    except msgspec.MsgspecError:
-        raise StorageError("what was refused cannot be read: the store is damaged") from None
+def kept_refusals(store: DeviceStore) -> Refusals:
+    """Return the refusals that are kept."""
+    return store.tables.refusals.find(ONLY) or Refusals()
 
 
 def refusal_fields(store: DeviceStore) -> dict[str, Any]:

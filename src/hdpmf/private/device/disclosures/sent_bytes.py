@@ -1,5 +1,4 @@
-"""What a device writes down of the bytes that leave it, so that a receipt can be made later (see
-``receipts``).
+"""Records of the bytes that leave a device, from which receipts are made (see ``receipts``).
 
 Of each report and each masked message its length and its SHA-256 are kept, not the bytes. They hold
 fresh randomness: nobody can find out by a digest what is in them. A message that leaves in clear
@@ -14,73 +13,18 @@ import msgspec
 
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.errors import HdpmfError, StorageError
+from hdpmf.errors import HdpmfError
 from hdpmf.private.device.disclosures.ledger import utc_now
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import SentMessage, SentRun
 
 MOST_PIECES = 256
 """Of a run: a silo's reports, or rounds, beyond that are counted."""
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that left, or may have left: a connection was open.
-
-    Attributes:
-        number: Of the job, the round or the task in its run.
-        at: When, the first time.
-        size: How many.
-        sha256: Of them; empty where they left in clear.
-        minimum: Users, at least, over whom the sum is that they go into; 0 where there is none.
-        status: What the leader answered last (HTTP); 0 where no answer came, or none is given.
-        answered: When.
-    """
-
-    number: int
-    at: str
-    size: int
-    sha256: str = ""
-    minimum: int = 0
-    status: int = 0
-    answered: str = ""
-
-
-class LeftInRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What left in a run, and to whom. No rating, weight or item is in it.
-
-    Attributes:
-        devices: Under which identities of this device (hex).
-        authority: SHA-256 of the authorities by which the recommender was known.
-        servers: Digest of the two servers; empty where there are none.
-        leader: Organisation and address of the one that takes reports.
-        helper: Of the other one.
-        catalogue: Digest of the catalogue, as people compare it.
-        version: Of the catalogue.
-        pieces: The first ones, in their order.
-        more: How many there were besides.
-        more_bytes: Of these.
-    """
-
-    devices: tuple[str, ...]
-    authority: tuple[str, ...]
-    servers: str = ""
-    leader: tuple[str, str] = ("", "")
-    helper: tuple[str, str] = ("", "")
-    catalogue: str = ""
-    version: int = 0
-    pieces: tuple[Piece, ...] = ()
-    more: int = 0
-    more_bytes: int = 0
-
-
-def left_in(store: DeviceStore, run: str) -> LeftInRun | None:
-    """What is known about a run (hex); None where it was sent by a version that did not write it
-    down.
-    """
-    data = store.get(_name(run))
-    try:
-        return None if data is None else msgspec.msgpack.decode(data, type=LeftInRun)
-    except msgspec.MsgspecError:
-        raise StorageError("what left in a run cannot be read: the store is damaged") from None
+def sent_in(store: DeviceStore, run: str) -> SentRun | None:
+    """Return what left in a run (hex); None where nothing did."""
+    return store.tables.sent_runs.find(run)
 
 
 def message_leaves(
@@ -88,7 +32,7 @@ def message_leaves(
 ) -> None:
     """Write down a message to a recommender, in the transaction after which it leaves."""
     hidden = terms.view != "messages"
-    piece = Piece(
+    piece = SentMessage(
         number=number,
         at=utc_now(),
         size=len(message),
@@ -97,9 +41,9 @@ def message_leaves(
     )
     known = _known(store, run, None)
     if len(known.pieces) < MOST_PIECES:
-        _keep(store, run, msgspec.structs.replace(known, pieces=(*known.pieces, piece)))
+        store.tables.sent_runs.put(msgspec.structs.replace(known, pieces=(*known.pieces, piece)))
     else:
-        _keep(store, run, _one_more(known, len(message)))
+        store.tables.sent_runs.put(_one_more(known, len(message)))
 
 
 def report_leaves(
@@ -110,17 +54,17 @@ def report_leaves(
     """
     known, digest = _known(store, run, servers), sha256(report).hexdigest()
     if len(known.pieces) < MOST_PIECES and all(piece.sha256 != digest for piece in known.pieces):
-        piece = Piece(
+        piece = SentMessage(
             number=number, at=utc_now(), size=len(report), sha256=digest, minimum=terms.minimum
         )
-        _keep(store, run, msgspec.structs.replace(known, pieces=(*known.pieces, piece)))
+        store.tables.sent_runs.put(msgspec.structs.replace(known, pieces=(*known.pieces, piece)))
 
 
 def leader_answered(
     store: DeviceStore, run: bytes, report: bytes, status: int, *, last: bool
 ) -> None:
     """Write down what the leader said to a report; ``last``: it is not sent again."""
-    known, digest = left_in(store, run.hex()), sha256(report).hexdigest()
+    known, digest = sent_in(store, run.hex()), sha256(report).hexdigest()
     if known is None:
         return
     if any(piece.sha256 == digest for piece in known.pieces):
@@ -130,17 +74,18 @@ def leader_answered(
             else piece
             for piece in known.pieces
         ]
-        _keep(store, run, msgspec.structs.replace(known, pieces=tuple(told)))
+        store.tables.sent_runs.put(msgspec.structs.replace(known, pieces=tuple(told)))
     elif last:
-        _keep(store, run, _one_more(known, len(report)))
+        store.tables.sent_runs.put(_one_more(known, len(report)))
 
 
-def _known(store: DeviceStore, run: bytes, servers: Servers | None) -> LeftInRun:
-    """What is known about a run so far."""
-    known, device = left_in(store, run.hex()), store.identity.public.hex()
+def _known(store: DeviceStore, run: bytes, servers: Servers | None) -> SentRun:
+    """Return the record of a run so far, or a new one."""
+    known, device = sent_in(store, run.hex()), store.identity.public.hex()
     if known is None:
         catalogue = store.pinned_catalogue
-        known = LeftInRun(
+        known = SentRun(
+            run=run.hex(),
             devices=(device,),
             authority=_authority(store),
             catalogue="" if catalogue is None else catalogue.version_digest,
@@ -164,20 +109,12 @@ def _authority(store: DeviceStore) -> tuple[str, ...]:
         digests,
     )  # needs what only devices that talk to recommenders have
 
-    pinned = store.get("authority")
+    pinned = store.recommender.authority
     try:
         return tuple(digests(pinned)) if pinned else ()
     except HdpmfError:
         return ()  # no certificate; whether that is right was settled when it was connected to
 
 
-def _one_more(known: LeftInRun, size: int) -> LeftInRun:
+def _one_more(known: SentRun, size: int) -> SentRun:
     return msgspec.structs.replace(known, more=known.more + 1, more_bytes=known.more_bytes + size)
-
-
-def _keep(store: DeviceStore, run: bytes, known: LeftInRun) -> None:
-    store.put(_name(run.hex()), msgspec.msgpack.encode(known))
-
-
-def _name(run: str) -> str:
-    return f"left in run {run}"

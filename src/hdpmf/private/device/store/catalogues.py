@@ -35,16 +35,16 @@ from hdpmf.common.protocol.federation import CatalogueTable, cohort_of
 from hdpmf.errors import ProtocolError, StorageError
 
 PLAIN = ""
-"""The shelf whose items are called by their ids: that of the first catalogue."""
+"""The namespace whose items are called by their ids: that of the first catalogue."""
 
 _YEAR = re.compile(r"\s*\(\d{4}\)\s*$")
 
-_MARK = "\x1f"  # between the shelf and the id: no id of a catalogue has it (`check_ids`)
+_MARK = "\x1f"  # between the namespace and the id: no id of a catalogue has it (`check_ids`)
 
 
-def name_in(shelf: str, item: str) -> str:
-    """What this device calls an item of a shelf."""
-    return f"{shelf}{_MARK}{item}" if shelf else item
+def name_in(namespace: str, item: str) -> str:
+    """Return this device's name of an item."""
+    return f"{namespace}{_MARK}{item}" if namespace else item
 
 
 def id_of(name: str) -> str:
@@ -53,12 +53,12 @@ def id_of(name: str) -> str:
 
 
 def namespace_of(name: str) -> str:
-    """The shelf of an item."""
+    """The namespace of an item."""
     return name.rpartition(_MARK)[0]
 
 
 def check_ids(table: CatalogueTable) -> None:
-    """Refuse ids that look like names on another shelf: they would take over that one's ratings."""
+    """Refuse ids that look like names in another namespace, whose ratings they would take over."""
     if any(_MARK in item for item in table.ids):
         raise ProtocolError(
             "refused: an item's id has a control character that this device keeps for itself"
@@ -66,8 +66,8 @@ def check_ids(table: CatalogueTable) -> None:
 
 
 def same_items(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
-    """Whether two catalogues are about the same things: one scale, and every id that both have has
-    one title.
+    """Return True if two catalogues have the same items: one scale, and one title for every id that
+    both have.
 
     Where ids are shared and titles are missing nobody can tell, and only equal ones or versions of
     one are the same.
@@ -85,7 +85,7 @@ def same_items(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
 
 
 def contradict(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
-    """Whether an id that both have is something else in each: another title, or another year.
+    """Return True if an id that both have is another item in each: another title, or another year.
 
     A file is written in its own way: case, signs and a year behind the title make no other title.
     """
@@ -119,7 +119,7 @@ class PinnedCatalogue:
 
     Attributes:
         items: As it was sent, with all its versions.
-        shelf: Whose items these are on this device (see ``shelves``).
+        namespace: Whose items these are on this device (see ``namespaces``).
         table: The items in it, by their names here.
         known: The same, to compute with.
         by_id: The same, by the ids that people and the recommender know.
@@ -127,15 +127,15 @@ class PinnedCatalogue:
         positions: The position of each item, by its name here.
     """
 
-    def __init__(self, items: AnyCatalogue, digest: bytes = b"", shelf: str = PLAIN) -> None:
+    def __init__(self, items: AnyCatalogue, digest: bytes = b"", namespace: str = PLAIN) -> None:
         self.items = items
         self.digest = digest
-        self.shelf = shelf
+        self.namespace = namespace
         self.table: CatalogueTable = table_of(items)
         self.by_id: KnownItems = known_items(items)
         self.known = self.by_id
-        if shelf != PLAIN:
-            self.table, self.known = _put_in(shelf, self.table, self.known)
+        if namespace != PLAIN:
+            self.table, self.known = _put_in(namespace, self.table, self.known)
         self.positions = {
             str(item): position for position, item in enumerate(self.known.items.ids.tolist())
         }
@@ -151,9 +151,7 @@ class PinnedCatalogue:
 
     @property
     def version_digest(self) -> str:
-        """What people compare, whoever shows them the catalogue: of this version and all before
-        it.
-        """
+        """The digest that people compare, of this version and all before it."""
         return digests_of(self.items)[-1].hex()
 
     def named(self, fingerprint: str) -> PinnedCatalogue | None:
@@ -178,12 +176,12 @@ class PinnedCatalogue:
             return self
         if number not in self._earlier:
             self._earlier[number] = PinnedCatalogue(
-                version_at(self.items, number), shelf=self.shelf
+                version_at(self.items, number), namespace=self.namespace
             )
         return self._earlier[number]
 
     def fit(self, values: np.ndarray) -> np.ndarray:
-        """Which ratings are on the scale, and on one of its steps."""
+        """Return a mask of the ratings that are on a step of the scale."""
         scale = self.known.scale
         steps = (values - scale.low) / (scale.step or 1.0)
         on_a_step = (
@@ -208,10 +206,10 @@ class PinnedCatalogue:
 
 
 def _put_in(
-    shelf: str, table: CatalogueTable, known: KnownItems
+    namespace: str, table: CatalogueTable, known: KnownItems
 ) -> tuple[CatalogueTable, KnownItems]:
-    """The items by their names on a shelf."""
-    names = tuple(name_in(shelf, item) for item in table.ids)
+    """The items by their names in a namespace."""
+    names = tuple(name_in(namespace, item) for item in table.ids)
     items = IdIndex(np.array(names), as_given=True)
     public = None if known.item_table is None else replace(known.item_table, index=items)
     table = msgspec.structs.replace(table, ids=names, integer_ids=False)
@@ -221,10 +219,10 @@ def _put_in(
 _KNOWN: WeakValueDictionary[tuple[bytes, str], PinnedCatalogue] = WeakValueDictionary()
 
 
-def pinned(data: bytes, shelf: str = PLAIN) -> PinnedCatalogue:
+def pinned(data: bytes, namespace: str = PLAIN) -> PinnedCatalogue:
     """The catalogue with these bytes. Thousands of simulated devices in one process share one."""
     digest = sha256(data).digest()
-    catalogue = _KNOWN.get((digest, shelf))
+    catalogue = _KNOWN.get((digest, namespace))
     if catalogue is None:
         try:
             items: AnyCatalogue = msgspec.msgpack.decode(data, type=AnyCatalogue)
@@ -232,14 +230,14 @@ def pinned(data: bytes, shelf: str = PLAIN) -> PinnedCatalogue:
             raise StorageError(
                 "the pinned item table cannot be read: the store is damaged"
             ) from error
-        catalogue = PinnedCatalogue(items, digest, shelf)
-        _KNOWN[digest, shelf] = catalogue
+        catalogue = PinnedCatalogue(items, digest, namespace)
+        _KNOWN[digest, namespace] = catalogue
     return catalogue
 
 
-def pinned_by(digest: bytes, shelf: str = PLAIN) -> PinnedCatalogue | None:
+def pinned_by(digest: bytes, namespace: str = PLAIN) -> PinnedCatalogue | None:
     """A catalogue that somebody in this process holds, by its digest."""
-    return _KNOWN.get((digest, shelf))
+    return _KNOWN.get((digest, namespace))
 
 
 class PinnedRoster:
@@ -272,7 +270,7 @@ class PinnedRoster:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PinnedRoster:
-        """What ``bytes_of`` wrote; thousands of simulated devices in one process share one."""
+        """Decode what ``bytes_of`` wrote; simulated devices in one process share one."""
         digest = sha256(data).digest()
         roster = _ROSTERS.get(digest)
         if roster is None:

@@ -15,51 +15,60 @@ from hdpmf.common.base.platform import lock_file
 from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.store.encryption import Vault
-from hdpmf.private.device.store.integrity import HEAD_TABLE, RowIntegrity, counter_of
+from hdpmf.private.device.store.integrity import (
+    HEAD_TABLE,
+    TYPED_TABLES,
+    RowIntegrity,
+    counter_of,
+)
 
 MEMORY = ":memory:"
+_FIRST_SCHEMA = 4  # of version 1.0; nobody has files of an earlier one
 _KIND = FileKind(
     name="a device store",
     application=0x68647076,  # "hdpv"
-    # 2: a head over all rows; 3: a place for each recommender, which version 0.2.0 knows nothing of
-    schema=3,
-    safe="What was there before is safe and nothing new was written; free space or "
-    "permissions, then try again",
-    remedy="restore a backup that is not older than its last use, because an older one "
-    "has forgotten what was sent "
-    "since",
+    schema=_FIRST_SCHEMA,
+    safe="What was there before is safe and nothing new was written; free space or permissions, "
+    "then try again",
+    remedy="restore a backup that is not older than its last use, because an older one has "
+    "forgotten what was sent since",
 )
-_PATIENCE = (
-    30  # seconds for another command's write to end; no mutant: nobody waits so long in a test
-)
+MIGRATIONS: dict[int, Callable[[Database, Vault], None]] = {}
+"""By schema, what brings a file to the next one: new tables, and rows that are decoded and written
+anew. It runs in a transaction, on a file whose rows were checked.
+"""
 
-_LEDGER_KEPT = (
-    "CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, "
-    "'the ledger is append-only'); END;\n"
+# seconds for another command's write to end; no mutant: nobody waits so long in a test
+_PATIENCE = 30
+
+_LEDGER_KEPT = """
+CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+"""
+_TYPED_TABLES = "\n".join(
+    f"CREATE TABLE {name} (tag BLOB PRIMARY KEY, number INTEGER NOT NULL, sealed BLOB NOT NULL) "
+    "WITHOUT ROWID;"
+    for name in TYPED_TABLES
 )
 _TABLES = """
-CREATE TABLE settings (name TEXT PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE people (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE items (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE header (row INTEGER PRIMARY KEY CHECK (row = 1), value BLOB NOT NULL);
+CREATE TABLE user_weights (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE item_weights (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE ratings (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE states (number INTEGER PRIMARY KEY AUTOINCREMENT, run BLOB NOT NULL UNIQUE, sealed BLOB NOT NULL);
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, run BLOB NOT NULL UNIQUE, sealed BLOB NOT NULL
+);
 CREATE TABLE replies (
     run BLOB NOT NULL, number INTEGER NOT NULL, request BLOB NOT NULL, sealed BLOB NOT NULL,
     PRIMARY KEY (run, number, request)
 ) WITHOUT ROWID;
 CREATE TABLE ledger (number INTEGER PRIMARY KEY AUTOINCREMENT, entry BLOB NOT NULL, charges BLOB);
-CREATE TRIGGER ledger_stays BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-CREATE TRIGGER ledger_grows BEFORE INSERT ON ledger WHEN EXISTS (SELECT 1 FROM ledger WHERE number >= NEW.number)
+CREATE TRIGGER ledger_stays BEFORE UPDATE ON ledger
 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-"""  # noqa: E501
-_BEFORE_HEADS = 1
-# Version 0.1.0 agreed to its runs by other rules, and its recommenders cannot reach this version:
-# they end here. What ratings have paid for them is in the ledger, and stays paid.
-_END_RUNS = (
-    "DELETE FROM states",
-    "DELETE FROM replies",
-    "DELETE FROM settings WHERE name = 'own:open runs'",
-)
+CREATE TRIGGER ledger_grows BEFORE INSERT ON ledger
+WHEN EXISTS (SELECT 1 FROM ledger WHERE number >= NEW.number)
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+"""
 
 
 class Database:
@@ -81,7 +90,7 @@ class Database:
         self._depth = 0
         self._lock = threading.RLock()
         self._serving: IO[bytes] | None = None
-        self._tally: RowIntegrity | None = None
+        self._integrity: RowIntegrity | None = None
         if make:
             self._claim()
         elif not self.in_memory and not self.path.is_file():
@@ -118,37 +127,26 @@ class Database:
 
     def lay_tables(self, vault: Vault) -> None:
         """Make the tables, inside the transaction that fills them."""
-        for statement in _statements(_TABLES + _LEDGER_KEPT + HEAD_TABLE):
+        for statement in _statements(_TABLES + _TYPED_TABLES + _LEDGER_KEPT + HEAD_TABLE):
             self.execute(statement)
         if not self.in_memory:  # nobody else gets at that
-            self._tally = RowIntegrity(self._connection, vault, self.path)
-            self._tally.follow()
-            self._tally.begin(first=True)
+            self._integrity = RowIntegrity(self._connection, vault, self.path)
+            self._integrity.follow()
+            self._integrity.begin(first=True)
         self.execute(f"PRAGMA application_id = {_KIND.application}")
         self.execute(f"PRAGMA user_version = {_KIND.schema}")
 
     def check_rows(self, vault: Vault, *, old_copy: bool = False) -> None:
-        """See whether the file is whole and the newest, and watch over it from now on; as in
-        `RowTally.check`.
+        """Check that the file is whole and the newest, bring it to this version's schema, and
+        watch over it from now on; as in `RowIntegrity.check`.
         """
         with self._lock, _KIND.errors(self.path):
-            tally = RowIntegrity(self._connection, vault, self.path)
-            tally.follow()
-            if self._schema() == _BEFORE_HEADS:
-                if not vault.before_heads:
-                    raise StorageError(
-                        f"{self.path} was tampered with: it had a head, which is gone"
-                    )
-                tally.refuse_old(0, tally.counted(), old_copy=old_copy)
-                # first: killed after the commit, the file must not seem to have lost it
-                tally.start_counter()
-                old_copy = self._add_head(tally)
-            tally.check(old_copy=old_copy)
-            self._tally = tally
-            if (
-                self._schema() < _KIND.schema
-            ):  # what is in it comes forward where it is read (``old_joined``)
-                self._connection.execute(f"PRAGMA user_version = {_KIND.schema}")
+            integrity = RowIntegrity(self._connection, vault, self.path)
+            integrity.follow()
+            integrity.check(old_copy=old_copy)
+            self._integrity = integrity
+            while self._schema() < _KIND.schema:
+                self._migrate(vault, integrity)
 
     def rewrite_rows(self, vault: Vault, rewrite: Callable[[], None]) -> None:
         """In one transaction seal every row anew by another vault; nobody can use this connection
@@ -163,8 +161,8 @@ class Database:
             self.execute("DROP TRIGGER ledger_kept")
             rewrite()
             self.execute(_LEDGER_KEPT)
-            if self._tally is not None:
-                self._tally.adopt(vault)
+            if self._integrity is not None:
+                self._integrity.adopt(vault)
 
     def execute(self, statement: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement; its rows."""
@@ -196,8 +194,8 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
             self._depth = 1
             try:
-                if self._tally is not None:
-                    self._tally.begin()
+                if self._integrity is not None:
+                    self._integrity.begin()
                 yield
                 if (
                     not self._connection.in_transaction
@@ -205,11 +203,11 @@ class Database:
                     raise StorageError(
                         f"nothing was written to {self.path}: the disk refused; free space"
                     )
-                if self._tally is not None:
-                    self._tally.finish()
+                if self._integrity is not None:
+                    self._integrity.finish()
                 self._connection.execute("COMMIT")
-                if self._tally is not None:
-                    self._tally.committed()
+                if self._integrity is not None:
+                    self._integrity.committed()
             except BaseException:
                 self.rollbacks += 1
                 if self._connection.in_transaction:
@@ -217,8 +215,8 @@ class Database:
                 raise
             finally:
                 self._depth = 0
-                if self._tally is not None:
-                    self._tally.end()
+                if self._integrity is not None:
+                    self._integrity.end()
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -304,20 +302,15 @@ class Database:
     def _schema(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
-    def _add_head(self, tally: RowIntegrity) -> bool:
-        """Bring a file of version 0.1.0 forward; False where another process has just done so."""
+    def _migrate(self, vault: Vault, integrity: RowIntegrity) -> None:
+        """Bring the file one schema forward, unless another process has just done so."""
+        schema = self._schema()
         with self.transaction():
-            if self._schema() != _BEFORE_HEADS:
-                return False
-            self._connection.execute(HEAD_TABLE)
-            tally.begin(first=True)
-            for statement in _END_RUNS:
-                self._connection.execute(statement)
-            tally.adopt()
-            tally.finish()
-            self._connection.execute(f"PRAGMA user_version = {_KIND.schema}")
-        tally.end()
-        return True
+            if self._schema() == schema:
+                MIGRATIONS[schema](self, vault)
+                integrity.follow()
+                integrity.adopt()
+                self._connection.execute(f"PRAGMA user_version = {schema + 1}")
 
     def _claim(self) -> None:
         """Make an empty file that only its owner can read, before anything is in it."""
@@ -351,7 +344,11 @@ class Database:
             raise ConfigError(
                 f"{self.path} is an SQLite file of something else, not a device store"
             )
-        _KIND.check(self._connection, self.path)
+        if _KIND.check(self._connection, self.path) < _FIRST_SCHEMA:
+            raise ConfigError(
+                f"{self.path} was made by hdpmf 0.1 or 0.2, whose stores this version does not "
+                "read; export its ratings with that version, and make a new store"
+            )
 
     def _prepare(self) -> None:
         run = self._connection.execute

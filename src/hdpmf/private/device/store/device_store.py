@@ -1,13 +1,13 @@
 """The private device's store: ratings, weights, vectors, identity, pinned facts and the ledger in
 one SQLite file.
 
-The file is readable by its owner only and, with a passphrase, sealed (see ``vault``). Each method
+The file is readable by its owner only and, with a passphrase, sealed (``encryption``). Each method
 is one commit, on the disk when it returns; ``transaction`` makes one of several. A process that is
 killed at any instant leaves all that was committed and nothing else. Several commands may use a
 file at a time; one of them may answer a recommender.
 
 A copy of the file that is put back later has forgotten what was sent since. It is refused by the
-counter beside the file (see ``tally``), unless that is an old one too: do not restore old copies of
+counter beside the file (``integrity``), unless that is an old one too: do not restore old copies of
 a store that has been used.
 """
 
@@ -30,32 +30,13 @@ from hdpmf.common.protocol import AnyCatalogue
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.private.device.disclosures.ledger import Ledger
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.store.catalogues import PinnedCatalogue, PinnedRoster
+from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, PinnedRoster
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import Vault
-from hdpmf.private.device.store.pins import PinnedItems, RosterPin, add_place, places_of, set_scale
+from hdpmf.private.device.store.pins import PinnedItems, RosterPin
 from hdpmf.private.device.store.ratings_table import ME, RatedItems, RatedTable, Record
-from hdpmf.private.device.store.tables import (
-    FIRST,
-    Moved,
-    NamedValues,
-    Runs,
-    at_place,
-    read_header,
-    read_moved,
-    refuse_moved,
-    write_header,
-    write_moved,
-)
-
-_IDENTITY, _POLICY, _USERS = "identity", "policy", "users"
-MODEL, OPEN_RUNS, OWN_ITEMS = "model", "open runs", "own catalogue"
-"""Names of `put`: the finished model (see ``local_model``), the runs under way, the items of the
-owner's own file.
-"""
-_OF_A_PLACE = frozenset({MODEL, "authority", "authority-changed", "servers", "roster-digest"})
-"""Names of `put` that each recommender has its own of."""
-_OWN = "own:"  # before the names of `put`, so that they never meet ours
+from hdpmf.private.device.store.schema import FIRST, OWN_FILE, Device, Recommender, Transfer
+from hdpmf.private.device.store.tables import ONLY, Runs, Tables, read_header, write_header
 
 
 class DeviceStore:
@@ -67,22 +48,24 @@ class DeviceStore:
         ledger: What was sent and paid.
         runs: What is kept of runs under way, and what was answered in them.
         rated: The ratings and their weights, one by one. PRIVATE.
-        place: The recommender's, whose catalogue, roster and model this is about (see `at`).
+        tables: Everything else, in typed tables (``schema``).
+        recommender_id: Of the recommender whose catalogue, roster and model this is about (`at`).
     """
 
     def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
         self._vault = vault
-        self._values = NamedValues(database, vault)
-        self.users = msgspec.msgpack.decode(self._values.need(_USERS), type=int)
-        self.identity = DeviceIdentity(self._values.need(_IDENTITY))
+        self.tables = Tables(database, vault)
+        device = self.device
+        self.users = device.users
+        self.identity = DeviceIdentity(device.identity)
         self.rated = RatedItems(database, vault, self.users)
         self.runs = Runs(database, vault)
         self.ledger = Ledger(database, vault, self.rated, lambda: self.policy)
-        self.place = FIRST
-        self._views = {FIRST: self}  # one for each place, which all of them share
-        self._items = PinnedItems(database, self._values)
-        self._roster = RosterPin(database, self._values)
+        self.recommender_id = FIRST
+        self._views = {FIRST: self}  # one for each recommender, which all of them share
+        self._items = PinnedItems(database, self.tables)
+        self._roster = RosterPin(database, self.tables)
         self._table: tuple[tuple[int, ...], PinnedCatalogue, RatedTable] | None = None
 
     @classmethod
@@ -116,12 +99,14 @@ class DeviceStore:
             with database.transaction():
                 database.lay_tables(vault)
                 write_header(database, vault)
-                values = NamedValues(database, vault)
-                values.set(_USERS, msgspec.msgpack.encode(users))
-                values.set(_IDENTITY, DeviceIdentity.generate().secret_bytes())
-                values.set(_POLICY, msgspec.msgpack.encode(policy or Policy()))
-                if scale is not None:
-                    set_scale(values, scale)
+                scales = {} if scale is None else {PLAIN: (scale.low, scale.high, scale.step)}
+                device = Device(
+                    users=users,
+                    identity=DeviceIdentity.generate().secret_bytes(),
+                    policy=policy or Policy(),
+                    scales=scales,
+                )
+                Tables(database, vault).device.put(device)
             return cls(database, vault)
         except BaseException:
             with suppress(OSError):
@@ -160,13 +145,11 @@ class DeviceStore:
         try:
             vault = Vault.unlock(read_header(database), passphrase)
             database.check_rows(vault, old_copy=old_copy)
-            if vault.before_heads and vault.is_encrypted:
-                write_header(database, vault)
             made = cls(database, vault)
             if serving:
                 database.serve()
             if not moved:
-                refuse_moved(database.path, made.moved)
+                refuse_moved(database.path, made.device.transfer)
             return made
         except BaseException:
             database.close()
@@ -184,7 +167,7 @@ class DeviceStore:
 
     @staticmethod
     def is_encrypted(path: str | os.PathLike[str]) -> bool:
-        """Whether a store needs a passphrase."""
+        """Return True if a store needs a passphrase."""
         database = Database(path)
         try:
             return Vault.needs_passphrase(read_header(database))
@@ -219,47 +202,72 @@ class DeviceStore:
         """
         return self._database.at_once()
 
-    def at(self, place: int) -> DeviceStore:
-        """This store at a recommender's place: with its catalogue, roster, model and pins. All
-        else is the same.
+    def at(self, recommender_id: int) -> DeviceStore:
+        """Return this store with the catalogue, roster, model and pins of one recommender.
+
+        All else is the same.
         """
-        if place not in self.places:
-            raise ConfigError("this store has no such place")
-        if place not in self._views:
-            view = self._views[place] = copy(self)
-            view.place, view._table = place, None
-            view._items = PinnedItems(self._database, self._values, place)
-            view._roster = RosterPin(self._database, self._values, place)
-        return self._views[place]
+        if recommender_id not in self.recommender_ids:
+            raise ConfigError("this store knows no such recommender")
+        if recommender_id not in self._views:
+            view = self._views[recommender_id] = copy(self)
+            view.recommender_id, view._table = recommender_id, None
+            view._items = PinnedItems(self._database, self.tables, recommender_id)
+            view._roster = RosterPin(self._database, self.tables, recommender_id)
+        return self._views[recommender_id]
 
     @property
-    def places(self) -> range:
-        """The places of recommenders; the first is there before anybody has joined one."""
-        return places_of(self._values)
+    def recommender_ids(self) -> list[int]:
+        """The ids of recommenders; the first is there before anybody has joined one."""
+        return sorted({FIRST, *(row.id for row in self.tables.recommenders.rows())})
 
-    def new_place(self) -> DeviceStore:
-        """This store at a new place, for one more recommender."""
-        return self.at(add_place(self._values))
+    def new_recommender(self) -> DeviceStore:
+        """Return this store for one more recommender."""
+        with self.transaction():
+            recommender_id = self.recommender_ids[-1] + 1
+            self.tables.recommenders.put(Recommender(id=recommender_id))
+        return self.at(recommender_id)
+
+    @property
+    def recommender(self) -> Recommender:
+        """The recommender that this view is about, and what is pinned of it."""
+        found = self.tables.recommenders.find(self.recommender_id)
+        return Recommender(id=self.recommender_id) if found is None else found
+
+    def change_recommender(self, **changes: object) -> None:
+        """Change fields of `recommender`."""
+        with self.transaction():
+            self.tables.recommenders.put(msgspec.structs.replace(self.recommender, **changes))
+
+    @property
+    def device(self) -> Device:
+        """The device's own row."""
+        return self.tables.device.need(ONLY)
+
+    def change_device(self, **changes: object) -> None:
+        """Change fields of `device`."""
+        with self.transaction():
+            self.tables.device.put(msgspec.structs.replace(self.device, **changes))
 
     @property
     def encrypted(self) -> bool:
-        """Whether there is a passphrase."""
+        """True if there is a passphrase."""
         return self._vault.is_encrypted
 
     def set_identity(self, identity: DeviceIdentity) -> None:
-        """Be another device from now on (see ``rotation``)."""
-        self._values.set(_IDENTITY, identity.secret_bytes())
+        """Be another device from now on."""
+        self.change_device(identity=identity.secret_bytes())
         for view in self._views.values():
             view.identity = identity
 
     @property
     def policy(self) -> Policy:
-        """What this device agrees to."""
-        return msgspec.msgpack.decode(self._values.need(_POLICY), type=Policy)
+        """The policy of this device."""
+        return self.device.policy
 
     def set_policy(self, policy: Policy) -> None:
         """Agree to something else from now on."""
-        self._values.set(_POLICY, msgspec.msgpack.encode(policy))
+        self.change_device(policy=policy)
 
     @property
     def scale(self) -> RatingScale | None:
@@ -350,12 +358,13 @@ class DeviceStore:
         Raises:
             ProtocolError: It does not follow from the pinned one, or cannot be used.
         """
-        return self._items.pin(items, self.get(OWN_ITEMS))
+        own = self.tables.catalogues.find(OWN_FILE)
+        return self._items.pin(items, None if own is None else own.data)
 
     @property
-    def shelf(self) -> str:
-        """Where the recommender's items are on this device (see ``shelves``)."""
-        return self._items.shelf
+    def item_namespace(self) -> str:
+        """The namespace of the recommender's items on this device."""
+        return self._items.namespace
 
     @property
     def pinned_catalogue(self) -> PinnedCatalogue | None:
@@ -383,23 +392,6 @@ class DeviceStore:
         """The pinned roster."""
         return self._roster.now
 
-    def get(self, key: str) -> bytes | None:
-        """A small thing that was put here."""
-        return self._values.get(self._name_of(key))
-
-    def put(self, key: str, value: bytes | None) -> None:
-        """Keep a small thing, sealed; None takes it out of the file."""
-        self._values.set(self._name_of(key), value)
-
-    @property
-    def moved(self) -> Moved | None:
-        """Where the store is going or has gone, if it is on the move."""
-        return read_moved(self._values)
-
-    def set_moved(self, moved: Moved | None) -> None:
-        """Write down that the store is on the move, or no longer."""
-        write_moved(self._values, moved)
-
     def copy_to(self, target: Path) -> None:
         """Write all of it to another file, which is the same store: two that are used would
         spend twice.
@@ -418,24 +410,29 @@ class DeviceStore:
             self.ledger.give_back_held(
                 "the owner forgot the runs under way; nothing of this one had left"
             )
-            self._values.drop(_OWN + OPEN_RUNS, *([_OWN + OWN_ITEMS] if model else ()))
+            self.change_device(open_runs=())
             self._table = None
-            for view in map(self.at, self.places):
-                self._values.drop(view._name_of(MODEL))
-                if model:
+            self.tables.models.clear()
+            if model:
+                self.tables.catalogues.delete(OWN_FILE)
+                for view in map(self.at, self.recommender_ids):
                     view._items.forget()
             if ratings:
                 self.rated.clear()
         self._database.shred()
 
-    def forget_place(self) -> None:
-        """Take all that is here of this place's recommender out of the file. Ratings and the
-        ledger stay.
+    def forget_recommender(self) -> None:
+        """Take all that is here of this view's recommender out of the file.
+
+        Ratings and the ledger stay.
         """
         with self.transaction():
             self._items.forget()
             self._roster.forget()
-            self._values.drop(*map(self._name_of, _OF_A_PLACE))
+            self.tables.models.delete(self.recommender_id)
+            self.change_recommender(
+                authority=None, authority_changed="", servers=b"", roster_digest=""
+            )
         self._database.shred()
 
     def destroy(self) -> None:
@@ -454,9 +451,6 @@ class DeviceStore:
             kept = self._table = now, catalogue, self.rated.table(catalogue)
         return kept[2]
 
-    def _name_of(self, key: str) -> str:
-        return _OWN + (at_place(self.place, key) if key in _OF_A_PLACE else key)
-
     def _over_catalogue(self) -> RatedTable:
         catalogue = self.pinned_catalogue
         if catalogue is None:
@@ -465,3 +459,24 @@ class DeviceStore:
                 "device join)"
             )
         return self.over(catalogue)
+
+
+def refuse_moved(path: Path, moved: Transfer | None) -> None:
+    """Refuse a store that is on the move: there is one ledger, and it goes on in one place."""
+    if moved is None:
+        return
+    if moved.state == "travelling":
+        raise ConfigError(
+            f"{path} is an export, not a store to use; bring it in with: hdpmf device "
+            f"import {path} STORE"
+        )
+    if moved.state == "arriving":
+        raise ConfigError(
+            f"the import that makes {path} was not finished; run the same 'hdpmf device "
+            "import' again"
+        )
+    raise ConfigError(
+        f"{path} was moved away ({moved.at}, to {moved.file}): its ledger goes on where "
+        "that was imported. If it never "
+        f"was, take it back: hdpmf device unmove {path} {moved.file}"
+    )

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from contextlib import suppress
 from hashlib import blake2b, scrypt
 from typing import Literal
 
@@ -35,11 +34,11 @@ SCRYPT_COST = 1 << 17
 
 _MOST_COST = 1 << 20
 _BLOCK_SIZE = 8
-_KEY, _OLD_KEY = b"key of a file with a head", b"key"
+_KEY = b"key of a file with a head"  # part of the file format
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """How to open the vault; it lies in the file unsealed."""
+    """The unsealed header that says how to derive the keys."""
 
     kind: Literal["plain", "scrypt"]
     salt: bytes
@@ -52,16 +51,12 @@ class _Header(msgspec.Struct, frozen=True):
 class Vault:
     """Seals and opens records. Make one with `new` or `unlock`."""
 
-    def __init__(self, header: _Header, keys: bytes, *, before_heads: bool = False) -> None:
+    def __init__(self, header: _Header, keys: bytes) -> None:
         if len(keys) not in (KEY_BYTES, 2 * KEY_BYTES):
             raise StorageError("the store's header has a key of the wrong length: it is damaged")
         key = keys[:KEY_BYTES]
         self._lasting = keys[KEY_BYTES:] or key
         self._header = header
-        self.before_heads = before_heads
-        """Made by version 0.1.0, whose files have no head; a newer encrypted file cannot pass
-        for one.
-        """
         self._checks = blake2b(key=_derived(key, b"rows"), digest_size=32)
         self._tags = blake2b(key=_derived(key, b"tags"), digest_size=TAG_BYTES)
         self._lasting_checks = blake2b(key=_derived(self._lasting, b"rows"), digest_size=32)
@@ -96,37 +91,31 @@ class Vault:
                 raise ConfigError(
                     "this store is not encrypted, so it needs no passphrase; leave it out"
                 )
-            return cls(found, found.key, before_heads=True)
+            return cls(found, found.key)
         if passphrase is None:
             raise PrivacyError("this store is encrypted; give its passphrase")
         cipher = _Cipher(_stretched(passphrase, found.salt, found.cost))
-        for place in (_KEY, _OLD_KEY):
-            with suppress(StorageError):
-                key = cipher.open(found.key, place)
-                if place == _KEY:
-                    return cls(found, key)
-                return cls(
-                    msgspec.structs.replace(found, key=cipher.seal(key, _KEY)),
-                    key,
-                    before_heads=True,
-                )
-        raise PrivacyError("the passphrase is wrong; nothing was opened")
+        try:
+            keys = cipher.open(found.key, _KEY)
+        except StorageError:
+            raise PrivacyError("the passphrase is wrong; nothing was opened") from None
+        return cls(found, keys)
 
     @staticmethod
     def needs_passphrase(header: bytes) -> bool:
-        """Whether a vault with this header opens only with a passphrase."""
+        """Return True if a vault with this header needs a passphrase."""
         return _read(header).kind == "scrypt"
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether there is a passphrase."""
+        """True if there is a passphrase."""
         return self._cipher is not None
 
     def __repr__(self) -> str:
         return f"Vault({'encrypted' if self.is_encrypted else 'plain'})"
 
     def header(self) -> bytes:
-        """What `unlock` needs, besides the passphrase."""
+        """Return the header that `unlock` needs besides the passphrase."""
         return msgspec.msgpack.encode(self._header)
 
     def seal(self, data: bytes, about: bytes) -> bytes:
@@ -134,7 +123,7 @@ class Vault:
         return data if self._cipher is None else self._cipher.seal(data, about)
 
     def open(self, sealed: bytes, about: bytes) -> bytes:
-        """What was sealed for this place, or a StorageError if a bit of it was changed."""
+        """Decrypt what was sealed for this context; StorageError if a bit of it was changed."""
         return sealed if self._cipher is None else self._cipher.open(sealed, about)
 
     def check(self, data: bytes) -> bytes:

@@ -1,5 +1,4 @@
-"""Whether a device's file is whole, and the newest: a keyed sum over all its rows, and a counter
-beside it.
+"""Integrity of a store: a keyed sum over all its rows, and a counter beside the file.
 
 Every commit writes a head: how many commits there were, and the sum of the keyed digests of all
 rows. A row that was changed, deleted, moved or put back makes another sum, which is seen when the
@@ -19,18 +18,34 @@ from hdpmf.common.base.files import atomic_write
 from hdpmf.errors import StorageError
 from hdpmf.private.device.store.encryption import Vault
 
+TYPED_TABLES = (
+    "device",
+    "recommenders",
+    "catalogues",
+    "rosters",
+    "models",
+    "recommender_states",
+    "plan_counts",
+    "agreed_tasks",
+    "questions",
+    "consents",
+    "refusals",
+    "sent_runs",
+    "hidden_items",
+)
+"""Tables of sealed rows that are found by a tag (``tables``)."""
+
 _COLUMNS = {
-    "settings": ("name", "sealed"),
-    "people": ("tag", "sealed"),
-    "items": ("tag", "sealed"),
+    "header": ("row", "value"),
+    **dict.fromkeys(TYPED_TABLES, ("tag", "number", "sealed")),
+    "user_weights": ("tag", "sealed"),
+    "item_weights": ("tag", "sealed"),
     "ratings": ("tag", "sealed"),
-    "states": ("number", "run", "sealed"),
+    "runs": ("number", "run", "sealed"),
     "replies": ("run", "number", "request", "sealed"),
     "ledger": ("number", "entry", "charges"),
 }
-HEAD_TABLE = (
-    "CREATE TABLE head (place INTEGER PRIMARY KEY CHECK (place = 1), sealed BLOB NOT NULL);"
-)
+HEAD_TABLE = "CREATE TABLE head (row INTEGER PRIMARY KEY CHECK (row = 1), sealed BLOB NOT NULL);"
 _BYTES = 32
 _MODULUS = 1 << (8 * _BYTES)
 
@@ -64,25 +79,31 @@ class RowIntegrity:
         self._name = vault.lasting_check(b"store").hex()[:32]
         self._open = self._changed = False
         self._commits = self._total = 0
+        self._followed: list[str] = []
 
     def follow(self) -> None:
-        """From now on know every row that is written or deleted."""
+        """From now on know every row that is written or deleted, also in new tables."""
         self._connection.create_function("hdpmf_row", -1, self._row)
-        # Rows that INSERT OR REPLACE takes out are told of only so.
+        # Only so are rows seen that INSERT OR REPLACE takes out.
         self._connection.execute("PRAGMA recursive_triggers = ON")
+        found = self._connection.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")
+        there = {name for (name,) in found}
         for table, columns in _COLUMNS.items():
+            if table not in there or table in self._followed:
+                continue
             new, old = (
                 ", ".join(f"{which}.{name}" for name in columns) for which in ("NEW", "OLD")
             )
             for event, sign, values in (("INSERT", 1, new), ("DELETE", -1, old)):
                 self._connection.execute(
-                    f"CREATE TEMP TRIGGER tally_{table}_{event} AFTER {event} ON main.{table} "
+                    f"CREATE TEMP TRIGGER integrity_{table}_{event} AFTER {event} ON main.{table} "
                     f"BEGIN SELECT hdpmf_row({sign}, '{table}', {values}); END"
                 )
             self._connection.execute(
-                f"CREATE TEMP TRIGGER tally_{table}_UPDATE BEFORE UPDATE ON main.{table} "
+                f"CREATE TEMP TRIGGER integrity_{table}_UPDATE BEFORE UPDATE ON main.{table} "
                 "BEGIN SELECT RAISE(ABORT, 'rows are replaced, not updated'); END"
             )
+            self._followed.append(table)
 
     def begin(self, *, first: bool = False) -> None:
         """A transaction begins; in the ``first`` one of a file there is no head yet."""
@@ -163,6 +184,7 @@ class RowIntegrity:
         if vault is not None:
             self._vault = vault
         self._total = self._sum()
+        self._changed = True
 
     def _row(self, sign: int, *row: object) -> None:
         if not self._open:
@@ -175,8 +197,8 @@ class RowIntegrity:
 
     def _sum(self) -> int:
         total = 0
-        for table, columns in _COLUMNS.items():
-            names = ", ".join(columns)
+        for table in self._followed:
+            names = ", ".join(_COLUMNS[table])
             for row in self._connection.execute(f"SELECT {names} FROM {table}"):  # noqa: S608  # names of ours
                 total += self._digest((table, *row))
         return total % _MODULUS
@@ -194,7 +216,7 @@ class RowIntegrity:
         return head
 
     def counted(self) -> int | None:
-        """What the counter says; None where there is none of this store."""
+        """Return the counter's number; None where there is no counter of this store."""
         try:
             counter = msgspec.json.decode(self._counter.read_bytes(), type=_Counter)
         except FileNotFoundError:
@@ -206,11 +228,6 @@ class RowIntegrity:
         if counter.store != self._name or counter.check != self._signed(counter.commits):
             return None  # of another store that was here
         return counter.commits
-
-    def start_counter(self) -> None:
-        """Count from 0, where nobody has counted yet."""
-        if self.counted() is None:
-            self._write_counter(0)
 
     def _count(self, commits: int) -> None:
         """Raise the counter. Two processes at a time may leave it one behind, which the next
@@ -228,7 +245,7 @@ class RowIntegrity:
 
 
 def counter_of(path: Path) -> Path:
-    """Where the counter of a store is."""
+    """Return the path of a store's counter."""
     return path.with_name(path.name + ".counter")
 
 

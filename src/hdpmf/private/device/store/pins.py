@@ -14,7 +14,7 @@ import msgspec
 from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion
 from hdpmf.common.protocol.catalogue import check_chain, is_newer, table_of
-from hdpmf.errors import ProtocolError, StorageError
+from hdpmf.errors import ProtocolError
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.store.catalogues import (
     PLAIN,
@@ -27,24 +27,21 @@ from hdpmf.private.device.store.catalogues import (
     same_items,
 )
 from hdpmf.private.device.store.database import Database
-from hdpmf.private.device.store.tables import FIRST, NamedValues, at_place
-
-_CATALOGUE, _SHELF, _PLACES, _SCALE = "catalogue", "shelf", "places", "scale"
-
-_Scale = tuple[float, float, float | None]
+from hdpmf.private.device.store.schema import FIRST, PublicData, Recommender
+from hdpmf.private.device.store.tables import ONLY, Tables
 
 
 class PinnedItems:
-    """The item table that is pinned at a place, and the scale that its items are rated on.
+    """The item table that is pinned of a recommender, and the scale that its items are rated on.
 
     Args:
-        place: Whose.
+        recommender_id: Whose.
     """
 
-    def __init__(self, database: Database, values: NamedValues, place: int = FIRST) -> None:
+    def __init__(self, database: Database, tables: Tables, recommender_id: int = FIRST) -> None:
         self._database = database
-        self._values = values
-        self._place = place
+        self._tables = tables
+        self._id = recommender_id
         self._kept: tuple[tuple[int, ...], PinnedCatalogue | None] = (), None
 
     @property
@@ -55,32 +52,36 @@ class PinnedItems:
         at = (self._database.version(), self._database.rollbacks)
         read_at, known = self._kept
         if at != read_at:
-            data, shelf = self._values.get(self._named(_CATALOGUE)), self.shelf
+            row = self._tables.catalogues.find(self._id)
             find = pinned_by if self._database.in_memory else pinned
-            known = None if data is None else find(data, shelf)
+            known = None if row is None else find(row.data, self.namespace)
             self._kept = at, known
         return known
 
     @property
-    def shelf(self) -> str:
-        """Where its items are on this device."""
-        data = self._values.get(self._named(_SHELF))
-        try:
-            return PLAIN if data is None else data.decode()
-        except UnicodeDecodeError:
-            raise StorageError("the place of items cannot be read: the store is damaged") from None
+    def namespace(self) -> str:
+        """The namespace of its items on this device."""
+        return self._chosen or PLAIN
+
+    @property
+    def _chosen(self) -> str | None:
+        row = self._tables.recommenders.find(self._id)
+        return None if row is None else row.item_namespace
 
     @property
     def scale(self) -> RatingScale | None:
         """The scale that the owner rates them on, where it is known. No recommender's word
         changes it.
         """
-        data = self._values.get(_scale_of(self.shelf))
-        return None if data is None else RatingScale(*msgspec.msgpack.decode(data, type=_Scale))
+        found = self._tables.device.need(ONLY).scales.get(self.namespace)
+        return None if found is None else RatingScale(*found)
 
     def set_scale(self, scale: RatingScale) -> None:
         """Rate on this scale from now on."""
-        set_scale(self._values, scale, self.shelf)
+        with self._database.transaction():
+            device = self._tables.device.need(ONLY)
+            scales = device.scales | {self.namespace: (scale.low, scale.high, scale.step)}
+            self._tables.device.put(msgspec.structs.replace(device, scales=scales))
 
     def pin(self, items: AnyCatalogue, own: bytes | None = None) -> PinnedCatalogue:
         """Take an item table that follows from the pinned one, or is the same; what is pinned then.
@@ -110,8 +111,8 @@ class PinnedItems:
                     "--model)",
                 ) from error
             if known is None:
-                self._choose_shelf(pinned(data), None if own is None else pinned(own))
-            catalogue, scale = pinned(data, self.shelf), self.scale
+                self._choose_namespace(pinned(data), None if own is None else pinned(own))
+            catalogue, scale = pinned(data, self.namespace), self.scale
             other = catalogue.known.scale
             if scale is not None and (
                 (scale.low, scale.high) != (other.low, other.high)
@@ -124,89 +125,57 @@ class PinnedItems:
             if newer or known is None:
                 # Thousands of simulated devices need not hold a copy each: there it is remembered
                 # by its digest.
-                self._values.set(
-                    self._named(_CATALOGUE), catalogue.digest if self._database.in_memory else data
-                )
+                data = catalogue.digest if self._database.in_memory else data
+                self._tables.catalogues.put(PublicData(recommender_id=self._id, data=data))
                 self._kept, known = (self._kept[0], catalogue), catalogue
         return known
 
     def forget(self) -> None:
-        """Take it out of the file. The shelf stays, because there may be ratings of its items."""
-        if (
-            self.now is not None
-        ):  # otherwise none was chosen yet: that is for the first table that comes
-            self._values.set(self._named(_SHELF), self.shelf.encode())
-        self._values.drop(self._named(_CATALOGUE))
+        """Take it out of the file. The namespace stays: there may be ratings of its items."""
+        if self.now is not None:  # otherwise the namespace is for the first table that comes
+            self._set_namespace(self.namespace)
+        self._tables.catalogues.delete(self._id)
         self._kept = (), None
 
-    def _choose_shelf(self, catalogue: PinnedCatalogue, own: PinnedCatalogue | None) -> None:
-        """Where the items of a first table are: with those that are the same, or by themselves."""
-        if self._values.get(self._named(_SHELF)) is not None:
+    def _choose_namespace(self, catalogue: PinnedCatalogue, own: PinnedCatalogue | None) -> None:
+        """Choose the namespace of a first table: that of equal items, or its own."""
+        if self._chosen is not None:
             return
-        places = (
-            PinnedItems(self._database, self._values, place) for place in places_of(self._values)
-        )
-        others = [
-            other
-            for other in (place.now for place in places if place._place != self._place)
-            if other
-        ]
-        shelf = next((other.shelf for other in others if same_items(other, catalogue)), None)
-        if shelf is None:
-            # A file's items are on the plain shelf, where the first table that does not say
+        ids = [row.id for row in self._tables.recommenders.rows() if row.id != self._id]
+        if self._id != FIRST and FIRST not in ids:
+            ids.append(FIRST)
+        pins = (PinnedItems(self._database, self._tables, other) for other in sorted(ids))
+        others = [other for other in (pin.now for pin in pins) if other is not None]
+        same = (other.namespace for other in others if same_items(other, catalogue))
+        namespace = next(same, None)
+        if namespace is None:
+            # A file's items are in the plain namespace, where the first table that does not say
             # otherwise joins them.
-            alone = (
-                any(other.shelf == PLAIN for other in others) if own is not None else bool(others)
-            )
-            shelf = (
-                str(self._place)
-                if alone or (own is not None and contradict(own, catalogue))
-                else PLAIN
-            )
-            if shelf != PLAIN:
-                set_scale(self._values, catalogue.known.scale, shelf)
-        self._values.set(self._named(_SHELF), shelf.encode())
+            taken = bool(others)
+            if own is not None:
+                taken = any(other.namespace == PLAIN for other in others)
+            alone = taken or (own is not None and contradict(own, catalogue))
+            namespace = str(self._id) if alone else PLAIN
+        self._set_namespace(namespace)
+        if namespace != PLAIN and self.scale is None:
+            self.set_scale(catalogue.known.scale)
 
-    def _named(self, name: str) -> str:
-        return at_place(self._place, name)
-
-
-def places_of(values: NamedValues) -> range:
-    """The places of recommenders in a file."""
-    data = values.get(_PLACES)
-    return range(FIRST, FIRST + (1 if data is None else msgspec.msgpack.decode(data, type=int)))
-
-
-def add_place(values: NamedValues) -> int:
-    """One more."""
-    last = places_of(values)[-1] + 1
-    values.set(_PLACES, msgspec.msgpack.encode(last))
-    return last
-
-
-def set_scale(values: NamedValues, scale: RatingScale, shelf: str = PLAIN) -> None:
-    """Write down the scale that the items of a shelf are rated on."""
-    values.set(_scale_of(shelf), msgspec.msgpack.encode((scale.low, scale.high, scale.step)))
-
-
-def _scale_of(shelf: str) -> str:
-    return _SCALE if shelf == PLAIN else f"{_SCALE} of {shelf}"
-
-
-_ROSTER = "roster"
+    def _set_namespace(self, namespace: str) -> None:
+        known = self._tables.recommenders.find(self._id) or Recommender(id=self._id)
+        self._tables.recommenders.put(msgspec.structs.replace(known, item_namespace=namespace))
 
 
 class RosterPin:
-    """The roster that is pinned at a place.
+    """The roster that is pinned of a recommender.
 
     Args:
-        place: Whose.
+        recommender_id: Whose.
     """
 
-    def __init__(self, database: Database, values: NamedValues, place: int = FIRST) -> None:
+    def __init__(self, database: Database, tables: Tables, recommender_id: int = FIRST) -> None:
         self._in_memory = database.in_memory
-        self._values = values
-        self._name = at_place(place, _ROSTER)
+        self._tables = tables
+        self._id = recommender_id
         self._kept: PinnedRoster | None = None
 
     @property
@@ -214,14 +183,15 @@ class RosterPin:
         """The pinned roster."""
         if self._kept is not None:
             return self._kept
-        data = self._values.get(self._name)
-        if data is None:
+        row = self._tables.rosters.find(self._id)
+        if row is None:
             return None
-        return PinnedRoster.by_digest(data) if self._in_memory else PinnedRoster.from_bytes(data)
+        find = PinnedRoster.by_digest if self._in_memory else PinnedRoster.from_bytes
+        return find(row.data)
 
     def forget(self) -> None:
         """Take it out of the file."""
-        self._values.drop(self._name)
+        self._tables.rosters.delete(self._id)
         self._kept = None
 
     def pin(
@@ -242,5 +212,5 @@ class RosterPin:
         if self._in_memory:
             # As with the item table: thousands of simulated devices need not hold a copy each.
             self._kept, data = roster, sha256(data).digest()
-        self._values.set(self._name, data)
+        self._tables.rosters.put(PublicData(recommender_id=self._id, data=data))
         return roster

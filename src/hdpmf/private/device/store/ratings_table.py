@@ -13,10 +13,11 @@ import numpy as np
 
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.errors import PrivacyError, RatingsError, StorageError, UnknownIdError
+from hdpmf.errors import PrivacyError, RatingsError, UnknownIdError
 from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, name_in
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.tables import decoded
 
 ME = "me"
 _MAX_ID_LENGTH = 256
@@ -30,7 +31,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     Attributes:
         weight: Overrides the product of the two weights.
         since: Number of the ledger's last entry when the rating got this value: what came after it
-            may have sent this one, what came before has not. 0 in records of version 0.1.0, which
+            may have sent this one, what came before has not.
             did not say it.
     """
 
@@ -50,10 +51,6 @@ class _Weight(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def __repr__(self) -> str:
         return "_Weight(...)"
-
-
-_RECORD = msgspec.msgpack.Decoder(Record)
-_WEIGHT = msgspec.msgpack.Decoder(_Weight)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -79,11 +76,11 @@ class RatedItems:
         self.changes = 0
 
     def pair_tag(self, user: str, item: str) -> bytes:
-        """What the file calls a rating."""
+        """Return the tag of a rating in the file."""
         return self._vault.tag(b"pair", user, item)
 
     def user_tag(self, user: str) -> bytes:
-        """What the file calls a user."""
+        """Return the tag of a user in the file."""
         return self._vault.tag(b"user", user)
 
     def put(self, records: Sequence[Record], catalogue: PinnedCatalogue | None) -> None:
@@ -128,8 +125,8 @@ class RatedItems:
         if ratings.implicit:
             raise RatingsError("implicit feedback has no ratings; a device keeps ratings")
         own = [None] * len(ratings) if weights is None else weights.tolist()
-        shelf = PLAIN if catalogue is None else catalogue.shelf
-        items = [name_in(shelf, str(item)) for item in ratings.item_ids.tolist()]
+        namespace = PLAIN if catalogue is None else catalogue.namespace
+        items = [name_in(namespace, str(item)) for item in ratings.item_ids.tolist()]
         columns = (ratings.user_ids.tolist(), items, ratings.values.tolist(), own)
         self.put(
             [Record(str(u), i, value, w) for u, i, value, w in zip(*columns, strict=True)],
@@ -142,14 +139,14 @@ class RatedItems:
         """Set the weights of a table's users, items and, where they have their own, ratings."""
         beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
         users, items = ratings.users.ids, ratings.items.ids
-        shelf = PLAIN if catalogue is None else catalogue.shelf
+        namespace = PLAIN if catalogue is None else catalogue.namespace
         people, things = (
             sorted(set(codes.tolist())) for codes in (ratings.user_codes, ratings.item_codes)
         )
         with self._database.transaction():
             self.weigh(
                 {str(users[code]): float(beta[code]) for code in people},
-                {name_in(shelf, str(items[code])): float(gamma[code]) for code in things},
+                {name_in(namespace, str(items[code])): float(gamma[code]) for code in things},
             )
             if weights.rating_weights is not None:
                 self.put_table(ratings, catalogue, weights.for_ratings(ratings))
@@ -184,7 +181,7 @@ class RatedItems:
         ]
 
     def count(self) -> int:
-        """How many ratings there are."""
+        """Return the number of ratings."""
         return int(self._database.execute("SELECT count(*) FROM ratings")[0][0])
 
     def weigh(self, betas: Mapping[str, float], gammas: Mapping[str, float]) -> None:
@@ -192,7 +189,7 @@ class RatedItems:
         with self._database.transaction():
             self._admit(set(betas))
             self._write(
-                "people",
+                "user_weights",
                 [
                     (self.user_tag(user), _Weight(user, _checked(beta)))
                     for user, beta in betas.items()
@@ -206,7 +203,7 @@ class RatedItems:
                 item: gamma for item, gamma in gammas.items() if gamma != known.get(item, 1.0)
             }
             self._write(
-                "items",
+                "item_weights",
                 [(self._item_tag(item), _Weight(item, _checked(g))) for item, g in changed.items()],
             )
 
@@ -214,15 +211,15 @@ class RatedItems:
         """The weight of every user here."""
         return {
             owner.name: 1.0 if owner.weight is None else owner.weight
-            for owner in self._weights("people")
+            for owner in self._weights("user_weights")
         }
 
     def gammas(self, of: Iterable[str] | None = None) -> dict[str, float]:
         """The weight of the items that have one; only of these few, if they are given."""
         found = (
-            self._weights("items")
+            self._weights("item_weights")
             if of is None
-            else self._weights("items", map(self._item_tag, of))
+            else self._weights("item_weights", map(self._item_tag, of))
         )
         return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in found}
 
@@ -230,21 +227,21 @@ class RatedItems:
         """Take all ratings, users and weights out of the file."""
         with self._database.transaction():
             self.changes += 1
-            for table in ("ratings", "people", "items"):
+            for table in ("ratings", "user_weights", "item_weights"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608  # names of ours
 
     def move_to(self, other: RatedItems) -> None:
         """Seal everything anew by the vault of ``other``, which is for the same file."""
         ratings, people, items = (
             self._unsorted(),
-            list(self._weights("people")),
-            list(self._weights("items")),
+            list(self._weights("user_weights")),
+            list(self._weights("item_weights")),
         )
         with self._database.transaction():
             self.clear()
             other._write("ratings", ((other.pair_tag(row.user, row.item), row) for row in ratings))
-            other._write("people", ((other.user_tag(row.name), row) for row in people))
-            other._write("items", ((other._item_tag(row.name), row) for row in items))
+            other._write("user_weights", ((other.user_tag(row.name), row) for row in people))
+            other._write("item_weights", ((other._item_tag(row.name), row) for row in items))
 
     def weights_of(self, pairs: Iterable[tuple[str, str]]) -> np.ndarray:
         """The weight of each rating, by user and item; NaN where there is no such rating."""
@@ -314,15 +311,15 @@ class RatedItems:
         for user in sorted(users):
             _check_id(user, "user")
             tag = self.user_tag(user)
-            if self._database.execute("SELECT 1 FROM people WHERE tag = ?", (tag,)):
+            if self._database.execute("SELECT 1 FROM user_weights WHERE tag = ?", (tag,)):
                 continue
-            if self._database.execute("SELECT count(*) FROM people")[0][0] >= self._users:
+            if self._database.execute("SELECT count(*) FROM user_weights")[0][0] >= self._users:
                 raise RatingsError(
                     f"this store was made for {self._users} user{'s' if self._users > 1 else ''}, "
                     "and the noise that "
                     "it adds depends on that; make one with more (hdpmf device init --users N)"
                 )
-            self._write("people", [(tag, _Weight(user, None))])
+            self._write("user_weights", [(tag, _Weight(user, None))])
 
     def _item_tag(self, item: str) -> bytes:
         return self._vault.tag(b"item", item)
@@ -345,7 +342,7 @@ class RatedItems:
         return [self._record(tag, sealed) for tag, sealed in rows]
 
     def _record(self, tag: bytes, sealed: bytes) -> Record:
-        return _decoded(_RECORD, self._vault.open(sealed, b"ratings" + tag))
+        return decoded(self._vault.open(sealed, b"ratings" + tag), Record, "ratings")
 
     def _weights(self, table: str, tags: Iterable[bytes] | None = None) -> Iterator[_Weight]:
         query, execute = f"SELECT tag, sealed FROM {table}", self._database.execute  # noqa: S608  # a name of ours
@@ -355,7 +352,7 @@ class RatedItems:
             else (row for tag in tags for row in execute(f"{query} WHERE tag = ?", (tag,)))
         )
         for tag, sealed in rows:
-            yield _decoded(_WEIGHT, self._vault.open(sealed, table.encode() + tag))
+            yield decoded(self._vault.open(sealed, table.encode() + tag), _Weight, table)
 
 
 def _ratings(
@@ -385,13 +382,6 @@ def _ratings(
         name="this device",
     )
     return made.take(np.zeros(1, bool)) if empty else made
-
-
-def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
-    try:
-        return decoder.decode(data)
-    except msgspec.MsgspecError:
-        raise StorageError("a record cannot be read: the store is damaged") from None
 
 
 def _check_id(text: str, kind: str) -> None:

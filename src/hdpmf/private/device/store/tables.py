@@ -1,137 +1,175 @@
-"""Tables of a device's store: named values, the mark of a store that is moved, runs and replies."""
+"""The tables of a device's store: typed rows, sealed one by one, and what is kept of runs.
+
+This is the one place that decodes rows, and says "damaged" where that fails.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import msgspec
 
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.errors import StorageError
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.schema import (
+    AgreedTask,
+    Consent,
+    Device,
+    HiddenItem,
+    LocalModel,
+    PlanCount,
+    PublicData,
+    Question,
+    Recommender,
+    RecommenderState,
+    Refusals,
+    SentRun,
+)
 
-HEADER = "header"
-"""Where the file says, unsealed, how its vault is opened."""
-
-FIRST = 1
-"""The place of the first recommender; further ones have 2, 3 and so on."""
+T = TypeVar("T")
+Key = int | str | bytes
 
 
-class NamedValues:
-    """Named values, sealed, but for the vault's header."""
+class Table(Generic[T]):
+    """The rows of one table. The file shows how many there are, and in which order they came.
 
-    def __init__(self, database: Database, vault: Vault) -> None:
+    Args:
+        name: Of the table.
+        kind: Of its rows.
+        key: Returns what a row is found by.
+    """
+
+    def __init__(
+        self, database: Database, vault: Vault, name: str, kind: type[T], key: Callable[[T], Key]
+    ) -> None:
         self._database = database
         self._vault = vault
+        self._name = name
+        self._kind = kind
+        self._key = key
 
-    def get(self, name: str) -> bytes | None:
-        """What is under this name."""
-        rows = self._database.execute("SELECT sealed FROM settings WHERE name = ?", (name,))
-        return self._vault.open(rows[0][0], value_place(name)) if rows else None
+    def __repr__(self) -> str:
+        return f"Table({self._name})"
 
-    def need(self, name: str) -> bytes:
-        """What must be under this name."""
-        value = self.get(name)
-        if value is None:
-            raise StorageError(f"the store has no {name}: it is damaged")
-        return value
+    def find(self, key: Key) -> T | None:
+        """Return the row with this key, or None."""
+        tag = self._tag(key)
+        rows = self._database.execute(
+            f"SELECT sealed FROM {self._name} WHERE tag = ?",  # noqa: S608  # a name of ours
+            (tag,),
+        )
+        return self._decoded(tag, rows[0][0]) if rows else None
 
-    def set(self, name: str, value: bytes | None) -> None:
-        """Put a value under this name; None takes it out of the file."""
-        if value is None:
-            self.drop(name)
-            return
+    def need(self, key: Key) -> T:
+        """Return the row with this key, which must be there."""
+        row = self.find(key)
+        if row is None:
+            raise StorageError(f"the store has no {self._name}: it is damaged")
+        return row
+
+    def rows(self) -> list[T]:
+        """Return all rows, in the order in which they were written."""
+        query = f"SELECT tag, sealed FROM {self._name} ORDER BY number"  # noqa: S608  # a name of ours
+        return [self._decoded(tag, sealed) for tag, sealed in self._database.execute(query)]
+
+    def put(self, row: T) -> None:
+        """Write a row, in place of the one with its key. It is the last one then."""
+        tag = self._tag(self._key(row))
+        sealed = self._vault.seal(msgspec.msgpack.encode(row), self._context(tag))
         with self._database.transaction():
             self._database.execute(
-                "INSERT OR REPLACE INTO settings VALUES (?, ?)",
-                (name, self._vault.seal(value, value_place(name))),
+                f"INSERT OR REPLACE INTO {self._name} "  # noqa: S608  # a name of ours
+                f"SELECT ?, coalesce(max(number), 0) + 1, ? FROM {self._name}",
+                (tag, sealed),
             )
 
-    def drop(self, *names: str) -> None:
-        """Take values out of the file."""
+    def delete(self, key: Key) -> None:
+        """Take a row out of the file, if it is there."""
         with self._database.transaction():
-            for name in names:
-                self._database.execute("DELETE FROM settings WHERE name = ?", (name,))
+            self._database.execute(
+                f"DELETE FROM {self._name} WHERE tag = ?",  # noqa: S608  # a name of ours
+                (self._tag(key),),
+            )
+
+    def clear(self) -> None:
+        """Take all rows out of the file."""
+        with self._database.transaction():
+            self._database.execute(f"DELETE FROM {self._name}")  # noqa: S608  # a name of ours
+
+    def reseal(self, vault: Vault) -> None:
+        """Seal all rows anew by another vault, inside a transaction."""
+        rows = self.rows()
+        self.clear()
+        self._vault = vault
+        for row in rows:
+            self.put(row)
+
+    def _tag(self, key: Key) -> bytes:
+        text = key.hex() if isinstance(key, bytes) else str(key)
+        return self._vault.tag(self._name.encode(), text)
+
+    def _context(self, tag: bytes) -> bytes:
+        return self._name.encode() + tag
+
+    def _decoded(self, tag: bytes, sealed: bytes) -> T:
+        return decoded(self._vault.open(sealed, self._context(tag)), self._kind, self._name)
 
 
-def at_place(place: int, name: str) -> str:
-    """The name of what a place has of its own; the first one's are as they were when there was
-    only one.
-    """
-    return name if place == FIRST else f"{name} at {place}"
+ONLY = 0
+"""The key of a row that is the only one of its table."""
+
+
+class Tables:
+    """All typed tables of a store."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        def table(name: str, kind: type[T], key: Callable[[T], Key]) -> Table[T]:
+            return Table(database, vault, name, kind, key)
+
+        self.device = table("device", Device, lambda row: ONLY)
+        self.recommenders = table("recommenders", Recommender, lambda row: row.id)
+        self.catalogues = table("catalogues", PublicData, lambda row: row.recommender_id)
+        self.rosters = table("rosters", PublicData, lambda row: row.recommender_id)
+        self.models = table("models", LocalModel, lambda row: row.recommender_id)
+        self.recommender_states = table(
+            "recommender_states", RecommenderState, lambda row: row.recommender
+        )
+        self.plan_counts = table("plan_counts", PlanCount, lambda row: row.recommender)
+        self.agreed_tasks = table("agreed_tasks", AgreedTask, lambda row: row.id)
+        self.questions = table("questions", Question, lambda row: row.key)
+        self.consents = table("consents", Consent, lambda row: row.asked.key)
+        self.refusals = table("refusals", Refusals, lambda row: ONLY)
+        self.sent_runs = table("sent_runs", SentRun, lambda row: row.run)
+        self.hidden_items = table("hidden_items", HiddenItem, lambda row: row.item)
+
+    def reseal(self, vault: Vault) -> None:
+        """Seal all rows anew by another vault, inside a transaction."""
+        for table in vars(self).values():
+            table.reseal(vault)
+
+
+def decoded(data: bytes, kind: type[T], name: str) -> T:
+    """Decode a row of the store; StorageError where it is damaged."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise StorageError(f"a row of {name} cannot be read: the store is damaged") from None
 
 
 def write_header(database: Database, vault: Vault) -> None:
-    """Say in the file how its vault is opened."""
+    """Write into the file, unsealed, how it is decrypted."""
     with database.transaction():
-        database.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (HEADER, vault.header()))
+        database.execute("INSERT OR REPLACE INTO header VALUES (1, ?)", (vault.header(),))
 
 
 def read_header(database: Database) -> bytes:
-    """How the file's vault is opened."""
-    rows = database.execute("SELECT sealed FROM settings WHERE name = ?", (HEADER,))
+    """Return the unsealed header that says how the file is decrypted."""
+    rows = database.execute("SELECT value FROM header")
     if not rows or not isinstance(rows[0][0], bytes):  # a damaged file has values of any type
         raise StorageError(f"{database.path} has no header: it is damaged")
     return rows[0][0]
-
-
-def value_place(name: str) -> bytes:
-    """What a value is sealed for."""
-    return b"settings" + name.encode()
-
-
-_MOVED = "moved"
-
-
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a store is on its way.
-
-    Attributes:
-        state: ``left`` (exported; closed here), ``returning`` (its owner takes it back, and the
-            export goes), ``travelling`` (the export itself), ``arriving`` (imported, and the export
-            goes).
-        at: When it was exported.
-        file: Where the export was written to.
-        digest: SHA-256 of the export; the export itself does not know it.
-    """
-
-    state: Literal["left", "returning", "travelling", "arriving"]
-    at: str
-    file: str
-    digest: str = ""
-
-
-def read_moved(values: NamedValues) -> Moved | None:
-    """The mark in a file."""
-    data = values.get(_MOVED)
-    return None if data is None else msgspec.msgpack.decode(data, type=Moved)
-
-
-def write_moved(values: NamedValues, moved: Moved | None) -> None:
-    """Put the mark into a file, or take it out."""
-    values.set(_MOVED, None if moved is None else msgspec.msgpack.encode(moved))
-
-
-def refuse_moved(path: Path, moved: Moved | None) -> None:
-    """Refuse a store that is on the move: there is one ledger, and it goes on in one place."""
-    if moved is None:
-        return
-    if moved.state == "travelling":
-        raise ConfigError(
-            f"{path} is an export, not a store to use; bring it in with: hdpmf device "
-            f"import {path} STORE"
-        )
-    if moved.state == "arriving":
-        raise ConfigError(
-            f"the import that makes {path} was not finished; run the same 'hdpmf device "
-            "import' again"
-        )
-    raise ConfigError(
-        f"{path} was moved away ({moved.at}, to {moved.file}): its ledger goes on where "
-        "that was imported. If it never "
-        f"was, take it back: hdpmf device unmove {path} {moved.file}"
-    )
 
 
 class Runs:
@@ -144,19 +182,19 @@ class Runs:
     def save(self, run: bytes, data: bytes) -> None:
         """Keep the state of a run."""
         with self._database.transaction():
-            self._database.execute("DELETE FROM states WHERE run = ?", (run,))
-            sealed = self._vault.seal(data, state_place(run))
-            self._database.execute("INSERT INTO states (run, sealed) VALUES (?, ?)", (run, sealed))
+            self._database.execute("DELETE FROM runs WHERE run = ?", (run,))
+            sealed = self._vault.seal(data, run_context(run))
+            self._database.execute("INSERT INTO runs (run, sealed) VALUES (?, ?)", (run, sealed))
 
     def load(self, run: bytes) -> bytes | None:
-        """The state of a run."""
-        rows = self._database.execute("SELECT sealed FROM states WHERE run = ?", (run,))
-        return self._vault.open(rows[0][0], state_place(run)) if rows else None
+        """Return the state of a run."""
+        rows = self._database.execute("SELECT sealed FROM runs WHERE run = ?", (run,))
+        return self._vault.open(rows[0][0], run_context(run)) if rows else None
 
     def drop(self, run: bytes) -> None:
         """Forget a run and what was answered in it."""
         with self._database.transaction():
-            self._database.execute("DELETE FROM states WHERE run = ?", (run,))
+            self._database.execute("DELETE FROM runs WHERE run = ?", (run,))
             self._database.execute("DELETE FROM replies WHERE run = ?", (run,))
 
     def put_reply(self, run: bytes, number: int, request: bytes, reply: bytes) -> None:
@@ -169,28 +207,33 @@ class Runs:
             )
             self._database.execute(
                 "INSERT INTO replies VALUES (?, ?, ?, ?)",
-                (run, number, request, self._vault.seal(reply, reply_place(run, number, request))),
+                (
+                    run,
+                    number,
+                    request,
+                    self._vault.seal(reply, reply_context(run, number, request)),
+                ),
             )
 
     def reply_to(self, run: bytes, number: int, request: bytes) -> bytes | None:
-        """The answer that was given to exactly this request, so that a replay gets no new draw."""
+        """Return the answer to exactly this request, so that a replay gets no new draw."""
         rows = self._database.execute(
             "SELECT sealed FROM replies WHERE run = ? AND number = ? AND request = ?",
             (run, number, request),
         )
-        return self._vault.open(rows[0][0], reply_place(run, number, request)) if rows else None
+        return self._vault.open(rows[0][0], reply_context(run, number, request)) if rows else None
 
     def keep(self, run: bytes, name: bytes, data: bytes) -> None:
         """Keep something of a run beside its state, in place of what had this name."""
         with self._database.transaction():
             self.let_go(run, name)
-            sealed = self._vault.seal(data, reply_place(run, 0, name))
+            sealed = self._vault.seal(data, reply_context(run, 0, name))
             self._database.execute(
                 "INSERT INTO replies VALUES (?, ?, ?, ?)", (run, 0, name, sealed)
             )
 
     def kept(self, run: bytes, name: bytes) -> bytes | None:
-        """What was kept under this name."""
+        """Return what was kept under this name."""
         return self.reply_to(run, 0, name)
 
     def let_go(self, run: bytes, name: bytes) -> None:
@@ -202,15 +245,15 @@ class Runs:
     def clear(self) -> None:
         """Forget all runs."""
         with self._database.transaction():
-            self._database.execute("DELETE FROM states")
+            self._database.execute("DELETE FROM runs")
             self._database.execute("DELETE FROM replies")
 
 
-def state_place(run: bytes) -> bytes:
-    """What the state of a run is sealed for."""
-    return b"states" + run
+def run_context(run: bytes) -> bytes:
+    """Return the context that a run's state is sealed for."""
+    return b"runs" + run
 
 
-def reply_place(run: bytes, number: int, request: bytes) -> bytes:
-    """What a reply is sealed for."""
+def reply_context(run: bytes, number: int, request: bytes) -> bytes:
+    """Return the context that a reply is sealed for."""
     return b"replies" + run + number.to_bytes(8, "big") + request

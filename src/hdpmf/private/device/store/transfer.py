@@ -24,20 +24,19 @@ import msgspec
 
 from hdpmf.common.base.files import atomic_write
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.private.device.disclosures.ledger import entry_place, utc_now
+from hdpmf.private.device.disclosures.ledger import entry_context, utc_now
 from hdpmf.private.device.store.database import Database
-from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.device_store import DeviceStore, refuse_moved
 from hdpmf.private.device.store.encryption import Vault
 from hdpmf.private.device.store.integrity import counter_of
 from hdpmf.private.device.store.ratings_table import RatedItems
+from hdpmf.private.device.store.schema import Transfer
 from hdpmf.private.device.store.tables import (
-    HEADER,
-    Moved,
+    Tables,
     read_header,
-    refuse_moved,
-    reply_place,
-    state_place,
-    value_place,
+    reply_context,
+    run_context,
+    write_header,
 )
 
 
@@ -80,34 +79,26 @@ def seal_anew(
 
 
 def _rewrite(database: Database, before: Vault, after: Vault) -> None:
-    _rewrite_settings(database, before, after)
+    write_header(database, after)
+    Tables(database, before).reseal(after)
     # How many users there may be is checked when they come.
     RatedItems(database, before, 1).move_to(RatedItems(database, after, 1))
     _rewrite_runs(database, before, after)
     _rewrite_ledger(database, before, after)
 
 
-def _rewrite_settings(database: Database, before: Vault, after: Vault) -> None:
-    rows = database.execute("SELECT name, sealed FROM settings")
-    database.execute("DELETE FROM settings")
-    for name, sealed in rows:
-        place = value_place(name)
-        value = after.header() if name == HEADER else after.seal(before.open(sealed, place), place)
-        database.execute("INSERT INTO settings VALUES (?, ?)", (name, value))
-
-
 def _rewrite_runs(database: Database, before: Vault, after: Vault) -> None:
-    states = database.execute("SELECT number, run, sealed FROM states ORDER BY number")
+    runs = database.execute("SELECT number, run, sealed FROM runs ORDER BY number")
     replies = database.execute("SELECT run, number, request, sealed FROM replies")
-    database.execute("DELETE FROM states")
+    database.execute("DELETE FROM runs")
     database.execute("DELETE FROM replies")
-    for number, run, sealed in states:
-        place = state_place(run)
-        row = (number, run, after.seal(before.open(sealed, place), place))
-        database.execute("INSERT INTO states VALUES (?, ?, ?)", row)
+    for number, run, sealed in runs:
+        context = run_context(run)
+        row = (number, run, after.seal(before.open(sealed, context), context))
+        database.execute("INSERT INTO runs VALUES (?, ?, ?)", row)
     for run, number, request, sealed in replies:
-        place = reply_place(run, number, request)
-        kept = (run, number, request, after.seal(before.open(sealed, place), place))
+        context = reply_context(run, number, request)
+        kept = (run, number, request, after.seal(before.open(sealed, context), context))
         database.execute("INSERT INTO replies VALUES (?, ?, ?, ?)", kept)
 
 
@@ -116,7 +107,7 @@ def _rewrite_ledger(database: Database, before: Vault, after: Vault) -> None:
     database.execute("DELETE FROM ledger")
 
     def again(kind: bytes, number: int, sealed: bytes | None) -> bytes | None:
-        place = entry_place(kind, number)
+        place = entry_context(kind, number)
         return None if sealed is None else after.seal(before.open(sealed, place), place)
 
     for number, entry, charges in rows:
@@ -151,7 +142,7 @@ def export_store(
     with DeviceStore.open(
         path, passphrase=passphrase, serving=True, old_copy=old_copy, moved=True
     ) as store:
-        mark = store.moved
+        mark = store.device.transfer
         if mark is None:
             at = utc_now()
             data = _sealed_copy(
@@ -159,11 +150,11 @@ def export_store(
                 path,
                 passphrase,
                 export_passphrase,
-                Moved(state="travelling", at=at, file=""),
+                Transfer(state="travelling", at=at, file=""),
             )
             atomic_write(part, data, mode=0o600)
-            mark = Moved(state="left", at=at, file=str(file.absolute()), digest=_digest(data))
-            store.set_moved(mark)
+            mark = Transfer(state="left", at=at, file=str(file.absolute()), digest=_digest(data))
+            store.change_device(transfer=mark)
         elif not (
             mark.state == "left" and mark.file == str(file.absolute()) and _is(part, mark.digest)
         ):
@@ -187,7 +178,7 @@ def import_store(file: Path, path: Path, passphrase: str) -> None:
     if not path.exists():
         _arrive(file, path, passphrase)
     with DeviceStore.open(path, passphrase=passphrase, serving=True, moved=True) as store:
-        mark = store.moved
+        mark = store.device.transfer
         if mark is None or mark.state != "arriving":
             raise ConfigError(f"{path} exists already; choose another name for the new store")
         if file.exists():
@@ -197,7 +188,7 @@ def import_store(file: Path, path: Path, passphrase: str) -> None:
                     "another name"
                 )
             _delete(file)
-        store.set_moved(None)
+        store.change_device(transfer=None)
 
 
 def take_back(
@@ -228,7 +219,7 @@ def take_back(
     with DeviceStore.open(
         path, passphrase=passphrase, serving=True, old_copy=old_copy, moved=True
     ) as store:
-        mark = store.moved
+        mark = store.device.transfer
         if mark is None or mark.state not in ("left", "returning"):
             raise ConfigError(f"{path} was not moved away, so that there is nothing to take back")
         found = [
@@ -242,14 +233,14 @@ def take_back(
                 "imported, this store "
                 "must stay closed: both would spend"
             )
-        store.set_moved(msgspec.structs.replace(mark, state="returning"))
+        store.change_device(transfer=msgspec.structs.replace(mark, state="returning"))
         for export in found:
             _delete(export)
-        store.set_moved(None)
+        store.change_device(transfer=None)
 
 
 def _sealed_copy(
-    store: DeviceStore, path: Path, passphrase: str | None, new: str, mark: Moved
+    store: DeviceStore, path: Path, passphrase: str | None, new: str, mark: Transfer
 ) -> bytes:
     with _workshop(
         path
@@ -258,7 +249,7 @@ def _sealed_copy(
         store.copy_to(copy)
         seal_anew(copy, new, old=passphrase, old_copy=True)
         with DeviceStore.open(copy, passphrase=new, moved=True) as travelling:
-            travelling.set_moved(mark)
+            travelling.change_device(transfer=mark)
         return copy.read_bytes()
 
 
@@ -276,10 +267,12 @@ def _arrive(file: Path, path: Path, passphrase: str) -> None:
         if not DeviceStore.is_encrypted(copy):
             raise ConfigError(f"{file} is no export (hdpmf device export writes one)")
         with DeviceStore.open(copy, passphrase=passphrase, old_copy=True, moved=True) as store:
-            mark = store.moved
+            mark = store.device.transfer
             if mark is None or mark.state != "travelling":
                 raise ConfigError(f"{file} is no export (hdpmf device export writes one)")
-            store.set_moved(msgspec.structs.replace(mark, state="arriving", digest=_digest(data)))
+            store.change_device(
+                transfer=msgspec.structs.replace(mark, state="arriving", digest=_digest(data))
+            )
         _place_counter(copy, path)
         _rename(copy, path)
 
@@ -301,7 +294,7 @@ def _place_counter(copy: Path, path: Path) -> None:
 
 
 def _names(counter: Path) -> object:
-    """Which store a counter is of."""
+    """Return the store that a counter is of."""
     try:
         return msgspec.json.decode(counter.read_bytes(), type=dict[str, object]).get("store")
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

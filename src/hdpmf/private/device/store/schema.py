@@ -1,0 +1,364 @@
+"""The schema of a device's store: the type of a row in each table.
+
+``docs/store.md`` explains the data model. Rows are sealed one by one (``tables``). Ratings, runs
+and the ledger have modules of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from hdpmf.common.protocol import Survey, Terms
+from hdpmf.common.protocol.federation import Reason
+from hdpmf.private.device.policy import Policy
+
+FIRST = 1
+"""The id of the first recommender; further ones have 2, 3 and so on."""
+
+OWN_FILE = 0
+"""In ``catalogues``: the items of the owner's own file."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the store. PRIVATE."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+
+class Transfer(Row, frozen=True, kw_only=True):
+    """The state of a store that is moved to another machine.
+
+    Attributes:
+        state: ``left`` (exported; closed here), ``returning`` (its owner takes it back, and the
+            export goes), ``travelling`` (the export itself), ``arriving`` (imported, and the export
+            goes).
+        at: When it was exported.
+        file: Where the export was written to.
+        digest: SHA-256 of the export; the export itself does not know it.
+    """
+
+    state: Literal["left", "returning", "travelling", "arriving"]
+    at: str
+    file: str
+    digest: str = ""
+
+
+class Device(Row, frozen=True, kw_only=True):
+    """The device itself: the only row of its table.
+
+    Attributes:
+        users: Users that this device speaks for.
+        identity: The signing key.
+        policy: The terms that the device agrees to.
+        name: For people.
+        key_succession: Proof that former keys vouch for the present ones (JSON).
+        scales: By item namespace, the scale (low, high, step) that the owner rates on.
+        last_recommender: Address of the recommender that was used last.
+        open_runs: Runs under way, oldest first.
+        transfer: Set while the store is moved.
+    """
+
+    users: int
+    identity: bytes
+    policy: Policy
+    name: str = ""
+    key_succession: bytes = b""
+    scales: dict[str, tuple[float, float, float | None]] = {}
+    last_recommender: str = ""
+    open_runs: tuple[bytes, ...] = ()
+    transfer: Transfer | None = None
+
+
+class Recommender(Row, frozen=True, kw_only=True):
+    """A recommender, and what is pinned of it.
+
+    Attributes:
+        id: Its number on this device.
+        address: Its URL; empty before it was joined.
+        since: When it was joined.
+        paused: It is not answered at the moment.
+        left: The owner has left it. The row stays, for the ratings of its items.
+        item_namespace: Of its items; None until its first catalogue.
+        authority: Pinned certificates (PEM); empty for the public authorities, None until one is
+            given.
+        authority_changed: When another one followed.
+        servers: The pinned pair of servers (JSON).
+        roster_digest: Of the pinned roster, as people compare it.
+    """
+
+    id: int
+    address: str = ""
+    since: str = ""
+    paused: bool = False
+    left: bool = False
+    item_namespace: str | None = None
+    authority: bytes | None = None
+    authority_changed: str = ""
+    servers: bytes = b""
+    roster_digest: str = ""
+
+
+class PublicData(Row, frozen=True, kw_only=True):
+    """A recommender's catalogue or roster, as it was pinned.
+
+    Attributes:
+        recommender_id: Whose; ``OWN_FILE`` for the owner's own items.
+        data: Encoded; of a simulated device only its digest.
+    """
+
+    recommender_id: int
+    data: bytes
+
+
+class LocalModel(Row, frozen=True, kw_only=True):
+    """The model of the last finished run with a recommender.
+
+    Attributes:
+        plan: The Plan or the Survey, encoded; a device that was no part of the run may lack the
+            Survey.
+        numbers: The final Round or the ItemFacts, encoded.
+        users: Users with a vector of this run. Others are fitted when they ask.
+        vectors: Their vectors, float32, one after the other.
+        lists: The ListTable, encoded, where one came; it may be that of an earlier run.
+    """
+
+    recommender: str
+    run: str
+    method: str
+    view: str
+    plan: bytes | None
+    numbers: bytes
+    users: tuple[str, ...] = ()
+    vectors: bytes = b""
+    lists: bytes = b""
+    recommender_id: int = FIRST
+
+    def __repr__(self) -> str:
+        return f"LocalModel({self.method}, run {self.run[:8]})"
+
+
+class CountedSurvey(Row, frozen=True, kw_only=True):
+    """A survey by taste labels whose first task this device reported in.
+
+    Attributes:
+        run: Id of that task: the run that ratings have paid in.
+        survey: The survey, encoded.
+    """
+
+    run: bytes
+    survey: bytes
+
+
+class RecommenderState(Row, frozen=True, kw_only=True):
+    """Per-recommender protocol state that outlives runs. Not cleared by ``forget``.
+
+    Attributes:
+        recommender: Its address.
+        collector: Digest of who gets the sums, as it was in the first task.
+        task: Id of the task under way.
+        until: When the last task that was agreed to ends; until then there is no other.
+        counted: What a task with labels goes on with.
+        survey: The last survey that a report left for, encoded.
+        terms: What was agreed to then, encoded.
+        reported: Id of that task.
+        run: The run that ratings had paid in.
+        model: SHA-256 of the facts that were here then.
+    """
+
+    recommender: str
+    collector: bytes = b""
+    task: bytes = b""
+    until: int = 0
+    counted: CountedSurvey | None = None
+    survey: bytes | None = None
+    terms: bytes | None = None
+    reported: bytes = b""
+    run: bytes = b""
+    model: str = ""
+
+
+class PlanCount(Row, frozen=True, kw_only=True):
+    """Plans of secure sums that a recommender had drawn for in one day. Not cleared by ``forget``.
+
+    Attributes:
+        recommender: Its address.
+        begun: When the first of them came (Unix time).
+        plans: Those that no masked vector of this device was sent in.
+    """
+
+    recommender: str
+    begun: float
+    plans: int
+
+
+class AgreedTask(Row, frozen=True, kw_only=True):
+    """A task for two servers that was agreed to: it is kept as long as it may come again.
+
+    Attributes:
+        id: Digest of the task.
+        end: When it ends (Unix time).
+    """
+
+    id: bytes
+    end: int
+
+
+class Question(Row, frozen=True, kw_only=True):
+    """A question to the owner: the terms that a run asks for.
+
+    Attributes:
+        recommender: Who asks.
+        terms: What for.
+        servers: Digest of the two servers that sum; empty where there are none.
+        names: Who runs these.
+        survey: What exactly is asked, where that is known beforehand.
+        at: When it was asked first.
+        until: When it is over (Unix), where that is known.
+    """
+
+    recommender: str
+    terms: Terms
+    servers: str = ""
+    names: str = ""
+    survey: Survey | None = None
+    at: str = ""
+    until: int = 0
+
+    @property
+    def key(self) -> str:
+        """The identity of terms: who asks, for what, who sums, and how private that is.
+
+        How many take part is not in it: it changes with every run, and the policy has a minimum.
+        """
+        terms = self.terms
+        parts = (
+            self.recommender,
+            terms.method,
+            terms.view,
+            terms.epsilon,
+            terms.rounds,
+            terms.labels,
+            self.servers,
+        )
+        return "|".join(map(str, parts))
+
+
+class Consent(Row, frozen=True, kw_only=True):
+    """The owner's answer to a question."""
+
+    asked: Question
+    answer: Literal["once", "always", "never"]
+    at: str = ""
+
+
+class RefusalRecord(Row, frozen=True, kw_only=True):
+    """Something that was refused, once or more often.
+
+    Attributes:
+        recommender: Who asked.
+        reason: What it was told.
+        words: Why, for the owner.
+        method: What was asked for, where that is known.
+        view: What would have been seen.
+        epsilon: At which budget of a rating; 0 where that is not known.
+        run: In which run, the last time (hex).
+        first: When, the first time.
+        last: When, the last time.
+        count: How often.
+    """
+
+    recommender: str
+    reason: Reason
+    words: str
+    method: str = ""
+    view: str = ""
+    epsilon: float = 0.0
+    run: str = ""
+    first: str = ""
+    last: str = ""
+    count: int = 1
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The identity of a refusal: equal ones are counted."""
+        return (
+            self.recommender,
+            self.reason,
+            self.words,
+            self.method,
+            self.view,
+            self.epsilon,
+        )
+
+
+class Refusals(Row, frozen=True, kw_only=True):
+    """All refusals that are kept, the latest last: the only row of its table.
+
+    Attributes:
+        refused: The last ones of each recommender.
+        dropped: How many there were besides, by recommender.
+    """
+
+    refused: tuple[RefusalRecord, ...] = ()
+    dropped: dict[str, int] = {}
+
+
+class SentMessage(Row, frozen=True, kw_only=True):
+    """Bytes that left, or may have left: a connection was open.
+
+    Attributes:
+        number: Of the job, the round or the task in its run.
+        at: When, the first time.
+        size: How many.
+        sha256: Of them; empty where they left in clear.
+        minimum: Users, at least, over whom the sum is that they go into; 0 where there is none.
+        status: What the leader answered last (HTTP); 0 where no answer came, or none is given.
+        answered: When.
+    """
+
+    number: int
+    at: str
+    size: int
+    sha256: str = ""
+    minimum: int = 0
+    status: int = 0
+    answered: str = ""
+
+
+class SentRun(Row, frozen=True, kw_only=True):
+    """The bytes that left in a run, and to whom. No rating, weight or item is in it.
+
+    Attributes:
+        run: Which (hex).
+        devices: Under which identities of this device (hex).
+        authority: SHA-256 of the authorities by which the recommender was known.
+        servers: Digest of the two servers; empty where there are none.
+        leader: Organisation and address of the one that takes reports.
+        helper: Of the other one.
+        catalogue: Digest of the catalogue, as people compare it.
+        version: Of the catalogue.
+        pieces: The first ones, in their order.
+        more: How many there were besides.
+        more_bytes: Of these.
+    """
+
+    run: str
+    devices: tuple[str, ...]
+    authority: tuple[str, ...]
+    servers: str = ""
+    leader: tuple[str, str] = ("", "")
+    helper: tuple[str, str] = ("", "")
+    catalogue: str = ""
+    version: int = 0
+    pieces: tuple[SentMessage, ...] = ()
+    more: int = 0
+    more_bytes: int = 0
+
+
+class HiddenItem(Row, frozen=True, kw_only=True):
+    """An item that the owner does not want to see again, by its name on this device."""
+
+    item: str
