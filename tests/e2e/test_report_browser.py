@@ -15,7 +15,7 @@ from hdpmf.common.data import synthetic_world
 from hdpmf.lab import paper
 from hdpmf.lab.experiments import Store, resolve, run_experiments
 from hdpmf.lab.experiments.spec import DataOptions
-from hdpmf.lab.paper.report import write_paper_report
+from hdpmf.lab.paper.report import paper_page
 from hdpmf.lab.report.content import read_content
 from hdpmf.lab.report.page import experiment_page, render
 from tests.e2e.browsing import DESKTOP, SCREENS, Heard, find_chromium, settle
@@ -45,10 +45,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_experiments(
             experiments, store, files=files, n_jobs=1, command="hdpmf paper run --quick"
         )
-    write_paper_report(folder / "results", folder / "report")
-    content = read_content(folder / "results")
-    (folder / "report" / "own.html").write_text(render(content, experiment_page(content)))
-    return folder / "report" / "index.html"
+    content = read_content(folder / "results", paper.NAMES)
+    (folder / "index.html").write_text(render(content, paper_page(content)))
+    (folder / "own.html").write_text(render(content, experiment_page(content)))
+    return folder / "index.html"
 
 
 def test_a_page_that_misbehaves_would_be_noticed(

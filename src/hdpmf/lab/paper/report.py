@@ -38,7 +38,7 @@ from hdpmf.lab.report.exports import (
 )
 from hdpmf.lab.report.figures import figure_files
 from hdpmf.lab.report.overview import overview
-from hdpmf.lab.report.page import Page, ReportFiles, write_files
+from hdpmf.lab.report.page import Page, ReportFiles, make_folders, write_files
 from hdpmf.lab.report.tables import (
     claims_section,
     environment_section,
@@ -258,6 +258,7 @@ def write_paper_report(
         The written report, and how many numbers of Table III got each mark.
     """
     content = read_content(results, NAMES)
+    make_folders(out)
     figures = figure_files(content, [*charts(content), *list_experiments(content)])
     written = write_files(
         out, content, paper_page(content), paper_csv(content), paper_latex(content), figures

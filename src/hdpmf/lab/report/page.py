@@ -43,6 +43,8 @@ from hdpmf.lab.report.tables import (
 
 _PACKAGE = "hdpmf.lab.report"
 
+_KINDS = ("csv", "latex", "figures")
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -97,6 +99,7 @@ def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Repo
         StorageError: Results that cannot be read, or a folder that cannot be written.
     """
     content = read_content(results)
+    make_folders(out)
     figures = figure_files(content, _with_runs(content))
     latex = latex_files(content) | to_files(list_tables(content))
     page = experiment_page(content)
@@ -133,6 +136,22 @@ def _with_runs(content: Content) -> list[Experiment]:
     return [experiment for experiment in content.experiments.values() if experiment.has_runs]
 
 
+def make_folders(out: str | PathLike[str]) -> None:
+    """Make the folders of a report, before the long work of drawing figures.
+
+    Raises:
+        StorageError: A folder cannot be made.
+    """
+    for kind in _KINDS:
+        folder = Path(out, kind)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"cannot make the folder {folder}: {error.strerror}; choose another one"
+            ) from error
+
+
 def write_files(
     out: str | PathLike[str],
     content: Content,
@@ -143,16 +162,10 @@ def write_files(
 ) -> ReportFiles:
     """Write a page and the files beside it, by their names."""
     folder = Path(out)
+    make_folders(folder)
     written: dict[str, bytes] = {"index.html": render(content, page).encode()}
-    for kind, parts in (("csv", csv), ("latex", latex), ("figures", figures)):
+    for kind, parts in zip(_KINDS, (csv, latex, figures), strict=True):
         written |= {f"{kind}/{name}": data for name, data in parts.items()}
-    for parent in sorted({str(Path(name).parent) for name in written}):
-        try:
-            (folder / parent).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                f"cannot make the folder {folder / parent}: {error.strerror}; choose another one"
-            ) from error
     for name, data in written.items():
         atomic_write(folder / name, data)
     missing = sum(cell.status in ("missing", "failed") for cell in content.all_cells)
