@@ -116,6 +116,7 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
                 lambda: any(entry.action == "received" for entry in entries_of(mine)),
                 100,
             )
+            wait_for(deployment, place.summary_path(place.runs()[0]).exists)
         assert [entry.action for entry in entries_of(mine)][-2:] == ["sent", "received"]
         page.goto(f"{served.origin}/for-you")
         expect(page.locator(".list h2")).to_have_count(FILMS - 5)
