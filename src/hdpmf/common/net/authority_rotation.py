@@ -1,5 +1,4 @@
-"""A recommender's authority is followed by another one, which it signs while it is valid. Devices
-then trust both.
+"""Succession of a recommender's authority: the old one signs the new; devices trust both.
 
 Whoever trusts the old one learns the new one from a few bytes that the recommender shows. They
 count only with a signature by the old one's key, so nobody else introduces an authority, whoever
@@ -40,7 +39,7 @@ _PREDECESSOR = "predecessor.pem"
 
 
 class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a recommender tells devices about its authorities.
+    """A recommender's announcement of its authorities.
 
     Attributes:
         authority: That its certificates come from (PEM).
@@ -60,8 +59,7 @@ def successor_of(folder: Path) -> Path | None:
 
 
 def announce(folder: Path) -> Path:
-    """Make a new authority and sign it with the one in ``folder``; its certificate, which devices
-    learn from now on.
+    """Make a new authority, signed by the one in ``folder``, and return its certificate.
 
     Raises:
         ConfigError: There is no authority that could sign, or one is announced already.
@@ -84,8 +82,7 @@ def announce(folder: Path) -> Path:
 
 
 def change_over(folder: Path, hosts: list[str]) -> None:
-    """The announced authority takes the old one's place, whose key is deleted. A killed call is
-    finished by another.
+    """Replace the old authority, whose key is deleted. A killed call is finished by another.
 
     Raises:
         ConfigError: None is announced.
@@ -109,15 +106,13 @@ def change_over(folder: Path, hosts: list[str]) -> None:
 
 
 def names_of(folder: Path) -> list[bytes]:
-    """The certificates by which devices may call the recommender: some do not know yet that it
-    has changed over.
-    """
+    """The certificates that devices may expect: some do not know the new authority yet."""
     paths = (folder / "authority.pem", folder / _PREDECESSOR)
     return [_read(path) for path in paths if path.exists()]
 
 
 def told(folder: Path) -> bytes:
-    """What devices are told about the authorities in ``folder``."""
+    """Return the announcement of the authorities in ``folder``."""
     authority, successor = (
         _read(folder / "authority.pem").decode("ascii", "replace"),
         successor_of(folder),
@@ -131,8 +126,7 @@ def told(folder: Path) -> bytes:
 
 
 def learn(pinned: bytes, data: bytes) -> bytes:
-    """What a device trusts from now on, as PEM: what it did, with a signed successor, or without
-    what was followed.
+    """Return what a device now trusts, as PEM: with a signed successor, or without the old one.
 
     Args:
         pinned: What it trusts now.

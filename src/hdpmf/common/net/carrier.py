@@ -1,5 +1,4 @@
-"""The recommender's end of a carrier, whatever carries messages, and one inside this process for
-tests and simulations.
+"""The recommender's end of a carrier, and a carrier inside this process.
 
 The recommender offers and a device answers; a device never speaks first. Who a reply is from is
 settled by the carrier's authentication, not by anything in the reply. A carrier may lose messages,
@@ -49,8 +48,7 @@ class DeviceReply:
 
 
 class Patience:
-    """How long each device of an exchange is waited for: its own turn, from when its message was
-    sent.
+    """The time that each device of an exchange has, from when its message was sent.
 
     Once ``MOST`` of the devices asked so far have answered, a turn is ``TIMES`` as long as these
     took, and at least ``AT_LEAST`` seconds. Who was silent before has half as long, ``HALVINGS``
@@ -87,9 +85,7 @@ class Patience:
             self._silent.pop(device, None)
 
     def at_work(self) -> int:
-        """Devices that may well be at their answer. One that takes longer leaves room for
-        others.
-        """
+        """Return devices that may be at their answer, without those that take longer."""
         since = time.monotonic() - self.AT_LEAST
         return sum(begun > since for begun in self._begun.values())
 
@@ -156,9 +152,7 @@ class DeviceTransport(Protocol):
     """A device's end."""
 
     def serve(self, answer: Answer, stop: threading.Event) -> None:
-        """Answer messages, one at a time, until ``stop`` is set. Connects again, with growing
-        pauses, when cut off.
-        """
+        """Answer messages until ``stop`` is set; reconnect with growing pauses."""
         ...
 
 

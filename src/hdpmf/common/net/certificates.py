@@ -1,5 +1,4 @@
-"""TLS without a public authority: the recommender makes its own, and devices trust that one and no
-other.
+"""TLS with an authority of the recommender's own, the only one that devices trust.
 
 ``authority.pem`` goes to every device when it joins (by hand, or on a stick; it is public).
 ``server.pem`` is issued by it for the host names that devices use, and is renewed on start when it
@@ -44,7 +43,7 @@ _HOUR = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Certificates:
-    """Where a recommender's certificates are.
+    """Paths of a recommender's certificates.
 
     Attributes:
         authority: Of the authority: what devices get.
@@ -87,8 +86,7 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
 
 
 def renew_server(folder: Path, hosts: Sequence[str]) -> Certificates:
-    """Issue the server's certificate anew, whatever the old one is good for; devices know the
-    authority.
+    """Issue a new server certificate; devices know the authority.
 
     Raises:
         ConfigError: There is no authority here, or it has ended.
@@ -106,7 +104,7 @@ def renew_server(folder: Path, hosts: Sequence[str]) -> Certificates:
 
 
 def certificate_end(path: Path) -> float | None:
-    """When the certificate in a file ends (Unix time); none where it cannot be read."""
+    """Return the end of the certificate in a file (Unix time), or None if unreadable."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
     except (OSError, ValueError):
@@ -130,9 +128,7 @@ def read_authorities(data: bytes) -> list[x509.Certificate]:
 
 
 def check_authority(data: bytes, where: str = "the authority's certificate") -> x509.Certificate:
-    """The last authority in ``data`` that is valid now; ConfigError, in clear words, if no
-    device should trust them.
-    """
+    """Return the last valid authority in ``data``; ConfigError if there is none to trust."""
     try:
         found = read_authorities(data)
     except ConfigError as error:

@@ -13,8 +13,7 @@ from hdpmf.errors import StorageError
 
 
 class Child:
-    """Starts on construction. Its standard input is a pipe from this process; when that closes, it
-    should end.
+    """A child process, which should end when its standard input, a pipe from here, closes.
 
     Args:
         arguments: Of the interpreter.
@@ -60,7 +59,7 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it runs."""
+        """True while it runs."""
         return self.process.poll() is None
 
     def last_words(self) -> str:

@@ -41,8 +41,7 @@ _OS = secrets.SystemRandom()
 def backoff(
     tries: int, first: float, longest: float, uniform: Callable[[], float] = _OS.random
 ) -> float:
-    """Return the seconds to wait before the next try, doubled after each failure and drawn from 50
-    to 150 %.
+    """Return the seconds before the next try: doubled after each failure, times 0.5 to 1.5.
 
     Clients that failed together do not come back together.
 
@@ -395,8 +394,7 @@ def client_context(authority: str | bytes = "") -> ssl.SSLContext:
 
 
 def server_context(certificate: str, key: str) -> ssl.SSLContext:
-    """Return a context without session tickets: nothing to resume, and nothing to recognise callers
-    by.
+    """Return a context without session tickets, by which callers could be recognised.
 
     Args:
         certificate: File.

@@ -1,5 +1,4 @@
-"""The recommender's end of the wire: offers wait in a mailbox until participants fetch them by
-HTTPS.
+"""The recommender's mailbox, where offers wait until participants fetch them by HTTPS.
 
 ========  ======================
 ==============================================================================
@@ -273,9 +272,7 @@ class Mailbox:
         )
 
     def _fetched(self, device: str) -> tuple[_Offer | None, float]:
-        """Return the oldest offer to a participant that it has not answered, and the pause that
-        is suggested.
-        """
+        """Return a participant's oldest open offer, and the suggested pause."""
         with self._guard:
             offer = next(
                 (each for each in self._offers.get(device, {}).values() if not each.digest), None

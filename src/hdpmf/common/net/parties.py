@@ -1,4 +1,4 @@
-"""How servers and collectors know each other: any two of them share a secret that never travels.
+"""Authentication of servers and collectors: any two share a secret that never travels.
 
 Each has an X25519 key and publishes the public half on its card. Two cards that were exchanged
 once, and compared, give both parties the same secrets: the token that one shows the other, and the
@@ -72,7 +72,7 @@ class PartyKey:
         return HKDF(hashes.SHA256(), size, None, b"hdpmf party " + both + purpose).derive(agreed)
 
     def token(self, other: str, to: str) -> str:
-        """What one of the two shows the other; ``to`` is the public key of whoever checks it."""
+        """Return the token for the other side; ``to`` is the checker's public key."""
         return self.shared(other, b"token " + bytes.fromhex(to)).hex()
 
 

@@ -241,9 +241,7 @@ class PollingDevice:
 
     @contextlib.contextmanager
     def _interrupted_by(self, stop: threading.Event) -> Iterator[None]:
-        """See to it that ``stop`` is noticed: a server that answers byte by byte, or never, is
-        not waited for.
-        """
+        """Interrupt the call when ``stop`` is set, also while a server answers byte by byte."""
         over = threading.Event()
 
         def watch() -> None:
@@ -290,9 +288,7 @@ def drawn_pause(
 
 
 def _ahead(answer: HttpsAnswer) -> float | None:
-    """Return the seconds that this machine's clock is ahead, by what a refusal says about the
-    time there.
-    """
+    """Return the seconds that this clock is ahead, by the time in a refusal."""
     try:
         ahead = time.time() - float(answer.headers[CLOCK_HEADER])
     except (KeyError, ValueError):

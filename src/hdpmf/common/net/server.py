@@ -1,5 +1,4 @@
-"""HTTPS with limits: how many connections, from where, how long, how large their headers; for
-everything of ours on it.
+"""Limits of HTTPS servers: connections, their sources, their time and their headers.
 
 uvicorn has a time-out for idle connections only, and its fast parser takes headers of any size. So
 a client that sends a byte a minute, or a header without an end, would cost memory for as long as it
@@ -54,7 +53,7 @@ def listen(host: str, port: int) -> socket.socket:
 def settings(
     app: Any, http: Any, *, idle: int, grace: int, lifespan: Literal["on", "off"] = "off"
 ) -> uvicorn.Config:
-    """What a server of ours is told.
+    """Settings of a server.
 
     Args:
         app: What answers.
@@ -141,7 +140,7 @@ def _not_counted(why: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpLimits:
-    """What others may take of a server.
+    """The share of a server that others may take.
 
     Attributes:
         connections: At a time.
@@ -201,7 +200,7 @@ class Connections:
         return False
 
     def came(self, address: str, open_now: int) -> bool:
-        """Whether one more connection from there is taken, so many being open with it."""
+        """Check that one more connection from there may be opened."""
         limits = self.limits
         if limits.per_address is not None and self._addresses[address] >= limits.per_address:
             self.turned_away("address")

@@ -95,9 +95,7 @@ class RequestVerifier:
         self._keys: dict[str, Ed25519PublicKey] = {}
 
     def caller(self, headers: Mapping[str, str], method: str, path: str, length: int) -> str | None:
-        """Return the identity of the enrolled participant that signed these headers; None if
-        none did.
-        """
+        """Return the enrolled participant that signed these headers, or None."""
         try:
             device, now = headers[DEVICE_HEADER], headers[TIME_HEADER]
             digest, signature = headers[DIGEST_HEADER], bytes.fromhex(headers[SIGNATURE_HEADER])

@@ -1,6 +1,4 @@
-"""The two servers over HTTPS, as their collector talks to them (DAP 09; giving a task is our
-own).
-"""
+"""The two servers over HTTPS, for their collector (DAP 09, and our way to give tasks)."""
 
 from __future__ import annotations
 
@@ -30,8 +28,7 @@ from hdpmf.errors import ConfigError, DapError, TransportError
 
 
 class SumServers(Protocol):
-    """The pair of servers as their collector sees it. Every call may be repeated with the same
-    bytes.
+    """The two servers for their collector. Every call may be repeated with the same bytes.
 
     All of them raise ``TransportError`` where a server could not be reached or is busy, so that
     trying again may help, and ``DapError`` where one refuses.
@@ -145,9 +142,7 @@ class TwoServers:
         self._helper.close()
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
-        """As in ``SumServers``: the helper first, so that it knows every task that the leader
-        takes reports for.
-        """
+        """As in ``SumServers``; the helper first, so that it knows every task of the leader."""
         path = TASK_PATH.format(task_id=id_to_text(task_id(document)))
         self._helper.ask("PUT", path, encode_submission(document), TASK_MEDIA_TYPE)
         self._leader.ask("PUT", path, encode_submission(document, devices), TASK_MEDIA_TYPE)

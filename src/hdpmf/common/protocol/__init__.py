@@ -1,4 +1,4 @@
-"""What a private shard and an untrusted recommender say to each other.
+"""The messages between private participants and an untrusted recommender.
 
 The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``, what
 is said around

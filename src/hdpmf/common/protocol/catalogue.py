@@ -1,5 +1,4 @@
-"""Versions of a catalogue: items are added at the end or retired, and nothing else ever happens to
-them.
+"""Versions of a catalogue: items are added at the end or retired, and never change.
 
 Each version is signed, and its digest is over the one before, so that whoever knows the last one
 knows all of them. A device takes a newer one only if it follows from its own. Two different
@@ -58,9 +57,7 @@ class KnownItems:
 def catalogue_table(
     items: IdIndex, scale: RatingScale, table: ItemTable | None = None
 ) -> CatalogueTable:
-    """The message for these items; what ``table`` does not list stays without a title, genres
-    and a year.
-    """
+    """Return the message for these items, with the titles, genres and years of ``table``."""
     titles: tuple[str, ...] = ()
     genres: tuple[tuple[str, ...], ...] = ()
     years: tuple[int | None, ...] = ()
@@ -149,8 +146,7 @@ def digests_of(items: AnyCatalogue) -> list[bytes]:
 
 
 def bound_to(items: AnyCatalogue) -> bytes:
-    """What masks of a secure sum are made for besides its plan, so that all in it have been shown
-    the same items.
+    """Return what masks are bound to besides the plan: all in a sum have been shown the same items.
 
     Nothing for a first version: devices of version 0.1.0 take part there.
     """
@@ -219,8 +215,7 @@ def next_version(
 
 
 def check_chain(items: CatalogueVersion) -> None:
-    """Refuse a catalogue whose versions do not follow from each other, or are not signed by its
-    key.
+    """Refuse a catalogue whose versions do not follow each other or are not signed by its key.
 
     Raises:
         ProtocolError: With what is wrong.
@@ -265,8 +260,7 @@ def check_chain(items: CatalogueVersion) -> None:
 
 
 def is_newer(known: AnyCatalogue, offered: AnyCatalogue) -> bool:
-    """Whether a catalogue takes the place of the one that is known: more versions, or the first
-    signatures.
+    """Check that a catalogue replaces the known one: more versions, or the first signatures.
 
     Raises:
         ProtocolError: It does not follow from the known one.
@@ -306,9 +300,7 @@ def _signed(link: CatalogueLink, sign: Sign) -> CatalogueLink:
 
 
 def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[bytes]:
-    """Digest of the scale and of the first items, for each of these numbers of items, which do
-    not fall.
-    """
+    """Digest the scale and the first items, for each of these ascending numbers of items."""
     scale = (table.integer_ids, float(table.scale_low), float(table.scale_high), table.scale_step)
     state = sha256(b"hdpmf catalogue " + msgspec.msgpack.encode(scale))
     titles, genres, years = _columns(table)
@@ -327,9 +319,7 @@ def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[bytes]:
 def _columns(
     table: CatalogueTable,
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[int | None, ...]]:
-    """Titles, genres and years, one per item; to have none at all is the same as to have empty
-    ones.
-    """
+    """Titles, genres and years, one per item; having none is the same as having empty ones."""
     n = len(table.ids)
     return table.titles or ("",) * n, table.genres or ((),) * n, table.years or (None,) * n
 

@@ -1,6 +1,4 @@
-"""Messages as bytes: MessagePack with arrays as (dtype, shape, raw little-endian data). Nothing
-is ever executed.
-"""
+"""Messages as MessagePack, with arrays as (dtype, shape, raw little-endian data)."""
 
 from __future__ import annotations
 
@@ -68,7 +66,5 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """The message in ``data``; anything that is not exactly one valid message is a
-    ProtocolError.
-    """
+    """Decode exactly one valid message; anything else is a ProtocolError."""
     return msgpack.read(_DECODER, data, MAX_BYTES, ProtocolError, "a message of this protocol")

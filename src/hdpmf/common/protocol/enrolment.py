@@ -1,4 +1,4 @@
-"""Who may take part: the devices' public keys, and a digest that people compare."""
+"""Enrolment: the public keys of the devices that may take part, with a digest to compare."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Enrolled:
 
     @property
     def digest(self) -> str:
-        """What people compare: of all keys and users, in order, in groups of four digits."""
+        """The digest of all keys and users, in order, in groups of four digits."""
         text = msgspec.json.encode([[card.identity, card.users] for card in self.cards])
         plain = sha256(b"hdpmf roster " + text).hexdigest()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
@@ -103,7 +103,7 @@ class Enrolled:
 
     @classmethod
     def from_json(cls, data: bytes) -> Enrolled:
-        """What ``to_json`` wrote; a digest that does not fit is refused."""
+        """Read ``to_json``'s output; refuse a digest that does not fit."""
         if len(data) > MOST_ROSTER_BYTES:
             raise ConfigError(f"a roster has at most {MOST_ROSTER_BYTES:,} bytes")
         try:
@@ -141,8 +141,7 @@ _MARK = "#hdpmf-join="
 
 
 class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An invitation. Whoever made it, its digest is to be compared in a way that does not go
-    through the recommender.
+    """An invitation. Compare its digest in a way that does not go through the recommender.
 
     Attributes:
         address: Of the recommender, ``https://`` with host and port.

@@ -1,5 +1,4 @@
-"""What a recommender and a device say around the two conversations, when they are on different
-machines.
+"""Messages between a recommender and devices on other machines, around the two conversations.
 
 ::
 
@@ -123,8 +122,7 @@ class CatalogueTable(_Message, frozen=True):
 
 
 class CatalogueLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A version of the catalogue, as the recommender signs it: what there was before stays, in its
-    place.
+    """A version of the catalogue as the recommender signs it; earlier items keep their positions.
 
     Attributes:
         number: From 1.
@@ -150,8 +148,7 @@ class CatalogueLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class CatalogueVersion(_Message, frozen=True):
-    """Recommender to device: the newest version of the items, and the signed chain that leads to
-    it.
+    """Recommender to device: the newest version of the items, with its signed chain.
 
     What the chain has to be is checked by ``versions.check_chain``; a device takes what follows
     from its own.
@@ -318,8 +315,7 @@ FederationMessage = (
 
 
 class DeviceCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a device shows to be enrolled: a public key and how many users it speaks for. No secret
-    is in it.
+    """A device's card for enrolment: a public key and its number of users. No secret is in it.
 
     Attributes:
         name: For people.
@@ -337,7 +333,7 @@ MAX_BEACON = 200
 
 
 def is_beacon(text: str) -> bool:
-    """Whether this can be one: what people can read out and compare."""
+    """Check that people can read this out and compare it."""
     return 0 < len(text) <= MAX_BEACON and text.isascii() and text.isprintable()
 
 

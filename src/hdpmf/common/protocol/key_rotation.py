@@ -1,6 +1,4 @@
-"""A device's new keys, signed with its old ones: so that the new card takes the old one's place
-on the roster.
-"""
+"""A device's new keys, signed with its old ones, to replace its card on the roster."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @classmethod
     def from_json(cls, data: bytes) -> Succession:
-        """What ``to_json`` wrote."""
+        """Read ``to_json``'s output."""
         try:
             found = msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError as error:

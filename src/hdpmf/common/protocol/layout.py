@@ -1,5 +1,4 @@
-"""Which whole numbers of a job go into a secure sum, and in which order. Both sides read it from
-here.
+"""The layout of a secure sum: the whole numbers of a job, in order, for both sides.
 
 | job | numbers | words |
 |---|---|---|
@@ -41,13 +40,11 @@ class SumLayout:
 
     @property
     def wide(self) -> bool:
-        """Whether words have 64 bits."""
+        """True if words have 64 bits."""
         return self.coding.wide
 
     def encode(self, numbers: np.ndarray) -> np.ndarray:
-        """Words of the numbers (int64, of any shape), modulo 2^64 or, where words are not wide,
-        2^32.
-        """
+        """Return int64 numbers as words, modulo 2^64 or, where words are not wide, 2^32."""
         if numbers.size != self.length:
             raise ProtocolError(f"this job has {self.length} numbers, not {numbers.size}")
         whole = numbers.reshape(-1).astype(np.int64, copy=False)
@@ -101,7 +98,7 @@ def gradients_from_sum(plan: Plan, number: int, participants: int, total: np.nda
 
 
 def popularity_from_sum(survey: Survey, participants: int, total: np.ndarray) -> Popularity:
-    """How much weight each item has over all devices of a sum."""
+    """Return each item's weight over all devices of a sum."""
     return Popularity(weights=popularity_layout(survey, participants).decode(total))
 
 

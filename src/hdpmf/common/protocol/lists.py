@@ -33,8 +33,7 @@ _POSITIONS = (np.int32, np.uint16, np.uint32)
 
 
 class ListTable(_Message, frozen=True):
-    """Recommender to device: a model for lists. Matrices are in 8 bits, with a unit for each
-    column.
+    """Recommender to device: a list model, with matrices in 8 bits and a unit for each column.
 
     Attributes:
         form: How scores are computed.

@@ -86,8 +86,7 @@ class Plan(_Message, frozen=True):
 
 
 class BudgetReport(_Message, frozen=True):
-    """Shard to recommender, only for mechanisms that need it: a summary of the budgets of its
-    ratings.
+    """Shard to recommender, where the mechanism needs it: a summary of its ratings' budgets.
 
     It reveals what it says. HDPMF does without.
     """
@@ -121,9 +120,7 @@ class Opening(_Message, frozen=True):
 
 
 class ItemCounts(_Message, frozen=True):
-    """Shard to recommender: how many of its ratings take part, per item. The recommender sees
-    this.
-    """
+    """Shard to recommender: the number of ratings that take part, per item. It is visible."""
 
     counts: np.ndarray
 
@@ -224,8 +221,7 @@ _LARGEST = 2.0**41
 
 
 def to_grid(gradients: np.ndarray) -> np.ndarray:
-    """Gradients in whole units of ``GRADIENT_STEP``; what is beyond 2^41 becomes that, and what is
-    no number 0.
+    """Gradients in whole units of ``GRADIENT_STEP``, clipped to 2^41; NaN becomes 0.
 
     Nothing is refused here: whoever could choose the factors would learn from a refusal which
     gradients are large.
@@ -235,14 +231,12 @@ def to_grid(gradients: np.ndarray) -> np.ndarray:
 
 
 def from_grid(units: np.ndarray) -> np.ndarray:
-    """What whole units of ``GRADIENT_STEP`` stand for, as float32."""
+    """Convert whole units of ``GRADIENT_STEP`` to float32."""
     return (units * GRADIENT_STEP).astype(np.float32)
 
 
 def learning_rate_at(initial: float, epoch: int, epochs: int) -> float:
-    """The rate of ``epoch`` (from 1): initial for the first quarter, a fifth until three
-    quarters, then 1/25.
-    """
+    """The rate of ``epoch`` (from 1): for a quarter initial, to three quarters 1/5, then 1/25."""
     if epoch <= 0.25 * epochs:
         return initial
     return initial / 5 if epoch <= 0.75 * epochs else initial / 25

@@ -72,9 +72,7 @@ class Survey(_Message, frozen=True):
 
 
 class Popularity(_Message, frozen=True):
-    """Shard to recommender, through secure aggregation, before labels: per item the weights,
-    with their noise.
-    """
+    """Shard to recommender, through secure aggregation, before labels: noisy weights per item."""
 
     weights: np.ndarray
 
@@ -83,8 +81,7 @@ class Popularity(_Message, frozen=True):
 
 
 class Grouping(_Message, frozen=True):
-    """Recommender to shards: by what devices draw their taste label, and which items are summed per
-    label.
+    """Recommender to shards: scores for taste labels, and the items that are summed per label.
 
     Whatever a recommender writes here, the guarantee is the same: a score outside its bounds is
     refused.
@@ -112,8 +109,7 @@ class Grouping(_Message, frozen=True):
 
 
 class SumContribution(_Message, frozen=True):
-    """Shard to recommender, through secure aggregation: whole numbers, summed over its users, with
-    their noise.
+    """Shard to recommender, through secure aggregation: noisy whole numbers, summed over users.
 
     Attributes:
         scores: Per item, the weighted coded ratings. With taste labels the heads' are of devices
@@ -170,8 +166,7 @@ MAX_SIMILAR_BYTES = 1 << 20
 
 
 class Similarity(_Message, frozen=True):
-    """A part of ItemFacts: how alike items are by who rated them. Devices fit vectors of variance 1
-    to the columns.
+    """Similarity of items by raters, in ItemFacts. Devices fit vectors of variance 1 to it.
 
     Attributes:
         items: Positions of the items that it is about, ascending; others are like none.

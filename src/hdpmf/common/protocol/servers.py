@@ -1,6 +1,4 @@
-"""The two servers that sum devices' reports, and the collector of the sums, as they show
-themselves. All is public.
-"""
+"""The public cards of the two servers that sum reports, and of the collector of the sums."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Collector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Who gets the sums: a recommender's card for the servers.
+    """The collector of the sums: a recommender's card for the servers.
 
     Attributes:
         organisation: Who runs it.
@@ -97,7 +95,7 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def digest(self) -> str:
-        """What people compare: of everything on both cards, in groups of four digits."""
+        """The digest of everything on both cards, in groups of four digits."""
         plain = sha256(b"hdpmf servers " + msgspec.json.encode(self)).hexdigest()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
@@ -112,7 +110,7 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @classmethod
     def from_json(cls, data: bytes) -> Servers:
-        """What ``to_json`` wrote."""
+        """Read ``to_json``'s output."""
         return _read(data, cls, "a pair of servers")
 
 
@@ -190,9 +188,7 @@ def check_address(address: str) -> str:
 
 
 def plain_address(address: str) -> str:
-    """Return the one way to write an address: lower case up to the path, without port 443 and a
-    slash at the end.
-    """
+    """Normalize an address: lower case up to the path, no port 443, no slash at the end."""
     scheme, mark, rest = address.rpartition("://")
     host, slash, path = rest.partition("/")
     host = host.lower()

@@ -1,6 +1,4 @@
-"""How a collector gives a task to a server: ``PUT /tasks/{task_id}``. DAP leaves this to the
-parties.
-"""
+"""The collector's ``PUT /tasks/{task_id}``, which DAP leaves to the parties."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ class TaskSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 def signed_bytes(task_id: bytes, digest: bytes) -> bytes:
-    """What an enrolled device signs of its report: the task and the report's SHA-256."""
+    """Return what a device signs of its report: the task and the report's SHA-256."""
     return b"hdpmf report " + task_id + digest
 
 
@@ -43,5 +41,5 @@ def encode_submission(document: bytes, devices: Sequence[tuple[str, int]] = ()) 
 
 
 def decode_submission(data: bytes, max_bytes: int) -> TaskSubmission:
-    """What ``encode_submission`` wrote; anything else is a ProtocolError."""
+    """Decode ``encode_submission``'s output; anything else is a ProtocolError."""
     return read(_DECODER, data, max_bytes, ProtocolError, "a task for a server")

@@ -1,6 +1,4 @@
-"""A survey as tasks for two servers: the circuit and the noise that it asks for, and the answer
-in their sums.
-"""
+"""A survey as tasks for two servers: circuit, noise, and the answer in their sums."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ def stated(
 
 
 def check_stated(task: Task) -> tuple[Survey, Part]:
-    """The survey of a task; ProtocolError unless its circuit and noise are what the survey asks
-    for.
-    """
+    """Return a task's survey; ProtocolError unless circuit and noise are those of the survey."""
     if task.survey is None or task.part is None:
         raise ProtocolError(
             "refused: the task is no survey, so that nobody can say what its noise is worth"
@@ -68,7 +64,7 @@ def check_stated(task: Task) -> tuple[Survey, Part]:
 
 
 def terms_of(task: Task, survey: Survey) -> Terms:
-    """What a run by a task asks for, as whoever reads it for oneself says: nobody sends it."""
+    """Return the terms of a run by a task, as each participant reads them for itself."""
     return Terms(
         method="hdp-sum",
         view="two-servers",

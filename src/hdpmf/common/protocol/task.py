@@ -1,5 +1,4 @@
-"""What two servers are to sum: a document that the recommender publishes and everybody reads for
-oneself.
+"""Tasks for two servers: documents that the recommender publishes and everybody checks.
 
 Its id is the digest of its bytes, so that whoever knows the id knows the survey, the servers' keys,
 the circuit and the noise. Devices check that circuit and noise are those that the survey asks for
@@ -97,7 +96,7 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Task(_Message, frozen=True):
-    """What is to be summed.
+    """A task: what is to be summed.
 
     Attributes:
         servers: The two servers.
