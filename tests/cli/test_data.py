@@ -1,10 +1,21 @@
+"""``hdpmf data``, and how commands read ratings, splits and weights from files."""
+
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from hdpmf.cli.options.common import DATASET_NAMES
+from hdpmf.cli.options.ratings import MERGING, SPLITS
+from hdpmf.common.data import Ratings
+from hdpmf.common.data.checks import DUPLICATES
+from hdpmf.common.data.splits import CUTS
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.models import make_model
 
 from .conftest import Call
 
@@ -73,3 +84,343 @@ def test_get_refuses_something_else(
     monkeypatch.setenv("HDPMF_CACHE", str(tmp_path))
     assert call("data", "get", "douban", "--from", files[0]).code == 4
     assert list(tmp_path.iterdir()) == []
+
+
+QUICK = ("--epochs", 3, "--json")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """Ratings of books as shops have them: zeros before ids, names of their own, dates."""
+    chance = random.Random(0)
+    rows = [
+        (
+            f"{user:05d}",
+            f"{book:010d}",
+            chance.randint(1, 5),
+            f"2024-03-{chance.randint(1, 28):02d}",
+        )
+        for user in range(40)
+        for book in chance.sample(range(30), 8)
+    ]
+    frame = pd.DataFrame(rows, columns=["customer", "ISBN", "stars", "date"])
+    frame.to_csv(tmp_path / "shop.csv", index=False)
+    return tmp_path / "shop.csv"
+
+
+def frame_of(shop: Path) -> pd.DataFrame:
+    return pd.read_csv(shop, dtype={"customer": str, "ISBN": str})
+
+
+def read(shop: Path, **options: object) -> Ratings:
+    columns = {"user": "customer", "item": "ISBN", "rating": "stars", "timestamp": "date"}
+    return Ratings.read(shop, columns=columns, **options)  # type: ignore[arg-type]
+
+
+def test_words_of_the_command_line_are_those_of_the_library() -> None:
+    assert (MERGING, SPLITS) == (DUPLICATES, CUTS)
+
+
+def test_ids_from_the_file_to_the_recommendation(call: Call, shop: Path, tmp_path: Path) -> None:
+    result = call("train", "user-mean", "--train", shop, "--out", tmp_path / "mean")
+    assert "item = ISBN" in result.err
+    assert "--column user=NAME" in result.err
+    call("train", "most-popular", "--train", shop, "--out", tmp_path / "model")
+    found = call("recommend", tmp_path / "model", "00007", "--json").json
+    assert [len(entry["item"]) for entry in found["items"]] == [10] * 10
+    refused = call("recommend", tmp_path / "model", "7")
+    assert refused.code == 3
+    assert "unknown id '7'" in refused.err
+
+
+def test_the_default_weights_are_everybody_at_1_and_said(call: Call, shop: Path) -> None:
+    train, test = read(shop).split_by_time(0.25)
+    score = (
+        make_model("hdpmf", epochs=3, rng=0).fit(train, PrivacyWeights.uniform(train)).score(test)
+    )
+    own = ("evaluate", "hdpmf", "--train", shop, "--split", "time:0.25")
+    found = call(*own, *QUICK).json
+    assert found["mse"] == pytest.approx(score["mse"])
+    assert (found["weights"], found["weights_seed"]) == ("uniform", None)
+    assert "everybody at 1" in call(*own, "--epochs", 3).out
+    paper = call(*own, "--weights", "paper", *QUICK).json
+    drawn = (
+        make_model("hdpmf", epochs=3, rng=0).fit(train, PrivacySpec().draw(train, 0)).score(test)
+    )
+    assert paper["mse"] == pytest.approx(drawn["mse"])
+    assert (paper["weights"], paper["weights_seed"]) == ("paper", 0)
+    named = call("evaluate", "hdpmf", "--data", "synthetic", "--epochs", 2)
+    assert "the paper's random groups, drawn by seed 0" in named.out
+    assert "Privacy weights" not in call("evaluate", "mf", "--data", "synthetic", "--epochs", 2).out
+
+
+@pytest.mark.parametrize("per", ["user", "item", "both", "rating"])
+def test_wishes_from_files(call: Call, shop: Path, tmp_path: Path, per: str) -> None:
+    train, test = read(shop).hold_out(2, rng=0)
+    users = {user: 0.25 + 0.5 * (at % 2) for at, user in enumerate(train.users.ids.tolist())}
+    items = {item: 0.5 + 0.25 * (at % 3) for at, item in enumerate(train.items.ids.tolist())}
+    pd.DataFrame({"customer": users.keys(), "weight": users.values()}).to_csv(
+        tmp_path / "users.csv", index=False
+    )
+    pd.DataFrame({"isbn": items.keys(), "weight": items.values()}).to_csv(
+        tmp_path / "items.csv", index=False
+    )
+    whole = frame_of(shop).assign(weight=np.linspace(0.2, 1, 320))
+    whole.to_parquet(tmp_path / "ratings.parquet")
+    weights = {
+        "user": PrivacyWeights.from_parts(train, users=users),
+        "item": PrivacyWeights.from_parts(train, items=items),
+        "both": PrivacyWeights.from_parts(train, users=users, items=items),
+        "rating": PrivacyWeights.per_rating(
+            train,
+            pd.DataFrame({"customer": train.user_ids, "ISBN": train.item_ids})
+            .merge(whole, on=["customer", "ISBN"])
+            .weight.to_numpy(),
+        ),
+    }[per]
+    given = {
+        "user": ["users.csv"],
+        "item": ["items.csv"],
+        "both": ["users.csv", "items.csv"],
+        "rating": ["ratings.parquet"],
+    }
+    options = [option for name in given[per] for option in ("--weights", tmp_path / name)]
+    score = make_model("hdp-sum", rng=0).fit(train, weights).score(test)
+    result = call("evaluate", "hdp-sum", "--train", shop, "--hold-out", 2, *options, "--json")
+    assert result.json["mse"] == pytest.approx(score["mse"])
+    assert result.json["weights"] == "file"
+
+
+def test_wishes_that_cannot_be(call: Call, shop: Path, tmp_path: Path) -> None:
+    file = tmp_path / "wishes.csv"
+    ask = ("evaluate", "hdp-sum", "--train", shop, "--hold-out", 2, "--weights", file)
+
+    def refused(content: str, *more: object) -> str:
+        file.write_text(content)
+        result = call(*ask, *more)
+        assert result.code in (3, 5)
+        return result.err
+
+    assert "--missing-weight W" in refused("user,weight\n00001,0.5\n")
+    assert "39 of 40 users" in refused("user,weight\n00001,0.5\n")
+    assert "written otherwise" in refused("user,weight\n1,0.5\n")
+    said = refused("user,weight\n00001,0.5\n00002,0.125\n00003,7.625\n")
+    assert "wishes.csv: column 'weight', row 3" in said
+    assert "7.625" not in said
+    assert "0.125" not in said
+    assert "row 2 is about a user that has a weight before" in refused(
+        "user,weight\n00001,0.5\n00001,1\n"
+    )
+    assert "column 'weight' beside a column 'user'" in refused("user,wish\n00001,0.5\n")
+    assert "must hold numbers" in refused("user,weight\n00001,much\n")
+    file.write_text("user,weight\n00001,0.5\n")
+    assert call(*ask, "--missing-weight", 0.25, "--json").json["weights"] == "file"
+    assert call(*ask, "--missing-weight", 2).code == 5
+
+
+def test_duplicates(call: Call, shop: Path) -> None:
+    lines = shop.read_text().splitlines()
+    shop.write_text("\n".join([*lines, lines[1].replace("2024", "2025"), lines[2]]) + "\n")
+    ask = ("evaluate", "user-mean", "--train", shop, "--hold-out", 2)
+    result = call(*ask)
+    assert result.code == 3
+    assert "row 321 rates" in result.err
+    assert "--duplicates last (or first, mean, max)" in result.err
+    assert call(*ask, "--duplicates", "mean", "--json").json["n_train"] == 320 - 80
+    assert call("data", "info", shop, "--json").json["duplicates"] == 2
+
+
+def test_errors_name_the_row_and_the_option_but_no_rating(call: Call, shop: Path) -> None:
+    shop.write_text(shop.read_text() + "00001,0000000099,7.625,2024-01-01\n")
+    result = call("evaluate", "user-mean", "--train", shop, "--hold-out", 2)
+    assert "shop.csv: column 'rating', row 321: off the scale 1..5" in result.err
+    assert "--scale LOW HIGH" in result.err
+    assert "7.625" not in result.err
+    shop.write_text(shop.read_text() + "00001,0000000098,lots,2024-01-01\n")
+    assert (
+        "'rating', row 322: text, not a number"
+        in call("evaluate", "mf", "--train", shop, "--hold-out", 2).err
+    )
+    shop.write_text("buyer,ISBN,stars\n1,2,3\n")
+    assert "--column user=NAME" in call("evaluate", "mf", "--train", shop, "--hold-out", 2).err
+
+
+def test_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
+    clicks = tmp_path / "clicks.csv"
+    frame_of(shop)[["customer", "ISBN", "date"]].to_csv(clicks, index=False)
+    ask = ("--train", clicks, "--split", "last:2")
+    assert "--implicit" in call("evaluate", "private-popular", *ask).err
+    found = call("evaluate", "private-popular", *ask, "--implicit", "--epsilon", 20, "--json").json
+    assert (found["implicit"], found["n_test"], found["weights"]) == (True, 80, "uniform")
+    assert 0 < found["ndcg_at_10"] <= 1
+    assert 0 < found["popular_ndcg_at_10"] <= 1
+    assert "mse" not in found
+    assert "most popular" in call("evaluate", "ease", *ask, "--implicit").out
+    result = call("evaluate", "hdp-sum", *ask, "--implicit")
+    assert result.code == 3
+    assert "private-popular, most-popular" in result.err
+    assert "hdp-sum" not in result.err
+    result = call("train", "ease", "--train", clicks, "--implicit", "--out", tmp_path / "model")
+    assert "320 choices" in result.out
+    user = frame_of(clicks)["customer"][0]
+    shown = call("recommend", tmp_path / "model", user)
+    assert "because you chose item " in shown.out
+    assert "expected" not in shown.out  # choices say nothing about stars
+    listed = call("recommend", tmp_path / "model", user, "--json").json["items"]
+    assert {entry["score"] for entry in listed} == {None}
+    assert call("recommend", tmp_path / "model", user, "--csv").out.splitlines()[1].count(",") == 7
+    ended = call("predict", tmp_path / "model", user, listed[0]["item"])
+    assert (ended.code, "predicts no ratings; hdpmf recommend" in ended.err) == (2, True)
+
+
+def test_what_needs_ratings_has_no_word_for_implicit_feedback(
+    call: Call, shop: Path, tmp_path: Path
+) -> None:
+    for command in (("federate", "simulate"), ("release", "hdp-bit", "--out", tmp_path / "r")):
+        result = call(*command, "--train", shop, "--implicit")
+        assert result.code == 2
+        assert "--implicit" in result.err
+
+
+def test_every_command_of_the_page_runs(
+    call: Call, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    table = frame_of(shop).set_axis(["user", "item", "rating", "timestamp"], axis=1)
+    table.to_csv("ratings.csv", index=False)
+    table.drop(columns="rating").to_csv("clicks.csv", index=False)
+    table[["user"]].drop_duplicates().head(9).assign(weight=0.25).to_csv("wishes.csv", index=False)
+    commands = [
+        line[2:].partition("#")[0] for line in page.splitlines() if line.startswith("$ hdpmf")
+    ]
+    assert len(commands) == 5
+    for command in commands:
+        result = call(*command.split()[1:])
+        assert result.code == 0, result.err
+    blocks = page.split("```python\n")[1:]
+    assert len(blocks) == 1
+    exec(compile(blocks[0].partition("```")[0], "docs/data.md", "exec"), {})
+
+
+def test_info_of_a_file(call: Call, shop: Path, tmp_path: Path) -> None:
+    result = call("data", "info", shop, "--plot", tmp_path / "spread.png")
+    assert "40 users, 30 items, 320 ratings" in result.out
+    assert "from 2024-03-01 to 2024-03-28" in result.out
+    assert f"hdpmf evaluate hdp-sum --train {shop} --split time:0.2" in result.out
+    assert (tmp_path / "spread.png").read_bytes().startswith(b"\x89PNG")
+    found = call("data", "info", shop, "--json").json
+    assert found["scale"] == {"low": 1, "high": 5, "step": 1}
+    assert (found["id_kinds"], found["duplicates"]) == ({"users": "text", "items": "text"}, 0)
+    assert found["per_user"] == {"least": 8, "median": 8, "most": 8}
+    frame_of(shop).assign(stars=lambda table: table.stars * 2 - 0.5).to_csv(shop, index=False)
+    found = call("data", "info", shop, "--json").json
+    assert found["scale"] == {"low": 1, "high": 10, "step": None}
+    assert "--scale 1 10" in call("data", "info", shop).out
+
+
+def test_a_core(call: Call, shop: Path) -> None:
+    ask = ("evaluate", "user-mean", "--train", shop, "--hold-out", 1, "--core", 7, "--json")
+    assert call(*ask).json["n_train"] == len(read(shop).k_core(7)) - read(shop).k_core(7).n_users
+
+
+def test_tuning_ones_own_data(call: Call, shop: Path, tmp_path: Path) -> None:
+    def tuned(*more: object) -> dict[str, object]:
+        small = (
+            "--lr-grid",
+            "0.1,0.01",
+            "--reg-grid",
+            "0.01",
+            "--folds",
+            2,
+            "--epochs",
+            9,
+            "--jobs",
+            1,
+        )
+        ask = (
+            "tune",
+            "hdpmf",
+            "--train",
+            shop,
+            *small,
+            "--epsilon",
+            90,
+            "--backend",
+            "threading",
+            "--out",
+            tmp_path / "out",
+            "--json",
+        )
+        found: dict[str, object] = call(*ask, *more).json
+        return found
+
+    plain, paper = tuned(), tuned("--weights", "paper")
+    assert (plain["weights"], paper["weights"], paper["n_ran"]) == ("uniform", "paper", 4)
+    assert plain["grid"] != paper["grid"]
+    wishes = tmp_path / "wishes.csv"
+    frame_of(shop).customer.drop_duplicates().to_frame().assign(weight=0.5).to_csv(
+        wishes, index=False
+    )
+    assert tuned("--weights", wishes)["grid"] not in (plain["grid"], paper["grid"])
+    assert tuned("--weights", wishes)["n_ran"] == 0
+
+
+def test_experiments_on_ones_own_data(call: Call, shop: Path, tmp_path: Path) -> None:
+    toml = tmp_path / "mine.toml"
+    base = """
+name = "mine"
+title = "Mine"
+datasets = ["shop"]
+methods = ["hdp-sum", "user-mean"]
+seeds = [0]
+split = {kind = "user-time", fraction = 0.25}
+[data.shop]
+file = "shop.csv"
+columns = {user = "customer", item = "ISBN", rating = "stars", timestamp = "date"}
+"""
+
+    def run(more: str = "") -> tuple[str, dict[str, float]]:
+        toml.write_text(base + more)
+        result = call(
+            "experiment",
+            "run",
+            toml,
+            "--out",
+            tmp_path / "out",
+            "--jobs",
+            1,
+            "--backend",
+            "threading",
+            "--json",
+        )
+        assert result.code == 0, result.err
+        cells = (
+            result.json["experiments"][0]["cells"]
+            if "experiments" in result.json
+            else result.json["cells"]
+        )
+        return result.err, {cell["method"]: cell["mse"]["mean"] for cell in cells}
+
+    train, test = read(shop).split_by_time(0.25, per_user=True)
+    said, found = run()
+    assert "shop: privacy weights: everybody at 1" in said
+    assert found["user-mean"] == pytest.approx(
+        make_model("user-mean").fit(train).score(test)["mse"]
+    )
+    assert found["hdp-sum"] == pytest.approx(
+        make_model("hdp-sum", rng=0).fit(train).score(test)["mse"]
+    )
+    said, paper = run('weights = "paper"')
+    assert "random groups" in said
+    assert paper["hdp-sum"] != found["hdp-sum"]
+    frame_of(shop).customer.drop_duplicates().to_frame().assign(weight=0.5).to_csv(
+        tmp_path / "w.csv", index=False
+    )
+    said, wished = run('weights = "w.csv"')
+    half = make_model("hdp-sum", rng=0).fit(train, PrivacyWeights.uniform(train, 0.5)).score(test)
+    assert wished["hdp-sum"] == pytest.approx(half["mse"])
+    toml.write_text(base + "implicit = true")
+    result = call("experiment", "run", toml, "--out", tmp_path / "out")
+    assert result.code == 2
+    assert 'measure = "lists"' in result.err

@@ -45,7 +45,7 @@ COMMANDS_RUN = ("data list", "methods", "doctor", "privacy explain", "aggregator
 COMMANDS_NOT_RUN = {
     "paper run": "an hour; tests/cli/test_paper.py runs it reduced",
     "paper report": "the results of an hour; tests/unit/paper",
-    "tune": "minutes; tests/cli/test_tune.py",
+    "tune": "minutes; tests/cli/test_experiment.py",
     "audit": "minutes; tests/cli/test_audit.py and tests/privacy",
     "federate": "minutes; tests/federation and tests/e2e",
     "recommender": "a service, tests/deploy runs docs/deploy.md as it is written",

@@ -231,11 +231,7 @@ def servers(
     1 if what is correct does not pass, or what has a fault does.
     """
     from hdpmf.lab.audit import STANDS, audit_canaries
-    from hdpmf.lab.audit.two_servers import (
-        audit_server_shares,
-        faults_seen_by,
-        server_cells,
-    )
+    from hdpmf.lab.audit.two_servers import audit_server_shares, faults_seen_by, server_cells
 
     cells = server_cells(
         canaries=canaries,

@@ -120,7 +120,7 @@ def _kernels() -> dict[str, Any]:
         line = kernel.py_func.__code__.co_firstlineno
         found = folder.glob(f"{source.stem}.{kernel.py_func.__qualname__}-{line}.*.nbi")
         fresh = any(index.stat().st_mtime >= source.stat().st_mtime for index in found)
-        compiled[source.stem] = compiled.get(source.stem, True) and fresh
+        compiled[f"{source.stem}.{kernel.py_func.__name__.lstrip('_')}"] = fresh
     return {
         "cache": ", ".join(sorted(map(str, caches))),
         "compiled": compiled,
@@ -129,12 +129,12 @@ def _kernels() -> dict[str, Any]:
 
 
 def _compiled_words(compiled: dict[str, bool]) -> str:
-    missing = [name for name, ready in compiled.items() if not ready]
-    if not missing:
+    ready = sum(compiled.values())
+    if ready == len(compiled):
         return "compiled"
     return (
-        f"compiled, but for {', '.join(missing)}: the first training that needs one "
-        "does it, in a few seconds"
+        f"{ready} of {len(compiled)} compiled: the first training that needs another one compiles "
+        "it, in a few seconds"
     )
 
 

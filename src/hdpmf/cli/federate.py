@@ -260,10 +260,10 @@ def _sample_users(
     chosen = np.zeros(training.n_users, bool)
     chosen[np.random.default_rng([seed, 6]).permutation(training.n_users)[:n]] = True
     codes = training.users.find(held_out.users.ids)[held_out.user_codes]
-    kept = chosen[codes] & (codes >= 0)
-    if not kept.any():
+    sampled = chosen[codes] & (codes >= 0)
+    if not sampled.any():
         raise RatingsError("none of the sampled users has a test rating; sample more users")
-    return only_users(training, chosen), held_out.take(kept)
+    return only_users(training, chosen), held_out.take(sampled)
 
 
 def _errors(*values: float | None) -> list[str]:

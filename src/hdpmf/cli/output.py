@@ -180,13 +180,13 @@ def _print_rich_table(table: Table) -> None:
     console = _console(sys.stdout)
     if table.title:
         console.print(clean(table.title), style="bold")
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for column in table.columns:
-        shown.add_column(column, justify="right" if column in table.numeric else "left")
+        rich_table.add_column(column, justify="right" if column in table.numeric else "left")
     for position, row in enumerate(table.rows):
         style = "bold cyan" if position in table.strong else None
-        shown.add_row(*(Text(clean(cell)) for cell in row), style=style)
-    console.print(shown)
+        rich_table.add_row(*(Text(clean(cell)) for cell in row), style=style)
+    console.print(rich_table)
 
 
 def _plain_lines(block: Block) -> Iterator[str]:
@@ -267,9 +267,9 @@ def progress_bar(
         bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn(),
         bars.TimeRemainingColumn(),
     )
-    with bars.Progress(*columns, console=_console(sys.stderr), transient=True) as shown:
-        task = shown.add_task(label, total=total)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+    with bars.Progress(*columns, console=_console(sys.stderr), transient=True) as progress:
+        task = progress.add_task(label, total=total)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def confirm(question: str, *, yes: bool, otherwise: str) -> None:

@@ -69,7 +69,7 @@ def _listen(options: PageOptions) -> _OneTimeLink:
 @command
 def open_(
     target: StoreOptions,
-    shown: PageOptions,
+    options: PageOptions,
     every: Annotated[
         float | None, option("How often to look for something new.", "SECONDS", default="300")
     ] = None,
@@ -91,13 +91,13 @@ def open_(
         raise ConfigError("--every takes 1 to 86400 seconds")
     given = None if target.passphrase_file is None else first_line(target.passphrase_file)
     owner = Owner(target.path, note, every)
-    link = _listen(shown)
+    link = _listen(options)
     if owner.exists and (given is not None or not owner.encrypted):
         owner.open(given)
     page = OwnerPage(owner, link.loopback.host, link.sessions, link.renew)
     stop = threading.Event()
     threading.Thread(target=page.watch, args=(stop,), daemon=True).start()
-    with browser_opener(shown.browser) as show:
+    with browser_opener(options.browser) as show:
 
         def ready() -> None:
             address = link.make()
@@ -166,7 +166,7 @@ class ProxyOptions:
 
 
 @command
-def page(folder: RecommenderFolder, proxy: ProxyOptions, shown: PageOptions) -> None:
+def page(folder: RecommenderFolder, proxy: ProxyOptions, options: PageOptions) -> None:
     """Open the operator's page: runs, devices, the public model, certificates, alerts.
 
     It only reads FOLDER, also while serve runs. This machine serves it to itself, and its link
@@ -185,9 +185,9 @@ def page(folder: RecommenderFolder, proxy: ProxyOptions, shown: PageOptions) -> 
         emit(Result({"link": address, "port": port, "folder": str(folder)}, text), compact=True)
 
     if login is None:
-        link = _listen(shown)
+        link = _listen(options)
         by_token = TokenLogin(link.sessions, link.loopback.host, link.renew)
-        with browser_opener(shown.browser) as show:
+        with browser_opener(options.browser) as show:
 
             def ready() -> None:
                 address = link.make()
@@ -199,9 +199,9 @@ def page(folder: RecommenderFolder, proxy: ProxyOptions, shown: PageOptions) -> 
         return
     scheme, host = proxy.public_address()
     if proxy.listen is None:
-        sockets = list(Loopback.listen(shown.port).sockets)
+        sockets = list(Loopback.listen(options.port).sockets)
     else:
-        sockets = [listen_on(proxy.listen, shown.port)]
+        sockets = [listen_on(proxy.listen, options.port)]
     port = int(sockets[0].getsockname()[1])
     words = f"The proxy {proxy.behind_proxy} reaches it at port {port}."
     app = OperatorPage(service, login, host, scheme).app()

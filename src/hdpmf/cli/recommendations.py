@@ -156,9 +156,9 @@ def list_table(recommended: Sequence[Recommendation], title: str | None = None) 
         "genres": [", ".join(entry.genres) for entry in recommended],
         "why": [entry.reason or "" for entry in recommended],
     }
-    shown = [name for name, cells in columns.items() if name in ("rank", "item") or any(cells)]
-    rows = list(zip(*(columns[name] for name in shown), strict=True))
-    return Table(shown, rows, numeric=("rank", "expected", "year"), title=title)
+    names = [name for name, cells in columns.items() if name in ("rank", "item") or any(cells)]
+    rows = list(zip(*(columns[name] for name in names), strict=True))
+    return Table(names, rows, numeric=("rank", "expected", "year"), title=title)
 
 
 def _year_apart(entry: Recommendation) -> str:

@@ -68,21 +68,21 @@ def _questions_text(questions: Sequence[dict[str, Any]]) -> Iterator[Block]:
         yield f"  Your answer: {each['answer'] or 'none yet'}"
 
 
-def _question_fields(store: DeviceStore, asked: Question, answer: str | None) -> dict[str, Any]:
+def _question_fields(store: DeviceStore, question: Question, answer: str | None) -> dict[str, Any]:
     from hdpmf.private.device.disclosures.history import reveals
     from hdpmf.private.device.preview import preview_of
     from hdpmf.private.device.store.catalogues import id_of
 
-    found = preview_of(store, asked)
+    found = preview_of(store, question)
     return {
-        "recommender": asked.recommender,
-        "servers": asked.names,
-        "digest": asked.servers,
-        "method": asked.terms.method,
-        "view": asked.terms.view,
-        "epsilon": asked.terms.epsilon,
-        "minimum": asked.terms.minimum,
-        "asked": asked.at,
+        "recommender": question.recommender,
+        "servers": question.names,
+        "digest": question.servers,
+        "method": question.terms.method,
+        "view": question.terms.view,
+        "epsilon": question.terms.epsilon,
+        "minimum": question.terms.minimum,
+        "asked": question.at,
         "answer": answer,
         "ratings": len(found.numbers),
         "left_out": found.left_out,
@@ -127,16 +127,16 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
         yield from (Paragraph(words, "  ") for words in run.words())
         if run.paid is not None:
             yield ""
-    shown = entries if last is None else entries[-last:]
+    recent = entries if last is None else entries[-last:]
     rows = [
         (entry.at, entry.action, entry.recommender, entry.run[:8], str(entry.number), entry.words)
-        for entry in shown
+        for entry in recent
     ]
     yield Table(
         ("when", "what", "with", "run", "round", "in words"),
         rows,
         numeric=("round",),
-        title=f"Entries, oldest first{_more(shown, entries)}",
+        title=f"Entries, oldest first{_more(recent, entries)}",
     )
     yield from _refusals_text(kept_refusals(store), last)
     together = spent_together(store.ledger)
@@ -156,10 +156,10 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
     yield f"A signed receipt of what left in a run: hdpmf device receipt {path} RUN"
 
 
-def _refusals_text(kept: Refusals, last: int | None) -> Iterator[Block]:
-    if not kept.refused:
+def _refusals_text(refusals: Refusals, last: int | None) -> Iterator[Block]:
+    if not refusals.refused:
         return
-    shown = kept.refused if last is None else kept.refused[-last:]
+    recent = refusals.refused if last is None else refusals.refused[-last:]
     rows = [
         (
             each.last if each.count == 1 else f"{each.first} to {each.last}",
@@ -170,21 +170,21 @@ def _refusals_text(kept: Refusals, last: int | None) -> Iterator[Block]:
             each.reason,
             each.words,
         )
-        for each in shown
+        for each in recent
     ]
     yield Table(
         ("when", "times", "with", "run", "asked for", "why", "in words"),
         rows,
         numeric=("times",),
-        title=f"Refused, oldest first{_more(shown, kept.refused)}",
+        title=f"Refused, oldest first{_more(recent, refusals.refused)}",
     )
-    dropped = sum(kept.dropped.values())
+    dropped = sum(refusals.dropped.values())
     if dropped:
         yield Paragraph(f"{dropped:,} more were refused, which are not kept one by one.", "  ")
 
 
-def _more(shown: Sequence[object], every: Sequence[object]) -> str:
-    return "" if len(shown) == len(every) else f" (the last {len(shown)}; --all for all)"
+def _more(recent: Sequence[object], every: Sequence[object]) -> str:
+    return "" if len(recent) == len(every) else f" (the last {len(recent)}; --all for all)"
 
 
 @command

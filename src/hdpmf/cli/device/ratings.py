@@ -300,13 +300,13 @@ def _search_titles(store: DeviceStore, text: str) -> Result:
     from hdpmf.private.device.own_items import shown_items
     from hdpmf.private.device.store.catalogues import id_of
 
-    shown = shown_items(store)
-    if shown is None or not shown.table.titles:
+    items = shown_items(store)
+    if items is None or not items.table.titles:
         raise ConfigError(
             "there are no titles to search: no catalogue is here yet (device catalogue), "
             "or it has none"
         )
-    table = shown.table
+    table = items.table
     matches = TitleSearch(table).find(text, len(table.ids))
     found = [(id_of(table.ids[row]), table.titles[row]) for row in matches]
     more = len(found) - _MOST_FOUND

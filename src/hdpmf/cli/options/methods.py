@@ -43,7 +43,7 @@ class MethodOptions:
     @classmethod
     def parameters(cls) -> list[Parameter]:
         """Return a parameter for every option, for typer."""
-        shown = {
+        visible = {
             name: option
             for name, option in known_options().items()
             if name not in cls.without and (name in cls.only or not cls.only)
@@ -51,7 +51,7 @@ class MethodOptions:
         # Help shows the options of the method before those about where it runs.
         return [
             _parameter(_PREFIX + name, _type(option), _flags(name, option))
-            for name, option in sorted(shown.items(), key=lambda item: item[1].panel == RUN_PANEL)
+            for name, option in sorted(visible.items(), key=lambda item: item[1].panel == RUN_PANEL)
         ]
 
     def chosen(self, method: str) -> dict[str, Any]:

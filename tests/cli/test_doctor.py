@@ -1,0 +1,196 @@
+"""``hdpmf doctor``, ``hdpmf demo`` and ``hdpmf health``."""
+
+from __future__ import annotations
+
+import importlib.metadata as packages
+import json
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from hdpmf.cli import doctor as doctor_module
+from hdpmf.cli.options.common import DATASET_NAMES
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.methods import METHODS
+from hdpmf.common.net.certificates import Certificates, ensure_certificates
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.lab.plots import accuracy_png
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.aggregator.config import AggregatorConfig
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+
+from .conftest import Call
+
+
+def test_doctor(call: Call) -> None:
+    result = call("doctor", "--json")
+    assert result.code == 0
+    found = result.json
+    assert found["versions"]["numba"] == packages.version("numba")
+    assert found["cores"] >= 1
+    assert found["kernels"].keys() == {"cache", "compiled", "writable"}
+    assert found["datasets"].keys() == set(DATASET_NAMES)
+    assert found["environment"]["HDPMF_CACHE"]
+    assert {"bench", "dev"} <= found["extras"].keys()
+    shown = call("doctor")
+    assert shown.code == 0
+    assert "kernel cache" in shown.out
+
+
+@pytest.mark.slow
+def test_doctor_knows_which_kernels_are_compiled(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: tuple[Path, Path]
+) -> None:
+    # In processes of their own: Numba decides where its cache is when the kernels are imported.
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+    def compiled() -> dict[str, bool]:
+        return json.loads(_in_a_process("doctor", "--json"))["kernels"]["compiled"]
+
+    assert set(compiled().values()) == {False}
+    _in_a_process("evaluate", "hdpmf", "--train", files[0], "--test", files[1], "--epochs", "2")
+    after = compiled()
+    assert after["batch.item_gradients"] is True
+    assert after["sequential.pass"] is False
+    ready = sum(after.values())
+    assert f"{ready} of {len(after)} compiled: the first training" in _in_a_process("doctor")
+
+
+def _in_a_process(*arguments: object) -> str:
+    code = "from hdpmf.cli.main import run; run()"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_doctor_gives_the_command_for_a_missing_extra(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_module, "_version", lambda name: None if name == "libmf" else "1.0")
+    found = call("doctor", "--json").json["extras"]["bench"]
+    assert found["missing"] == ["libmf"]
+    assert "-m pip install" in found["command"]
+    assert found["command"].rstrip("'").endswith("[bench]")
+    assert found["command"] in call("doctor").out
+
+
+@pytest.mark.slow
+def test_demo(call: Call, tmp_path: Path) -> None:
+    result = call("demo", "--quick", "--out", tmp_path / "a" / "b", "--json")
+    assert result.code == 0
+    found = result.json
+    assert {row["method"] for row in found["methods"]} == {
+        name for name, method in METHODS.items() if not method.lists_only
+    }
+    errors = [row["mse"] for row in found["methods"]]
+    assert errors == sorted(errors)
+    assert len(found["recommendations"]["items"]) == 5
+    assert all(one["title"] for one in found["recommendations"]["items"])
+    assert Path(found["plot"]).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_demo_for_people(call: Call, tmp_path: Path) -> None:
+    result = call("demo", "--quick", "--out", tmp_path)
+    assert result.code == 0
+    for expected in ("HDPMF-W", "User mean", "0 (proved)", "NOMINAL", "For user 1", "accuracy.png"):
+        assert expected in result.out
+
+
+@pytest.mark.slow
+def test_demo_where_it_cannot_write(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    assert call("demo", "--quick", "--out", tmp_path / "file" / "below").code == 8
+
+
+def test_the_plot_has_one_size_per_number_of_methods() -> None:
+    row = {
+        "method": "user-mean",
+        "label": "User mean",
+        "mse": 1.0,
+        "mse_sd": 0.0,
+        "epsilon": 0.0,
+        "epsilon_status": "proved",
+    }
+    assert accuracy_png([row], "one method") != accuracy_png([row, row | {"mse": 2.0}], "two")
+
+
+@contextmanager
+def answering(certificates: Certificates, port: int, status: int) -> Iterator[int]:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/healthz" else 500)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *given: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", port), Answer)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server, certificates.key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def free_port() -> int:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        return server.server_port
+
+
+def test_a_server(call: Call, tmp_path: Path) -> None:
+    port = free_port()
+    config = AggregatorConfig(
+        role="leader", organisation="x", name="localhost", host="0.0.0.0", port=port
+    )
+    place = AggregatorFolder.create(tmp_path / "a", config)
+    sick = call("health", place.path)
+    assert sick.code == 12
+    assert "nothing answers well" in sick.err
+    with answering(place.certificates(), port, 200):
+        assert call("health", place.path, "--json").json["kind"] == "leader"
+    with answering(place.certificates(), port, 503):
+        assert "answers 503" in call("health", place.path).err
+    others = ensure_certificates(tmp_path / "others", ("localhost",))
+    with answering(others, port, 200):  # somebody else's process on that port
+        assert call("health", place.path).code == 12
+
+
+def test_a_recommender(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, port = synthetic_world(5, 5, 10, rng=0), free_port()
+    place = ServiceFolder.create(
+        tmp_path / "r",
+        Config(name="shop", port=port),
+        catalogue_table(world.items, world.scale, world.item_table),
+    )
+    made = ensure_certificates(place.tls_folder, place.config.names)
+    assert "nothing serves" in call("health", place.path).err
+    with place.serving():
+        assert call("health", place.path).code == 12
+        with answering(made, port, 404):  # the engine knows no such path, and says so
+            monkeypatch.setenv("HDPMF_FOLDER", str(place.path))
+            assert call("health", "--json").json["healthy"]
+
+
+def test_a_device(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "me.sqlite"
+    DeviceStore.create(path).close()
+    sick = call("health", path)
+    assert (sick.code, "nothing answers a recommender" in sick.err) == (12, True)
+    with DeviceStore.open(path, serving=True):
+        assert call("health", path, "--json").json["kind"] == "device"
+    assert call("health", path).code == 12
+    assert call("health", tmp_path / "nothing").code == 2
