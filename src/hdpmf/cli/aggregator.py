@@ -193,7 +193,7 @@ def _tasks(server: AggregatorFolder) -> list[dict[str, Any]]:
     rows = []
     with open_server(server) as engine:
         for found in engine.task_ids():
-            task = engine.task(found).task
+            task = engine.task(found).document
             counts = engine.counts(found)
             rows.append(
                 {

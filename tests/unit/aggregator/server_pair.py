@@ -67,7 +67,7 @@ class Pair(ServerPair):
         return self.leader.add_task(document, [(device.identity, 1) for device in devices or []])
 
     def report(self, task: bytes, seed: int, **how: Any) -> bytes:
-        return make_report(self.leader.task(task).task, task, *ratings(seed), **how)
+        return make_report(self.leader.task(task).document, task, *ratings(seed), **how)
 
     def upload(self, task: bytes, seeds: list[int]) -> None:
         for seed in seeds:

@@ -63,7 +63,9 @@ def everything(pair: Pair, task: bytes, reports: list[bytes]) -> bytes:
         pair.leader.upload(task, report)
     pair.aggregate_all(limit=2)
     pair.clock.now = max(pair.clock.now, END + 1)
-    interval = Interval(pair.leader.task(task).task.begin, END - pair.leader.task(task).task.begin)
+    interval = Interval(
+        pair.leader.task(task).document.begin, END - pair.leader.task(task).document.begin
+    )
     pair.leader.begin_collection(
         task, bytes(16), CollectionReq(Query(batch_interval=interval), b"").encode()
     )

@@ -62,7 +62,7 @@ def test_vectors_of_other_clients_are_summed_too() -> None:
         encoded = prio.circuit.encode(np.array(values))  # type: ignore[attr-defined]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(prio.circuit), "encode", lambda self, *_, encoded=encoded: encoded)
-            pair.leader.upload(task, make_report(opened.task, task, np.zeros(1), np.zeros(1)))
+            pair.leader.upload(task, make_report(opened.document, task, np.zeros(1), np.zeros(1)))
     pair.aggregate_all()
     pair.noises[0].number = pair.noises[1].number = 0
     assert pair.numbers(task, pair.collect(task)) == [16, 2, 10]

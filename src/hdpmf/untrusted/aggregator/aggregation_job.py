@@ -35,7 +35,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     payloads,
     reports,
 )
-from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys, TaskStore
+from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys, TaskStore
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -43,13 +43,13 @@ with needs("sqlalchemy"):
 
 def prepare_share(
     keys: ServerKeys,
-    opened: OpenTask,
+    task: AggregatorTask,
     metadata: ReportMetadata,
     public_share: bytes,
     encrypted: HpkeCiphertext,
 ) -> tuple[Preparation, bytes] | PrepareError:
     """Decrypt and prepare a report share; return state and message, or the reason to reject it."""
-    aad = InputShareAad(opened.id, metadata, public_share).encode()
+    aad = InputShareAad(task.id, metadata, public_share).encode()
     try:
         plain = keys.hpke.open(encrypted, input_share_info(keys.dap_role), aad)
     except DapError as error:
@@ -62,8 +62,8 @@ def prepare_share(
     if share.extensions:  # none is known
         return PrepareError.INVALID_MESSAGE
     try:
-        return opened.prio.prepare(
-            opened.key, keys.index, metadata.report_id, public_share, share.payload
+        return task.prio.prepare(
+            task.key, keys.index, metadata.report_id, public_share, share.payload
         )
     except PrioError:
         return PrepareError.VDAF_PREP_ERROR
@@ -79,17 +79,17 @@ class _Bucket:
 class Accumulator:
     """Sums of one job by time bucket, and counts of rejected reports by reason."""
 
-    def __init__(self, opened: OpenTask) -> None:
-        self._opened = opened
+    def __init__(self, task: AggregatorTask) -> None:
+        self._task = task
         self._buckets: dict[int, _Bucket] = {}
         self._rejected: dict[PrepareError, int] = {}
 
     def add(self, report_id: bytes, time: int, output: np.ndarray) -> None:
         """Count a report."""
-        field_ = self._opened.prio.field
+        field_ = self._task.prio.field
         bucket = self._buckets.get(time)
         if bucket is None:
-            zeros = np.zeros(self._opened.prio.circuit.output_length, field_.dtype)
+            zeros = np.zeros(self._task.prio.circuit.output_length, field_.dtype)
             bucket = self._buckets[time] = _Bucket(zeros)
         bucket.total = field_.add(bucket.total, output)
         bucket.count += 1
@@ -111,14 +111,14 @@ class Accumulator:
         for time in sorted(self._buckets):
             self._write_bucket(connection, database, time, shard)
         for reason, amount in sorted(self._rejected.items()):
-            database.add_rejections(connection, self._opened.number, int(reason), amount)
+            database.add_rejections(connection, self._task.number, int(reason), amount)
 
     def _write_bucket(
         self, connection: sa.Connection, database: ServerDatabase, time: int, shard: int
     ) -> None:
-        prio = self._opened.prio
+        prio = self._task.prio
         bucket = self._buckets[time]
-        key = {"task": self._opened.number, "bucket": time, "shard": shard}
+        key = {"task": self._task.number, "bucket": time, "shard": shard}
         empty = {"amount": 0, "checksum": bytes(CHECKSUM_SIZE), "total": b""}
         connection.execute(database.insert(accumulators).on_conflict_do_nothing(), key | empty)
         here = sa.and_(*(accumulators.c[name] == value for name, value in key.items()))
@@ -148,7 +148,7 @@ class AggregationJob:
     """Reports that one worker has claimed, by id; and the request, once it is stored."""
 
     id: bytes
-    opened: OpenTask
+    task: AggregatorTask
     bodies: list[bytes] = field(repr=False)
     request: bytes | None = field(repr=False)
 
@@ -157,10 +157,14 @@ class AggregationJobs:
     """Claims and finishes jobs. A job whose worker died is claimed again after its lease."""
 
     def __init__(
-        self, database: ServerDatabase, book: TaskStore, rules: Rules, clock: Callable[[], float]
+        self,
+        database: ServerDatabase,
+        task_store: TaskStore,
+        rules: Rules,
+        clock: Callable[[], float],
     ) -> None:
         self._database = database
-        self._book = book
+        self._task_store = task_store
         self._rules = rules
         self._clock = clock
 
@@ -171,7 +175,7 @@ class AggregationJobs:
         if found is None:
             return None
         job, number, request = found
-        opened = self._book.by_number(number)
+        task = self._task_store.by_number(number)
         joined = sa.and_(payloads.c.task == reports.c.task, payloads.c.report == reports.c.id)
         members = sa.and_(reports.c.state == ReportState.CLAIMED, reports.c.job == job)
         bodies = (
@@ -181,7 +185,7 @@ class AggregationJobs:
             .order_by(reports.c.id)
         )
         with self._database.read() as connection:
-            return AggregationJob(job, opened, list(connection.execute(bodies).scalars()), request)
+            return AggregationJob(job, task, list(connection.execute(bodies).scalars()), request)
 
     def write_request(self, job: AggregationJob, request: bytes) -> bytes:
         """Store the request before it is sent; the first one stored stays."""
@@ -211,7 +215,7 @@ class AggregationJobs:
         rejected: Iterable[bytes],
     ) -> bool:
         """Add the sums and delete the payloads, once; return True if this worker did it."""
-        number = job.opened.number
+        number = job.task.number
         changes = [
             {"report": report, "state_": state}
             for state, ids in ((ReportState.COUNTED, counted), (ReportState.REJECTED, rejected))
@@ -243,8 +247,8 @@ class AggregationJobs:
 
     def _new(self, connection: sa.Connection, limit: int) -> tuple[bytes, int, None] | None:
         stored = reports.c.state == ReportState.STORED
-        for number in self._book.row_numbers(connection):
-            size = self._book.by_number(number, connection).report_size
+        for number in self._task_store.row_numbers(connection):
+            size = self._task_store.by_number(number, connection).report_size
             most = max(1, min(limit, _MOST_BYTES // size))
             free = (
                 sa.select(reports.c.id).where(sa.and_(reports.c.task == number, stored)).limit(most)

@@ -29,7 +29,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
 )
 from hdpmf.untrusted.aggregator.released_batches import ReleasedBatches
-from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys
+from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -83,22 +83,22 @@ class Batches:
         self._noise = noise
         self._released = ReleasedBatches(released_batches)
 
-    def check(self, opened: OpenTask, interval: Interval) -> None:
+    def check(self, task: AggregatorTask, interval: Interval) -> None:
         """Raise DapError unless the interval is within the task and a multiple of its precision."""
-        task = opened.task
-        whole = interval.start % task.precision == 0 == interval.duration % task.precision
-        if not (whole and task.begin <= interval.start < interval.end <= task.end):
+        document = task.document
+        whole = interval.start % document.precision == 0 == interval.duration % document.precision
+        if not (whole and document.begin <= interval.start < interval.end <= document.end):
             raise DapError(
                 "a batch is whole steps of the task's time, within it", Problem.BATCH_INVALID
             )
 
-    def find(self, opened: OpenTask, interval: Interval) -> Batch | None:
+    def find(self, task: AggregatorTask, interval: Interval) -> Batch | None:
         """Return the batch if it is closed."""
         with self._database.read() as connection:
-            return _find(connection, opened, interval)
+            return _find(connection, task, interval)
 
     def close(
-        self, opened: OpenTask, interval: Interval, expected: tuple[int, bytes] | None = None
+        self, task: AggregatorTask, interval: Interval, expected: tuple[int, bytes] | None = None
     ) -> Batch | None:
         """Close a batch, or return it if it is closed. Once this returns, its share may leave.
 
@@ -109,27 +109,27 @@ class Batches:
             DapError: It is too small, it overlaps, or the servers do not have the same reports.
             PrivacyError: It was released before, and the database does not know.
         """
-        self.check(opened, interval)
-        batch = self.find(opened, interval)
+        self.check(task, interval)
+        batch = self.find(task, interval)
         if batch is None:
-            self._released.check(opened.id, interval)
+            self._released.check(task.id, interval)
             with self._database.write() as connection:
-                lock_task(connection, opened.number, alone=True)
-                batch = _find(connection, opened, interval)
+                lock_task(connection, task.number, alone=True)
+                batch = _find(connection, task, interval)
                 if batch is None:
-                    if _waits(connection, opened, interval):
+                    if _waits(connection, task, interval):
                         return None
-                    batch = self._draw(connection, opened, interval, expected)
+                    batch = self._draw(connection, task, interval, expected)
         _compare(expected, batch.count, batch.checksum)
-        self._released.write(opened.id, interval, batch.share.encode())
+        self._released.write(task.id, interval, batch.share.encode())
         return batch
 
-    def keep_other(self, opened: OpenTask, interval: Interval, share: HpkeCiphertext) -> Batch:
+    def keep_other(self, task: AggregatorTask, interval: Interval, share: HpkeCiphertext) -> Batch:
         """Store the helper's share, unless there is one."""
-        here = sa.and_(_here(opened, interval), batches.c.other.is_(None))
+        here = sa.and_(_here(task, interval), batches.c.other.is_(None))
         with self._database.write() as connection:
             connection.execute(sa.update(batches).where(here), {"other": share.encode()})
-            found = _find(connection, opened, interval)
+            found = _find(connection, task, interval)
         if found is None:
             raise DapError("the batch is not closed", Problem.BATCH_INVALID)
         return found
@@ -137,20 +137,20 @@ class Batches:
     def _draw(
         self,
         connection: sa.Connection,
-        opened: OpenTask,
+        task: AggregatorTask,
         interval: Interval,
         expected: tuple[int, bytes] | None,
     ) -> Batch:
         """Sum, add noise and encrypt, in the transaction that closes the batch."""
         overlapping = sa.and_(
-            batches.c.task == opened.number,
+            batches.c.task == task.number,
             batches.c.start < interval.end,
             batches.c.start + batches.c.duration > interval.start,
         )
         if connection.execute(sa.select(sa.literal(1)).where(overlapping).limit(1)).first():
             raise DapError("the batch overlaps with one that is closed", Problem.BATCH_OVERLAP)
-        within = _within(accumulators, opened, interval)
-        prio = opened.prio
+        within = _within(accumulators, task, interval)
+        prio = task.prio
         total = np.zeros(prio.circuit.output_length, prio.field.dtype)
         count = 0
         checksums = []
@@ -162,14 +162,14 @@ class Batches:
             times.append(row.bucket)
         checksum = combine_checksums(checksums)
         _compare(expected, count, checksum)
-        if count < max(opened.task.minimum, self._rules.minimum):
+        if count < max(task.document.minimum, self._rules.minimum):
             raise DapError("too few reports are in the batch", Problem.INVALID_BATCH_SIZE)
-        noised = prio.field.add(total, prio.field.secret(self._noises(opened)))
-        aad = AggregateShareAad(opened.id, b"", BatchSelector(batch_interval=interval)).encode()
+        noised = prio.field.add(total, prio.field.secret(self._noises(task)))
+        aad = AggregateShareAad(task.id, b"", BatchSelector(batch_interval=interval)).encode()
         info = aggregate_share_info(self._keys.dap_role)
-        share = seal(opened.collector, info, aad, prio.field.encode(noised))
+        share = seal(task.collector, info, aad, prio.field.encode(noised))
         row_ = {
-            "task": opened.number,
+            "task": task.number,
             "start": interval.start,
             "duration": interval.duration,
             "amount": count,
@@ -180,17 +180,17 @@ class Batches:
         }
         connection.execute(batches.insert(), row_)
         connection.execute(sa.delete(accumulators).where(within))
-        _LOG.info("closed a batch of task %s with %d reports", opened.id.hex()[:16], count)
-        found = _find(connection, opened, interval)
+        _LOG.info("closed a batch of task %s with %d reports", task.id.hex()[:16], count)
+        found = _find(connection, task, interval)
         if found is None:
             raise ConfigError(
                 "a batch that was written is not there"
             )  # pragma: no cover - a broken database
         return found
 
-    def _noises(self, opened: OpenTask) -> np.ndarray:
+    def _noises(self, task: AggregatorTask) -> np.ndarray:
         parts = []
-        for part in opened.task.noise:
+        for part in task.document.noise:
             zero = part.fraction == 0
             parts.append(
                 np.zeros(part.entries, np.int64)
@@ -200,9 +200,9 @@ class Batches:
         return np.concatenate(parts)
 
 
-def closed_intervals(connection: sa.Connection, opened: OpenTask) -> list[Interval]:
+def closed_intervals(connection: sa.Connection, task: AggregatorTask) -> list[Interval]:
     """Return the closed intervals of a task."""
-    found = sa.select(batches.c.start, batches.c.duration).where(batches.c.task == opened.number)
+    found = sa.select(batches.c.start, batches.c.duration).where(batches.c.task == task.number)
     return [Interval(row.start, row.duration) for row in connection.execute(found)]
 
 
@@ -213,21 +213,21 @@ def _compare(expected: tuple[int, bytes] | None, count: int, checksum: bytes) ->
         )
 
 
-def _here(opened: OpenTask, interval: Interval) -> sa.ColumnElement[bool]:
+def _here(task: AggregatorTask, interval: Interval) -> sa.ColumnElement[bool]:
     return sa.and_(
-        batches.c.task == opened.number,
+        batches.c.task == task.number,
         batches.c.start == interval.start,
         batches.c.duration == interval.duration,
     )
 
 
-def _within(table: sa.Table, opened: OpenTask, interval: Interval) -> sa.ColumnElement[bool]:
+def _within(table: sa.Table, task: AggregatorTask, interval: Interval) -> sa.ColumnElement[bool]:
     inside = sa.and_(table.c.bucket >= interval.start, table.c.bucket < interval.end)
-    return sa.and_(table.c.task == opened.number, inside)
+    return sa.and_(table.c.task == task.number, inside)
 
 
-def _waits(connection: sa.Connection, opened: OpenTask, interval: Interval) -> bool:
-    waiting = sa.and_(_within(reports, opened, interval), reports.c.state < ReportState.COUNTED)
+def _waits(connection: sa.Connection, task: AggregatorTask, interval: Interval) -> bool:
+    waiting = sa.and_(_within(reports, task, interval), reports.c.state < ReportState.COUNTED)
     return (
         connection.execute(
             sa.select(sa.literal(1)).select_from(reports).where(waiting).limit(1)
@@ -236,15 +236,15 @@ def _waits(connection: sa.Connection, opened: OpenTask, interval: Interval) -> b
     )
 
 
-def _find(connection: sa.Connection, opened: OpenTask, interval: Interval) -> Batch | None:
-    row = connection.execute(sa.select(batches).where(_here(opened, interval))).one_or_none()
+def _find(connection: sa.Connection, task: AggregatorTask, interval: Interval) -> Batch | None:
+    row = connection.execute(sa.select(batches).where(_here(task, interval))).one_or_none()
     if row is None:
         return None
     return Batch(
         interval=interval,
         count=row.amount,
         checksum=row.checksum,
-        times=Interval(row.first, row.last + opened.task.precision - row.first),
+        times=Interval(row.first, row.last + task.document.precision - row.first),
         share=HpkeCiphertext.decode(row.share),
         other=None if row.other is None else HpkeCiphertext.decode(row.other),
     )

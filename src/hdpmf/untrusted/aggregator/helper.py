@@ -23,7 +23,7 @@ from hdpmf.untrusted.aggregator.aggregation_job import Accumulator, prepare_shar
 from hdpmf.untrusted.aggregator.collection import closed_intervals
 from hdpmf.untrusted.aggregator.datastore import ReportState, answers, lock_task, reports
 from hdpmf.untrusted.aggregator.server import Aggregator
-from hdpmf.untrusted.aggregator.tasks import OpenTask
+from hdpmf.untrusted.aggregator.tasks import AggregatorTask
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -39,7 +39,7 @@ class Helper(Aggregator):
 
     def add_task(self, document: bytes) -> bytes:
         """Add a task and return its id; raise ProtocolError if it is refused. Idempotent."""
-        return self._book.add(document)
+        return self._task_store.add(document)
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
         """Check reports with the leader, and add the valid ones to the sums. Idempotent.
@@ -47,12 +47,12 @@ class Helper(Aggregator):
         Takes an ``AggregationJobInitReq`` and returns an ``AggregationJobResp``. Raises DapError if
         it is malformed, or another request came under the same id.
         """
-        opened = self._book.get(task_id)
+        task = self._task_store.get(task_id)
         digest = sha256(body).digest()
         if len(job_id) != JOB_ID_SIZE:
             raise DapError(f"a job's id has {JOB_ID_SIZE} bytes")
         with self._database.read() as connection:
-            found = _answered(connection, opened, job_id, digest)
+            found = _answered(connection, task, job_id, digest)
         if found is not None:
             return found
         wanted = AggregationJobInitReq.decode(body)
@@ -62,7 +62,7 @@ class Helper(Aggregator):
             )
         # Another worker may take one of these reports, or close their batch, meanwhile.
         for _ in range(_TRIES):
-            response = self._run(opened, job_id, digest, wanted.prepare_inits)
+            response = self._run(task, job_id, digest, wanted.prepare_inits)
             if response is not None:
                 return response
         raise StorageError(
@@ -75,38 +75,38 @@ class Helper(Aggregator):
         Takes an ``AggregateShareReq`` and returns an ``AggregateShare``. Raises DapError if the
         batch is too small, overlaps with another, or has other reports here.
         """
-        opened = self._book.get(task_id)
+        task = self._task_store.get(task_id)
         wanted = AggregateShareReq.decode(body)
         interval = wanted.batch_selector.batch_interval
         if interval is None or wanted.agg_param:
             raise DapError(
                 "batches are intervals of time here, and Prio3 has no aggregation parameter"
             )
-        batch = self._batches.close(opened, interval, (wanted.report_count, wanted.checksum))
+        batch = self._batches.close(task, interval, (wanted.report_count, wanted.checksum))
         if batch is None:
             raise DapError("reports of this batch wait to be checked", Problem.BATCH_MISMATCH)
         return AggregateShare(batch.share).encode()
 
     def _run(
-        self, opened: OpenTask, job_id: bytes, digest: bytes, inits: tuple[PrepareInit, ...]
+        self, task: AggregatorTask, job_id: bytes, digest: bytes, inits: tuple[PrepareInit, ...]
     ) -> bytes | None:
         """Check the reports and store the result; None if another worker was faster."""
         ids = {init.report_share.report_metadata.report_id for init in inits}
         with self._database.read() as connection:
-            closed = closed_intervals(connection, opened)
-            here = sa.and_(reports.c.task == opened.number, reports.c.id.in_(ids))
+            closed = closed_intervals(connection, task)
+            here = sa.and_(reports.c.task == task.number, reports.c.id.in_(ids))
             seen = set(connection.execute(sa.select(reports.c.id).where(here)).scalars())
-        sums = Accumulator(opened)
+        sums = Accumulator(task)
         resps = []
         rows = []
         for init in inits:
             metadata = init.report_share.report_metadata
             reason: PrepareError | None
-            if not opened.in_time(metadata.time):
+            if not task.in_time(metadata.time):
                 reason = PrepareError.INVALID_MESSAGE
             elif metadata.time > self._clock() + self._rules.skew:
                 reason = PrepareError.REPORT_TOO_EARLY
-            elif self._book.expired(opened):
+            elif self._task_store.expired(task):
                 reason = PrepareError.TASK_EXPIRED
             elif any(metadata.time in interval for interval in closed):
                 reason = PrepareError.BATCH_COLLECTED
@@ -116,12 +116,12 @@ class Helper(Aggregator):
                 # Whatever comes of it: a report is looked at once, so that a leader cannot try it
                 # in many ways.
                 seen.add(metadata.report_id)
-                result = self._check(opened, sums, init)
+                result = self._check(task, sums, init)
                 reason = result if isinstance(result, PrepareError) else None
                 state = ReportState.COUNTED if reason is None else ReportState.REJECTED
                 rows.append(
                     {
-                        "task": opened.number,
+                        "task": task.number,
                         "id": metadata.report_id,
                         "bucket": metadata.time,
                         "state": state,
@@ -133,10 +133,10 @@ class Helper(Aggregator):
                 sums.reject(reason)
                 resps.append(PrepareResp(metadata.report_id, prepare_error=reason))
         response = AggregationJobResp(tuple(resps)).encode()
-        return self._write(opened, job_id, digest, response, rows, sums, len(closed))
+        return self._write(task, job_id, digest, response, rows, sums, len(closed))
 
     def _check(
-        self, opened: OpenTask, sums: Accumulator, init: PrepareInit
+        self, task: AggregatorTask, sums: Accumulator, init: PrepareInit
     ) -> bytes | PrepareError:
         """Check one report; return the message for the leader, or the reason to reject it."""
         share = init.report_share
@@ -148,13 +148,13 @@ class Helper(Aggregator):
             return PrepareError.INVALID_MESSAGE
         metadata = share.report_metadata
         prepared = prepare_share(
-            self._keys, opened, metadata, share.public_share, share.encrypted_input_share
+            self._keys, task, metadata, share.public_share, share.encrypted_input_share
         )
         if isinstance(prepared, PrepareError):
             return prepared
         try:
-            message = opened.prio.verify([leaders.prep_share, prepared[1]])
-            output = opened.prio.finish(prepared[0], message)
+            message = task.prio.verify([leaders.prep_share, prepared[1]])
+            output = task.prio.finish(prepared[0], message)
         except PrioError:
             return PrepareError.VDAF_PREP_ERROR
         sums.add(metadata.report_id, metadata.time, output)
@@ -162,7 +162,7 @@ class Helper(Aggregator):
 
     def _write(
         self,
-        opened: OpenTask,
+        task: AggregatorTask,
         job_id: bytes,
         digest: bytes,
         response: bytes,
@@ -171,12 +171,12 @@ class Helper(Aggregator):
         closed: int,
     ) -> bytes | None:
         with self._database.write() as connection:
-            lock_task(connection, opened.number)
-            row = {"task": opened.number, "job": job_id, "digest": digest, "response": response}
+            lock_task(connection, task.number)
+            row = {"task": task.number, "job": job_id, "digest": digest, "response": response}
             made = self._database.insert(answers).on_conflict_do_nothing().returning(answers.c.job)
             if connection.execute(made, row).first() is None:
-                return _answered(connection, opened, job_id, digest)
-            overtaken = len(closed_intervals(connection, opened)) != closed
+                return _answered(connection, task, job_id, digest)
+            overtaken = len(closed_intervals(connection, task)) != closed
             if rows and not overtaken:
                 rows = sorted(rows, key=lambda row: bytes(row["id"]))  # type: ignore[call-overload]
                 fresh = (
@@ -187,17 +187,15 @@ class Helper(Aggregator):
                 connection.rollback()
                 return None
             sums.write(connection, self._database)
-        _LOG.info(
-            "task %s: %d of %d reports counted", opened.id.hex()[:16], sums.counted, len(rows)
-        )
+        _LOG.info("task %s: %d of %d reports counted", task.id.hex()[:16], sums.counted, len(rows))
         return response
 
 
 def _answered(
-    connection: sa.Connection, opened: OpenTask, job_id: bytes, digest: bytes
+    connection: sa.Connection, task: AggregatorTask, job_id: bytes, digest: bytes
 ) -> bytes | None:
     """Return the stored response to this job, if there is one."""
-    here = sa.and_(answers.c.task == opened.number, answers.c.job == job_id)
+    here = sa.and_(answers.c.task == task.number, answers.c.job == job_id)
     row = connection.execute(
         sa.select(answers.c.digest, answers.c.response).where(here)
     ).one_or_none()

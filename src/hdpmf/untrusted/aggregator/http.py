@@ -66,7 +66,7 @@ from hdpmf.untrusted.aggregator.problem_details import (
     read_body,
 )
 from hdpmf.untrusted.aggregator.report_writer import ReportWriter, Upload
-from hdpmf.untrusted.aggregator.tasks import OpenTask
+from hdpmf.untrusted.aggregator.tasks import AggregatorTask
 
 with needs("starlette", "servers"):
     from starlette.applications import Starlette
@@ -96,7 +96,7 @@ class Resources:
         self._limits = folder.config.limits
         self._metrics = metrics
         self._keys_answer = HpkeConfigList((folder.hpke.config,)).encode()
-        self._tasks: dict[bytes, OpenTask] = {}
+        self._tasks: dict[bytes, AggregatorTask] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "request")
 
     def routes(self) -> list[Route]:
@@ -145,7 +145,7 @@ class Resources:
     async def _in_thread(self, work: Callable[..., T], *given: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
-    async def _task(self, request: Request) -> OpenTask:
+    async def _task(self, request: Request) -> AggregatorTask:
         """Return the task in the path."""
         found_id = id_from_text(request.path_params["task_id"], TASK_ID_SIZE)
         found = self._tasks.get(found_id)
@@ -247,15 +247,15 @@ class LeaderResources(Resources):
         return Response(status_code=201)
 
     async def _take_report(self, request: Request) -> None:
-        opened = await self._task(request)
+        task = await self._task(request)
         media_type = MEDIA_TYPES[Report]
-        check_body(request, media_type, opened.report_size, exactly=True)
-        device, signature = _device(request) if opened.task.enrolled else ("", b"")
+        check_body(request, media_type, task.report_size, exactly=True)
+        device, signature = _device(request) if task.document.enrolled else ("", b"")
         if self._driver.overloaded or not await self._has_room():
             raise busy_error(self._limits.retry_after)
         try:
-            report = await read_body(request, media_type, opened.report_size, exactly=True)
-            await self._writer.put(Upload(opened.id, report, device, signature))
+            report = await read_body(request, media_type, task.report_size, exactly=True)
+            await self._writer.put(Upload(task.id, report, device, signature))
         finally:
             self._writer.release()
 
@@ -268,23 +268,23 @@ class LeaderResources(Resources):
         await asyncio.sleep(_ROOM_SECONDS)
         return self._writer.reserve()
 
-    async def _collecting(self, request: Request) -> tuple[OpenTask, bytes]:
+    async def _collecting(self, request: Request) -> tuple[AggregatorTask, bytes]:
         """Return the task and the job id; raise DapError unless the task's collector asks."""
         asking = self._tokens.collector(request.headers)
-        opened = await self._task(request)
-        if opened.task.collector.identity != asking:
+        task = await self._task(request)
+        if task.document.collector.identity != asking:
             raise DapError("this is another recommender's task", Problem.UNAUTHORIZED_REQUEST)
-        return opened, id_from_text(request.path_params["collection_job_id"], JOB_ID_SIZE)
+        return task, id_from_text(request.path_params["collection_job_id"], JOB_ID_SIZE)
 
     async def _begin_collection(self, request: Request) -> Response:
-        opened, job = await self._collecting(request)
+        task, job = await self._collecting(request)
         body = await read_body(request, MEDIA_TYPES[CollectionReq], _QUERY_SIZE)
-        await self._in_thread(self._leader.begin_collection, opened.id, job, body)
+        await self._in_thread(self._leader.begin_collection, task.id, job, body)
         return Response(status_code=201)
 
     async def _poll_collection(self, request: Request) -> Response:
-        opened, job = await self._collecting(request)
-        found = await self._in_thread(self._leader.collection, opened.id, job)
+        task, job = await self._collecting(request)
+        found = await self._in_thread(self._leader.collection, task.id, job)
         if found is None:
             return Response(status_code=202, headers={"retry-after": str(_COLLECT_SECONDS)})
         return Response(found, media_type=MEDIA_TYPES[Collection])
@@ -309,18 +309,18 @@ class HelperResources(Resources):
 
     async def _aggregate(self, request: Request) -> Response:
         self._tokens.check_partner(request.headers)
-        opened = await self._task(request)
+        task = await self._task(request)
         job = id_from_text(request.path_params["aggregation_job_id"], JOB_ID_SIZE)
-        most = 64 + self._limits.job_reports * opened.prepare_init_size
+        most = 64 + self._limits.job_reports * task.prepare_init_size
         body = await read_body(request, MEDIA_TYPES[AggregationJobInitReq], most)
-        found = await self._in_thread(self._helper.aggregation_job, opened.id, job, body)
+        found = await self._in_thread(self._helper.aggregation_job, task.id, job, body)
         return Response(found, 201, media_type=MEDIA_TYPES[AggregationJobResp])
 
     async def _share(self, request: Request) -> Response:
         self._tokens.check_partner(request.headers)
-        opened = await self._task(request)
+        task = await self._task(request)
         body = await read_body(request, MEDIA_TYPES[AggregateShareReq], _QUERY_SIZE)
-        found = await self._in_thread(self._helper.aggregate_share, opened.id, body)
+        found = await self._in_thread(self._helper.aggregate_share, task.id, body)
         return Response(found, media_type=MEDIA_TYPES[AggregateShare])
 
 

@@ -40,7 +40,7 @@ from hdpmf.untrusted.aggregator.aggregation_job import (
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, collections
 from hdpmf.untrusted.aggregator.report_writer import Upload, Uploads
 from hdpmf.untrusted.aggregator.server import Aggregator
-from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys
+from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -78,15 +78,15 @@ class Leader(Aggregator):
             keys, database, clock=clock, noise=noise, released_batches=released_batches, rules=rules
         )
         self._helper = helper
-        self._uploads = Uploads(database, self._book, self._rules, self._clock)
-        self._jobs = AggregationJobs(database, self._book, self._rules, self._clock)
+        self._uploads = Uploads(database, self._task_store, self._rules, self._clock)
+        self._jobs = AggregationJobs(database, self._task_store, self._rules, self._clock)
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
         """Add a task and return its id; raise ProtocolError if it is refused. Idempotent.
 
         A task for enrolled devices comes with the identity and the number of users of each.
         """
-        return self._book.add(document, devices)
+        return self._task_store.add(document, devices)
 
     def upload(
         self, task_id: bytes, report: bytes, device: str = "", signature: bytes = b""
@@ -130,21 +130,21 @@ class Leader(Aggregator):
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
         """Start a collection job; raise DapError if it is invalid, or its id is in use."""
-        opened = self._book.get(task_id)
+        task = self._task_store.get(task_id)
         wanted = CollectionReq.decode(request)
         interval = wanted.query.batch_interval
         if interval is None or wanted.agg_param or len(job_id) != JOB_ID_SIZE:
             raise DapError(
                 "batches are intervals of time here, and Prio3 has no aggregation parameter"
             )
-        self._batches.check(opened, interval)
+        self._batches.check(task, interval)
         row = {
-            "task": opened.number, "job": job_id, "request": request,
+            "task": task.number, "job": job_id, "request": request,
             "start": interval.start, "duration": interval.duration,
         }  # fmt: skip
         with self._database.write() as connection:
             connection.execute(self._database.insert(collections).on_conflict_do_nothing(), row)
-            here = sa.and_(collections.c.task == opened.number, collections.c.job == job_id)
+            here = sa.and_(collections.c.task == task.number, collections.c.job == job_id)
             found = connection.execute(sa.select(collections.c.request).where(here)).scalar_one()
         if found != request:
             raise DapError("this collection job is another request; give it another id")
@@ -155,27 +155,27 @@ class Leader(Aggregator):
         None until the batch's time is over and its reports are checked. Raises DapError if the job
         is unknown, or the batch is too small, overlaps, or differs between the servers.
         """
-        opened = self._book.get(task_id)
-        here = sa.and_(collections.c.task == opened.number, collections.c.job == job_id)
+        task = self._task_store.get(task_id)
+        here = sa.and_(collections.c.task == task.number, collections.c.job == job_id)
         with self._database.read() as connection:
             row = connection.execute(sa.select(collections).where(here)).one_or_none()
         if row is None:
             raise DapError("there is no such collection job; ask for it first")
         interval = Interval(row.start, row.duration)
-        batch = self._batches.find(opened, interval)
+        batch = self._batches.find(task, interval)
         if batch is None:
             if self._clock() < interval.end:
                 return None
-            if self._book.expired(opened):
+            if self._task_store.expired(task):
                 raise DapError("the task is over, and its reports are gone", Problem.BATCH_INVALID)
         if batch is None or batch.other is None:
-            batch = self._batches.close(opened, interval)
+            batch = self._batches.close(task, interval)
             if batch is None:
                 return None
             selector = BatchSelector(batch_interval=interval)
             share_request = AggregateShareReq(selector, b"", batch.count, batch.checksum).encode()
             share = AggregateShare.decode(self._helper.aggregate_share(task_id, share_request))
-            batch = self._batches.keep_other(opened, interval, share.encrypted_aggregate_share)
+            batch = self._batches.keep_other(task, interval, share.encrypted_aggregate_share)
         if batch.other is None:
             return None
         return Collection(
@@ -184,8 +184,8 @@ class Leader(Aggregator):
 
     def _run(self, job: AggregationJob) -> None:
         """Run one job, from its reports to their sum."""
-        opened = job.opened
-        sums = Accumulator(job.opened)
+        task = job.task
+        sums = Accumulator(job.task)
         prepared: dict[bytes, tuple[int, Preparation]] = {}
         inits = []
         rejected = []
@@ -194,7 +194,7 @@ class Leader(Aggregator):
             metadata = report.report_metadata
             result = prepare_share(
                 self._keys,
-                opened,
+                task,
                 metadata,
                 report.public_share,
                 report.leader_encrypted_input_share,
@@ -213,27 +213,27 @@ class Leader(Aggregator):
                 made = AggregationJobInitReq(b"", PartialBatchSelector(), tuple(inits)).encode()
                 request = self._jobs.write_request(job, made)
             answer = AggregationJobResp.decode(
-                self._helper.aggregation_job(opened.id, job.id, request)
+                self._helper.aggregation_job(task.id, job.id, request)
             )
             if [resp.report_id for resp in answer.prepare_resps] != list(prepared):
                 raise DapError("the helper answered for other reports than it was asked about")
             for resp in answer.prepare_resps:
                 when, preparation = prepared.pop(resp.report_id)
-                reason = self._count(opened, sums, resp, when, preparation)
+                reason = self._count(task, sums, resp, when, preparation)
                 (counted if reason is None else rejected).append(resp.report_id)
                 if reason is not None:
                     sums.reject(reason)
         if self._jobs.finish(job, sums, counted, rejected):
             _LOG.info(
                 "task %s: %d reports counted, %d rejected",
-                opened.id.hex()[:16],
+                task.id.hex()[:16],
                 len(counted),
                 len(rejected),
             )
 
     def _count(
         self,
-        opened: OpenTask,
+        task: AggregatorTask,
         sums: Accumulator,
         resp: PrepareResp,
         when: int,
@@ -244,7 +244,7 @@ class Leader(Aggregator):
             return resp.prepare_error
         try:
             message = PingPongMessage.decode(resp.payload or b"").prep_msg
-            output = opened.prio.finish(preparation, message or b"")
+            output = task.prio.finish(preparation, message or b"")
         except PrioError:
             return PrepareError.VDAF_PREP_ERROR
         sums.add(resp.report_id, when, output)

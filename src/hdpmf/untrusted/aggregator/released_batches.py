@@ -118,7 +118,7 @@ class ReleasedBatches:
             if os.write(file, line) != len(line):
                 raise OSError("the disk is full")
             os.fsync(file)
-            if self._path is not None and os.name == "posix":  # elsewhere a folder cannot be opened
+            if self._path is not None and os.name == "posix":  # elsewhere a folder cannot be task
                 folder = os.open(self._path.parent, os.O_RDONLY)
                 try:
                     os.fsync(folder)

@@ -26,7 +26,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
 )
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
-from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, TaskStore
+from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, TaskStore
 
 with needs("cryptography"):
     from cryptography.exceptions import InvalidSignature
@@ -59,7 +59,7 @@ class Upload:
 class _Checked:
     """An upload that may be stored."""
 
-    opened: OpenTask
+    task: AggregatorTask
     upload: Upload
     report_id: bytes
     time: int
@@ -70,10 +70,14 @@ class Uploads:
     """Checks uploads and stores them."""
 
     def __init__(
-        self, database: ServerDatabase, book: TaskStore, rules: Rules, clock: Callable[[], float]
+        self,
+        database: ServerDatabase,
+        task_store: TaskStore,
+        rules: Rules,
+        clock: Callable[[], float],
     ) -> None:
         self._database = database
-        self._book = book
+        self._task_store = task_store
         self._rules = rules
         self._clock = clock
 
@@ -87,7 +91,7 @@ class Uploads:
             except DapError as error:
                 results[index] = error
             else:
-                by_task.setdefault(checked.opened.number, []).append((index, checked))
+                by_task.setdefault(checked.task.number, []).append((index, checked))
         if by_task:
             with self._database.write() as connection:
                 for number in sorted(by_task):
@@ -96,27 +100,27 @@ class Uploads:
 
     def _check(self, upload: Upload) -> _Checked:
         """Check all that needs no database, the length first."""
-        opened = self._book.get(upload.task_id)
-        if len(upload.report) != opened.report_size:
+        task = self._task_store.get(upload.task_id)
+        if len(upload.report) != task.report_size:
             raise DapError(
-                f"a report of this task has {opened.report_size} bytes, not {len(upload.report)}"
+                f"a report of this task has {task.report_size} bytes, not {len(upload.report)}"
             )
         report = Report.decode(upload.report)
-        if len(report.public_share) != opened.public_share_size:
+        if len(report.public_share) != task.public_share_size:
             raise DapError("the parts of the report do not have the sizes of this task")
         time = report.report_metadata.time
-        if not opened.in_time(time):
+        if not task.in_time(time):
             raise _rejected("its time is not within the task, or not rounded")
         if time > self._clock() + self._rules.skew:
             raise DapError("the report is from the future; set the clock", Problem.REPORT_TOO_EARLY)
-        if self._book.expired(opened):
+        if self._task_store.expired(task):
             raise _rejected("the task is over")
         digest = hashlib.sha256(upload.report).digest()
-        if opened.task.enrolled:
+        if task.document.enrolled:
             _check_signature(upload, digest)
         elif upload.device or upload.signature:
             raise DapError("this task takes reports without a device's name; do not send it")
-        return _Checked(opened, upload, report.report_metadata.report_id, time, digest)
+        return _Checked(task, upload, report.report_metadata.report_id, time, digest)
 
     def _store(
         self,
@@ -124,11 +128,11 @@ class Uploads:
         given: list[tuple[int, _Checked]],
         results: list[DapError | None],
     ) -> None:
-        opened = given[0][1].opened
-        lock_task(connection, opened.number)
-        closed = closed_intervals(connection, opened)
-        remaining = self._remaining(connection, given) if opened.task.enrolled else {}
-        known = _digests(connection, opened, {checked.report_id for _, checked in given})
+        task = given[0][1].task
+        lock_task(connection, task.number)
+        closed = closed_intervals(connection, task)
+        remaining = self._remaining(connection, given) if task.document.enrolled else {}
+        known = _digests(connection, task, {checked.report_id for _, checked in given})
         fresh: dict[bytes, list[tuple[int, _Checked]]] = {}
         for index, checked in given:
             before = known.get(checked.report_id)
@@ -142,19 +146,19 @@ class Uploads:
             elif checked.report_id in fresh:
                 fresh[checked.report_id].append((index, checked))
         if fresh:
-            self._insert(connection, opened, fresh, results)
+            self._insert(connection, task, fresh, results)
 
     def _insert(
         self,
         connection: sa.Connection,
-        opened: OpenTask,
+        task: AggregatorTask,
         fresh: dict[bytes, list[tuple[int, _Checked]]],
         results: list[DapError | None],
     ) -> None:
         first = [copies[0][1] for _, copies in sorted(fresh.items())]
         rows = [
             {
-                "task": opened.number,
+                "task": task.number,
                 "id": checked.report_id,
                 "bucket": checked.time,
                 "state": ReportState.STORED,
@@ -167,22 +171,22 @@ class Uploads:
         written = set(connection.execute(made, rows).scalars())
         stored = [checked for checked in first if checked.report_id in written]
         # Another worker may have stored some of them meanwhile.
-        for report_id, digest in _digests(connection, opened, fresh.keys() - written).items():
+        for report_id, digest in _digests(connection, task, fresh.keys() - written).items():
             for index, checked in fresh[report_id]:
                 results[index] = None if checked.digest == digest else _rejected(_SAME_ID)
         if not stored:
             return
         bodies = [
-            {"task": opened.number, "report": checked.report_id, "body": checked.upload.report}
+            {"task": task.number, "report": checked.report_id, "body": checked.upload.report}
             for checked in stored
         ]
         connection.execute(payloads.insert(), bodies)
-        if opened.task.enrolled:
+        if task.document.enrolled:
             taken: dict[str, int] = {}
             for checked in stored:
                 taken[checked.upload.device] = taken.get(checked.upload.device, 0) + 1
             here = sa.and_(
-                devices.c.task == opened.number, devices.c.identity == sa.bindparam("device_")
+                devices.c.task == task.number, devices.c.identity == sa.bindparam("device_")
             )
             more = (
                 sa.update(devices).where(here).values(taken=devices.c.taken + sa.bindparam("more"))
@@ -197,17 +201,19 @@ class Uploads:
     ) -> dict[str, int]:
         """Return the number of reports that each device may still send."""
         names = {checked.upload.device for _, checked in given}
-        here = sa.and_(devices.c.task == given[0][1].opened.number, devices.c.identity.in_(names))
+        here = sa.and_(devices.c.task == given[0][1].task.number, devices.c.identity.in_(names))
         # In one order, so that no two workers wait for each other.
         found = sa.select(devices).where(here).order_by(devices.c.identity).with_for_update()
         return {row.identity: row.users - row.taken for row in connection.execute(found)}
 
 
-def _digests(connection: sa.Connection, opened: OpenTask, ids: Set[bytes]) -> dict[bytes, bytes]:
+def _digests(
+    connection: sa.Connection, task: AggregatorTask, ids: Set[bytes]
+) -> dict[bytes, bytes]:
     """Return the digests of the reports that are already stored, by id."""
     if not ids:
         return {}
-    here = sa.and_(reports.c.task == opened.number, reports.c.id.in_(ids))
+    here = sa.and_(reports.c.task == task.number, reports.c.id.in_(ids))
     return {
         row.id: row.digest
         for row in connection.execute(sa.select(reports.c.id, reports.c.digest).where(here))
@@ -220,7 +226,7 @@ def _refusal(
     """Return the reason to refuse a new report, or None; count down ``remaining``."""
     if any(checked.time in interval for interval in closed):
         return _rejected("its batch is collected")
-    if checked.opened.task.enrolled:
+    if checked.task.document.enrolled:
         device = checked.upload.device
         if device not in remaining:
             return DapError("the device may not report in this task", Problem.UNAUTHORIZED_REQUEST)

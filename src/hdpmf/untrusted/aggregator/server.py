@@ -26,7 +26,13 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
     tasks,
 )
-from hdpmf.untrusted.aggregator.tasks import OpenTask, Rules, ServerKeys, ServerRole, TaskStore
+from hdpmf.untrusted.aggregator.tasks import (
+    AggregatorTask,
+    Rules,
+    ServerKeys,
+    ServerRole,
+    TaskStore,
+)
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -73,22 +79,22 @@ class Aggregator:
         self._database = database
         self._clock = clock
         self._rules = Rules() if rules is None else rules
-        self._book = TaskStore(database, keys, self._rules, clock)
+        self._task_store = TaskStore(database, keys, self._rules, clock)
         self._batches = Batches(
             database, keys, self._rules, noise or ReleasedNoise(), released_batches
         )
 
-    def task(self, task_id: bytes) -> OpenTask:
+    def task(self, task_id: bytes) -> AggregatorTask:
         """Return a task that this server takes part in."""
-        return self._book.get(task_id)
+        return self._task_store.get(task_id)
 
     def task_ids(self) -> list[bytes]:
         """Return the ids of all tasks."""
-        return self._book.ids()
+        return self._task_store.ids()
 
     def counts(self, task_id: bytes) -> TaskCounts:
         """Return the counts of a task."""
-        number = self._book.get(task_id).number
+        number = self._task_store.get(task_id).number
         by_state = (
             sa.select(reports.c.state, sa.func.count())
             .where(reports.c.task == number)

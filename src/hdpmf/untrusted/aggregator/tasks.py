@@ -124,7 +124,7 @@ class SimulationRules(Rules, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class OpenTask:
+class AggregatorTask:
     """A task that a server takes part in.
 
     Attributes:
@@ -135,7 +135,7 @@ class OpenTask:
 
     number: int
     id: bytes
-    task: Task = field(repr=False)
+    document: Task = field(repr=False)
     prio: Prio3 = field(repr=False)
     key: bytes = field(repr=False)
     collector: HpkeConfig = field(repr=False)
@@ -161,7 +161,9 @@ class OpenTask:
 
     def in_time(self, time: int) -> bool:
         """Return True if a report may have this time: within the task, and rounded."""
-        return self.task.begin <= time < self.task.end and time % self.task.precision == 0
+        return (
+            self.document.begin <= time < self.document.end and time % self.document.precision == 0
+        )
 
 
 class TaskStore:
@@ -174,7 +176,7 @@ class TaskStore:
         self._keys = keys
         self._rules = rules
         self._clock = clock
-        self._open: dict[bytes, OpenTask] = {}
+        self._open: dict[bytes, AggregatorTask] = {}
 
     def add(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
         """Add a task; ``devices`` are identities and users of enrolled devices. Idempotent."""
@@ -209,7 +211,7 @@ class TaskStore:
             )
         return found_id
 
-    def get(self, found_id: bytes) -> OpenTask:
+    def get(self, found_id: bytes) -> AggregatorTask:
         """Return a task by its id; raise DapError if it is unknown."""
         found = self._open.get(found_id)
         if found is None:
@@ -221,17 +223,17 @@ class TaskStore:
                 raise DapError(
                     "this server does not take part in the task", Problem.UNRECOGNIZED_TASK
                 )
-            found = self._open[found_id] = self._opened(row)
+            found = self._open[found_id] = self._load(row)
         return found
 
-    def by_number(self, number: int, connection: sa.Connection | None = None) -> OpenTask:
+    def by_number(self, number: int, connection: sa.Connection | None = None) -> AggregatorTask:
         """Return a task by its row number."""
-        for opened in list(self._open.values()):
-            if opened.number == number:
-                return opened
+        for task in list(self._open.values()):
+            if task.number == number:
+                return task
         with self._database.read() if connection is None else nullcontext(connection) as reading:
             row = reading.execute(sa.select(tasks).where(tasks.c.number == number)).one()
-        found = self._open[row.id] = self._opened(row)
+        found = self._open[row.id] = self._load(row)
         return found
 
     def ids(self) -> list[bytes]:
@@ -246,16 +248,16 @@ class TaskStore:
         live = sa.select(tasks.c.number).where(tasks.c.purged.is_(False)).order_by(tasks.c.number)
         return list(connection.execute(live).scalars())
 
-    def expired(self, opened: OpenTask) -> bool:
+    def expired(self, task: AggregatorTask) -> bool:
         """Return True if the task can no longer be collected."""
-        return self._clock() >= opened.task.end + self._rules.keep
+        return self._clock() >= task.document.end + self._rules.keep
 
-    def _opened(self, row: Any) -> OpenTask:
+    def _load(self, row: Any) -> AggregatorTask:
         task = _read_task(row.document)
         prio = prio_of(task, row.id)
         key = self._keys.verify_key(row.id, prio.seed_size)
         collector = HpkeConfig.decode(bytes.fromhex(task.collector.hpke))
-        return OpenTask(row.number, row.id, task, prio, key, collector)
+        return AggregatorTask(row.number, row.id, task, prio, key, collector)
 
     def _accept(self, document: bytes, devices: list[tuple[str, int]]) -> Task:
         task = _read_task(document)
