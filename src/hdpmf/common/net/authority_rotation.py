@@ -1,10 +1,9 @@
-"""Succession of a recommender's authority: the old one signs the new; devices trust both.
+"""Rotation of a recommender's TLS authority: the old one signs its successor while it is valid.
 
-Whoever trusts the old one learns the new one from a few bytes that the recommender shows. They
-count only with a signature by the old one's key, so nobody else introduces an authority, whoever
-answers in the recommender's name. Until the recommender changes over, its certificates are issued
-by the old one. Devices that have not called meanwhile need their owner's word (``hdpmf device join
---new-authority``).
+Devices that trust the old authority learn the new one from a message that counts only with a
+signature by the old key, so nobody else can introduce an authority. Until the change-over,
+certificates come from the old one. Devices that did not call meanwhile need their owner's word
+(``hdpmf device join --new-authority``).
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ _PREDECESSOR = "predecessor.pem"
 
 
 class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A recommender's announcement of its authorities.
+    """A recommender's message to devices about its authorities.
 
     Attributes:
-        authority: That its certificates come from (PEM).
-        successor: The one that will follow (PEM); empty if none is announced.
-        signature: By the authority's key, that this is the one to follow.
+        authority: The issuer of its certificates (PEM).
+        successor: The announced next one (PEM); empty if none.
+        signature: Of both, by the authority's key.
     """
 
     authority: str
@@ -59,11 +58,10 @@ def successor_of(folder: Path) -> Path | None:
 
 
 def announce(folder: Path) -> Path:
-    """Make a new authority, signed by the one in ``folder``, and return its certificate.
+    """Make a new authority, sign it with the one in ``folder``, and return its certificate.
 
     Raises:
-        ConfigError: There is no authority that could sign, or one is announced already.
-        StorageError: The disk refused.
+        ConfigError: No authority can sign, or one is announced already.
     """
     if successor_of(folder) is not None:
         raise ConfigError(
@@ -82,11 +80,10 @@ def announce(folder: Path) -> Path:
 
 
 def change_over(folder: Path, hosts: list[str]) -> None:
-    """Replace the old authority, whose key is deleted. A killed call is finished by another.
+    """Replace the authority by the announced one and delete the old key; safe to repeat.
 
     Raises:
         ConfigError: None is announced.
-        StorageError: The disk refused.
     """
     if successor_of(folder) is None:
         raise ConfigError(
@@ -106,13 +103,13 @@ def change_over(folder: Path, hosts: list[str]) -> None:
 
 
 def names_of(folder: Path) -> list[bytes]:
-    """The certificates that devices may expect: some do not know the new authority yet."""
+    """Return the certificates that devices may know the recommender by, old ones included."""
     paths = (folder / "authority.pem", folder / _PREDECESSOR)
     return [_read(path) for path in paths if path.exists()]
 
 
 def told(folder: Path) -> bytes:
-    """Return the announcement of the authorities in ``folder``."""
+    """Return the encoded message to devices about the authorities in ``folder``."""
     authority, successor = (
         _read(folder / "authority.pem").decode("ascii", "replace"),
         successor_of(folder),
@@ -126,15 +123,12 @@ def told(folder: Path) -> bytes:
 
 
 def learn(pinned: bytes, data: bytes) -> bytes:
-    """Return what a device now trusts, as PEM: with a signed successor, or without the old one.
+    """Return the PEM that a device trusts from now on, given what it trusts and the message.
 
-    Args:
-        pinned: What it trusts now.
-        data: What it was told by whom it has reached with that.
+    A signed successor is added; a predecessor that was followed is dropped.
 
     Raises:
-        ProtocolError: What it was told makes no sense, or the successor is not signed by a pinned
-            authority.
+        ProtocolError: The message is malformed, or no pinned authority signed the successor.
     """
     if len(data) > MOST_TOLD:
         raise ProtocolError("refused: what the recommender tells about its authorities is too long")

@@ -1,9 +1,9 @@
-"""The recommender's end of a carrier, and a carrier inside this process.
+"""Transports between a recommender and devices: the interface, and one within this process.
 
-The recommender offers and a device answers; a device never speaks first. Who a reply is from is
-settled by the carrier's authentication, not by anything in the reply. A carrier may lose messages,
-replies and devices. It never delivers a message twice to a device that stayed up, never hands over
-two replies of one device in one exchange, and never one of an earlier exchange in a later one.
+The recommender offers and a device answers; a device never speaks first. The sender of a reply is
+known by the transport's authentication, not by anything in the reply. A transport may lose
+messages, replies and devices. It never delivers a message twice to a device that stayed up, nor
+hands over two replies of one device in one exchange, nor one of an earlier exchange.
 """
 
 from __future__ import annotations
@@ -23,14 +23,10 @@ from hdpmf.common.protocol.codec import MAX_BYTES as MAX_MESSAGE_BYTES
 from hdpmf.errors import ProtocolError
 
 MAX_BYTES = MAX_MESSAGE_BYTES + 1024 * 1024
-"""No message and no reply may be longer: the longest one of the protocol, and room for its
-envelope.
-"""
+"""Longest message or reply: the protocol's longest, and room for its envelope."""
 
 Answer = Callable[[bytes], bytes]
-"""A device's reply to one message. If it raises, or its reply is too long, the device counts as
-silent.
-"""
+"""Returns a device's reply; one that raises, or is too long, counts as silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +34,8 @@ class DeviceReply:
     """A reply.
 
     Attributes:
-        device: Roster name of the device that was authenticated as the sender (its identity key,
-            hex).
-        data: The reply, as the device wrote it.
+        device: Identity key (hex) of the authenticated sender.
+        data: As the device wrote it.
     """
 
     device: str
@@ -48,15 +43,15 @@ class DeviceReply:
 
 
 class Patience:
-    """The time that each device of an exchange has, from when its message was sent.
+    """Deadlines of the devices in an exchange, each from when its message was sent.
 
-    Once ``MOST`` of the devices asked so far have answered, a turn is ``TIMES`` as long as these
-    took, and at least ``AT_LEAST`` seconds. Who was silent before has half as long, ``HALVINGS``
-    times at most, and never less than ``MOMENT``. All of that is known before a device answers.
+    Once ``MOST`` of the devices have answered, a turn is ``TIMES`` as long as these took, and at
+    least ``AT_LEAST`` seconds. A device that missed a deadline gets half the time, halved again on
+    each miss, ``HALVINGS`` times at most, and never less than ``MOMENT``.
 
     Args:
-        deadline: Seconds of a turn, at most.
-        silent: How often each device was silent in a row; brought up to date here.
+        deadline: Longest turn in seconds.
+        silent: Misses in a row of each device; updated here.
     """
 
     MOST = 0.75
@@ -85,7 +80,7 @@ class Patience:
             self._silent.pop(device, None)
 
     def at_work(self) -> int:
-        """Return devices that may be at their answer, without those that take longer."""
+        """Count devices that are probably still working; slower ones leave room for others."""
         since = time.monotonic() - self.AT_LEAST
         return sum(begun > since for begun in self._begun.values())
 
@@ -130,13 +125,12 @@ class RecommenderTransport(Protocol):
         ...
 
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
-        """Send each device its message and hand over the replies as they come.
+        """Send each device its message and yield the replies as they come.
 
         Ends when every device has answered or had its turn: ``deadline`` seconds from when its
-        message was sent, or less once most have answered (``Patience``). An engine need not send
-        all messages at once. A device that is not connected, is not on the roster or fails is
-        silent; there is no other way to tell. Nothing is sent before the first reply is asked for.
-        Leaving the iterator early gives up what was still to come.
+        message was sent, or less once most have answered (``Patience``). Not all messages need be
+        sent at once, and none before the first reply is asked for. A device that is not connected,
+        not on the roster or fails is silent. Leaving the iterator early gives up the rest.
 
         Raises:
             ProtocolError: A message is longer than ``MAX_BYTES``; nothing was sent.
@@ -152,7 +146,7 @@ class DeviceTransport(Protocol):
     """A device's end."""
 
     def serve(self, answer: Answer, stop: threading.Event) -> None:
-        """Answer messages until ``stop`` is set; reconnect with growing pauses."""
+        """Answer messages, one at a time, until ``stop`` is set; reconnect with growing pauses."""
         ...
 
 
@@ -173,14 +167,11 @@ class InProcessNetwork:
     """The recommender's end, with every device's answer a function call away.
 
     Args:
-        answers: A device's answer by its roster name.
-        threads: With 0, devices answer one after another in the caller's thread, in the order of
-            the messages, so that a run can be repeated bit for bit; a slow device then holds up
-            those after it. With more, so many answer at the same time and replies come in any
-            order.
-        lost: Asked with the device's name on every message and again on every reply; what it says
-            yes to is dropped.
-        max_bytes: The size limit, both ways.
+        answers: By roster name.
+        threads: With 0, devices answer one after another in the order of the messages, so that a
+            run is reproducible; with more, so many at the same time and in any order.
+        lost: Called with the device's name for every message and every reply; drops it if true.
+        max_bytes: Of a message or reply.
     """
 
     def __init__(

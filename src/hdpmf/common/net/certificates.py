@@ -1,8 +1,8 @@
 """TLS with an authority of the recommender's own, the only one that devices trust.
 
-``authority.pem`` goes to every device when it joins (by hand, or on a stick; it is public).
-``server.pem`` is issued by it for the host names that devices use, and is renewed on start when it
-nears its end. Keys are readable by their owner alone.
+``authority.pem`` is public and goes to every device when it joins. ``server.pem`` is issued by it
+for the host names that devices use, and renewed on start when it nears its end. Keys are readable
+by their owner alone.
 """
 
 from __future__ import annotations
@@ -43,14 +43,7 @@ _HOUR = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Certificates:
-    """Paths of a recommender's certificates.
-
-    Attributes:
-        authority: Of the authority: what devices get.
-        server: Of the server, for its host names.
-        key: The server's secret key.
-        authority_key: The authority's secret key.
-    """
+    """Paths of a recommender's certificates and secret keys."""
 
     authority: Path
     server: Path
@@ -59,15 +52,13 @@ class Certificates:
 
 
 def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
-    """The certificates in ``folder``, made or renewed where needed.
+    """Return the certificates in ``folder``, made or renewed where needed.
 
     The authority is made once. The server's certificate is issued again when it is absent, ends
     within ``RENEW_DAYS`` days, is for other host names or from another authority.
 
     Raises:
-        ConfigError: No host names, one that is none, or an authority that has ended or cannot be
-            read.
-        StorageError: The disk refused.
+        ConfigError: Invalid host names, or an authority that has ended or cannot be read.
     """
     names = _alternative_names(hosts)
     paths = Certificates(
@@ -86,11 +77,10 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
 
 
 def renew_server(folder: Path, hosts: Sequence[str]) -> Certificates:
-    """Issue a new server certificate; devices know the authority.
+    """Issue the server's certificate anew; devices know the authority.
 
     Raises:
         ConfigError: There is no authority here, or it has ended.
-        StorageError: The disk refused.
     """
     if not (folder / "authority.pem").exists():
         raise ConfigError(f"there is no authority in {folder} that could issue a certificate")
@@ -128,7 +118,7 @@ def read_authorities(data: bytes) -> list[x509.Certificate]:
 
 
 def check_authority(data: bytes, where: str = "the authority's certificate") -> x509.Certificate:
-    """Return the last valid authority in ``data``; ConfigError if there is none to trust."""
+    """Return the last authority in ``data`` that is valid now; ConfigError if none is."""
     try:
         found = read_authorities(data)
     except ConfigError as error:

@@ -13,13 +13,14 @@ from hdpmf.errors import StorageError
 
 
 class Child:
-    """A child process, which should end when its standard input, a pipe from here, closes.
+    """A process that starts on construction and ends when the pipe to its standard input closes.
 
     Args:
+        name: For messages.
         arguments: Of the interpreter.
-        log: Where its standard error goes.
+        log: File for its standard error.
         environment: All of it.
-        talks: Its standard output is a pipe to this process, and its log begins anew; otherwise
+        talks: Make its standard output a pipe to this process, and begin the log anew; otherwise
             both go to the log.
 
     Raises:

@@ -1,9 +1,8 @@
 """The HTTPS client of this project: pinned, bounded, and with a deadline.
 
-It talks to servers that are not trusted. Redirects are not followed, proxies and other settings of
-the environment are not used, compressed answers are refused, no more of an answer is read than its
-limit, and a request ends at its deadline however slowly the other side sends. Another thread can
-interrupt it at any time.
+It talks to untrusted servers: no redirects, no proxies or other settings of the environment, no
+compressed answers, no more of an answer than its limit, and a deadline however slowly the other
+side sends. Another thread can interrupt it at any time.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ _OS = secrets.SystemRandom()
 def backoff(
     tries: int, first: float, longest: float, uniform: Callable[[], float] = _OS.random
 ) -> float:
-    """Return the seconds before the next try: doubled after each failure, times 0.5 to 1.5.
+    """Return the seconds before the next try: doubled after each failure, times 50 to 150 %.
 
     Clients that failed together do not come back together.
 
     Args:
         tries: Failures in a row before this one.
         first: Seconds after the first failure.
-        longest: No more seconds than this, before the draw.
+        longest: Most seconds, before the draw.
         uniform: Draws from 0 to 1.
     """
     return min(first * 2.0 ** min(tries, 30), longest) * (0.5 + uniform())
@@ -56,11 +55,7 @@ def backoff(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HttpsAnswer:
-    """An answer, whatever its status.
-
-    Attributes:
-        headers: By lower-case name; of several with one name, the last.
-    """
+    """An answer of any status; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -76,14 +71,13 @@ class HttpsClient:
     """Sends requests to servers whose certificates come from one authority.
 
     Args:
-        peer: Who is on the other side, for error messages.
+        peer: The other side's name, for error messages.
         authority: Certificates (PEM) that the server's must come from; the public authorities if
             empty.
-        timeout: Seconds that a connection, or a part of an answer, may take.
-        deadline: Seconds that a whole request may take.
-        keep: Seconds that an idle connection is kept for the next request; 0 for a connection per
-            request. With kept connections, the deadline of one request also interrupts others that
-            are under way.
+        timeout: Seconds for a connection, or a part of an answer.
+        deadline: Seconds for a whole request.
+        keep: Seconds that an idle connection is kept; 0 for a connection per request. With kept
+            connections, one request's deadline also interrupts others that are under way.
 
     Raises:
         ConfigError: The authority is not a certificate.
@@ -137,15 +131,15 @@ class HttpsClient:
         Args:
             method: ``GET``, ``PUT``, ...
             url: ``https://host:port/path``.
-            most: Largest answer, in bytes; one that is not a success has ``MAX_PROBLEM`` at most.
+            most: Largest answer in bytes; one that is not a success has ``MAX_PROBLEM`` at most.
             headers: Of the request.
             body: Of the request.
-            leaving: Called when the connection is open, before anything of the body is given to it.
-                What it raises is raised here.
+            leaving: Called when the connection is open, before any of the body is sent; what it
+                raises is raised here.
 
         Raises:
-            TransportError: The server cannot be reached, or its answer is too long, compressed or
-                too late.
+            TransportError: The server is unreachable, or its answer too long, compressed or too
+                late.
         """
         if not url.startswith("https://"):
             raise TransportError("only https:// is spoken")
@@ -376,10 +370,7 @@ class _Connection(httpcore.NetworkStream):
 
 
 def client_context(authority: str | bytes = "") -> ssl.SSLContext:
-    """Return a context that trusts one authority and no other.
-
-    Args:
-        authority: Certificates (PEM); the public authorities if empty.
+    """Return a context that trusts these certificates (PEM) only; the public authorities if empty.
 
     Raises:
         ConfigError: It is not a certificate.
@@ -394,12 +385,7 @@ def client_context(authority: str | bytes = "") -> ssl.SSLContext:
 
 
 def server_context(certificate: str, key: str) -> ssl.SSLContext:
-    """Return a context without session tickets, by which callers could be recognised.
-
-    Args:
-        certificate: File.
-        key: File.
-    """
+    """Return a context without session tickets, which would let a server recognise callers."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.num_tickets = 0

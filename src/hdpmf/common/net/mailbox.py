@@ -96,14 +96,13 @@ class _Offer:
 class Mailbox:
     """Offers to participants, and what they contribute: a ``RecommenderTransport``.
 
-    A web server answers participants from its own thread (``routes``); runs are conducted in
-    others.
+    A web server answers participants from its own thread (``routes``); runs use others.
 
     Args:
         servers: The recommender's names in signatures (``signing.server_name``).
-        enrolled: Identities (hexadecimal) of participants.
-        longest: Largest contribution, in bytes; asked at the beginning of each exchange.
-        authorities: What ``/authorities`` answers.
+        enrolled: Identities (hex) of participants.
+        longest: Returns the largest contribution in bytes; called at the start of each exchange.
+        authorities: Returns the answer to ``/authorities``.
         max_bytes: Largest offer.
     """
 
@@ -160,10 +159,9 @@ class Mailbox:
             )
 
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
-        """As in ``RecommenderTransport``.
+        """Send messages as ``RecommenderTransport`` does; a turn begins when the offer is fetched.
 
-        A participant's turn begins when it fetches its offer. One that does not poll when it should
-        is silent.
+        A participant that does not poll when it should is silent.
         """
         check_sizes(messages, self._max_bytes)
         return self._exchange(messages, deadline)
@@ -272,7 +270,7 @@ class Mailbox:
         )
 
     def _fetched(self, device: str) -> tuple[_Offer | None, float]:
-        """Return a participant's oldest open offer, and the suggested pause."""
+        """Return the oldest unanswered offer to a participant, and the suggested pause."""
         with self._guard:
             offer = next(
                 (each for each in self._offers.get(device, {}).values() if not each.digest), None

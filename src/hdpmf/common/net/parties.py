@@ -1,7 +1,7 @@
-"""Authentication of servers and collectors: any two share a secret that never travels.
+"""Secrets that any two servers or collectors share and that never travel.
 
-Each has an X25519 key and publishes the public half on its card. Two cards that were exchanged
-once, and compared, give both parties the same secrets: the token that one shows the other, and the
+Each party has an X25519 key and publishes the public half on its card. Two cards that were
+exchanged and compared once give both the same secrets: the token that one shows the other, and the
 servers' verify key of every task.
 """
 
@@ -53,16 +53,10 @@ class PartyKey:
         return public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw).hex()
 
     def shared(self, other: str, purpose: bytes, size: int = 32) -> bytes:
-        """A secret that this party and another share, for one purpose.
-
-        Args:
-            other: The other's public key.
-            purpose: What it is for; secrets for different purposes have nothing to do with each
-                other.
-            size: Bytes.
+        """Return the secret that this party shares with another (by public key), for one purpose.
 
         Raises:
-            ConfigError: The key is none.
+            ConfigError: The key is malformed.
         """
         try:
             agreed = self._private.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(other)))
@@ -72,7 +66,7 @@ class PartyKey:
         return HKDF(hashes.SHA256(), size, None, b"hdpmf party " + both + purpose).derive(agreed)
 
     def token(self, other: str, to: str) -> str:
-        """Return the token for the other side; ``to`` is the checker's public key."""
+        """Return the token between the two; ``to`` is the public key of its checker."""
         return self.shared(other, b"token " + bytes.fromhex(to)).hex()
 
 

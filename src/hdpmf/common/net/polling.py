@@ -1,8 +1,7 @@
 """A participant's end of the wire: it polls a recommender for offers, and contributes.
 
-The recommender cannot reach a participant, which decides when it polls. The pause between two polls
-is drawn around what the recommender suggests, within bounds. Neither when it polls nor what it
-sends besides contributions depends on anything private.
+The pause between two polls is drawn around what the recommender suggests, within bounds. Neither
+the times nor anything sent besides contributions depends on private data.
 """
 
 from __future__ import annotations
@@ -68,16 +67,16 @@ class PollingDevice:
 
     Args:
         address: ``https://host:port`` of the recommender.
-        authority: What its certificate must come from (PEM); the public authorities if empty.
+        authority: Issuer of its certificate (PEM); the public authorities if empty.
         identity: The participant's key, which is on the recommender's roster.
-        max_bytes: The size limit, both ways.
-        follow: Returns what to trust from now on, given what the recommender says about its
-            authorities (``succession``). What it raises is logged, and nothing changes.
-        log: Told how the connection is, in lines for the owner; by default this module's log is.
-        shortest: Seconds between two polls, at least.
+        max_bytes: Of an offer or a contribution.
+        follow: Returns what to trust from now on, given the recommender's message about its
+            authorities (``authority_rotation``). What it raises is logged, and nothing changes.
+        log: Takes lines about the connection for the owner; this module's log by default.
+        shortest: Fewest seconds between two polls.
 
     Raises:
-        ConfigError: The address is not one, or the authority has ended.
+        ConfigError: The address is malformed, or the authority has ended.
     """
 
     def __init__(
@@ -241,7 +240,7 @@ class PollingDevice:
 
     @contextlib.contextmanager
     def _interrupted_by(self, stop: threading.Event) -> Iterator[None]:
-        """Interrupt the call when ``stop`` is set, also while a server answers byte by byte."""
+        """Interrupt requests when ``stop`` is set: a server may answer byte by byte, or never."""
         over = threading.Event()
 
         def watch() -> None:
@@ -271,13 +270,7 @@ class _RefusedError(TransportError):
 def drawn_pause(
     suggested: str, shortest: float = SHORTEST_PAUSE, uniform: Callable[[], float] = _OS.random
 ) -> float:
-    """Return the seconds until the next poll: 50 to 150 % of what is suggested, within bounds.
-
-    Args:
-        suggested: By the recommender, as it wrote it.
-        shortest: Not less, before the draw.
-        uniform: Draws from 0 to 1.
-    """
+    """Return the seconds until the next poll: 50 to 150 % of the suggestion, within bounds."""
     try:
         seconds = float(suggested)
     except ValueError:
@@ -288,7 +281,7 @@ def drawn_pause(
 
 
 def _ahead(answer: HttpsAnswer) -> float | None:
-    """Return the seconds that this clock is ahead, by the time in a refusal."""
+    """Return the seconds that this clock is ahead of the time in a refusal."""
     try:
         ahead = time.time() - float(answer.headers[CLOCK_HEADER])
     except (KeyError, ValueError):
@@ -304,7 +297,7 @@ class WebDoor:
 
     Args:
         address: The recommender's folder, ``https://host:port``.
-        authority: What its certificate must come from (PEM); the public authorities if empty.
+        authority: Issuer of its certificate (PEM); the public authorities if empty.
     """
 
     def __init__(self, address: str, authority: bytes = b"") -> None:
@@ -320,11 +313,10 @@ class WebDoor:
         self._client.trust(authority)
 
     def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
-        """Return a file of the folder and its ETag; None where it still has this one.
+        """Return a file of the folder and its ETag; None if it is still the one with ``etag``.
 
         Raises:
-            TransportError: It is not there, cannot be reached, is longer than ``most``, or took too
-                long.
+            TransportError: It is absent, unreachable, longer than ``most``, or took too long.
         """
         if _NAME.fullmatch(name) is None:
             raise TransportError("a file of a recommender has a plain name")
@@ -351,8 +343,7 @@ class WebDoor:
     ) -> int:
         """Put a report to the leader, and return the status of its answer.
 
-        ``leaving`` is called when the connection is open, before anything of the report is given to
-        it.
+        ``leaving`` is called when the connection is open, before any of the report is sent.
 
         Raises:
             TransportError: It cannot be reached, or did not answer.

@@ -1,9 +1,8 @@
-"""Limits of HTTPS servers: connections, their sources, their time and their headers.
+"""HTTPS servers with limits on connections, their duration and the size of headers.
 
-uvicorn has a time-out for idle connections only, and its fast parser takes headers of any size. So
-a client that sends a byte a minute, or a header without an end, would cost memory for as long as it
-likes. And many such clients, from many addresses, would hold every place there is. So where there
-is no room left, who has kept us waiting longest gives way.
+uvicorn has a time-out for idle connections only, and its fast parser takes headers of any size:
+clients that send a byte a minute, or a header without an end, would hold memory and every
+connection there is. Where no room is left, the client that has kept us waiting longest is cut.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ BACKLOG = 2048
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
+    """Return a listening socket.
 
     Raises:
-        ConfigError: The address cannot be had.
+        ConfigError: The address is not available.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -53,14 +52,14 @@ def listen(host: str, port: int) -> socket.socket:
 def settings(
     app: Any, http: Any, *, idle: int, grace: int, lifespan: Literal["on", "off"] = "off"
 ) -> uvicorn.Config:
-    """Settings of a server.
+    """Return the configuration of uvicorn for our servers.
 
     Args:
-        app: What answers.
+        app: The ASGI application.
         http: uvicorn's name of a protocol, or a class.
         idle: Seconds that a connection may do nothing.
-        grace: Seconds that requests have at the end.
-        lifespan: Whether the app is told of the beginning and the end.
+        grace: Seconds for open requests at the end.
+        lifespan: Send the app lifespan events.
     """
     return uvicorn.Config(
         app,
@@ -77,12 +76,7 @@ def settings(
 
 
 class WebServer(uvicorn.Server):
-    """Says when it listens, and stops in order.
-
-    Args:
-        config: Of ``settings``.
-        ready: Called when it listens.
-    """
+    """A server that calls ``ready`` when it listens, and stops in order."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -112,7 +106,7 @@ class WebServer(uvicorn.Server):
 MAX_HEADERS = 16 << 10
 
 GIVE_WAY_SECONDS = 2.0
-"""Who has been at one request for longer gives way where there is no room."""
+"""Seconds at one request after which a client may be cut to make room."""
 
 _HANDSHAKE_SECONDS = 10.0
 
@@ -140,14 +134,14 @@ def _not_counted(why: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpLimits:
-    """The share of a server that others may take.
+    """Limits on the connections to a server.
 
     Attributes:
         connections: At a time.
         per_address: Of these, from one address; None where many people may share one (a proxy).
         header_seconds: For a request's headers.
         body_seconds: For the rest of it.
-        life_seconds: Of a connection, whatever it does; None for no end.
+        life_seconds: Of a connection; None for no limit.
     """
 
     connections: int
@@ -161,9 +155,10 @@ class Connections:
     """The connections of one server.
 
     Args:
-        limits: What they may take.
-        turned_away: Told why a connection was closed: ``connections`` and ``address`` (too many of
-            them), ``headers`` (too large), ``slow`` (too late), ``gave-way`` (no room for others).
+        limits: On them.
+        turned_away: Called with the reason for closing one: ``connections`` and ``address`` (too
+            many of them), ``headers`` (too large), ``slow`` (too late), ``gave-way`` (no room for
+            others).
     """
 
     def __init__(
@@ -182,11 +177,9 @@ class Connections:
         return type("LimitedProtocol", (_LimitedProtocol,), {"among": self})
 
     def make_room(self, *, of_senders: bool = False) -> bool:
-        """Cut who has kept us waiting longest, if that is too long; whether somebody was cut.
+        """Cut the client that has kept us waiting longest, if too long; True if one was cut.
 
-        Args:
-            of_senders: Only somebody who is sending the body of a request, and holds what comes
-                with that.
+        With ``of_senders``, only one that is sending the body of a request.
         """
         for transport, since in self._waiting.items():
             if asyncio.get_running_loop().time() - since < GIVE_WAY_SECONDS:
@@ -200,7 +193,7 @@ class Connections:
         return False
 
     def came(self, address: str, open_now: int) -> bool:
-        """Check that one more connection from there may be opened."""
+        """Return whether one more connection from there is accepted; ``open_now`` includes it."""
         limits = self.limits
         if limits.per_address is not None and self._addresses[address] >= limits.per_address:
             self.turned_away("address")
@@ -325,7 +318,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
 
 class LimitedServer(WebServer):
-    """Gives slow handshakes up, too.
+    """A server that also limits the time of TLS handshakes.
 
     Args:
         config: Of uvicorn; with the protocol of ``Connections``.
@@ -372,14 +365,7 @@ class LimitedServer(WebServer):
 def serving(
     app: Any, listener: socket.socket, context: ssl.SSLContext, limits: HttpLimits, *, idle: int
 ) -> Iterator[int]:
-    """Serve an application from a thread of its own while inside; the port.
-
-    Args:
-        app: ASGI.
-        listener: A socket that listens; it is closed at the end.
-        context: TLS.
-        limits: On what others may take.
-        idle: Seconds that a connection may do nothing.
+    """Serve an ASGI application from a thread while inside; yield the port, close the socket.
 
     Raises:
         TransportError: The web server did not start.

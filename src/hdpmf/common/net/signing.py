@@ -1,9 +1,8 @@
-"""Signed requests: which participant sends a request to the recommender, and what it asks for.
+"""Signed requests of participants to the recommender.
 
 A signature by the participant's identity key covers the recommender, the method, the path, the
-time, and the digest and length of the body. So a request that one recommender received is of no use
-at another, nor for another call, and a stranger is refused on the headers, before anything of a
-body is read.
+time, and the digest and length of the body. So a request cannot be replayed at another recommender
+or for another call, and strangers are refused before any of a body is read.
 """
 
 from __future__ import annotations
@@ -42,14 +41,10 @@ class Signer(Protocol):
 
 
 def server_name(authority: bytes, host: str) -> str:
-    """Return what signatures call a recommender.
+    """Return the name of a recommender in signatures.
 
-    It is the digest of the authority that a participant has pinned, and of the host where it has
-    pinned none and the certificate comes from a public one.
-
-    Args:
-        authority: PEM, one certificate; empty for a public one.
-        host: Of the address, without port.
+    It is the digest of the pinned authority (PEM, one certificate) or, where none is pinned and the
+    certificate comes from a public one, of the host.
     """
     if authority:
         return hashlib.sha256(b"authority " + b"".join(authority.split())).hexdigest()
@@ -59,15 +54,7 @@ def server_name(authority: bytes, host: str) -> str:
 def signed_headers(
     identity: Signer, server: str, method: str, path: str, body: bytes = b""
 ) -> dict[str, str]:
-    """Return the headers that a request needs.
-
-    Args:
-        identity: The participant's.
-        server: Of ``server_name``.
-        method: Of the request.
-        path: Of the request, below the recommender's address.
-        body: Of the request.
-    """
+    """Return the headers of a signed request; ``path`` is below the recommender's address."""
     now, digest = f"{time.time():.3f}", hashlib.sha256(body).hexdigest()
     return {
         DEVICE_HEADER: identity.public.hex(),
@@ -86,7 +73,7 @@ class RequestVerifier:
 
     Args:
         servers: The recommender's names (``server_name``).
-        enrolled: Whether an identity (hexadecimal) is on the roster.
+        enrolled: Returns whether an identity (hex) is on the roster.
     """
 
     def __init__(self, servers: Sequence[str], enrolled: Callable[[str], bool]) -> None:
@@ -95,7 +82,7 @@ class RequestVerifier:
         self._keys: dict[str, Ed25519PublicKey] = {}
 
     def caller(self, headers: Mapping[str, str], method: str, path: str, length: int) -> str | None:
-        """Return the enrolled participant that signed these headers, or None."""
+        """Return the identity of the enrolled participant that signed these headers, or None."""
         try:
             device, now = headers[DEVICE_HEADER], headers[TIME_HEADER]
             digest, signature = headers[DIGEST_HEADER], bytes.fromhex(headers[SIGNATURE_HEADER])

@@ -1,4 +1,4 @@
-"""The two servers over HTTPS, for their collector (DAP 09, and our way to give tasks)."""
+"""The two servers over HTTPS, as their collector calls them (DAP 09; adding tasks is our own)."""
 
 from __future__ import annotations
 
@@ -28,28 +28,17 @@ from hdpmf.errors import ConfigError, DapError, TransportError
 
 
 class SumServers(Protocol):
-    """The two servers for their collector. Every call may be repeated with the same bytes.
+    """The pair of servers as their collector sees it; every call may be repeated.
 
-    All of them raise ``TransportError`` where a server could not be reached or is busy, so that
-    trying again may help, and ``DapError`` where one refuses.
+    Calls raise ``TransportError`` where a server is unreachable or busy, so that a retry may help,
+    and ``DapError`` where one refuses.
     """
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
-        """Give a task to both servers.
-
-        Args:
-            document: The task as it is published.
-            devices: Who may report, by identity, and for how many users; for the leader alone.
-        """
+        """Give a task to both servers; the devices (identity, users) to the leader alone."""
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
-        """Ask the leader for the sum of a task.
-
-        Args:
-            task_id: Of the task.
-            job_id: Of the collection; the same again for the same request.
-            request: A DAP ``CollectionReq``.
-        """
+        """Ask the leader for the sum of a task by a DAP ``CollectionReq``."""
 
     def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
         """The DAP ``Collection`` that was asked for, or None while it is not ready."""
@@ -79,10 +68,7 @@ class HelperHere(Protocol):
 
 
 class ServersHere:
-    """Both servers in this process: for simulations and tests.
-
-    The leader prepares reports whenever it is asked for the sum.
-    """
+    """Both servers in this process; asking for the sum makes the leader prepare reports."""
 
     def __init__(self, leader: LeaderHere, helper: HelperHere) -> None:
         self._leader, self._helper = leader, helper
@@ -117,11 +103,10 @@ _LATER = {408, 425, 429, 500, 502, 503, 504}
 
 
 class TwoServers:
-    """The pair, far away: a ``SumServers``.
+    """The pair over HTTPS: a ``SumServers``.
 
     Args:
-        servers: Their cards. Each is trusted by the authority on its card, and by the public ones
-            where it has none.
+        servers: Their cards. Each is trusted by the authority on its card, or by the public ones.
         party: The collector's key.
     """
 
@@ -142,7 +127,7 @@ class TwoServers:
         self._helper.close()
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
-        """As in ``SumServers``; the helper first, so that it knows every task of the leader."""
+        """Give the task to the helper first, so that it knows every task with reports."""
         path = TASK_PATH.format(task_id=id_to_text(task_id(document)))
         self._helper.ask("PUT", path, encode_submission(document), TASK_MEDIA_TYPE)
         self._leader.ask("PUT", path, encode_submission(document, devices), TASK_MEDIA_TYPE)
@@ -167,7 +152,7 @@ class ServerClient:
     Args:
         card: The server's.
         party: The caller's key, which it authenticates with.
-        timeout: Seconds that a connection, or a part of an answer, may take.
+        timeout: Seconds for a connection, or a part of an answer.
     """
 
     def __init__(self, card: Server, party: PartyKey, timeout: float = ANSWER_SECONDS) -> None:
@@ -199,7 +184,7 @@ class ServerClient:
         """Return status, media type and body of the answer.
 
         Raises:
-            TransportError: The server cannot be reached, or cannot answer now.
+            TransportError: The server is unreachable, or cannot answer now.
             DapError: It refused.
         """
         headers = {"authorization": self._authorization}

@@ -1,9 +1,8 @@
-"""Versions of a catalogue: items are added at the end or retired, and never change.
+"""Versions of a catalogue: items are only ever added at the end or retired.
 
-Each version is signed, and its digest is over the one before, so that whoever knows the last one
-knows all of them. A device takes a newer one only if it follows from its own. Two different
-versions of one number, both signed, prove to everybody that the recommender showed people different
-things.
+Each version is signed, and its digest covers the one before. A device takes a newer one only if it
+follows from its own. Two different signed versions of one number prove that the recommender showed
+people different things.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ class KnownItems:
     Attributes:
         items: Their ids.
         scale: The public rating scale.
-        item_table: Titles, genres and years, where there are any.
-        features: Genres and years as numbers, where there are any.
+        item_table: Titles, genres and years, if any.
+        features: Genres and years as numbers, if any.
         fingerprint: Of ids and features or, from the second version on, the version's digest.
-        retired: Positions of items that are recommended and asked about no more.
+        retired: Positions of items that are no longer recommended or asked about.
     """
 
     items: IdIndex
@@ -57,7 +56,7 @@ class KnownItems:
 def catalogue_table(
     items: IdIndex, scale: RatingScale, table: ItemTable | None = None
 ) -> CatalogueTable:
-    """Return the message for these items, with the titles, genres and years of ``table``."""
+    """Return the message for these items, with titles, genres and years from ``table``."""
     titles: tuple[str, ...] = ()
     genres: tuple[tuple[str, ...], ...] = ()
     years: tuple[int | None, ...] = ()
@@ -146,19 +145,15 @@ def digests_of(items: AnyCatalogue) -> list[bytes]:
 
 
 def bound_to(items: AnyCatalogue) -> bytes:
-    """Return what masks are bound to besides the plan: all in a sum have been shown the same items.
+    """Return what binds masks of a secure sum to the items that all in it were shown.
 
-    Nothing for a first version: devices of version 0.1.0 take part there.
+    Empty for a first version.
     """
     return digests_of(items)[-1] if number_of(items) > 1 else b""
 
 
 def version_at(items: AnyCatalogue, number: int) -> AnyCatalogue:
-    """A catalogue as it was in an earlier version.
-
-    Raises:
-        ConfigError: There is no such version.
-    """
+    """Return a catalogue as it was in an earlier version; ConfigError if there is none."""
     if not 1 <= number <= number_of(items):
         raise ConfigError(f"the catalogue has versions 1 to {number_of(items)}, not {number}")
     if not isinstance(items, CatalogueVersion) or number == len(items.links):
@@ -179,13 +174,13 @@ def next_version(
     added: CatalogueTable | None = None,
     retired: Collection[int] = (),
 ) -> CatalogueVersion:
-    """The version after the newest one.
+    """Return the version after the newest one.
 
     Args:
         items: The catalogue so far.
         sign: Signs with its key.
-        added: Items to be put at its end; on the same scale, with ids of the same kind.
-        retired: Positions of items that are recommended and asked about no more.
+        added: New items for its end; on the same scale, with ids of the same kind.
+        retired: Positions of items that are no longer recommended or asked about.
 
     Raises:
         ConfigError: Nothing would change, or an item is there already or retired already.
@@ -215,11 +210,7 @@ def next_version(
 
 
 def check_chain(items: CatalogueVersion) -> None:
-    """Refuse a catalogue whose versions do not follow each other or are not signed by its key.
-
-    Raises:
-        ProtocolError: With what is wrong.
-    """
+    """Raise ProtocolError unless the versions follow from each other and are signed."""
     from hdpmf.common.aggregation.masks.primitives import (
         verifies,
     )  # the library does without the extra that this needs
@@ -260,7 +251,7 @@ def check_chain(items: CatalogueVersion) -> None:
 
 
 def is_newer(known: AnyCatalogue, offered: AnyCatalogue) -> bool:
-    """Check that a catalogue replaces the known one: more versions, or the first signatures.
+    """Return whether a catalogue replaces the known one: more versions, or the first signatures.
 
     Raises:
         ProtocolError: It does not follow from the known one.
@@ -300,7 +291,7 @@ def _signed(link: CatalogueLink, sign: Sign) -> CatalogueLink:
 
 
 def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[bytes]:
-    """Digest the scale and the first items, for each of these ascending numbers of items."""
+    """Yield the digest of the scale and the first items, for each of these ascending numbers."""
     scale = (table.integer_ids, float(table.scale_low), float(table.scale_high), table.scale_step)
     state = sha256(b"hdpmf catalogue " + msgspec.msgpack.encode(scale))
     titles, genres, years = _columns(table)
@@ -319,7 +310,7 @@ def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[bytes]:
 def _columns(
     table: CatalogueTable,
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[int | None, ...]]:
-    """Titles, genres and years, one per item; having none is the same as having empty ones."""
+    """Return titles, genres and years, one per item; none at all is the same as empty ones."""
     n = len(table.ids)
     return table.titles or ("",) * n, table.genres or ((),) * n, table.years or (None,) * n
 

@@ -66,5 +66,5 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """Decode exactly one valid message; anything else is a ProtocolError."""
+    """Return the message in ``data``; ProtocolError unless it is exactly one valid message."""
     return msgpack.read(_DECODER, data, MAX_BYTES, ProtocolError, "a message of this protocol")

@@ -1,4 +1,4 @@
-"""Enrolment: the public keys of the devices that may take part, with a digest to compare."""
+"""The roster of devices that may take part: their public keys, and a digest that people compare."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ _MOST_USERS = 1 << 31
 
 
 class Enrolled:
-    """The devices on the roster, in the order in which they were enrolled.
+    """The devices on the roster, in the order of enrolment, each known by its identity key (hex).
 
-    A device is known everywhere by the hex form of its identity key. Devices pin the roster, so
-    that a recommender cannot play a device; whoever looks after it compares the digest on paper, by
-    phone, in any way that does not go through the recommender.
+    Devices pin the roster, so that a recommender cannot play a device; people compare the digest in
+    a way that does not go through the recommender.
 
     Args:
         cards: One per device.
@@ -71,7 +70,7 @@ class Enrolled:
 
     @property
     def digest(self) -> str:
-        """The digest of all keys and users, in order, in groups of four digits."""
+        """The digest that people compare: of all keys and users, in groups of four digits."""
         text = msgspec.json.encode([[card.identity, card.users] for card in self.cards])
         plain = sha256(b"hdpmf roster " + text).hexdigest()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
@@ -103,7 +102,7 @@ class Enrolled:
 
     @classmethod
     def from_json(cls, data: bytes) -> Enrolled:
-        """Read ``to_json``'s output; refuse a digest that does not fit."""
+        """Return what ``to_json`` wrote; ConfigError if the digest does not fit."""
         if len(data) > MOST_ROSTER_BYTES:
             raise ConfigError(f"a roster has at most {MOST_ROSTER_BYTES:,} bytes")
         try:
@@ -141,14 +140,12 @@ _MARK = "#hdpmf-join="
 
 
 class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An invitation. Compare its digest in a way that does not go through the recommender.
+    """An invitation, whose digest people compare in a way that does not go through the recommender.
 
     Attributes:
         address: Of the recommender, ``https://`` with host and port.
-        servers: The two servers that sum for it; None where devices send it their noisy numbers
-            directly.
-        authority: The certificate (PEM) that its TLS certificate must come from; empty for the
-            public ones.
+        servers: The two servers that sum for it; None if devices send it noisy numbers directly.
+        authority: Issuer of its TLS certificate (PEM); empty for the public ones.
     """
 
     address: str
@@ -179,11 +176,7 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @classmethod
     def read(cls, data: bytes) -> Invitation:
-        """The invitation in a file or a link.
-
-        Raises:
-            ConfigError: It is none.
-        """
+        """Return the invitation in a file or a link; ConfigError if there is none."""
         if len(data) > MOST_INVITATION_BYTES:
             raise ConfigError(f"an invitation has at most {MOST_INVITATION_BYTES:,} bytes")
         try:

@@ -48,9 +48,7 @@ Reason = Literal[
     # the device cannot do what is asked (an extra that is not installed, no ratings)
     "unavailable",
 ]
-"""Why a device refuses. A word and no text: what it knows stays with it, the details are in its
-own log.
-"""
+"""Reasons of a refusal: a word and no text, because the details stay in the device's own log."""
 
 
 class Call(_Message, frozen=True):
@@ -58,10 +56,10 @@ class Call(_Message, frozen=True):
 
 
 class Here(_Message, frozen=True):
-    """Device to recommender: yes, and this is how far I am.
+    """Device to recommender: its state.
 
     Attributes:
-        catalogue: Fingerprint of the item table that it has pinned, or None.
+        catalogue: Fingerprint of its pinned item table, or None.
         run: The run that it has agreed to, or None.
         number: The last round of it that it has answered.
     """
@@ -87,9 +85,7 @@ class CatalogueTable(_Message, frozen=True):
     Attributes:
         ids: Item ids; an item is known by its position.
         integer_ids: The ids are whole numbers.
-        scale_low: Lower end of the public rating scale.
-        scale_high: Upper end of it.
-        scale_step: Its step, where it has one.
+        scale_step: Of the public rating scale, where it has one.
         titles: One per item, or none at all.
         genres: One list per item, or none at all.
         years: One per item (None where unknown), or none at all.
@@ -122,13 +118,13 @@ class CatalogueTable(_Message, frozen=True):
 
 
 class CatalogueLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A version of the catalogue as the recommender signs it; earlier items keep their positions.
+    """A signed version of the catalogue; the items of earlier ones keep their positions.
 
     Attributes:
         number: From 1.
         previous: Digest of the version before; empty for the first.
-        items: How many items there are: those of the version before, and new ones after them.
-        retired: Positions of the items that are retired by this version, ascending.
+        items: Number of items: those of the version before, and new ones after them.
+        retired: Positions of the items that this version retires, ascending.
         content: Digest of the scale and of all that is said of these items.
         signature: Of the version's digest, by the recommender's catalogue key.
     """
@@ -148,13 +144,12 @@ class CatalogueLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class CatalogueVersion(_Message, frozen=True):
-    """Recommender to device: the newest version of the items, with its signed chain.
+    """Recommender to device: the newest version of the items, and the signed chain to it.
 
-    What the chain has to be is checked by ``versions.check_chain``; a device takes what follows
-    from its own.
+    ``catalogue.check_chain`` checks the chain; a device takes what follows from its own.
 
     Attributes:
-        table: All items, those that are retired as well: positions never change.
+        table: All items, retired ones included: positions never change.
         links: Every version, from the first.
         key: Ed25519 public key that they are signed by.
     """
@@ -175,32 +170,25 @@ class CatalogueVersion(_Message, frozen=True):
 
 
 AnyCatalogue = CatalogueTable | CatalogueVersion
-"""The items: in a simulation, and in folders and stores of version 0.1.0, without any signed
-version.
-"""
+"""The items, in a simulation without any signed version."""
 
 
 class Terms(_Message, frozen=True):
-    """Recommender to device: what a run will ask for, in all. The device holds the run to it.
+    """Recommender to device: everything that a run will ask for. The device holds the run to it.
 
     Attributes:
-        method: Which method.
         view: What the recommender will see.
         epsilon: The largest budget of a rating.
-        rounds: How often a device is asked for numbers (1 for the one-round designs, 2 for hdp-sum
-            by taste labels).
+        rounds: How often a device is asked for numbers (1 for the one-round designs, 2 with
+            labels).
         catalogue: Fingerprint of the item table.
         users: Users whom the recommender expects to take part.
-        minimum: Users, at least, that every sum is over (for ``sums``); without so many there is no
-            sum.
-        sharing: Of these, users whose shares make the whole noise. The others' may be told to the
-            recommender.
-        credit: Users, at most, that one device counts for, however many it speaks for: a machine is
-            one party.
+        minimum: Fewest users that a sum is over (for ``sums``).
+        sharing: Of these, users whose shares make the whole noise; the others may collude.
+        credit: Most users that one device counts for: a machine is one party.
         labels: The run is by taste labels.
-        cohort: Devices of the roster that are asked, where that is not everybody
-            (``protocol.cohort``).
-        beacon: What they are chosen by.
+        cohort: Devices of the roster that are asked, if not all.
+        beacon: The public text that chooses them.
     """
 
     method: str
@@ -269,11 +257,11 @@ class Refusal(_Message, frozen=True):
 
 
 class Envelope(_Message, frozen=True):
-    """Anything from the recommender, as it travels.
+    """Any message of the recommender, as it travels.
 
     Attributes:
         run: The run that it belongs to.
-        number: The job that it belongs to: 0 for everything before the first round, else the round.
+        number: Its job: 0 for everything before the first round, else the round.
         part: ``job``: a message of the protocol; ``sum``: one of a secure sum for that job;
             ``lists``: a model for lists, which is measured before it is decoded.
         body: The message, encoded.
@@ -290,14 +278,7 @@ class Envelope(_Message, frozen=True):
 
 
 class Reply(_Message, frozen=True):
-    """Anything from a device, as it travels.
-
-    Attributes:
-        run: As in the envelope.
-        number: As in the envelope.
-        part: As in the envelope, or ``refusal``, whose body is a Refusal.
-        body: The message, encoded.
-    """
+    """Any reply of a device: like its envelope, or a ``refusal`` with a Refusal as body."""
 
     run: bytes
     number: int
@@ -315,7 +296,7 @@ FederationMessage = (
 
 
 class DeviceCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A device's card for enrolment: a public key and its number of users. No secret is in it.
+    """A device's public card for the roster.
 
     Attributes:
         name: For people.
@@ -333,7 +314,7 @@ MAX_BEACON = 200
 
 
 def is_beacon(text: str) -> bool:
-    """Check that people can read this out and compare it."""
+    """Return whether this can be a beacon: a text that people can read out and compare."""
     return 0 < len(text) <= MAX_BEACON and text.isascii() and text.isprintable()
 
 

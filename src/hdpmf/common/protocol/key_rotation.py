@@ -1,4 +1,4 @@
-"""A device's new keys, signed with its old ones, to replace its card on the roster."""
+"""A device's new keys, signed with its old ones, so that the new card replaces the old one."""
 
 from __future__ import annotations
 
@@ -28,17 +28,13 @@ class SignedStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All changes of a device's keys, oldest first: who has missed some of them can follow it.
-
-    Attributes:
-        links: From each identity to the next; the last card is the one in use.
-    """
+    """All changes of a device's keys, oldest first; the last card is the one in use."""
 
     links: tuple[SignedStep, ...]
 
     @classmethod
     def from_json(cls, data: bytes) -> Succession:
-        """Read ``to_json``'s output."""
+        """Return what ``to_json`` wrote."""
         try:
             found = msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError as error:
@@ -61,11 +57,11 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return Succession(links=(*self.links, link)[-MOST_LINKS:])
 
     def card_after(self, card: DeviceCard) -> DeviceCard:
-        """The card that takes the place of this one.
+        """Return the card that replaces this one.
 
         Raises:
-            ConfigError: Nothing leads there from this card, a signature is wrong, or it speaks for
-                other users.
+            ConfigError: No valid signatures lead there from this card, or it speaks for other
+                users.
         """
         now, steps = card, 0
         for link in self.links:

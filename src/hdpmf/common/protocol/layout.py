@@ -31,8 +31,8 @@ class SumLayout:
     """The numbers of one job as the words of a secure sum.
 
     Attributes:
-        length: How many numbers there are; a number is a word.
-        coding: How they become words.
+        length: Count of numbers; a number is a word.
+        coding: From numbers to words.
     """
 
     length: int
@@ -44,7 +44,7 @@ class SumLayout:
         return self.coding.wide
 
     def encode(self, numbers: np.ndarray) -> np.ndarray:
-        """Return int64 numbers as words, modulo 2^64 or, where words are not wide, 2^32."""
+        """Return the words of int64 numbers, modulo 2^64 or, where words are not wide, 2^32."""
         if numbers.size != self.length:
             raise ProtocolError(f"this job has {self.length} numbers, not {numbers.size}")
         whole = numbers.reshape(-1).astype(np.int64, copy=False)
@@ -98,7 +98,7 @@ def gradients_from_sum(plan: Plan, number: int, participants: int, total: np.nda
 
 
 def popularity_from_sum(survey: Survey, participants: int, total: np.ndarray) -> Popularity:
-    """Return each item's weight over all devices of a sum."""
+    """Return the weight of each item over all devices of a sum."""
     return Popularity(weights=popularity_layout(survey, participants).decode(total))
 
 

@@ -1,8 +1,7 @@
 """The message that brings a model for lists to devices: item-side numbers, the same for everybody.
 
-It travels after the item facts, in an envelope of its own part, so that a device can measure it
-before it looks inside. The facts name its SHA-256. How it is computed with is in
-`hdpmf.common.model.list_model`.
+It follows the item facts, which name its SHA-256, in an envelope of its own part, so that a device
+can measure it before it looks inside. `hdpmf.common.model.list_model` computes with it.
 """
 
 from __future__ import annotations
@@ -18,9 +17,11 @@ from hdpmf.common.protocol.messages import MAX_FACTORS, MAX_ITEMS, _Message
 Form = Literal["linear", "autoencoder", "factors"]
 
 BYTES_PER_ITEM = 540
-"""What a model for lists may take of a device for each item of the catalogue: 2.0 MB at the 3,706
-items of ML-1M. The largest kind, an autoencoder with 256 hidden units, has two rows of 256 bytes
-and 8 bytes per item; EASE has 294."""
+"""Most bytes of a model for lists per item of the catalogue: 2.0 MB at the 3,706 of ML-1M.
+
+The largest kind, an autoencoder with 256 hidden units, has two rows of 256 bytes and 8 bytes per
+item; EASE has 294.
+"""
 
 FREE_BYTES = 64 * 1024
 """And beside that: units, names, what does not grow with the items."""
@@ -33,23 +34,21 @@ _POSITIONS = (np.int32, np.uint16, np.uint32)
 
 
 class ListTable(_Message, frozen=True):
-    """Recommender to device: a list model, with matrices in 8 bits and a unit for each column.
+    """Recommender to device: a model for lists. Matrices have 8 bits and a unit per column.
 
     Attributes:
-        form: How scores are computed.
+        form: The way to compute scores.
         n_items: Items in the catalogue.
         encode: One row per item that the model knows; none where devices solve for their vectors.
         decode: One row per item that the model knows.
-        start: Where each such item's single entries begin.
+        start: Start of each such item's single entries.
         items: The items that these are for.
-        entries: Their values.
-        entries_unit: Of these.
-        hidden: Added to what comes out of ``encode``.
-        output: Added to what comes out of ``decode``.
+        entries: Their values, in ``entries_unit``.
+        hidden: Added to the output of ``encode``.
+        output: Added to the output of ``decode``.
         strength: Of ``factors``: the regularisation, and the weight of items that were not rated.
-        heads: Positions in the catalogue of the items that the model knows, ascending; None: all of
-            them.
-        about: Where it comes from, in names and plain values.
+        heads: Positions of the items that the model knows, ascending; None for all.
+        about: Its origin, in names and plain values.
     """
 
     form: Form

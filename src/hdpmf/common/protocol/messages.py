@@ -43,18 +43,15 @@ class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
 
 
 class Plan(_Message, frozen=True):
-    """Recommender to shards, first: what is going to be trained. Everything in it is public.
+    """Recommender to shards, first: the public settings of the training.
 
     Attributes:
-        n_items: Items in the catalogue.
         n_factors: K.
         epochs: T, the number of rounds.
         learning_rate: Initial rate of the schedule.
         reg: Regularisation.
-        mechanism: Name of the mechanism; a shard that runs another one refuses.
+        mechanism: A shard that runs another one refuses.
         epsilon: The largest budget of a rating.
-        scale_low: Lower end of the public rating scale.
-        scale_high: Upper end of it.
         scale_steps: Divide a step by the square root of the number of ratings behind it (or, as
             printed in the paper, not).
         fresh_noise: Draw noise anew in every round (or once for all rounds).
@@ -86,7 +83,7 @@ class Plan(_Message, frozen=True):
 
 
 class BudgetReport(_Message, frozen=True):
-    """Shard to recommender, where the mechanism needs it: a summary of its ratings' budgets.
+    """Shard to recommender, only for mechanisms that need it: a summary of its ratings' budgets.
 
     It reveals what it says. HDPMF does without.
     """
@@ -120,7 +117,7 @@ class Opening(_Message, frozen=True):
 
 
 class ItemCounts(_Message, frozen=True):
-    """Shard to recommender: the number of ratings that take part, per item. It is visible."""
+    """Shard to recommender, in plain sight: how many of its ratings take part, per item."""
 
     counts: np.ndarray
 
@@ -136,8 +133,8 @@ class Round(_Message, frozen=True):
         number: From 1; the last, T + 1, only brings the final factors.
         item_factors: V, one row per item.
         raters: Ratings that take part, per item, over all shards.
-        h: Exp(1) draws for the noise, none below 2^-23, one row per item or one row for all; None
-            where there is no noise to draw.
+        h: Exp(1) draws for the noise, none below 2^-23, one row per item or one for all; None
+            without noise.
     """
 
     number: int
@@ -215,28 +212,27 @@ def check_scale(message: _Message, low: float, high: float, step: float | None =
 
 
 GRADIENT_STEP = 2.0**-20
-"""What 1 stands for in a sum of gradients."""
+"""Value of 1 in a sum of gradients."""
 
 _LARGEST = 2.0**41
 
 
 def to_grid(gradients: np.ndarray) -> np.ndarray:
-    """Gradients in whole units of ``GRADIENT_STEP``, clipped to 2^41; NaN becomes 0.
+    """Return gradients in whole units of ``GRADIENT_STEP``, clipped at 2^41; NaN becomes 0.
 
-    Nothing is refused here: whoever could choose the factors would learn from a refusal which
-    gradients are large.
+    Nothing is refused here: whoever chose the factors would learn which gradients are large.
     """
     finite = np.nan_to_num(gradients.astype(np.float64), nan=0.0).clip(-_LARGEST, _LARGEST)
     return np.rint(finite * (1.0 / GRADIENT_STEP)).astype(np.int64)
 
 
 def from_grid(units: np.ndarray) -> np.ndarray:
-    """Convert whole units of ``GRADIENT_STEP`` to float32."""
+    """Return whole units of ``GRADIENT_STEP`` as float32."""
     return (units * GRADIENT_STEP).astype(np.float32)
 
 
 def learning_rate_at(initial: float, epoch: int, epochs: int) -> float:
-    """The rate of ``epoch`` (from 1): for a quarter initial, to three quarters 1/5, then 1/25."""
+    """Return the rate of ``epoch`` (from 1): a fifth after 1/4 of them, 1/25 after 3/4."""
     if epoch <= 0.25 * epochs:
         return initial
     return initial / 5 if epoch <= 0.75 * epochs else initial / 25

@@ -36,19 +36,16 @@ from hdpmf.common.protocol.messages import (
 
 
 class Survey(_Message, frozen=True):
-    """Recommender to shards: what is asked. Everything in it is public.
+    """Recommender to shards: the public question.
 
     Attributes:
         design: ``A`` or ``S`` (sums over users), ``L`` (one bit per rating).
         coding: The public curve that ratings are coded by.
         epsilon: The largest budget of a rating.
-        n_items: Items in the catalogue.
         catalogue: Fingerprint of the item ids and their public features.
-        contributors: How many users' noise shares make the whole noise.
-        scale_low: Lower end of the public rating scale.
-        scale_high: Upper end of it.
-        scale_step: Its step, where it has one.
-        labels: Whether heads are summed per taste label (design A only).
+        contributors: Number of users whose noise shares make the whole noise.
+        scale_step: Of the public rating scale, where it has one.
+        labels: Sum heads per taste label (design A only).
     """
 
     design: Literal["A", "S", "L"]
@@ -72,7 +69,7 @@ class Survey(_Message, frozen=True):
 
 
 class Popularity(_Message, frozen=True):
-    """Shard to recommender, through secure aggregation, before labels: noisy weights per item."""
+    """Shard to recommender, by secure aggregation, before labels: noisy weights per item."""
 
     weights: np.ndarray
 
@@ -81,14 +78,12 @@ class Popularity(_Message, frozen=True):
 
 
 class Grouping(_Message, frozen=True):
-    """Recommender to shards: scores for taste labels, and the items that are summed per label.
+    """Recommender to shards: scores that decide on taste labels, and items summed per label.
 
-    Whatever a recommender writes here, the guarantee is the same: a score outside its bounds is
-    refused.
+    The guarantee does not depend on its content: a score outside its bounds is refused.
 
     Attributes:
-        scores: Per item a public score in 64ths, from -64 to 64; which items a device rated decides
-            on its label.
+        scores: Per item a public score in 64ths, from -64 to 64.
         heads: Positions of the items that are summed per label, ascending.
     """
 
@@ -109,7 +104,7 @@ class Grouping(_Message, frozen=True):
 
 
 class SumContribution(_Message, frozen=True):
-    """Shard to recommender, through secure aggregation: noisy whole numbers, summed over users.
+    """Shard to recommender, by secure aggregation: whole numbers summed over users, with noise.
 
     Attributes:
         scores: Per item, the weighted coded ratings. With taste labels the heads' are of devices
@@ -134,8 +129,7 @@ class BitContribution(_Message, frozen=True):
     """Shard to recommender: one randomised bit per rating. The recommender sees every one of them.
 
     Attributes:
-        senders: Which device each bit comes from, counted within the shard: the recommender sees
-            that anyway.
+        senders: The device of each bit, counted within the shard: the recommender sees that anyway.
         items: Position of each rating's item.
         units: Its privacy weight in 64ths, from 1 to 64.
         plus: 1 or 0.
@@ -162,14 +156,14 @@ class BitContribution(_Message, frozen=True):
 
 MAX_SIMILAR_ITEMS = 4096
 MAX_SIMILAR_BYTES = 1 << 20
-"""What the similarity of items may take on a device: 128 columns of so many items, in 16 bits."""
+"""Most bytes of the similarity on a device: 128 columns of so many items, in 16 bits."""
 
 
 class Similarity(_Message, frozen=True):
-    """Similarity of items by raters, in ItemFacts. Devices fit vectors of variance 1 to it.
+    """A part of ItemFacts: similarity of items by their raters, as columns to fit vectors to.
 
     Attributes:
-        items: Positions of the items that it is about, ascending; others are like none.
+        items: Positions of the items that it is about, ascending.
         columns: A row for each of them, in 16 bits.
         rest: For each of them, the variance of a rating that the columns leave, in stars squared.
         pull: How far a vector is expected to be drawn to the mean row of what its user rated.
@@ -208,24 +202,22 @@ class Similarity(_Message, frozen=True):
 
 
 class ItemFacts(_Message, frozen=True):
-    """Recommender to shards: what it made of the sums. Devices fit their own vectors to it.
+    """Recommender to shards: estimates from the sums, to which devices fit their own vectors.
 
-    Ratings are counted in stars here, whatever their scale: 1 for its lower end, 5 for its upper.
+    Ratings are counted in stars, whatever their scale: 1 for its lower end, 5 for its upper.
 
     Attributes:
         catalogue: The survey's fingerprint.
         mean: Mean rating.
-        bias: Per item, how much better than the mean it is rated.
-        variance: Per item, how uncertain that is.
-        popularity: Per item, the weights of its raters, estimated.
-        patterns: Per item, a row of further factors that the recommender found; it may have no
-            columns.
-        similarity: How alike items are by who rated them, where that is in plain sight.
+        bias: Per item, its mean rating less the mean.
+        variance: Per item, of the bias.
+        popularity: Per item, the estimated weights of its raters.
+        patterns: Per item, a row of further factors; it may have no columns.
+        similarity: Of items by their raters, where that is in plain sight.
         labels: The one pattern is how differently the two taste labels rate an item.
-        prior: Name of the shipped population prior that vectors are best fitted with. A device that
-            has none of this name does without: what it fits never leaves it.
-        lists: SHA-256 of the model for lists that comes after these facts, or None where there is
-            none.
+        prior: Name of the shipped population prior to fit vectors with; a device without it does
+            without.
+        lists: SHA-256 of the model for lists that follows, or None.
     """
 
     catalogue: str

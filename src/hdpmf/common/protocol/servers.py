@@ -1,4 +1,4 @@
-"""The public cards of the two servers that sum reports, and of the collector of the sums."""
+"""Public cards of the two servers that sum devices' reports, and of the collector of the sums."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ T = TypeVar("T")
 
 
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One of the two servers: its card, which its organisation gives to everybody.
+    """The public card of one of the two servers.
 
     Attributes:
-        organisation: Who runs it. Two servers of one organisation protect from nobody.
-        url: Where it is: ``https://`` with host and port.
-        hpke: Its HpkeConfig, encoded, in hexadecimal: what shares are encrypted to.
-        identity: Its X25519 public key in hexadecimal, by which servers and collectors know each
-            other.
-        authority: The certificate (PEM) that its TLS certificate must come from; empty for the
-            public ones.
+        organisation: Its operator. Two servers of one organisation protect from nobody.
+        url: ``https://`` with host and port.
+        hpke: Its HpkeConfig, encoded (hex): shares are encrypted to it.
+        identity: Its X25519 public key (hex), by which servers and collectors know each other.
+        authority: Issuer of its TLS certificate (PEM); empty for the public ones.
     """
 
     organisation: str
@@ -57,12 +55,12 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Collector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The collector of the sums: a recommender's card for the servers.
+    """A recommender's card for the servers, as the collector of the sums.
 
     Attributes:
-        organisation: Who runs it.
-        hpke: Its HpkeConfig, encoded, in hexadecimal: what noised sums are encrypted to.
-        identity: Its X25519 public key in hexadecimal.
+        organisation: Its operator.
+        hpke: Its HpkeConfig, encoded (hex): noised sums are encrypted to it.
+        identity: Its X25519 public key (hex).
     """
 
     organisation: str
@@ -95,7 +93,7 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def digest(self) -> str:
-        """The digest of everything on both cards, in groups of four digits."""
+        """The digest that people compare: of everything on both cards, in groups of four digits."""
         plain = sha256(b"hdpmf servers " + msgspec.json.encode(self)).hexdigest()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
@@ -110,7 +108,7 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @classmethod
     def from_json(cls, data: bytes) -> Servers:
-        """Read ``to_json``'s output."""
+        """Return what ``to_json`` wrote."""
         return _read(data, cls, "a pair of servers")
 
 
@@ -167,11 +165,7 @@ _ADDRESS = re.compile(
 
 
 def check_address(address: str) -> str:
-    """Return the address as `plain_address` writes it.
-
-    Raises:
-        ConfigError: It is not like ``https://host:port``.
-    """
+    """Return the address as `plain_address` writes it; ConfigError if it is malformed."""
     try:
         right = (
             len(address) <= _LONGEST
@@ -188,7 +182,7 @@ def check_address(address: str) -> str:
 
 
 def plain_address(address: str) -> str:
-    """Normalize an address: lower case up to the path, no port 443, no slash at the end."""
+    """Return an address in lower case up to the path, without port 443 and a final slash."""
     scheme, mark, rest = address.rpartition("://")
     host, slash, path = rest.partition("/")
     host = host.lower()

@@ -1,4 +1,4 @@
-"""The collector's ``PUT /tasks/{task_id}``, which DAP leaves to the parties."""
+"""Submission of a task to a server: ``PUT /tasks/{task_id}``. DAP leaves this to the parties."""
 
 from __future__ import annotations
 
@@ -16,19 +16,14 @@ DEVICE_HEADER, SIGNATURE_HEADER = "hdpmf-device", "hdpmf-signature"
 
 
 class TaskSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A task, and who may report in it.
-
-    Attributes:
-        document: The task as it is published.
-        devices: Identity and number of users of each; for the leader alone.
-    """
+    """A published task and, for the leader alone, the devices (identity, users) that may report."""
 
     document: bytes
     devices: tuple[tuple[str, int], ...] = ()
 
 
 def signed_bytes(task_id: bytes, digest: bytes) -> bytes:
-    """Return what a device signs of its report: the task and the report's SHA-256."""
+    """Return the bytes that an enrolled device signs: the task and its report's SHA-256."""
     return b"hdpmf report " + task_id + digest
 
 
@@ -41,5 +36,5 @@ def encode_submission(document: bytes, devices: Sequence[tuple[str, int]] = ()) 
 
 
 def decode_submission(data: bytes, max_bytes: int) -> TaskSubmission:
-    """Decode ``encode_submission``'s output; anything else is a ProtocolError."""
+    """Return what ``encode_submission`` wrote; ProtocolError for anything else."""
     return read(_DECODER, data, max_bytes, ProtocolError, "a task for a server")

@@ -1,4 +1,4 @@
-"""A survey as tasks for two servers: circuit, noise, and the answer in their sums."""
+"""A survey as tasks for two servers: circuit and noise that it asks for, and the answer in sums."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stated(
 
 
 def check_stated(task: Task) -> tuple[Survey, Part]:
-    """Return a task's survey; ProtocolError unless circuit and noise are those of the survey."""
+    """Return the survey of a task; ProtocolError unless its circuit and noise are the survey's."""
     if task.survey is None or task.part is None:
         raise ProtocolError(
             "refused: the task is no survey, so that nobody can say what its noise is worth"
@@ -64,7 +64,7 @@ def check_stated(task: Task) -> tuple[Survey, Part]:
 
 
 def terms_of(task: Task, survey: Survey) -> Terms:
-    """Return the terms of a run by a task, as each participant reads them for itself."""
+    """Return the terms of a run by a task, which devices work out and nobody sends."""
     return Terms(
         method="hdp-sum",
         view="two-servers",

@@ -1,9 +1,9 @@
-"""Tasks for two servers: documents that the recommender publishes and everybody checks.
+"""The task of two servers: a document that the recommender publishes and everybody reads.
 
-Its id is the digest of its bytes, so that whoever knows the id knows the survey, the servers' keys,
-the circuit and the noise. Devices check that circuit and noise are those that the survey asks for
-(``survey_task``); servers need not know what a survey is. A survey is one task (``whole``), or two
-with taste labels: ``counts`` and, with the grouping made of its sums, ``labels``.
+Its id is the digest of its bytes, so that the id fixes the survey, the servers' keys, the circuit
+and the noise. Devices check circuit and noise against the survey (``survey_task``); servers need
+not know what a survey is. A survey is one task (``whole``), or two with taste labels: ``counts``
+and, with the grouping made of its sums, ``labels``.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ MAX_ENTRIES = 1 << 22
 class OneRating(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="one-rating", kw_only=True
 ):
-    """Our circuit: at most one rating per item
-    (``hdpmf.common.aggregation.two_servers.prio.one_rating``).
+    """Our circuit: at most one rating per item (``two_servers.prio.one_rating``).
 
     Attributes:
-        codes: What each level of the scale stands for in scores.
+        codes: Value of each level of the scale in scores.
         rulers: The same for the total.
     """
 
@@ -72,11 +71,10 @@ class SumOfVectors(
 
 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Discrete Laplace noise that each server adds to so many entries, one after another.
+    """Discrete Laplace noise that each server adds to so many entries.
 
     Attributes:
-        scale: As a fraction, ``"512/1"``; ``"0/1"`` for entries that are zero whatever anybody
-            rated.
+        scale: A fraction, ``"512/1"``; ``"0/1"`` for entries that are always zero.
     """
 
     entries: int
@@ -96,21 +94,18 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Task(_Message, frozen=True):
-    """A task: what is to be summed.
+    """A task.
 
     Attributes:
-        servers: The two servers.
-        collector: Who gets the sums.
-        circuit: What a report may say.
-        noise: What each server adds: the whole noise, as if there were no other.
+        collector: Recipient of the sums.
+        noise: The whole noise, which each server adds as if there were no other.
         begin: Unix time from which reports are taken.
         end: Unix time at which that ends.
-        precision: Seconds to which the time of a report is rounded down; ``begin`` and ``end`` are
-            multiples of it.
-        minimum: Reports, at least, that a sum is over.
-        enrolled: Only devices that the collector names to the leader may report, each once for each
-            of its users.
-        survey: What devices are asked; None for a task of others.
+        precision: Seconds to which the times of reports are rounded; divides ``begin`` and ``end``.
+        minimum: Fewest reports that a sum is over.
+        enrolled: Only devices that the collector names to the leader may report, once for each
+            user.
+        survey: The question to devices; None for a task of others.
         part: Of the survey.
         grouping: Of ``labels``: by what devices draw their taste labels.
     """

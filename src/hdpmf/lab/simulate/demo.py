@@ -1,9 +1,7 @@
-"""A real federation on this machine, from certificates to predictions: the processes and messages
-of a deployment.
+"""A real federation on this machine, from certificates to predictions.
 
 The recommender and every device are processes of their own, which talk by HTTPS with signed
-requests. What they end up with is measured beside what the library computes from the same ratings
-in one process.
+requests. The result is measured beside the library's, from the same ratings in one process.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _PACE = Pace(gather=30.0, deadline=20.0, attempts=5, pause=0.5)
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What a federation of real processes did.
+    """The result of a federation of real processes.
 
     Attributes:
         devices: Device processes.
@@ -48,11 +46,10 @@ class DemoResult:
         seconds_per_round: Median.
         mse: Mean squared error of the devices' own predictions of test ratings.
         library_mse: Of the same method in one process, by the library.
-        library_mae: Likewise.
         user_mean_mse: Of every user's own mean, which needs no recommender.
         n: Test ratings.
         epsilon: The largest budget of a rating; None where nothing is claimed.
-        status: What that is worth.
+        status: Of that claim.
         refusals: By reason.
         bytes_per_device: To and from a device, in the whole run.
         statement: What the recommender could see, and what follows.
@@ -101,14 +98,13 @@ def run_demo(
         train: The ratings on the devices.
         test: Ratings to measure the error on.
         weights: Privacy weights.
-        settings: What the run is about.
+        settings: Of the run.
         folder: For the recommender's and the devices' files; it must be empty or not exist.
         devices: Device processes; users are dealt to them.
-        seed: Of dealing users and of the library's own run. The federation's noise and keys have no
-            seed.
-        timeout: Seconds that the run may take.
-        say: Told what happens.
-        progress: Told the recommender's state, again and again.
+        seed: Of dealing users and of the library's own run; the federation itself has none.
+        timeout: Seconds for the run.
+        say: Called with lines for people.
+        progress: Called with the recommender's state, again and again.
 
     Raises:
         FederationError: A process failed, or it took too long.
@@ -181,9 +177,7 @@ def _certificates(service: ServiceFolder) -> None:
 
 
 def _policy(settings: RunSettings, devices: int) -> Policy:
-    """What one of so many devices can insist on: the method that is shown, and everybody else's
-    presence.
-    """
+    """Return the strictest policy that one of so many devices can have."""
     return Policy(
         methods=(settings.method,),
         require_sums=settings.view == "sums",
@@ -207,9 +201,7 @@ def _make_device(name: str, path: Path, part: DeviceRatings, policy: Policy) -> 
 
 
 def run_arguments(settings: RunSettings) -> list[str]:
-    """The settings as ``hdpmf recommender run`` takes them: the method's own options, and those
-    of every run.
-    """
+    """Return the settings as arguments of ``hdpmf recommender run``."""
     arguments = [
         "--method",
         settings.method,

@@ -33,7 +33,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Deployment:
-    """Use as a context: on the way out, however that comes about, every process is ended.
+    """A context that ends every process on the way out, however that comes about.
 
     Args:
         logs: Folder for one log per process.
@@ -84,7 +84,7 @@ class Deployment:
         return self.start(name, "hdpmf", "device", "join", str(store), *options)
 
     def wait(self, name: str, seconds: float) -> None:
-        """Until a process has ended well.
+        """Wait until a process has ended well.
 
         Raises:
             FederationError: It has not after so many seconds, or it or another process has failed.
@@ -146,8 +146,6 @@ class Deployment:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on now; to be written down where both sides
-    read it.
-    """
+    """Return a port of this machine that nobody listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

@@ -1,6 +1,4 @@
-"""Many devices in one process, or in a few: each with its own store and agent, reached by
-encoded messages only.
-"""
+"""Many devices in one process, or in a few, each reached by encoded messages only."""
 
 from __future__ import annotations
 
@@ -72,7 +70,7 @@ class DevicesHere:
     """Devices in this process.
 
     Args:
-        policy: What they agree to (a ``Policy`` as TOML, so that it can travel).
+        policy: A ``Policy`` as TOML, so that it can travel.
         seed: Of all draws.
         first: Number of the first device: draws differ between devices.
     """
@@ -120,12 +118,7 @@ class DevicesHere:
 
 
 class DevicesInProcesses:
-    """Devices dealt to a few processes, because Python computes with one core at a time.
-
-    Args:
-        parts: What is on the devices.
-        seed: Of all draws.
-    """
+    """Devices dealt to a few processes, because Python computes with one core at a time."""
 
     def __init__(
         self, parts: Sequence[DeviceRatings], policy: str, seed: int, processes: int
@@ -196,11 +189,10 @@ class DevicesInProcesses:
 
 
 class _Network:
-    """Messages through pipes. A message that is the same for many devices goes through each pipe
-    once.
+    """Messages through pipes; one that is the same for many devices goes through each pipe once.
 
-    Replies are read from the processes in turn, so that what is added up is added in the same order
-    every time.
+    Replies are read from the processes in turn, so that sums are added in the same order every
+    time.
     """
 
     def __init__(self, pipes: Sequence[Connection], worker_of: Mapping[str, int]) -> None:

@@ -1,6 +1,4 @@
-"""Who is on which device: users of a data set dealt to devices, each with its own ratings and
-weights alone.
-"""
+"""Users of a data set dealt to devices, each with its own ratings and weights alone."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ class DeviceRatings:
     """The ratings on one device.
 
     Attributes:
-        ratings: Of its users, whose ids are text as on a device; the items are the whole
-            catalogue's.
+        ratings: Of its users, whose ids are text; the items are the whole catalogue's.
         gamma: Privacy weight of each item; one array for all devices.
     """
 
@@ -46,12 +43,7 @@ def only_users(ratings: Ratings, chosen: np.ndarray) -> Ratings:
 
 
 def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> list[DeviceRatings]:
-    """Users dealt to so many devices like cards from a shuffled deck; with as many devices as
-    users, one each.
-
-    Raises:
-        ConfigError: There are more devices than users.
-    """
+    """Deal users to devices like cards from a shuffled deck; ConfigError with too few users."""
     n = ratings.n_users
     if not 1 <= devices <= n:
         raise ConfigError(f"{n:,} users can be dealt to 1 to {n:,} devices, not to {devices:,}")

@@ -1,6 +1,4 @@
-"""Simulated devices of a recommender that uses two servers: the real device code, with a door
-that leads nowhere.
-"""
+"""Simulated devices for two servers: the real device code, without a network."""
 
 from __future__ import annotations
 
@@ -18,12 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SentReport:
-    """A report as it left a device.
-
-    Attributes:
-        device: Whose it is.
-        signature: The device's.
-    """
+    """A report as it left a device, with the device's signature."""
 
     device: str
     signature: bytes = field(repr=False)
@@ -64,13 +57,13 @@ def reports_of(
     files: Mapping[str, bytes],
     now: float,
 ) -> Iterator[SentReport]:
-    """The reports of devices, one device after another.
+    """Yield the reports of devices, one device after another, for the published files.
 
     Args:
         stores: Of the devices.
-        noises: What each draws its taste label with.
+        noises: Draw each device's taste label.
         servers: The pair that their owners trust.
-        files: What the recommender publishes.
+        files: Published by the recommender.
         now: The time; every device reports at once.
 
     Raises:

@@ -1,6 +1,4 @@
-"""A whole federation on one machine: every user a device of its own, through the messages of a
-real one.
-"""
+"""A whole federation on one machine: every user a device, through the messages of a real one."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ _PACE = Pace(gather=0.0, deadline=1e9, attempts=1, pause=0.0)
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What a simulated federation did and cost.
+    """The numbers of a simulated federation.
 
     Attributes:
         rounds: How often devices were asked for numbers.
@@ -57,10 +55,9 @@ class SimulationResult:
         mse: Mean squared error on the test ratings; None without any.
         view: What the recommender saw: ``messages`` or ``sums``.
         epsilon: The largest budget of a rating; None where nothing is claimed.
-        status: What that is worth: ``proved``, ``nominal`` or ``none``.
+        status: Of that claim: ``proved``, ``nominal`` or ``none``.
         n: Test ratings.
         user_mean_mse: Of every user's own mean, which needs no recommender.
-        user_mean_mae: Likewise.
         bytes_up: From a device, per round.
         bytes_down: To a device, per round.
         seconds: All of it, setting up the devices included.
@@ -102,7 +99,7 @@ class Simulation:
     Attributes:
         result: Its numbers.
         model: All devices' models as one, to look into.
-        outcome: How the run ended for the recommender.
+        outcome: Of the run, for the recommender.
     """
 
     result: SimulationResult
@@ -128,16 +125,16 @@ def simulate(
 
     Args:
         train: The ratings on the devices.
-        settings: What the run is about.
+        settings: Of the run.
         weights: Privacy weights; without them every rating has weight 1.
         test: Ratings to measure the error on.
-        devices: How many: users are dealt to them; None gives every user its own.
+        devices: Number of them; None gives every user its own.
         max_ratings: Most ratings of a person that take part: a line of every device's policy.
-        seed: Drives dealing and all noise; h and the first factors, too. For keys there is no seed.
+        seed: Drives dealing and all noise; h and the first factors, too. Keys have no seed.
         processes: Spread the devices over so many processes.
         engine: Makes the devices somewhere else instead.
-        metrics: Where things are counted.
-        log: Told what happens.
+        metrics: Counts messages and bytes.
+        log: Called with lines for people.
 
     Raises:
         ConfigError: More devices than users, or too few for a secure sum.
@@ -213,9 +210,7 @@ def simulate(
 
 
 def _lenient_policy(settings: RunSettings, max_ratings: int | None) -> str:
-    """Simulated devices take part in whatever is simulated, small numbers included; nobody's
-    ratings are at stake.
-    """
+    """Return a policy that takes part in whatever is simulated; nobody's ratings are at stake."""
     from hdpmf.private.device.policy import Policy
 
     return Policy(
@@ -245,7 +240,7 @@ def _everyones_model(
     outcome: RunOutcome,
     found: list[Vectors],
 ) -> Estimator:
-    """What all devices together predict, measured as the library's models are."""
+    """Return one model of all devices' predictions, to measure it like the library's."""
     model = make_model(settings.method, **settings.model_params())
     numbers = outcome.model.numbers
     if isinstance(numbers, ItemFacts):

@@ -1,8 +1,7 @@
-"""``python -m hdpmf.lab.simulate.supervised MODULE ARGUMENTS``: run a module that ends when its
-starter does.
+"""Run a module that ends with its starter: ``python -m hdpmf.lab.simulate.supervised MODULE ...``.
 
 Its standard input is a pipe from the process that started it. When that process ends, even by
-``kill -9``, the pipe closes; the module is asked to end (SIGTERM), and made to if it does not.
+``kill -9``, the pipe closes; the module gets SIGTERM, and is ended if it does not end.
 """
 
 from __future__ import annotations

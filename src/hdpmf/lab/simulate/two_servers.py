@@ -1,6 +1,4 @@
-"""Two servers of a simulation: both in this process, with every device's real report and a clock
-that need not tick.
-"""
+"""Two servers of a simulation in this process, with real reports and a simulated clock."""
 
 from __future__ import annotations
 
@@ -45,11 +43,7 @@ Devices = Callable[[Servers, Mapping[str, bytes], float], Iterable[SentReport]]
 
 
 class ServersInProcess:
-    """Both servers in this process, in memory, with seeded noise.
-
-    Args:
-        seed: Of the noise.
-    """
+    """Both servers in this process, in memory, with seeded noise."""
 
     def __init__(self, seed: int) -> None:
         self.now = BEGIN
@@ -118,9 +112,7 @@ def run_with_two_servers(
     metrics: Metrics,
     log: Callable[[str], None] = no_log,
 ) -> RunOutcome:
-    """One run: tasks are published, every device reports, and the sums of both servers are put
-    together.
-    """
+    """Run once: publish tasks, let every device report, and add both servers' sums."""
     with closing(ServersInProcess(seed)) as pair:
         files = {f"catalogue-{sha256(encode(table)).hexdigest()}.msgpack": encode(table)}
 

@@ -1,6 +1,4 @@
-"""A virtual device: a store and an agent with seeded noise, as a value that can travel between
-processes.
-"""
+"""A virtual device: a store and an agent with seeded noise, movable between processes."""
 
 from __future__ import annotations
 
@@ -75,8 +73,8 @@ class VirtualDevice:
     """One device of a simulation.
 
     Args:
-        store: Its store, in memory.
-        number: Its number: draws differ between devices.
+        store: In memory.
+        number: Of the device: draws differ between devices.
         seed: Of all draws.
     """
 
@@ -97,9 +95,7 @@ class VirtualDevice:
 
     @classmethod
     def from_bytes(cls, data: bytes, public: PublicFacts) -> VirtualDevice:
-        """Return the device that `to_bytes` gave the bytes of, in the middle of whatever it was
-        at.
-        """
+        """Return the device that `to_bytes` wrote, in the middle of whatever it was at."""
         _hold(public)
         state = msgspec.msgpack.decode(data, type=_State)
         device = cls(DeviceStore.from_bytes(state.store), state.number, state.seed)
@@ -108,8 +104,7 @@ class VirtualDevice:
         return device
 
     def to_bytes(self) -> bytes:
-        """Return all of the device as bytes: its ratings, its keys, and the sum that it takes part
-        in.
+        """Return the whole device as bytes: ratings, keys, and the sum that it takes part in.
 
         Of the item table and the roster it has digests only.
         """
