@@ -1,12 +1,12 @@
-"""A recommender's folder in one file, as it was at one instant, and back.
+"""Backup of a recommender's folder to one file, as it was at one instant, and restore.
 
-Everything is in it that a new machine needs, secret keys too: whoever has the file can speak as
-this recommender. Left out is what is made anew: locks, and what the service was doing last.
+Everything that a new machine needs is in it, secret keys too: whoever has the file can speak as
+this recommender. Locks and the service's last state are left out.
 
-What was released stays released, whatever is restored: devices keep their own ledgers. A run that
-went on after the backup cannot be rewound. Devices repeat what they answered to exactly the same
-question, draw nothing anew, and refuse everything else; nobody pays twice. So such a run ends as it
-would have, or it is given up.
+A release cannot be undone by a restore: devices keep their own ledgers. A run that went on after
+the backup cannot be rewound. Devices repeat their answers to exactly the same question, draw
+nothing anew, and refuse everything else; nobody pays twice. So such a run ends as it would have, or
+it is given up.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _Seen = dict[str, tuple[int, ...] | str]
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a backup says about itself.
+    """The manifest of a backup.
 
     Attributes:
         name: Of the recommender.
-        made: When (UTC, ISO 8601).
-        files: SHA-256 of every file; of a link, where it leads.
-        format: Of the backup; what is in it has numbers of its own.
+        made: Time (UTC, ISO 8601).
+        files: SHA-256 of every file; of a link, its target.
+        format: Version of the manifest; files in it have numbers of their own.
     """
 
     name: str
@@ -51,14 +51,13 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class _Numbered(msgspec.Struct):
-    """What any version's backup says."""
+    """The part of a manifest that every version has."""
 
     format: int = _FORMAT
 
 
 def back_up(folder: Path, file: Path, *, sleep: Callable[[float], None] = time.sleep) -> Backup:
-    """Write a recommender's folder to a file that only its owner can read; the service may be
-    running.
+    """Write a recommender's folder to a file that only its owner can read; the service may run.
 
     Files are copied until none has changed meanwhile, so that all of them are of one instant.
 
@@ -173,7 +172,7 @@ def _write(service: ServiceFolder, part: Path, seen: _Seen) -> Backup | None:
 
 
 def _checked(staging: Path, file: Path) -> Backup:
-    """What the backup says about itself, if all of it is there and as it was."""
+    """Return the manifest, if every file is there with its digest."""
     try:
         about = (staging / _MANIFEST).read_bytes()
         if msgspec.json.decode(about, type=_Numbered).format > _FORMAT:

@@ -24,8 +24,8 @@ def change_items(
 
     Args:
         folder: The recommender's.
-        added: Items to be put at the end of the catalogue.
-        retired: Ids of items that are recommended and asked about no more.
+        added: New items for its end.
+        retired: Ids of items that are no longer recommended or asked about.
 
     Raises:
         ConfigError: An item is there already, unknown, or retired already; nothing is changed then.
@@ -74,9 +74,7 @@ def _signed(folder: ServiceFolder) -> tuple[CatalogueVersion, CatalogueKey]:
 
 @contextmanager
 def _alone(folder: ServiceFolder) -> Iterator[None]:
-    """One change at a time: of two versions with one number devices would take only the one that
-    they saw first.
-    """
+    """Lock the catalogue: of two versions with one number devices take the one they saw first."""
     with (folder.path / ".items").open("w") as stream:
         lock_file(stream.fileno(), wait=True)
         yield

@@ -1,7 +1,6 @@
-"""A service that lives: it publishes the newest model, goes on with a killed run, and begins one
-only if asked.
+"""The recommender's daemon: publishes the newest model, resumes and begins runs.
 
-The operator asks (``hdpmf recommender run``, a request in the folder) or the schedule in
+The operator requests a run (``hdpmf recommender run``, a request in the folder) or the schedule in
 ``config.toml`` does. A restart begins nothing.
 """
 
@@ -40,10 +39,10 @@ Written = TypeVar("Written")
 
 @dataclass(frozen=True)
 class Ways:
-    """How the recommender reaches participants and the two servers.
+    """Connections of the recommender to participants and the two servers.
 
     Attributes:
-        admit: Told which devices are on the roster, by identity; people enrol meanwhile.
+        admit: Called with the identities on the roster, which people join meanwhile.
     """
 
     devices: RecommenderTransport | None = None
@@ -56,14 +55,14 @@ class _GivenUpError(Exception):
 
 
 class Lifecycle:
-    """Serves a folder until interrupted. What is killed, whenever, goes on at the next start.
+    """Serves a folder until interrupted; after a kill, the next start goes on.
 
     Args:
         folder: The service's files.
         ways: To participants and the two servers.
-        metrics: Where things are counted.
-        report: Told how a run ended.
-        log: Told what happens, in lines for people.
+        metrics: Counts messages, bytes and refusals.
+        report: Called with the outcome of a run.
+        log: Called with lines for people.
         sleep: For tests.
         clock: For tests.
     """
@@ -166,9 +165,7 @@ class Lifecycle:
         self._log(f"run {run.hex()[:12]} is given up; what devices have paid for it stays paid")
 
     def _attempt(self, service: Service, run: bytes) -> None:
-        """To the end of the run; where it cannot go on, wait, and hand out the newest model
-        meanwhile.
-        """
+        """Bring the run to its end; where it cannot go on, wait, and hand out the newest model."""
         self._heed()
         try:
             outcome = service.conduct(run)
@@ -218,9 +215,7 @@ class Lifecycle:
             raise _GivenUpError
 
     def _written(self, act: Callable[[], Written]) -> Written | None:
-        """Do what needs the disk. Where that is full, say so and live on: it is done when there
-        is room.
-        """
+        """Do what needs the disk; where that is full, say so and try again later."""
         try:
             return act()
         except StorageError as error:
@@ -241,12 +236,12 @@ _FILE = "requested.json"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request.
+    """A request of the operator.
 
     Attributes:
-        run: Id (hex) of the run: of a new one that is to begin under it, so that a request is met
-            once, whatever is killed; or of the one that is to be given up.
-        settings: What the new run is about; None to give up.
+        run: Id (hex) of a new run, so that a request is met once whatever is killed; or of the one
+            to give up.
+        settings: Of the new run; None to give up.
     """
 
     run: str
@@ -292,11 +287,10 @@ def _write(folder: ServiceFolder, request: Request) -> None:
 def next_settings(
     folder: ServiceFolder, service: Service, now: float
 ) -> tuple[RunSettings | None, str]:
-    """The settings of the run that is due, or None; and why.
+    """Return the settings of the run that is due, or None; and why.
 
-    A schedule repeats the last run that was finished, so that the operator chooses its settings
-    once, by hand. It repeats surveys only: a rating answers one once, while each training run would
-    spend its epsilon again.
+    A schedule repeats the last finished run, whose settings the operator chose by hand. It repeats
+    surveys only: a rating answers one once, while each training run would spend its epsilon again.
     """
     schedule = folder.config.schedule
     if schedule.never:

@@ -14,9 +14,7 @@ from hdpmf.errors import ConfigError
 
 
 def read_card(data: bytes) -> DeviceCard:
-    """A card as a device writes it, checked: with a key that is none, or anybody's, the service
-    could not start.
-    """
+    """Return a device's card, checked: the service could not start with a malformed key."""
     try:
         card = msgspec.json.decode(data, type=DeviceCard)
     except msgspec.MsgspecError as error:
@@ -35,9 +33,7 @@ def check_card(card: DeviceCard) -> DeviceCard:
 
 
 def replaced(enrolled: Enrolled, name: str, signed: Succession) -> Enrolled:
-    """The same devices, one of them with the new card that its old key has signed, in the same
-    place.
-    """
+    """Return the same devices, one of them with the new card that its old key has signed."""
     for place, card in enumerate(enrolled.cards):
         if name in (card.name, card.identity):
             new = check_card(signed.card_after(card))
@@ -46,9 +42,7 @@ def replaced(enrolled: Enrolled, name: str, signed: Succession) -> Enrolled:
 
 
 def devices_needed(users: Sequence[int], minimum: int) -> int | None:
-    """How many devices it takes so that any so many of them hold ``minimum`` users; None where
-    all are too few.
-    """
+    """Return the smallest n such that any n devices hold ``minimum`` users; None if all do not."""
     total = 0
     for count, held in enumerate(sorted(users), start=1):
         total += held

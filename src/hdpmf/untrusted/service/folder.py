@@ -65,8 +65,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         names: Host names and addresses under which devices reach it; its certificate is for these.
-        pace: How long it waits.
-        schedule: When runs begin by themselves.
+        pace: Waiting times.
+        schedule: Of runs that begin by themselves.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def address(self) -> str:
-        """Where devices reach it, by its first name."""
+        """The address for devices, by the first name."""
         return f"https://{self.names[0]}:{self.port}"
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         devices: The roster at that time.
-        earlier: Ids of runs whose answers are put together with this one's.
+        earlier: Ids of runs whose answers are combined with this one's.
         catalogue: The version of the catalogue that it is about, whatever is added meanwhile.
     """
 
@@ -110,7 +110,7 @@ class ServiceFolder:
     """The folder of a service that was set up with ``create``.
 
     Args:
-        folder: Where it is.
+        folder: Its path.
         only_read: Write nothing: one of an older layout is refused instead of brought forward.
     """
 
@@ -171,9 +171,7 @@ class ServiceFolder:
 
     @property
     def shown(self) -> AnyCatalogue:
-        """The items that devices are shown: those of the run under way, so that all of it is
-        about the same ones.
-        """
+        """The items that devices are shown: those of the run under way, if any."""
         run = self.unfinished()
         return self.items if run is None else self.items_of(run)
 
@@ -189,7 +187,7 @@ class ServiceFolder:
 
     @property
     def tls_folder(self) -> Path:
-        """Where the certificates are, and their keys."""
+        """Folder of the certificates and their keys."""
         return self.path / "tls"
 
     @property
@@ -225,9 +223,7 @@ class ServiceFolder:
         return after
 
     def successors(self) -> dict[str, str]:
-        """The identity that took the place of another one, for every device that has changed its
-        keys.
-        """
+        """Return the new identity of every device that has changed its keys, by the old one."""
         if not (self.path / "replaced.json").exists():
             return {}
         try:
@@ -265,7 +261,7 @@ class ServiceFolder:
         return RunFolder(self.path / "runs" / run.hex())
 
     def record(self, run: bytes) -> RunRecord:
-        """What a run was begun with."""
+        """Return the settings that a run was begun with."""
         data = self._read(f"runs/{run.hex()}/settings.json")
         try:
             return msgspec.json.decode(data, type=RunRecord)
@@ -282,11 +278,11 @@ class ServiceFolder:
         return runs[-1] if runs and not self.summary_path(runs[-1]).exists() else None
 
     def summary_path(self, run: bytes) -> Path:
-        """Where the end of a run is written down."""
+        """Path of a run's summary."""
         return self.path / "runs" / run.hex() / "summary.json"
 
     def summary(self, run: bytes) -> dict[str, Any] | None:
-        """How a run ended; None if it has not."""
+        """Return the summary of a run; None if it has not ended."""
         path = self.summary_path(run)
         try:
             return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
@@ -314,7 +310,7 @@ class ServiceFolder:
         return PublicModel.load(self.path / "model") if (self.path / "model").exists() else None
 
     def state(self) -> dict[str, Any] | None:
-        """What the service said last that it was doing: ``Metrics.as_dict``."""
+        """Return the last state that the service wrote: ``Metrics.as_dict``."""
         path = self.path / "state.json"
         if not path.exists():
             return None
@@ -333,11 +329,11 @@ class ServiceFolder:
         return state
 
     def write_state(self, state: bytes) -> None:
-        """What the service is doing."""
+        """Write the state of the service."""
         atomic_write(self.path / "state.json", state)
 
     def served(self) -> bool:
-        """Whether a process serves this folder. Asking takes a shared lock for a moment."""
+        """Return whether a process serves this folder; takes a shared lock for a moment."""
         try:
             with (self.path / ".serving").open() as stream:
                 lock_file(stream.fileno(), shared=True)
@@ -349,11 +345,10 @@ class ServiceFolder:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """While inside, no other process serves this folder: two would tell devices different
-        things.
+        """Lock the folder while inside: two services would tell devices different things.
 
         Raises:
-            ConfigError: Another one does.
+            ConfigError: Another process serves it.
         """
         with (self.path / ".serving").open("w") as stream:
             try:

@@ -19,9 +19,7 @@ ROSE_BY = 0.05
 """Refusals per device asked by which a run is worse than the one before."""
 
 LITTLE, FEW_PERCENT, PLENTY = 10**9, 0.05, 10**10
-"""A disk is nearly full below the first (bytes), or below the second part of it unless it still
-has the third.
-"""
+"""A disk is nearly full below LITTLE bytes, or FEW_PERCENT of it unless PLENTY are left."""
 
 COHORT, REFUSALS, CERTIFICATE, RUN, DISK = "cohort", "refusals", "certificate", "run", "disk"
 
@@ -30,11 +28,11 @@ NAMES = (COHORT, REFUSALS, CERTIFICATE, RUN, DISK)
 
 @dataclass(frozen=True)
 class CertificateEnd:
-    """When a certificate ends.
+    """The end of a certificate.
 
     Attributes:
         name: ``authority`` or ``server``.
-        ends: Unix time; none where the file cannot be read.
+        ends: Unix time; None where the file cannot be read.
     """
 
     name: str
@@ -65,13 +63,7 @@ class RunSeen:
 
 @dataclass(frozen=True)
 class Alert:
-    """Something to do.
-
-    Attributes:
-        name: One of ``NAMES``.
-        words: What is the matter.
-        todo: What to do about it.
-    """
+    """An alert: one of ``NAMES``, the problem, and the remedy."""
 
     name: str
     words: str
@@ -90,12 +82,12 @@ def alerts(
     total: int,
     now: float,
 ) -> list[Alert]:
-    """All that there are now.
+    """Return all current alerts.
 
     Args:
         runs: The last ones, the newest last; two are enough.
         certificates: Of the recommender.
-        free: Bytes that the disk of its folder still takes.
+        free: Free bytes on the disk of its folder.
         total: Bytes of that disk.
         now: Unix time.
     """
@@ -185,13 +177,13 @@ def _disk(free: int, total: int) -> Alert | None:
 
 @dataclass(frozen=True)
 class FolderLook:
-    """What one look found.
+    """The state of a folder at one time.
 
     Attributes:
-        certificates: When they end.
-        free: Bytes that the disk still takes.
-        alerts: What to do something about.
-        now: When it was (Unix time).
+        certificates: With their ends.
+        free: Free bytes on the disk.
+        alerts: Problems to solve.
+        now: Unix time.
     """
 
     certificates: tuple[CertificateEnd, ...]

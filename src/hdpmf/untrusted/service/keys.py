@@ -19,12 +19,12 @@ SERVERS, CARD = "servers.json", "collector-card.json"
 
 @dataclass(frozen=True)
 class CollectorKeys:
-    """What the two servers know the recommender by, and what opens the sums.
+    """Keys that the two servers know the recommender by, and that open the sums.
 
     Attributes:
-        name: What people know the recommender by.
-        party: For what is shown to the servers.
-        hpke: For what they encrypt.
+        name: Of the recommender, for people.
+        party: Authenticates to the servers.
+        hpke: Decrypts their sums.
     """
 
     name: str
@@ -38,7 +38,7 @@ class CollectorKeys:
 
     @property
     def card(self) -> Collector:
-        """What the servers' operators admit."""
+        """The card that the servers' operators admit."""
         return Collector(
             organisation=self.name, hpke=self.hpke.config.encode().hex(), identity=self.party.public
         )
@@ -67,9 +67,9 @@ def pin_servers(
 
     Args:
         folder: The recommender's.
-        name: What people know the recommender by.
+        name: Of the recommender, for people.
         servers: The pair.
-        replace: Take it although another pair is pinned.
+        replace: Allow it although another pair is pinned.
 
     Raises:
         ConfigError: Another pair is pinned.

@@ -1,4 +1,4 @@
-"""What the recommender counts about its runs. Nothing here is about what was in a message."""
+"""Counts about a recommender's runs; nothing is about the content of messages."""
 
 from __future__ import annotations
 
@@ -16,24 +16,21 @@ class Metrics:
     """Counts since the process began. One thread writes; others may read at any moment.
 
     Attributes:
-        stage: What is under way, in a few words.
+        stage: The activity, in a few words.
         run: Id of the run under way.
-        method: Of the run under way.
         rounds: T of the run under way.
-        number: The round that is under way.
-        rounds_done: Rounds that were completed, over all runs.
-        rounds_lost: Rounds that were given up because a secure sum broke off.
-        impossible: Numbers of sums that were brought to what so many users can have.
+        number: The round under way.
+        rounds_done: Completed, over all runs.
+        rounds_lost: Given up because a secure sum broke off.
+        impossible: Numbers of sums that were clamped to what so many users can have.
         participants: Users in the last completed round.
         members: Devices of the run under way.
         present: Devices that are connected.
-        bytes_in: Received from devices.
-        bytes_out: Sent to devices.
-        messages: Sent.
-        replies: Received.
+        bytes_in: From devices.
+        bytes_out: To devices.
         refusals: By reason: a device's own word, or ours for a reply that could not be taken.
         round_seconds: Of all completed rounds together.
-        until: When the wait under way ends (Unix time), where that is known.
+        until: Unix time at which the wait under way ends, if known.
         listeners: Called after every round, and now and then in a wait.
     """
 
@@ -62,9 +59,7 @@ class Metrics:
     _refused_of_run: Counter[str] = field(default_factory=Counter)
 
     def run_begins(self, run: bytes, refusals: Mapping[str, int] | None = None) -> None:
-        """From now on counts are about this run, which had these refusals before; those of the
-        process go on.
-        """
+        """Count for this run, which had these refusals before, from now on."""
         self.run, self._refused_before = run.hex(), Counter(self.refusals)
         self._refused_of_run = Counter(refusals or {})
 
@@ -100,9 +95,7 @@ class Metrics:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the wait under way ends, or the run's last round is done, at the speed of the
-        last rounds.
-        """
+        """Seconds until the wait under way, or the run at the speed of the last rounds, ends."""
         if self.until is not None:
             return max(self.until - time.time(), 0.0)
         each = self.recent_round

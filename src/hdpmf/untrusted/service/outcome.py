@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunOutcome:
-    """How a run ended.
+    """The end of a run.
 
     Attributes:
         model: The result.
         statement: What the recommender could see and what that is worth.
         answer: Of a survey, what this run's devices answered.
-        summary: All of it that is worth keeping, as plain values.
+        summary: Everything worth keeping, as plain values.
     """
 
     run: bytes
@@ -52,14 +52,14 @@ def outcome_of(
     earlier: Sequence[Answered] = (),
     traffic: tuple[int, int] = (0, 0),
 ) -> RunOutcome:
-    """The outcome of a run.
+    """Return the outcome of a run.
 
     Args:
-        run: Of which all sums are made.
+        run: With all its sums.
         numbers: The final factors or the item facts.
         plan: What they belong to.
         answer: Of a survey, this run's.
-        earlier: What earlier runs released, where that was put together with this one's.
+        earlier: Releases of earlier runs that were combined with this one's.
         traffic: Bytes in and out before the run began.
     """
     settings, metrics, checkpoint = run.settings, run.metrics, run.checkpoint
@@ -105,7 +105,7 @@ def outcome_of(
 
 
 def _who(run: Run) -> dict[str, Any]:
-    """Who took part. With two servers the recommender knows how many reports came, not whose."""
+    """Return the participants. With two servers only the number of reports is known."""
     if run.settings.view == "two-servers":
         names = [task_id(period.document).hex() for period in run.checkpoint.periods]
         return {"devices": None, "users": run.checkpoint.users[-1], "tasks": names}
@@ -126,8 +126,8 @@ class Statement:
         status: ``proved``, ``nominal`` (the paper's number, not a guarantee) or ``none``.
         sees: What the recommender could see.
         guarantee: What follows for a rating, in a sentence.
-        honest: For a nominal epsilon, what the accountant says that it costs; else empty.
-        needs: What has to hold for it.
+        honest: For a nominal epsilon, its cost by the accountant; else empty.
+        needs: The assumptions.
     """
 
     view: str
@@ -160,14 +160,14 @@ def state(
     noise_budget: float | None = None,
     earlier: Sequence[float] = (),
 ) -> Statement:
-    """The statement of a run.
+    """Return the statement of a run.
 
     Args:
         settings: Of the run.
         scale: The public rating scale.
         noise_budget: The budget that set the noise, where devices' reports set it.
-        earlier: Epsilon of each run whose answer is put together with this one's; a rating is in
-            one of them only.
+        earlier: Epsilon of each run whose answer is combined with this one's; a rating is in one of
+            them only.
     """
     setting = _setting(settings, scale, noise_budget)
     found = cost(setting, settings.view, n_raters=TYPICAL_RATERS)
@@ -205,9 +205,7 @@ def _worth(settings: RunSettings, found: Cost, scale: RatingScale) -> tuple[floa
 
 
 def _once(runs: int, epsilon: float) -> str:
-    """Every rating is in one of the runs only, so that their costs do not add up: the largest
-    counts.
-    """
+    """Return the note that costs of runs do not add up: a rating is in one of them only."""
     return (
         f" What {runs} runs released is put together. Each rating is in one of them and "
         "pays once, whatever their "

@@ -17,7 +17,7 @@ from hdpmf.untrusted.service.survey import kept_answer
 
 
 def answered(folder: ServiceFolder, run: bytes) -> Answered:
-    """What a survey released, and how many times the whole noise is in it."""
+    """Return the release of a survey, and how many times the whole noise is in it."""
     record, checkpoint = folder.record(run), folder.run_files(run).load()
     settings, users = record.settings, Enrolled(record.devices).users
     sharing = settings.sharing(users.values())
@@ -40,8 +40,7 @@ def answered(folder: ServiceFolder, run: bytes) -> Answered:
 
 
 def weight_deviations(folder: ServiceFolder, run: bytes) -> np.ndarray | None:
-    """Standard deviation of the noise in each item's released weight, with earlier runs that it is
-    put together with.
+    """Return the standard deviation of the noise in each item's weight, earlier runs included.
 
     None with taste labels, whose weights come from two sums with noise of different scales.
     """

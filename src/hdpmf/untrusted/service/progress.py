@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 def watch(
     metrics: Metrics, stream: TextIO | None = None, *, lines: bool = True
 ) -> Iterator[Callable[[str], None]]:
-    """The view that suits the stream; gives the function that is told lines.
+    """Show progress in the way that suits the stream; yield the function that takes lines.
 
     Args:
         metrics: The counts.
-        stream: Where it goes; stderr by default.
+        stream: stderr by default.
         lines: Where there is no terminal, write plain lines, or nothing at all.
     """
     stream = sys.stderr if stream is None else stream

@@ -1,4 +1,4 @@
-"""What a recommender publishes for devices, as a folder of files that any web server could serve.
+"""The files that a recommender publishes for devices; any web server could serve their folder.
 
 ::
 
@@ -43,10 +43,10 @@ class PublicFiles:
         self._tls = service.tls_folder
 
     def write(self, task: bytes | None = None) -> None:
-        """Bring it up to date: files first, then the index that names them.
+        """Bring the folder up to date: files first, then the index that names them.
 
         Args:
-            task: The task that takes reports now, as it is published.
+            task: The published task that takes reports now.
         """
         try:
             self.path.mkdir(exist_ok=True)
@@ -100,7 +100,7 @@ class PublicFiles:
 
 
 def is_public(name: str) -> bool:
-    """Whether this is the name of a file that devices may ask for."""
+    """Return whether this is the name of a file that devices may ask for."""
     return name == INDEX or _FILE.fullmatch(name) is not None
 
 

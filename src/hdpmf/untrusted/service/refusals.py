@@ -1,6 +1,4 @@
-"""Why devices refused, in words, with what the operator can do: counts by class, and nothing
-about a device.
-"""
+"""Refusals of devices, explained to the operator: counts by class, nothing about a device."""
 
 from __future__ import annotations
 
@@ -48,14 +46,7 @@ _OURS = (
 
 @dataclass(frozen=True, slots=True)
 class RefusalClass:
-    """Refusals of one class.
-
-    Attributes:
-        reason: Its name.
-        count: How many there are.
-        why: What it means.
-        todo: What the operator can do.
-    """
+    """Refusals of one class: its name, their number, its meaning, and the remedy."""
 
     reason: str
     count: int

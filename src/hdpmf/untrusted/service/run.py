@@ -1,6 +1,4 @@
-"""One run of the recommender: jobs whose contributions an aggregation collects, from the first
-offer to the model.
-"""
+"""One run of the recommender, from the first offer to the model."""
 
 from __future__ import annotations
 
@@ -34,21 +32,21 @@ def no_log(line: str) -> None:
 
 @dataclass(kw_only=True)
 class Run:
-    """A run as far as it is. Every step is in the checkpoint before anybody sees it.
+    """A run and its state. Every step is in the checkpoint before anybody sees it.
 
     Attributes:
         table: The items, as devices get them.
-        enrolled: Who may take part; it does not change during a run.
-        aggregation: How contributions are collected.
-        id: The run's id; a new one where not given.
+        enrolled: The roster; it does not change during a run.
+        aggregation: Collects contributions.
+        id: A new one where not given.
         only: The devices that are asked; everyone on the roster where not given.
-        files: Where checkpoints go; nowhere where not given.
-        pace: How long to wait.
-        log: Told what happens, in lines for people.
+        files: For checkpoints; none where not given.
+        pace: Waiting times.
+        log: Called with lines for people.
         sleep: For tests.
         cohort: The devices that are asked.
         known: The items, as the recommender computes with them.
-        checkpoint: How far the run is.
+        checkpoint: The state to resume from.
     """
 
     settings: RunSettings
@@ -75,7 +73,7 @@ class Run:
 
     @property
     def terms(self) -> Terms:
-        """What devices agree to."""
+        """Return the terms for devices."""
         users = self.enrolled.users
         asked = [users[device] for device in self.cohort]
         return self.settings.terms(self.known.fingerprint, users.values(), asked)
@@ -96,9 +94,7 @@ class Run:
         return counted >= self.settings.minimum
 
     def impossible(self, changed: int, users: int) -> None:
-        """Say that numbers of a sum had to be brought to what is possible; a sum hides who
-        spoilt it.
-        """
+        """Log that numbers of a sum were clamped to what is possible; a sum hides who sent them."""
         if changed:
             self.metrics.impossible += changed
             self.checkpoint.impossible += changed
@@ -119,11 +115,11 @@ class Run:
     def conduct(
         self, *, earlier: Sequence[Answered] = (), draws: Draws | None = None
     ) -> RunOutcome:
-        """Bring the run to its end, from where its files say that it was.
+        """Bring the run to its end, from its last checkpoint.
 
         Args:
-            earlier: What came of the same survey in other runs.
-            draws: Where h and the first factors come from; the operating system where not given.
+            earlier: Answers to the same survey in other runs.
+            draws: Draws h and the first factors; from the operating system where not given.
         """
         before = (self.metrics.bytes_in, self.metrics.bytes_out)
         numbers: Round | ItemFacts
@@ -143,8 +139,7 @@ class Run:
 
 
 class SystemDraws:
-    """From the operating system's entropy: nobody can draw them again, not even the recommender
-    after a restart.
+    """Draws from the operating system's entropy, which nobody can repeat.
 
     That is why a round is kept on disk before it is sent.
     """

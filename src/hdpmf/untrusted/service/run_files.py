@@ -1,6 +1,4 @@
-"""Files of a run: its checkpoint and the log of the masked sum under way, to go on after a kill;
-released bits.
-"""
+"""Files of a run: its checkpoint, the log of the masked sum under way, and released bits."""
 
 from __future__ import annotations
 
@@ -23,14 +21,13 @@ Stage = Literal["gather", "open", "count", "work", "deliver", "done"]
 
 
 class Period(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A task that two servers sum, as far as it is.
+    """The state of a task for two servers.
 
     Attributes:
-        document: The Task, encoded: written down before anybody gets it.
-        job: Under which its sum is asked for: written down with it, so that there is one request
-            only.
+        document: The Task, encoded: saved before anybody gets it.
+        job: Id under which its sum is asked for: saved with it, so that there is one request only.
         placed: Both servers have the task.
-        collection: What it gave: both servers' shares of the sum, encrypted to the recommender.
+        collection: Both servers' shares of the sum, encrypted to the recommender.
     """
 
     document: bytes
@@ -40,8 +37,7 @@ class Period(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How far a run is. It is saved before what it says is sent, so that a restart says the same
-    again.
+    """The state of a run, saved before it is acted upon, so that a restart says the same again.
 
     Attributes:
         stage: ``gather`` (who takes part), ``open`` (the plan), ``count`` (the opening or, with
@@ -52,15 +48,14 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         opening: The Opening, encoded.
         counted: With taste labels, the Popularity of all devices, encoded.
         round: The Round that is under way, or the Grouping, encoded.
-        answer: What came of a survey, encoded.
+        answer: To a survey, encoded.
         lists: The model for lists that was trained on it, encoded.
         users: Users in each completed round.
         lost: Rounds that were given up.
         seconds: Of each completed round.
         delivered: Devices that have the result.
-        impossible: Numbers of sums that were brought to what so many users can have.
-        barred: Devices that gave or dealt wrong shares in a secure sum; they are asked for no more
-            sums.
+        impossible: Numbers of sums that were clamped to what so many users can have.
+        barred: Devices that gave or dealt wrong shares; they are asked for no more sums.
         refusals: By reason, so far.
         periods: With two servers: the tasks of this run, one or, with taste labels, two.
     """
@@ -95,7 +90,7 @@ def kept(data: bytes, kind: type[M]) -> M:
 
 
 class RunFiles:
-    """Where a run keeps what it needs to go on. This one keeps nothing, for simulations."""
+    """Storage of a run's state. This one keeps nothing, for simulations."""
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep the checkpoint, whole or not at all."""
@@ -116,11 +111,7 @@ class RunFiles:
 
 
 class RunFolder(RunFiles):
-    """A run's folder on disk.
-
-    Args:
-        folder: Exists.
-    """
+    """A run's folder on disk, which exists."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -152,9 +143,7 @@ class RunFolder(RunFiles):
         self._log_path(number).unlink(missing_ok=True)
 
     def keep_release(self, release: Release) -> None:
-        """As in ``RunFiles``. For the recommender's eyes: the order of people in it is that of
-        the roster.
-        """
+        """Keep a release, for the recommender's eyes: people are in the order of the roster."""
         release.save(self.folder / "ratings.release", mode=0o600)
 
     def _log_path(self, number: int) -> Path:
@@ -168,9 +157,7 @@ CLOSED = (1 << 32) - 1
 
 
 class SumLog:
-    """Where the messages of one sum are kept. This one keeps nothing, for a simulation that is
-    not resumed.
-    """
+    """Storage of the messages of one sum. This one keeps nothing, for simulations."""
 
     def begin(self, plan: bytes) -> None:
         """Keep the plan: the first record."""
@@ -190,11 +177,10 @@ class SumLog:
 
 
 class SumLogFile(SumLog):
-    """The log of one sum in a file.
+    """The log of one sum in a file, made if absent.
 
-    Args:
-        path: The file; made if it is not there. A last record that was cut short is dropped: its
-            message was not acted upon, and its device will be asked again.
+    A last record that was cut short is dropped: its message was not acted upon, and its device will
+    be asked again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -218,9 +204,7 @@ class SumLogFile(SumLog):
         return (records[0][1], records[1:]) if records else (None, [])
 
     def take(self, device: int, data: bytes) -> None:
-        """Keep a message; it survives the death of this process at once, and that of the machine
-        with the step.
-        """
+        """Keep a message: safe from the death of this process, and of the machine with the step."""
         self._write(device, data)
 
     def close_step(self) -> None:

@@ -27,11 +27,11 @@ _CLEAR = 2.0  # a weight is told from its noise if it is above so many deviation
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When runs begin by themselves: never, unless it says so.
+    """The schedule of runs that begin by themselves: none by default.
 
     Attributes:
         every: Time after the end of the last run, as 7d.
-        rule: When ``worth_a_run`` says so.
+        rule: Begin when ``worth_a_run`` says so.
     """
 
     every: str | None = None
@@ -50,16 +50,16 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def never(self) -> bool:
-        """Whether runs begin only by hand."""
+        """True if runs begin only by hand."""
         return self.every is None and not self.rule
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """What is publicly known of a run.
+    """Public facts about a run.
 
     Attributes:
-        at: When it ended, in seconds.
+        at: Unix time of its end.
         devices: On the roster then.
         weight: Released weight of all items; noise can make it negative.
         deviation: Of the noise in that.
@@ -85,13 +85,13 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether to run now.
+    """A decision about a run now.
 
     Attributes:
         worth: Yes or no.
-        reason: Why, for the operator.
+        reason: For the operator.
         expected: New weight that the rule expects, or None where it cannot say.
-        needed: From how much on it says yes, or None.
+        needed: Smallest weight that is worth a run, or None.
     """
 
     worth: bool
@@ -111,16 +111,16 @@ def worth_a_run(
     pause: float = PAUSE,
     patience: float = PATIENCE,
 ) -> Verdict:
-    """Whether the next run would bring enough.
+    """Decide whether the next run would bring enough.
 
     Args:
-        past: Runs so far whose sums are put together, oldest first.
-        now: In seconds.
-        opened: When the service was set up.
+        past: Runs so far whose sums are combined, oldest first.
+        now: Unix time.
+        opened: Unix time at which the service was set up.
         devices: On the roster now.
         minimum: The fewest that a sum may be over.
         growth: The part by which released weight should grow.
-        pause: Seconds that are between two runs at least.
+        pause: Fewest seconds between two runs.
         patience: Seconds after which less growth is enough.
     """
     if growth <= 0 or pause < 0 or patience <= 0:
@@ -156,7 +156,7 @@ def worth_a_run(
 
 
 def _newcomers(past: Sequence[PastRun], devices: int) -> float:
-    """What devices that are new since these runs hold, if they are like those of before."""
+    """Estimate the weight on devices that are new since these runs."""
     held = max(sum(run.weight for run in past), 0.0)
     return held / max(past[-1].devices, 1) * max(devices - past[-1].devices, 0)
 

@@ -35,9 +35,7 @@ CARRIES = 2_000
 """Participants with which a run was measured to its end on two busy cores (docs/scale.md)."""
 
 BRIEF = 5.0
-"""Seconds that a device which takes no part in a run has for an answer, while others wait for
-it.
-"""
+"""Seconds for an answer of a device that takes no part in a run, while others wait."""
 
 _BESIDE = 64  # so many of them at most between two exchanges
 
@@ -47,11 +45,11 @@ class Service:
 
     Args:
         folder: Its files.
-        transport: The way to devices, for runs with messages and masked sums.
-        servers: The way to the two servers, for runs with these.
-        metrics: Where things are counted.
-        admit: Told which devices are on the roster, by identity.
-        log: Told what happens, in lines for people.
+        transport: To devices, for runs with messages and masked sums.
+        servers: To the two servers, for runs with these.
+        metrics: Counts messages, bytes and refusals.
+        admit: Called with the identities on the roster.
+        log: Called with lines for people.
         sleep: For tests.
         clock: For tests.
     """
@@ -95,8 +93,8 @@ class Service:
         """Write down a new run (``run``: under this id).
 
         Everybody who is enrolled is asked, or a cohort that a public beacon chooses. A device's own
-        ledger decides which of its ratings are new to a survey; where none are, it takes part with
-        its noise alone.
+        ledger decides which of its ratings are new to a survey; without any, it takes part with its
+        noise alone.
         """
         earlier, enrolled = self.check(settings), self.folder.enrolled
         run = secrets.token_bytes(RUN_BYTES) if run is None else run
@@ -113,9 +111,7 @@ class Service:
         return run
 
     def check(self, settings: RunSettings) -> list[bytes]:
-        """Refuse a run that cannot end well, before anybody is asked; runs whose answers it is
-        put together with.
-        """
+        """Refuse a run that cannot end well; return the runs that it is combined with."""
         if self.folder.unfinished() is not None:
             raise ConfigError(
                 "a run is under way; let it end, or give it up: hdpmf recommender run FOLDER "
@@ -213,11 +209,11 @@ class Service:
         self._admit(self.folder.enrolled.users.keys())
 
     def hand_out(self, only: Collection[str] | None = None, turn: float | None = None) -> int:
-        """Give the last result to devices that are there and do not have it yet; how many took it.
+        """Give the last result to connected devices that lack it; return how many took it.
 
         Args:
-            only: To these; to everybody where not given.
-            turn: Seconds that a device has for an answer.
+            only: These devices; everybody where not given.
+            turn: Seconds for an answer.
         """
         model = self.folder.model()
         if model is None:
@@ -248,10 +244,9 @@ class Service:
         return len(took)
 
     def _serve_others(self, asked: set[str], at_work: Collection[str]) -> None:
-        """In a run: who takes no part in it gets the last result, as at any other time.
+        """Give the last result to devices that take no part in the run.
 
-        Where exchanges wait for it, a device has a short turn, and that once in the run
-        (``asked``).
+        Where exchanges wait for it, a device has a short turn, once in the run (``asked``).
         """
         self.let_in()
         self.write_state()
@@ -265,11 +260,9 @@ class Service:
             self.hand_out(others, BRIEF)
 
     def hand_out_items(self) -> None:
-        """Show a new version of the catalogue to devices that are there: people can rate what is
-        new before a run.
+        """Show a new version of the catalogue to connected devices, to rate items before a run.
 
-        Each device is asked once while this process runs; whoever says nothing gets it with the
-        next run.
+        Each device is asked once while this process runs; a silent one gets it with the next run.
         """
         items = self.folder.shown
         number = number_of(items)
@@ -303,9 +296,7 @@ class Service:
             self.publish()  # nobody should report any more
 
     def earlier(self, settings: RunSettings) -> list[bytes]:
-        """Finished surveys that ask the same of a rating, so that their answers can be put
-        together.
-        """
+        """Return finished surveys with the same question, whose answers can be combined."""
         if not settings.one_round:
             return []
         alike = []
@@ -326,13 +317,11 @@ class Service:
         return alike
 
     def answered(self, run: bytes) -> Answered:
-        """What a run that has ended released, and how many times the whole noise is in it."""
+        """Return the release of a run that has ended, and how often the whole noise is in it."""
         return answered(self.folder, run)
 
     def _asks_the_same(self, before: RunSettings, now: RunSettings) -> bool:
-        """Whether answers to the two mean the same. Sums may differ in epsilon, which bits may
-        not.
-        """
+        """Return whether the answers mean the same; sums, not bits, may differ in epsilon."""
         if (before.labels is None) != (now.labels is None):
             return False
         known = self.folder.known
@@ -342,9 +331,7 @@ class Service:
 
 
 class OnRoster:
-    """A way to devices that leaves out those which are not on the roster (any more), from the
-    next exchange on.
-    """
+    """A transport that skips devices which are not on the roster, from the next exchange on."""
 
     def __init__(self, transport: RecommenderTransport, folder: ServiceFolder) -> None:
         self._transport = transport

@@ -1,6 +1,4 @@
-"""What a run is about: the method and its public settings, and from them the messages that state
-it to devices.
-"""
+"""Settings of a run, and the messages that state them to devices."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ _NUMBERS_PER_BIT = 4
 _NUMBERS_PER_ITEM = 4  # in sums of the one-round designs: score and weight, of each label
 
 _SHORT_REPLY = 1 << 20
-"""Bytes: what is in a reply beside the numbers of items, and the longest one without any (shares
-for 1,024 holders).
-"""
+"""Bytes of a reply besides the numbers of items, and of the longest one without any."""
 
 COLLUDING = 0.05
 """Part of a roster that may collude in masked sums, unless said otherwise."""
@@ -39,15 +35,14 @@ DAY = 86_400
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run asks of devices. All of it is public and stays as it is until the run's end.
+    """Public settings of a run, which stay as they are until its end.
 
     Attributes:
         method: As on the command line.
         view: ``messages``: the recommender sees what each device sends; ``sums``: only secure sums
             over devices; ``two-servers``: only sums that two servers made.
-        minimum: Users, at least, whose numbers are in every round; with two servers, reports in a
-            sum.
-        credit: Users, at most, that one device counts for.
+        minimum: Fewest users whose numbers are in a round; with two servers, reports in a sum.
+        credit: Most users that one device counts for.
         max_colluding: Part of the roster that may know each other's noise; the rest of ``minimum``
             makes the noise.
         epsilon: The largest budget of a rating.
@@ -60,14 +55,13 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         coding: Of the one-round designs.
         patterns: Of ``hdp-bit``: factors of who rates what with whom.
         list_model: Of ``hdp-bit``: the model that devices order items by.
-        labels: Of ``hdp-sum``: what each item feature, and ``popularity``, counts in the public
+        labels: Of ``hdp-sum``: the weight of each item feature, and ``popularity``, in the public
             score by which devices draw taste labels; None for no labels. The numbers come with a
             prior, which this side cannot read itself.
-        prior: Of the one-round designs: the shipped prior that devices fit their vectors with, by
-            name.
+        prior: Of the one-round designs: name of the shipped prior to fit vectors with.
         period: With two servers: seconds in which reports are taken; a day where not given.
         cohort: Devices of the roster that are asked; everybody where not given.
-        beacon: What they are chosen by: a public text that came after the roster.
+        beacon: A public text that came after the roster and chooses them.
         precision: With two servers: seconds to which the times of reports are rounded; the whole
             period where not given, so that they tell nothing.
     """
@@ -136,7 +130,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             method.options["list_model"].check(self.list_model)
 
     def _check_view(self) -> None:
-        """What only one way to sum has is an error with another."""
+        """Refuse settings that another view has."""
         if self.cohort is None and self.beacon:
             raise ConfigError("a beacon chooses a cohort; give --cohort, or drop it")
         if self.cohort is not None and not (self.cohort >= 3 and is_beacon(self.beacon)):
@@ -186,12 +180,12 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def kind(self) -> Method:
-        """What the method is."""
+        """The method's definition."""
         return method_named(self.method)
 
     @property
     def one_round(self) -> bool:
-        """Whether devices answer a survey once instead of training rounds."""
+        """True if devices answer a survey once instead of training rounds."""
         return self.kind.one_round
 
     @property
@@ -222,23 +216,19 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     def mechanism(self) -> Mechanism:
-        """How ratings enter training; what differs between the methods of the paper."""
+        """The mechanism by which ratings enter training."""
         return mechanism_of(self.kind, self.threshold)
 
     def counted(self, users: Iterable[int]) -> int:
-        """Users that devices count for: in masked sums, where each adds noise, no machine for
-        more than ``credit``.
-        """
+        """Return the users that devices count for: in masked sums at most ``credit`` each."""
         return (
             sum(min(count, self.credit) for count in users) if self.view == "sums" else sum(users)
         )
 
     def sharing(self, users: Collection[int]) -> int:
-        """Users whose shares make the whole noise: the smallest sum less the largest devices that
-        may collude.
+        """Return the users whose shares make the whole noise: without those that may collude.
 
-        Args:
-            users: Users behind each device of the roster.
+        ``users`` are those behind each device of the roster.
         """
         if self.view == "two-servers":
             return 1  # each server adds the whole noise
@@ -255,12 +245,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return left
 
     def longest_reply(self, n_items: int, users: Collection[int]) -> int:
-        """Bytes that no honest device's reply exceeds.
-
-        Args:
-            n_items: In the catalogue.
-            users: Users behind each device of the roster.
-        """
+        """Return the most bytes of an honest device's reply; ``users`` are behind each device."""
         if self.kind.family == "bits":
             numbers = _NUMBERS_PER_BIT * max(users, default=1)
         else:
@@ -270,7 +255,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def terms(
         self, catalogue: str, users: Collection[int], asked: Collection[int] | None = None
     ) -> Terms:
-        """What devices agree to.
+        """Return the terms for devices.
 
         Args:
             catalogue: Fingerprint of the items.
@@ -307,7 +292,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     def chosen(self, devices: Collection[str]) -> tuple[str, ...]:
-        """Who of the roster is asked, in its order.
+        """Return the devices of the roster that are asked, in its order.
 
         Raises:
             ConfigError: It has fewer devices than are wanted.
@@ -322,7 +307,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return tuple(device for device in devices if device in among)
 
     def plan(self, known: KnownItems) -> Plan:
-        """What is trained, for the methods that train."""
+        """Return the plan, for the methods that train."""
         return Plan(
             n_items=len(known.items),
             n_factors=self.factors,
@@ -338,7 +323,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     def survey(self, known: KnownItems, sharing: int | None = None) -> Survey:
-        """What is asked, for the one-round designs. Noise is divided among ``sharing`` users."""
+        """Return the survey, for the one-round designs; ``sharing`` users share the noise."""
         if self.labels is not None and known.features is None:
             raise ConfigError(
                 "labels are drawn by a public score of item features; this catalogue's items "
@@ -357,14 +342,13 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long the recommender waits, and how often it tries. No device has to agree to it.
+    """Waiting times and numbers of tries of the recommender. No device has to agree to them.
 
     Attributes:
-        gather: Seconds to wait for more devices to agree, once there are enough; ends early when
-            all have.
-        deadline: Seconds that a device has for one answer; who is later has dropped out of that
-            step.
-        attempts: How often a round with too few participants is tried before the run stops.
+        gather: Seconds to wait for more devices to agree, once there are enough; less when all
+            have.
+        deadline: Seconds for one answer; a later device has dropped out of that step.
+        attempts: Tries of a round with too few participants before the run stops.
         pause: Seconds between attempts, and between looks at who is there.
         neighbours: Of each device in a secure sum.
     """

@@ -1,5 +1,4 @@
-"""A run of the one-round designs: a survey, answered once in a rating's life, and what is made of
-all the answers.
+"""A run of the one-round designs: a survey, answered once in a rating's life, and its estimates.
 
 With taste labels there are two jobs: the survey and, once devices know by what to draw labels, the
 grouping. The facts come in the message after the last job's. Bits are a data set that the
@@ -55,8 +54,8 @@ class SurveyRun:
     """Asks devices once and keeps the answer.
 
     Args:
-        run: The run; devices have agreed to its terms.
-        earlier: What came of earlier surveys of the same design.
+        run: Devices have agreed to its terms.
+        earlier: Answers to earlier surveys of the same design.
     """
 
     def __init__(self, run: Run, earlier: Sequence[Answered] = ()) -> None:
@@ -102,9 +101,7 @@ class SurveyRun:
         return answer, facts
 
     def _train_lists(self, answers: Sequence[Answer]) -> None:
-        """Keep bits as a data set, and train a model for lists on it. Neither asks anything of
-        anybody.
-        """
+        """Keep bits as a data set, and train a model for lists on it; nobody is asked."""
         run, checkpoint, settings = self._run, self._run.checkpoint, self._run.settings
         if settings.kind.family != "bits" or checkpoint.lists or checkpoint.stage != "deliver":
             return
@@ -130,18 +127,14 @@ class SurveyRun:
         run.save()
 
     def _noises(self) -> float:
-        """Return how many times the whole noise is in the answer: every secure sum comes with
-        noise of its own.
-        """
+        """Return how many times the whole noise is in the answer: every secure sum adds its own."""
         aggregation = self._run.aggregation
         if self.survey.labels or self.survey.design == "L":
             return aggregation.noises
         return max(aggregation.surplus(self._run.checkpoint.members), 1.0)
 
     def _count(self) -> None:
-        """With taste labels, first: how much weight items have, and by that how devices draw
-        their labels.
-        """
+        """With taste labels, first sum the items' weights, which decide how labels are drawn."""
         run, checkpoint, survey = self._run, self._run.checkpoint, self.survey
         job = Job(
             number=0,

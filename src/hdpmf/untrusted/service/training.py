@@ -41,12 +41,11 @@ _LARGEST = 1e12
 
 
 class TrainingRun:
-    """Trains item factors with devices; it can be stopped at any moment and made anew from the same
-    files.
+    """Trains item factors with devices; can be stopped at any moment and resumed from its files.
 
     Args:
-        run: The run; devices have agreed to its terms.
-        draws: Where h and the first factors come from.
+        run: Devices have agreed to its terms.
+        draws: Draws h and the first factors.
     """
 
     def __init__(self, run: Run, draws: Draws) -> None:
@@ -90,9 +89,7 @@ class TrainingRun:
         run.save()
 
     def _count(self) -> None:
-        """Send the opening out, take counts in. Whoever is counted is a member; nobody else can
-        take part any more.
-        """
+        """Send the opening, take counts in; only counted devices can take part from now on."""
         run, checkpoint, plan = self._run, self._run.checkpoint, self.plan
         run.stage("counting ratings per item")
         users = run.enrolled.users
@@ -172,9 +169,7 @@ class TrainingRun:
         )
 
     def _possible(self, collected: Collected[Gradients]) -> Gradients:
-        """Return what so many users can have sent, where the noise is on a grid; other noise has
-        no known bound.
-        """
+        """Clamp gradients to what so many users can have sent, if the noise is bounded."""
         if self._mechanism.needs_h:
             return collected.value
         run = self._run
@@ -284,7 +279,7 @@ def _wrong_counts() -> FederationError:
 
 
 def _plausible(report: BudgetReport, epsilon: float) -> bool:
-    """Whether budgets of at most epsilon can have this summary."""
+    """Return whether budgets of at most epsilon can have this summary."""
     if report.count == 0:
         return report.total == 0
     slack = 1.0 + 1e-6

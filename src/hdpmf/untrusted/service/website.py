@@ -1,6 +1,6 @@
-"""The recommender's web server: public files, and the mailbox through which participants are asked.
+"""The recommender's web server: public files, and the mailbox of participants.
 
-Devices of two servers ask for the index now and then; what they have, they do not load again.
+Devices of two servers ask for the index now and then, and load only files that they lack.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class _Held:
 
 
 class Website:
-    """Answers for a folder of public files; those that never change are kept in memory while the
-    index is the same.
+    """Serves a folder of public files, cached in memory while the index is the same.
 
     Args:
         folder: Of ``PublicFiles``.
@@ -101,18 +100,13 @@ def _headers(name: str, data: bytes) -> dict[str, str]:
 
 
 def _has(known: str, tag: str) -> bool:
-    """Whether the tags that a device has are of what it asks for."""
+    """Return whether one of these ETags matches."""
     tags = [part.strip().removeprefix("W/") for part in known.split(",")]
     return tag in tags or tags == ["*"]
 
 
 def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None) -> Mailbox:
-    """Return a mailbox for the participants that are enrolled.
-
-    Args:
-        service: The recommender's folder.
-        longest: Largest contribution, in bytes, of the run under way.
-    """
+    """Return a mailbox for the enrolled; ``longest`` returns the largest contribution in bytes."""
     tls, names = service.tls_folder, service.config.names
     ensure_certificates(tls, names)
     called = [server_name(authority, "") for authority in names_of(tls)] + [
@@ -123,10 +117,10 @@ def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None)
 
 @contextlib.contextmanager
 def served(service: ServiceFolder, mailbox: Mailbox | None = None) -> Iterator[str]:
-    """Serve the public files, and a mailbox if given, while inside; the address.
+    """Serve the public files, and a mailbox if given, while inside; yield the address.
 
     Raises:
-        ConfigError: The port cannot be had.
+        ConfigError: The port is not available.
         TransportError: The web server did not start.
     """
     config = service.config

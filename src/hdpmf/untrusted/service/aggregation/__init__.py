@@ -1,9 +1,8 @@
-"""From participants' contributions to what the recommender computes with: an interface, and three
-ways to do it.
+"""Aggregation of participants' contributions: an interface, and three ways to do it.
 
 ``Direct`` sees every contribution, ``Masks`` only a masked sum over devices, ``TwoServers`` only a
-sum that two servers made. A run is a row of jobs; each job says what is asked and how the answer is
-read, whichever way it comes.
+sum that two servers made. A run is a row of jobs; each job states the question and how to read the
+answer, whichever way it comes.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ class Summation(Generic[T]):
     """A job's numbers in a masked sum.
 
     Attributes:
-        layout: The words of the sum, by the number of participants.
-        read: The answer in the words of a sum over so many participants.
+        layout: Returns the words of the sum, by the number of participants.
+        read: Returns the answer in a sum over so many participants.
     """
 
     layout: Callable[[int], SumLayout]
@@ -57,12 +56,11 @@ class Job(Generic[T]):
     """One question of a run.
 
     Attributes:
-        number: Of the job in its run.
-        words: What is under way, for people.
-        offer: What participants are asked.
-        asked: Whom, where the recommender asks devices; two servers take reports of everybody on
-            the roster.
-        kind: What the answer is.
+        words: The activity, for people.
+        offer: The question to participants.
+        asked: The devices, where the recommender asks them; two servers take reports of the whole
+            roster.
+        kind: Type of the answer.
         tally: Reads contributions in clear; None where a job is only ever summed.
         summation: Reads a masked sum; None where a job is never summed.
         part: Of a survey, for two servers.
@@ -85,8 +83,8 @@ class Collected(Generic[T]):
     """The answer to a job.
 
     Attributes:
-        devices: Whose contributions are in it; None where nobody knows.
-        users: How many users these are.
+        devices: Contributors; None where nobody knows.
+        users: Number of users behind them.
         noises: How many times the whole noise is in it.
     """
 
@@ -97,10 +95,10 @@ class Collected(Generic[T]):
 
 
 class Aggregation(ABC):
-    """How the contributions to a job become one answer.
+    """A way from the contributions to a job to one answer.
 
     Attributes:
-        noises: How many times the whole noise is in a sum, at the least.
+        noises: Fewest times that the whole noise is in a sum.
     """
 
     noises = 1.0
@@ -115,7 +113,7 @@ class Aggregation(ABC):
 
     @abstractmethod
     def collect(self, job: Job[T]) -> Collected[T]:
-        """Return the answer to a job; where a killed run had begun it, go on from there.
+        """Return the answer to a job; resume it where a killed run had begun it.
 
         Raises:
             FederationError: Too few took part. The run is kept and can go on later.

@@ -1,6 +1,4 @@
-"""Messages to devices and their replies: everything a device sends is checked here before
-anything else looks at it.
-"""
+"""Messages to devices and their replies, which are checked here before anything else reads them."""
 
 from __future__ import annotations
 
@@ -34,19 +32,19 @@ from hdpmf.untrusted.service.survey import facts_number
 class RunChannel:
     """The messages of one run.
 
-    What a device sends can do no harm here: it is taken, or counted under a reason and left. The
-    reasons are the device's own word for its refusal, or one of ours: ``malformed`` (not a reply of
-    this protocol), ``other-run``, ``out-of-round``, ``unexpected`` (a message that was not asked
-    for), ``unknown-device``, ``duplicate``, and those that callers give to messages whose content
-    cannot be right.
+    A reply is taken, or counted under a reason and dropped: the device's own word for its refusal,
+    or ``malformed`` (not a reply of this protocol), ``other-run``, ``out-of-round``, ``unexpected``
+    (a message that was not asked for), ``unknown-device``, ``duplicate``, and those that callers
+    give to messages with impossible content.
 
     Args:
+        transport: To devices.
         run: The run's id.
-        metrics: Where bytes and refusals are counted.
+        metrics: Counts bytes and refusals.
 
     Attributes:
-        heard: Devices that said anything at all in the last exchange.
-        busy: Those of them that cannot in this moment, and may be asked again.
+        heard: Devices that replied anything in the last exchange.
+        busy: Those of them that are busy, and may be asked again.
     """
 
     def __init__(self, transport: RecommenderTransport, run: bytes, metrics: Metrics) -> None:
@@ -76,9 +74,7 @@ class RunChannel:
         *expected: type,
         part: Literal["job", "lists"] = "job",
     ) -> Iterator[tuple[str, Message]]:
-        """Send all of ``devices`` the same message; the replies that are of an ``expected``
-        kind, as they come.
-        """
+        """Send all devices the same message; yield replies of an ``expected`` kind as they come."""
         body = message if isinstance(message, bytes) else encode(message)
         data = encode(Envelope(run=self._run, number=number, part=part, body=body))
         for device, reply in self._exchange(
@@ -108,11 +104,10 @@ class RunChannel:
         lists: bytes,
         deadline: float,
     ) -> set[str]:
-        """Give devices a result and the model for lists that belongs to it, if any; those that have
-        what they want.
+        """Give devices a result and its model for lists, if any; return those that are done.
 
-        A device that refuses the lists does without them. One that says nothing is not counted, so
-        that it is asked again.
+        A device that refuses the lists does without them. A silent one is not counted, so that it
+        is asked again.
         """
         took = self.tell(devices, number, result, deadline)
         if not (lists and took):
@@ -124,9 +119,7 @@ class RunChannel:
     def send_items(
         self, devices: Collection[str], table: AnyCatalogue, fingerprint: str, deadline: float
     ) -> tuple[set[str], set[str]]:
-        """Give the items to devices that do not have them; those that have them now, and those
-        that refused.
-        """
+        """Give the items to devices that lack them; return those that have them, and refusers."""
         ready: set[str] = set()
         without: set[str] = set()
         for device, here in self.ask(devices, 0, Call(), deadline, Here):
@@ -141,9 +134,7 @@ class RunChannel:
     def ask_in_sum(
         self, messages: Mapping[str, ToDevice], number: int, deadline: float
     ) -> Iterator[tuple[str, ToRecommender, bytes]]:
-        """Send each device its message of a secure sum; the replies with their bytes, as they
-        come.
-        """
+        """Send each device its message of a secure sum; yield the replies with their bytes."""
         encoded: dict[int, bytes] = {}  # two of the steps send everyone the same message
         for message in messages.values():
             if id(message) not in encoded:
@@ -215,13 +206,11 @@ def hand_out(
     devices: Collection[str],
     deadline: float,
 ) -> tuple[set[str], set[str]]:
-    """Offer the result to these devices; those that took it, and those that refuse the items.
+    """Offer the result to these devices; return those that took it, and refusers of the items.
 
     Nothing is asked of them, so nothing is paid. The model may be about an earlier version of the
-    items.
-
-    A device that was no part of the run gets the items and the plan first: with these and the
-    numbers it fits its own vector (fold-in).
+    items. A device that was no part of the run gets the items and the plan first: with these and
+    the numbers it fits its own vector (fold-in).
     """
     ready, refused = channel.send_items(devices, items, known_items(items).fingerprint, deadline)
     numbers = model.numbers

@@ -24,9 +24,9 @@ class Direct(Aggregation):
     """Devices answer the recommender, which sees what each of them contributes.
 
     Args:
-        transport: The way to devices.
-        meanwhile: Called between exchanges, and again and again while devices are waited for, with
-            those that take part: others may be served.
+        transport: To devices.
+        meanwhile: Called between exchanges and while waiting, with the devices that take part, so
+            that others may be served.
     """
 
     def __init__(
@@ -50,9 +50,8 @@ class Direct(Aggregation):
     def gather(self) -> None:
         """Find devices that agree to the terms, until all have been asked or the time is over.
 
-        A device that is connected and says nothing, or cannot in this moment, has had its turn:
-        once there are enough, it is not waited for. As long as there are not, it is asked again: an
-        owner may be about to answer.
+        A device that is silent or busy has had its turn once there are enough. Until then it is
+        asked again: an owner may be about to answer.
         """
         run = self.run
         if run.checkpoint.stage != "gather":
@@ -94,9 +93,7 @@ class Direct(Aggregation):
         )
 
     def collect(self, job: Job[T]) -> Collected[T]:
-        """Return what devices contributed, added up as it came: memory does not grow with
-        devices.
-        """
+        """Return the sum of contributions, in memory that does not grow with devices."""
         if job.tally is None:
             raise ConfigError(
                 "the numbers of this job are summed before anybody sees them; they are not "
@@ -109,8 +106,8 @@ class Direct(Aggregation):
     ) -> Collected[T]:
         """Ask devices until enough have given an answer that the tally takes.
 
-        A device that is silent, refuses or gives what cannot be right is left out. With too few,
-        those that are missing are asked again after a pause, a bounded number of times.
+        A device that is silent, refuses or gives impossible numbers is left out. With too few,
+        missing devices are asked again after a pause, a bounded number of times.
         """
         run = self.run
         answered: set[str] = set()
@@ -163,8 +160,7 @@ class Direct(Aggregation):
         return agreed
 
     def _wait_for(self, devices: Collection[str], besides: Collection[str] = ()) -> frozenset[str]:
-        """Return the devices that are connected; wait up to a deadline for enough of them to come
-        back.
+        """Return the connected devices; wait up to a deadline for enough of them.
 
         After a restart of the recommender nobody is there for a while.
         """

@@ -1,6 +1,4 @@
-"""Masked sums over devices: the recommender sees only the sum, and goes on with one where it was
-killed.
-"""
+"""Masked sums over devices: the recommender sees only the sum, and resumes one after a kill."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ _VECTORS_ASKED = 3  # steps: keys, shares, vectors, confirmations, unmasking
 
 
 class SumBrokenOffError(SecureSumError):
-    """A sum that did not come about.
+    """A sum that broke off.
 
     Attributes:
         spent: Devices may have sent their masked vectors, and will not put the same numbers into
@@ -58,8 +56,8 @@ class Summed:
 
     Attributes:
         total: The sum, in words.
-        devices: Whose numbers are in it.
-        participants: How many were asked; the layout of the words depends on it.
+        devices: Contributors.
+        participants: Number of devices that were asked; the layout of the words depends on it.
     """
 
     total: np.ndarray
@@ -91,16 +89,14 @@ class Masks(Direct):
     """Devices mask their contributions, and only a sum over enough of them can be read."""
 
     def surplus(self, devices: Collection[str]) -> float:
-        """Return how many times the whole noise is in a sum: everybody adds a share, and some
-        make it already.
-        """
+        """Return how many times the whole noise is in a sum, to which every device adds a share."""
         settings, users = self.run.settings, self.run.enrolled.users
         return settings.counted(users[device] for device in devices) / settings.sharing(
             users.values()
         )
 
     def collect(self, job: Job[T]) -> Collected[T]:
-        """Return the masked sum; tried again where it breaks off before anyone has sent any number.
+        """Return the masked sum; retry one that breaks off before anyone has sent any number.
 
         Raises:
             SumBrokenOffError: It broke off when numbers were sent; the job cannot be tried again.
@@ -153,10 +149,10 @@ class Masks(Direct):
         )
 
     def _sum(self, job: Job[T], summation: Summation[T], devices: Collection[str] | None) -> Summed:
-        """Sum these devices' numbers of a job; None goes on with a sum that is under way.
+        """Sum these devices' numbers of a job; None resumes a sum that is under way.
 
         Raises:
-            SumBrokenOffError: There is no sum. What devices sent stays masked.
+            SumBrokenOffError: There is no sum. Everything that devices sent stays masked.
         """
         run = self.run
         with closing(run.files.sum_log(job.number)) as log:
@@ -172,7 +168,7 @@ class Masks(Direct):
 
 
 def _under_way(run: Run, number: int) -> bool:
-    """Whether the log has a sum of this job that was not finished."""
+    """Return whether the log has an unfinished sum of this job."""
     with closing(run.files.sum_log(number)) as log:
         begun = log.read()[0] is not None
     if not begun:
@@ -215,11 +211,10 @@ class _Session:
         return Summed(result.total, devices, server.plan.n_participants)
 
     def _step(self, number: int) -> None:
-        """One step: everyone gets a message. Where too few answer, the silent ones get it again, up
-        to a deadline.
+        """Send everyone a message; where too few answer, repeat it to the silent, up to a deadline.
 
-        A device that was cut off, or all of them after a restart of the recommender, may be back in
-        a moment; a device answers the same message with the same bytes.
+        A device that was cut off may be back in a moment, and answers the same message with the
+        same bytes.
         """
         run, server, channel = self._run, self._server, self._masks.channel
         spoke: set[str] = set()
@@ -249,7 +244,7 @@ class _Session:
             self._log.take(place, data)
 
     def _bar(self, liars: Collection[int]) -> None:
-        """Who gave or dealt wrong shares is named, and the run goes on without it."""
+        """Bar devices that gave or dealt wrong shares; the run goes on without them."""
         run = self._run
         named = {run.enrolled.device(place) for place in liars} - set(run.checkpoint.barred)
         for device in sorted(named):

@@ -1,8 +1,7 @@
-"""Sums that two servers make: publish a task, wait until its period is over, collect the sum.
+"""Sums by two servers: publish a task, wait until its period is over, collect the sum.
 
 Nobody has to be online at the same time, and the recommender does not learn who reported. Every
-step is in the checkpoint before it happens: whoever goes on after a kill has the same task and asks
-for the same sum.
+step is in the checkpoint before it happens: a killed run resumes with the same task and request.
 """
 
 from __future__ import annotations
@@ -41,9 +40,7 @@ LONGEST_PAUSE = 30.0
 """Seconds between two questions to the leader, at most."""
 
 LONGEST_WAIT = 600.0
-"""Seconds between two words on how long the period still takes, at most; towards its end they
-come more often.
-"""
+"""Most seconds between two progress messages; towards the end of a period they come more often."""
 
 T = TypeVar("T")
 
@@ -55,7 +52,7 @@ def not_published(document: bytes | None) -> None:
 
 
 NOISES = 2
-"""How many times the whole noise is in a sum: each server adds it."""
+"""Times the whole noise is in a sum: each server adds it."""
 
 
 class TwoServers(Aggregation):
@@ -65,8 +62,7 @@ class TwoServers(Aggregation):
         servers: The pair.
         keys: The recommender's.
         door: The way to the pair.
-        publish: Shows devices the task under way, or takes it down (None). It may be told the same
-            again.
+        publish: Shows devices the task under way, or withdraws it (None); may be repeated.
         clock: For tests.
     """
 
@@ -112,9 +108,7 @@ class TwoServers(Aggregation):
         return Collected(answer, None, reports, self.noises)
 
     def _period(self, job: Job[T]) -> Period:
-        """Return the task of a job: the one of before a kill, or a new one, which is kept before
-        anybody sees it.
-        """
+        """Return the task of a job, as before a kill or new, and saved before anybody sees it."""
         run = self.run
         periods = run.checkpoint.periods
         if job.number == len(periods):
@@ -209,9 +203,7 @@ class TwoServers(Aggregation):
         )
 
     def _try(self, call: Callable[[], R]) -> R:
-        """What a call gives; where a server cannot be reached, it is tried again, a bounded
-        number of times.
-        """
+        """Return the result of a call, with a few retries if a server is unreachable."""
         for attempt in range(1, self.run.pace.attempts + 1):
             try:
                 return call()
@@ -241,7 +233,7 @@ def make_task(
     part: Part = "whole",
     grouping: Grouping | None = None,
 ) -> Task:
-    """What the two servers are to sum, from the next multiple of the precision on."""
+    """Return the task for the two servers, from the next multiple of the precision on."""
     survey = settings.survey(known, settings.sharing(()))
     circuit, noise = stated(survey, part, grouping)
     begin = -int(-now // settings.rounded) * settings.rounded
@@ -269,21 +261,14 @@ def read_task(document: bytes) -> Task:
 
 
 def collection_request(task: Task) -> bytes:
-    """The request for the sum of a task: all of it, whenever it is asked, so that there is one
-    request only.
-    """
+    """Return the request for the whole sum of a task: always the same bytes."""
     return CollectionReq(Query(batch_interval=_whole(task)), b"").encode()
 
 
 def open_collection(
     document: bytes, data: bytes, keys: CollectorKeys
 ) -> tuple[SumContribution | Popularity, int]:
-    """The answer in what the leader gave, and how many reports it is over.
-
-    Args:
-        document: The task.
-        data: A DAP ``Collection``.
-        keys: What the servers encrypted to.
+    """Return the answer in a DAP ``Collection`` of the leader, and its number of reports.
 
     Raises:
         ProtocolError: The sum is not what the task asks for, or cannot be opened.
