@@ -27,7 +27,7 @@ from hdpmf.lab.audit.world import Target, check_runs, choose_target
 from hdpmf.models.factorization import Factorization
 
 TINY_H = 1e-30
-"""Not 0, but as good as 0 to whoever sends it."""
+"""Not 0, but as good as 0 for an attacker."""
 
 # streams of the seed
 _DIFFERENCE = 800_000
@@ -46,8 +46,7 @@ class Differencing:
         runs: Runs of each world that the bound is measured on; as many again choose its threshold.
         exact: Part of the runs in which the audited star was guessed exactly, among all stars.
         chance: The same, by guessing blindly.
-        epsilon_claimed: What the method says.
-        epsilon_lower_bound: What the attack proves, with ``confidence``.
+        epsilon_lower_bound: Epsilon that the attack proves, with ``confidence``.
         noise: Typical size (median standard deviation) of the noise on the audited messages.
         left_over: Largest difference between what the attacker saw and what the right star
             explains.
@@ -150,7 +149,7 @@ def zero_h(
     """Send h = 0, then the smallest h that might pass, and solve for the ratings behind the first
     round's messages.
 
-    Where the shard refuses both, the messages are simulated: what would leak if it did not.
+    If the client refuses both, the messages are simulated, to show what would leak.
     """
     if path.h is None:
         raise ConfigError(

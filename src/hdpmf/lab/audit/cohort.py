@@ -78,7 +78,7 @@ def item_table(n_items: int) -> CatalogueTable:
 def audited_policy(epsilon: float) -> Policy:
     """Return the default policy, but with every method and view, and any number of ratings.
 
-    What it insists on in sums is what every device does.
+    Its demands on sums are those of every device.
     """
     return Policy(
         methods=federated(),

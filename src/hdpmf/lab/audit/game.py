@@ -45,7 +45,7 @@ VIEWS = ("messages", "sums", HIDDEN_H, "final")
 ADJACENCIES = ("value", "presence")
 
 LABELLED_VIEWS = ("sums", "final")
-"""What is audited with labels. Single contributions have no more protection than without them."""
+"""Views that are audited with labels, which do not protect single contributions further."""
 
 # Post-processing is repeated whole for every run; its threshold needs no more runs than this to be
 # chosen well.

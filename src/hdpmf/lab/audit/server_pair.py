@@ -55,8 +55,7 @@ from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
 ServerName = Literal["leader", "helper"]
 
 Fault = Literal["seeds", "masks"]
-"""What may be planted into devices: shares from seeds that are always the same; proofs whose wires
-have no random mask."""
+"""Faults of devices: shares from constant seeds, or proofs whose wires have no random mask."""
 
 Entries = tuple[np.ndarray, np.ndarray]
 """One user's weights and levels."""
@@ -68,7 +67,7 @@ _BEGIN = 500_000 * _HOUR
 _PERIOD = Interval(_BEGIN, _HOUR)
 
 FIXED = bytes(range(256))
-"""What devices with a planted fault take for random."""
+"""Bytes that devices with a planted fault use as random ones."""
 
 
 class FaultyPrio(Prio3):
@@ -307,7 +306,7 @@ class Look:
 
     Attributes:
         right: Share of right guesses; about one half if nothing is revealed.
-        epsilon: What that proves, also for the opposite of the rule.
+        epsilon: Epsilon that this proves, also for the opposite of the rule.
     """
 
     right: float
@@ -358,7 +357,7 @@ class _Worlds:
     """The two reports that there may be.
 
     Attributes:
-        encoded: What is shared, by world.
+        encoded: Encoded reports, by world.
         middle: Middle of the two worlds' sums.
         apart: Difference of the two worlds' sums.
         moved: The difference of what is shared.

@@ -68,8 +68,7 @@ def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experimen
             path = (base or Path()) / options.file
             digest = file_digest(path)
             files[digest] = path
-            # The place of the file is nobody's business but this machine's; the content is what
-            # counts.
+            # Results must not depend on, or reveal, where a file is: only its content counts.
             data[name] = options = msgspec.structs.replace(options, file=f"sha256:{digest}")
         if options.weight_files:
             paths = [(base or Path()) / file for file in options.weight_files]

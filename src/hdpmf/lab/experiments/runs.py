@@ -97,8 +97,8 @@ def _files(roots: list[Path], dotted: str) -> Iterator[Path]:
 
 
 RESULTS_VERSION = 1
-"""Part of every identity. Raise it when a change to the library makes all old results wrong: all
-runs are done anew. Where only one method's are wrong, raise the `version` of that method."""
+"""Part of every identity. Raise it if a change to the library makes all old results wrong, so that
+all runs are repeated; if only one method's are wrong, raise the `version` of that method."""
 
 Scalar = bool | int | float | str | None
 

@@ -43,10 +43,10 @@ PRIVACY_NAMES = (
 """The names of the paper's Table II, as `PrivacySpec.paper` takes them."""
 
 USUAL_GRID: Grid = {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)}
-"""What is tried where neither experiment nor method say: right for the sequential solver."""
+"""The grid if neither experiment nor method has one: right for the sequential solver."""
 
 BATCH_GRID: Grid = {"learning_rate": (0.1, 0.05, 0.01, 0.005), "reg": (0.01, 0.001)}
-"""Where Algorithm 1 with scaled steps works."""
+"""Values for which Algorithm 1 with scaled steps works."""
 
 
 def default_grids() -> dict[str, Grid]:

@@ -38,9 +38,7 @@ GRIDS: dict[str, Grid] = {
     "default": {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)},
     "dpmf": {"learning_rate": (0.005, 0.001, 0.0005, 0.0001), "reg": (0.01, 0.001)},
 }
-"""What the paper's cross-validation tries; methods that it does not have try what they say
-themselves.
-"""
+"""The grids of the paper's cross-validation; other methods have their own."""
 
 _QUICK_GRIDS: dict[str, Grid] = {
     "default": {"learning_rate": (0.01, 0.005), "reg": (0.01,)},

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hdpmf.lab.experiments import Cell, PairedTest, compare, paired_test
 from hdpmf.lab.paper import published
@@ -118,92 +119,71 @@ def duels(cells: list[Cell]) -> dict[tuple[str, str, int], Duel]:
     return tests
 
 
+class _Order(NamedTuple):
+    """A statement of the paper: the first method of each pair has the smaller error.
+
+    Attributes:
+        most: True if the paper says so of most cases only.
+        except_on: Beginning of the names of data sets that it excepts.
+    """
+
+    experiment: str
+    where: str
+    pairs: tuple[tuple[str, str], ...]
+    metrics: tuple[str, ...]
+    text: str
+    most: bool = False
+    except_on: str | None = None
+
+
+_OURS = (("hdpmf", "pdpmf"),)
+
+_ORDERS = (
+    _Order(
+        "table3", "Table III", _OURS, ("mse", "mae"),
+        "HDPMF has a significantly smaller MSE and MAE than PDPMF on all data sets.",
+    ),
+    _Order(
+        "table3", "Table III", (("hdpmf", "dpmf"), ("pdpmf", "dpmf")), ("mse", "mae"),
+        "DPMF performs much worse than HDPMF and PDPMF.",
+    ),
+    _Order(
+        "figure_epsilon_uc", "Figure: epsilon_uc", _OURS, ("mse",),
+        "HDPMF defeats PDPMF in most cases when the smallest weight of conservative users varies.",
+        most=True,
+    ),
+    _Order(
+        "figure_f_uc", "Figure: f_uc", _OURS, ("mse",),
+        "HDPMF always outperforms PDPMF when the share of conservative users varies.",
+    ),
+    _Order(
+        "figure_sparsity", "Figure: sparsity", _OURS, ("mse",),
+        "Except very few cases on Yelp, HDPMF always outperforms PDPMF with different sparsity.",
+        except_on="yelp",
+    ),
+    _Order(
+        "figure_ablation", "Figure: ablation", (("hdpmf", "hdpmf-r"), ("dpmf", "hdpmf-r")),
+        ("mse",), "Without rescaling (HDPMF-R) the error rises dramatically, above DPMF's.",
+    ),
+)  # fmt: skip
+
+
 def statements(content: Content) -> list[PaperStatement]:
     """Check the statements of the paper's text about its experiments."""
-    return [
-        _pairs(
-            content,
-            "table3",
-            [("hdpmf", "pdpmf")],
-            ("mse", "mae"),
-            "all",
-            "HDPMF has a significantly smaller MSE and MAE than PDPMF on all data sets.",
-            "Table III",
-        ),
-        _pairs(
-            content,
-            "table3",
-            [("hdpmf", "dpmf"), ("pdpmf", "dpmf")],
-            ("mse", "mae"),
-            "all",
-            "DPMF performs much worse than HDPMF and PDPMF.",
-            "Table III",
-        ),
-        _pairs(
-            content,
-            "figure_epsilon_uc",
-            [("hdpmf", "pdpmf")],
-            ("mse",),
-            "most",
-            "HDPMF defeats PDPMF in most cases when the smallest weight of conservative "
-            "users varies.",
-            "Figure: epsilon_uc",
-        ),
-        _pairs(
-            content,
-            "figure_f_uc",
-            [("hdpmf", "pdpmf")],
-            ("mse",),
-            "all",
-            "HDPMF always outperforms PDPMF when the share of conservative users varies.",
-            "Figure: f_uc",
-        ),
-        _pairs(
-            content,
-            "figure_sparsity",
-            [("hdpmf", "pdpmf")],
-            ("mse",),
-            "all",
-            "Except very few cases on Yelp, HDPMF always outperforms PDPMF with different "
-            "sparsity.",
-            "Figure: sparsity",
-            spared="yelp",
-        ),
-        _sparser(content),
-        _pairs(
-            content,
-            "figure_ablation",
-            [("hdpmf", "hdpmf-r"), ("dpmf", "hdpmf-r")],
-            ("mse",),
-            "all",
-            "Without rescaling (HDPMF-R) the error rises dramatically, above DPMF's.",
-            "Figure: ablation",
-        ),
-    ]
+    *first, last = (_check(content, order) for order in _ORDERS)
+    return [*first, _sparser(content), last]
 
 
-def _pairs(
-    content: Content,
-    experiment: str,
-    pairs: Sequence[tuple[str, str]],
-    metrics: Sequence[str],
-    claim: str,
-    text: str,
-    where: str,
-    spared: str | None = None,
-) -> PaperStatement:
-    """Count where the first of each pair has the smaller error. A diverged method counts as
-    infinitely bad.
-    """
+def _check(content: Content, order: _Order) -> PaperStatement:
+    """Count where a statement holds. A diverged method counts as infinitely bad."""
     cells = {
         (cell.method, cell.dataset, cell.factors, cell.x): cell
-        for cell in content.cells.get(experiment, ())
+        for cell in content.cells.get(order.experiment, ())
         if cell.status in ("done", "diverged")
     }
-    holds = places = 0
+    holds = places = excepted = 0
     exceptions = []
-    excused = 0
-    for metric, (first, second) in itertools.product(metrics, pairs):
+    for metric, (first, second) in itertools.product(order.metrics, order.pairs):
         for (method, dataset, factors, x), cell in cells.items():
             other = cells.get((second, dataset, factors, x))
             if method != first or other is None:
@@ -212,29 +192,26 @@ def _pairs(
             if cell.metrics[metric].mean < other.metrics[metric].mean:
                 holds += 1
             else:
-                exceptions.append(_place(metric, cell, other, show_metric=len(metrics) > 1))
-                excused += spared is not None and cell.dataset.startswith(spared)
-    enough = holds + excused == places if claim == "all" else holds > places / 2
-    return PaperStatement(
-        text, where, holds, places, tuple(exceptions), _verdict(enough, holds, places)
-    )
+                exceptions.append(_place(metric, cell, other, show_metric=len(order.metrics) > 1))
+                excepted += order.except_on is not None and dataset.startswith(order.except_on)
+    enough = holds > places / 2 if order.most else holds + excepted == places
+    found = _verdict(enough, holds, places)
+    return PaperStatement(order.text, order.where, holds, places, tuple(exceptions), found)
 
 
 def _sparser(content: Content) -> PaperStatement:
     """Check that all of the paper's methods get worse with every step to sparser data."""
-    cells = [
-        c for c in content.cells.get("figure_sparsity", ()) if c.status == "done" and c.in_paper
-    ]
-    cells.sort(key=lambda cell: (cell.dataset, cell.method, cell.factors, cell.x or 0.0))
+
+    def curve(cell: Cell) -> tuple[str, str, int]:
+        return cell.dataset, cell.method, cell.factors
+
+    every = content.cells.get("figure_sparsity", ())
+    cells = [cell for cell in every if cell.status == "done" and cell.in_paper]
+    cells.sort(key=lambda cell: (*curve(cell), cell.x or 0.0))
     holds = places = 0
     exceptions = []
     for sparse, dense in itertools.pairwise(cells):
-        same = (sparse.dataset, sparse.method, sparse.factors) == (
-            dense.dataset,
-            dense.method,
-            dense.factors,
-        )
-        if not same or sparse.x is None or dense.x is None:
+        if curve(sparse) != curve(dense) or sparse.x is None or dense.x is None:
             continue
         places += 1
         if sparse.mse.mean >= dense.mse.mean:

@@ -217,7 +217,7 @@ class Drawing:
         name: The class of its element.
         silent: Height of the line of a device that sends nothing; None where there is none.
         ticks: Heights and labels of the error axis.
-        walls: Where lines separate columns from the axis of epsilon.
+        walls: Positions of the lines between columns and the axis of epsilon.
     """
 
     name: str

@@ -55,7 +55,7 @@ class Page:
         headline: The result in a few short sentences.
         findings: The same at length, with all numbers.
         sections: The sections, by their anchors.
-        charts: What the page's script draws (see `chart_data`).
+        charts: Data that the page's script draws (see `chart_data`).
         package: The package of further templates.
     """
 
