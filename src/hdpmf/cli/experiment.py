@@ -21,7 +21,7 @@ from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.lab.experiments import Cell, Experiment, RunOutcome
+    from hdpmf.lab.experiments import Cell, Experiment, RunCounts
     from hdpmf.lab.report import ReportFiles
 
 SOME_RUNS_FAILED = 15
@@ -229,7 +229,7 @@ def run_and_collect(
     files: Mapping[str, Path] | None = None,
     command: str,
     public_command: str,
-) -> tuple[RunOutcome, dict[str, list[Cell]]]:
+) -> tuple[RunCounts, dict[str, list[Cell]]]:
     """Do the runs that are missing, and return the cells of each experiment.
 
     Args:
@@ -288,7 +288,7 @@ def _weight_lines(experiment: Experiment) -> Iterator[str]:
             yield f"{name}: privacy weights: {words} (data.{name}.weights)"
 
 
-def done_fields(done: RunOutcome) -> dict[str, Any]:
+def done_fields(done: RunCounts) -> dict[str, Any]:
     """Return a summary of runs for JSON."""
     return {
         "ran": done.ran,
@@ -299,7 +299,7 @@ def done_fields(done: RunOutcome) -> dict[str, Any]:
     }
 
 
-def failures(done: RunOutcome) -> tuple[list[str], int]:
+def failures(done: RunCounts) -> tuple[list[str], int]:
     """Return notes about runs that failed, and the exit code."""
     if not done.failures:
         return [], 0

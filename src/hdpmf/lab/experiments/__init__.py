@@ -13,7 +13,7 @@ from hdpmf.lab.experiments.progress import watch
 from hdpmf.lab.experiments.runner import (
     BACKENDS,
     Progress,
-    RunOutcome,
+    RunCounts,
     expected_runs,
     expected_seconds,
     run_experiments,
@@ -47,7 +47,7 @@ __all__ = [
     "Progress",
     "Result",
     "Run",
-    "RunOutcome",
+    "RunCounts",
     "Store",
     "Summary",
     "TuningResult",

@@ -131,7 +131,7 @@ class Progress(Protocol):
 
 
 @dataclass(slots=True)
-class RunOutcome:
+class RunCounts:
     """The outcome of `run_experiments`.
 
     Attributes:
@@ -162,7 +162,7 @@ def run_experiments(
     command: str = "",
     progress: Progress | None = None,
     tune_only: bool = False,
-) -> RunOutcome:
+) -> RunCounts:
     """Run what is missing of some experiments.
 
     Args:
@@ -180,7 +180,7 @@ def run_experiments(
     check_backend(backend)
     on_gpu = use_gpu(on)
     begin = time.perf_counter()
-    done = RunOutcome()
+    done = RunCounts()
     store.note(
         "start",
         {

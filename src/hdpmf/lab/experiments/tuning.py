@@ -16,7 +16,7 @@ from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.methods import method_named
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.lab.experiments.expansion import GridPoint, Place, best_of_grid, grid_points, resolve
-from hdpmf.lab.experiments.runner import Progress, RunOutcome, run_experiments
+from hdpmf.lab.experiments.runner import Progress, RunCounts, run_experiments
 from hdpmf.lab.experiments.spec import (
     BATCH_GRID,
     USUAL_GRID,
@@ -46,7 +46,7 @@ class TuningResult:
     folds: int
     grid: tuple[GridPoint, ...]
     best: GridPoint
-    done: RunOutcome
+    done: RunCounts
 
 
 def tune(
