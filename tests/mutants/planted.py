@@ -175,14 +175,14 @@ PLANTED = (
         "common/base/files.py",
         "os.replace(temporary, target)",
         "target.write_bytes(data); target.chmod(mode); os.unlink(temporary)",
-        ("tests/unit/test_files.py",),
+        ("tests/unit/base/test_files.py",),
     ),
     Planted(
         "a file changed before all of it is there",
         "common/base/files.py",
         "target = Path(path)\n    temporary",
         "target = Path(path)\n    target.write_bytes(b'')\n    temporary",
-        ("tests/unit/test_files.py",),
+        ("tests/unit/base/test_files.py",),
     ),
     Planted(
         "no prior on the spread of biases",
@@ -284,7 +284,7 @@ PLANTED = (
         "return ratings.take(~held),",
         "    held = rank < np.minimum(per_user, counts - 1)[ratings.user_codes]\n"
         "    return ratings.take(~held | (counts > 20)[ratings.user_codes]),",
-        ("tests/unit/ratings/test_splits.py",),
+        ("tests/unit/data/test_splits.py",),
     ),
     Planted(
         "honest is not saved",
@@ -380,8 +380,8 @@ PLANTED = (
     Planted(
         "one recommender's plans starve another",
         "private/device/session.py",
-        "last = kept.get(self._recommender)",
-        "last = next(iter(kept.values()), None)",
+        "last = self._store.tables.plan_counts.find(self._recommender)",
+        "last = next(iter(self._store.tables.plan_counts.rows()), None)",
         (_PLANS,),
     ),
     Planted(

@@ -198,11 +198,6 @@ class Ratings:
         )
 
     @classmethod
-    def from_frame(cls, frame: Any, **options: Any) -> Ratings:
-        """Make a table from a data frame: `of`, by its older name."""
-        return cls.of(frame, **options)
-
-    @classmethod
     def read(
         cls,
         path: str | os.PathLike[str],

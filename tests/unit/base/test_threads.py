@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILES = (
     "tests/unit/paper/test_specs.py",
     "tests/unit/paper/test_published.py",

@@ -25,7 +25,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 @kinds
 @pytest.mark.parametrize("users", [[3, 1], ["ann", "7"], ["3", "1"]])
 def test_all_frames_alike(kind: Callable[..., Any], users: list[Any]) -> None:
-    ratings = Ratings.from_frame(
+    ratings = Ratings.of(
         kind(
             {
                 "rating": [1.5, 4.0],
@@ -51,9 +51,9 @@ def test_dates_become_seconds(kind: Callable[..., Any], when: date) -> None:
     frame = kind({"user": [1], "item": [1], "rating": [1], "timestamp": [when]})
     if kind is pd.DataFrame and not isinstance(when, datetime):  # pandas keeps dates as objects
         with pytest.raises(RatingsError, match="'timestamp', row 1: not a number"):
-            Ratings.from_frame(frame)
+            Ratings.of(frame)
         return
-    ratings = Ratings.from_frame(frame)
+    ratings = Ratings.of(frame)
     assert ratings.timestamps is not None
     assert ratings.timestamps.tolist() == [86_400]
 
@@ -79,21 +79,21 @@ def test_bad_columns(
         column: values
     }
     with pytest.raises(RatingsError, match=message):
-        Ratings.from_frame(kind(columns))
+        Ratings.of(kind(columns))
 
 
 @kinds
 def test_missing_column(kind: Callable[..., Any]) -> None:
     frame = kind({"buyer": [1], "item": [1], "rating": [1]})
     with pytest.raises(RatingsError, match="no column 'user' among columns buyer, item, rating"):
-        Ratings.from_frame(frame)
-    assert len(Ratings.from_frame(frame, columns={"user": "buyer"})) == 1
+        Ratings.of(frame)
+    assert len(Ratings.of(frame, columns={"user": "buyer"})) == 1
 
 
 def test_what_is_no_frame() -> None:
     for thing in ([1, 2], {"user": [1]}, None, np.zeros((2, 3))):
         with pytest.raises(RatingsError, match="no data frame"):
-            Ratings.from_frame(thing)
+            Ratings.of(thing)
 
 
 def test_awkward_pandas_columns() -> None:
@@ -104,9 +104,9 @@ def test_awkward_pandas_columns() -> None:
             "rating": pd.Series([1, 4.5], dtype=object),
         }
     )
-    ratings = Ratings.from_frame(frame)
+    ratings = Ratings.of(frame)
     assert (ratings.user_ids.tolist(), ratings.item_ids.tolist()) == ([1, 2], ["a", "b"])
     floats = pd.DataFrame({"user": [1.0, 2.0], "item": [1, 2], "rating": [1, 2]})
-    assert Ratings.from_frame(floats).user_ids.tolist() == [1, 2]
+    assert Ratings.of(floats).user_ids.tolist() == [1, 2]
     with pytest.raises(RatingsError, match="'rating', row 2: not a number"):
-        Ratings.from_frame(frame.assign(rating=pd.Series([1, "x"], dtype=object)))
+        Ratings.of(frame.assign(rating=pd.Series([1, "x"], dtype=object)))
