@@ -245,7 +245,7 @@ def propose(
     asked = list(range(len(roster))) if participants is None else sorted(set(participants))
     if not asked or asked[0] < 0 or asked[-1] >= len(roster):
         raise SecureSumError(
-            f"participants must be places on the roster, from 0 to {len(roster) - 1}"
+            f"participants must be numbers on the roster, from 0 to {len(roster) - 1}"
         )
     if neighbours is None:
         neighbours, safe = safe_sizes(len(asked), len(roster))

@@ -1,7 +1,7 @@
 """The cryptographic parts, all of them from the ``cryptography`` package, each with one use.
 
 Every key is bound to the plan of its session (through the salt of the key derivation) and to who
-uses it with whom (through its info), so that nothing made for one place can be used in another.
+uses it with whom (through its info), so that nothing made for one purpose can be used for another.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def digest(label: bytes, *parts: bytes) -> bytes:
 
 
 def device_bytes(device: int) -> bytes:
-    """A device's place on the roster, as it goes into signatures and key derivations."""
+    """Encode a device's number for signatures and key derivations."""
     return device.to_bytes(4, "little")
 
 

@@ -129,15 +129,15 @@ def _solve(rows: list[list[int]]) -> list[int] | None:
     width = len(rows[0]) - 1
     pivots: list[int] = []
     for column in range(width):
-        place = len(pivots)
-        chosen = next((row for row in range(place, len(rows)) if rows[row][column]), None)
-        if chosen is None:
+        rank = len(pivots)
+        pivot_row = next((row for row in range(rank, len(rows)) if rows[row][column]), None)
+        if pivot_row is None:
             continue
-        rows[place], rows[chosen] = rows[chosen], rows[place]
-        inverse = pow(rows[place][column], -1, PRIME)
-        pivot = rows[place] = [value * inverse % PRIME for value in rows[place]]
+        rows[rank], rows[pivot_row] = rows[pivot_row], rows[rank]
+        inverse = pow(rows[rank][column], -1, PRIME)
+        pivot = rows[rank] = [value * inverse % PRIME for value in rows[rank]]
         for row, values in enumerate(rows):
-            if row != place and (factor := values[column]):
+            if row != rank and (factor := values[column]):
                 rows[row] = [
                     (value - factor * by) % PRIME for value, by in zip(values, pivot, strict=True)
                 ]
@@ -153,10 +153,10 @@ def _solve(rows: list[list[int]]) -> list[int] | None:
 
 def _divide(product: list[int], by: list[int]) -> list[int] | None:
     """Divide polynomials, lowest coefficient first, ``by`` monic; None if there is a remainder."""
-    left = list(product)
-    quotient = [0] * (len(left) - len(by) + 1)
-    for place in reversed(range(len(quotient))):
-        quotient[place] = factor = left[place + len(by) - 1]
+    remainder = list(product)
+    quotient = [0] * (len(remainder) - len(by) + 1)
+    for power in reversed(range(len(quotient))):
+        quotient[power] = factor = remainder[power + len(by) - 1]
         for offset, value in enumerate(by):
-            left[place + offset] = (left[place + offset] - factor * value) % PRIME
-    return None if any(left) else quotient
+            remainder[power + offset] = (remainder[power + offset] - factor * value) % PRIME
+    return None if any(remainder) else quotient

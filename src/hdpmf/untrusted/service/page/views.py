@@ -66,23 +66,23 @@ class ModelItems:
         """Return items with these words in the title."""
         return self._rows(self._search.find(words, n))
 
-    def _rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
+    def _rows(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         table = self._table
         scale = self.model.scale
         return [
             {
-                "item": table.ids[place],
-                "title": (table.titles[place] if table.titles else "") or table.ids[place],
-                "popularity": float(self._popularity[place]),
+                "item": table.ids[index],
+                "title": (table.titles[index] if table.titles else "") or table.ids[index],
+                "popularity": float(self._popularity[index]),
                 "popularity_noise": None
                 if self._deviations is None
-                else float(self._deviations[place]),
-                "rating": float(np.clip(self._rating[place], scale.low, scale.high))
+                else float(self._deviations[index]),
+                "rating": float(np.clip(self._rating[index], scale.low, scale.high))
                 if self.rated
                 else None,
-                "rating_uncertain": float(self._uncertain[place]) if self.rated else None,
+                "rating_uncertain": float(self._uncertain[index]) if self.rated else None,
             }
-            for place in places
+            for index in indices
         ]
 
 
@@ -92,7 +92,7 @@ class LatestItems:
     def __init__(self, folder: ServiceFolder) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._place: Path | None = None
+        self._path: Path | None = None
         self._items: ModelItems | None = None
 
     def get(self) -> ModelItems | None:
@@ -101,17 +101,17 @@ class LatestItems:
         with self._lock:
             if not link.exists():
                 return None
-            place = link.resolve()
-            if self._items is None or place != self._place:
-                model = PublicModel.load(place)
+            path = link.resolve()
+            if self._items is None or path != self._path:
+                model = PublicModel.load(path)
                 deviations = weight_deviations(self._folder, bytes.fromhex(str(model.about["run"])))
                 self._items = ModelItems(model, deviations)
-                self._place = place
+                self._path = path
             return self._items
 
 
 def _first(values: np.ndarray, n: int) -> list[int]:
-    return [int(place) for place in np.argsort(-values, kind="stable")[:n]]
+    return [int(index) for index in np.argsort(-values, kind="stable")[:n]]
 
 
 _SHOWN = 10

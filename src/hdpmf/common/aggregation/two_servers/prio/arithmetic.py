@@ -144,12 +144,12 @@ def mul128(a: Any, b: Any) -> Any:
     return _montgomery(_montgomery(a, b), (_SQUARE_LOW, _SQUARE_HIGH))
 
 
-def get(vector: Any, place: Any) -> Any:
-    """The element at a place of a vector or matrix; for kernels only, as all below."""
+def get(vector: Any, index: Any) -> Any:
+    """Return an element of a vector or matrix; for kernels only, as all below."""
     raise NotImplementedError
 
 
-def put(vector: Any, place: Any, element: Any) -> None:
+def put(vector: Any, index: Any, element: Any) -> None:
     """Write an element there."""
     raise NotImplementedError
 
@@ -176,20 +176,20 @@ def _is_pair(kind: Any) -> bool:
 
 
 @overload(get, strict=False)
-def _get(vector: Any, place: Any) -> Any:
+def _get(vector: Any, index: Any) -> Any:
     if _is_pair(vector):
-        return lambda vector, place: (vector[place].low, vector[place].high)
-    return lambda vector, place: vector[place]
+        return lambda vector, index: (vector[index].low, vector[index].high)
+    return lambda vector, index: vector[index]
 
 
 @overload(put, strict=False)
-def _put(vector: Any, place: Any, element: Any) -> Any:
-    def put_pair(vector: Any, place: Any, element: Any) -> None:
-        vector[place].low = element[0]
-        vector[place].high = element[1]
+def _put(vector: Any, index: Any, element: Any) -> Any:
+    def put_pair(vector: Any, index: Any, element: Any) -> None:
+        vector[index].low = element[0]
+        vector[index].high = element[1]
 
-    def put_word(vector: Any, place: Any, element: Any) -> None:
-        vector[place] = element
+    def put_word(vector: Any, index: Any, element: Any) -> None:
+        vector[index] = element
 
     return put_pair if _is_pair(vector) else put_word
 
@@ -269,9 +269,9 @@ def transform(rows: Any, reversal: Any, roots: Any) -> Any:
     """Each row's polynomial at all the 2 len(roots) powers of a root of unity, in their order.
 
     Args:
-        rows: Coefficients, as many as ``reversal`` has places (a power of two); further ones are
+        rows: Coefficients, as many as ``reversal`` has entries (a power of two); further ones are
             zero.
-        reversal: The places with their bits in the other order.
+        reversal: Indices with their bits reversed.
         roots: The first half of the root's powers.
     """
     length = len(reversal)

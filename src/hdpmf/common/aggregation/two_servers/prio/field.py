@@ -162,10 +162,10 @@ class Field:
 
 @cache
 def _reversal(size: int) -> np.ndarray:
-    places = np.zeros(1, np.int64)
-    while len(places) < size:
-        places = np.concatenate([2 * places, 2 * places + 1])
-    return places
+    indices = np.zeros(1, np.int64)
+    while len(indices) < size:
+        indices = np.concatenate([2 * indices, 2 * indices + 1])
+    return indices
 
 
 @cache

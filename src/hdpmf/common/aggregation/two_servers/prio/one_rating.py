@@ -164,15 +164,15 @@ def _cut(vector: np.ndarray, size: int) -> list[np.ndarray]:
 def _through(values: Sequence[int], field: Field) -> np.ndarray:
     """The polynomial whose value at 0, 1, 2, ... these are, from the lowest coefficient."""
     total = [0] * len(values)
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         basis = [1]
         scale = value
         for other in range(len(values)):
-            if other != place:
+            if other != index:
                 basis = [
                     low - other * high for low, high in zip([0, *basis], [*basis, 0], strict=True)
                 ]
-                scale = scale * pow(place - other, -1, field.modulus) % field.modulus
+                scale = scale * pow(index - other, -1, field.modulus) % field.modulus
         total = [
             so_far + scale * coefficient for so_far, coefficient in zip(total, basis, strict=True)
         ]

@@ -220,8 +220,8 @@ class SumVec(Circuit):
 
     def truncate(self, vector: np.ndarray) -> np.ndarray:
         """The numbers behind the bits."""
-        places = self.field.vector([1 << bit for bit in range(self.bits)])
-        return self.field.combine(places, np.ascontiguousarray(vector.reshape(-1, self.bits).T))
+        weights = self.field.vector([1 << bit for bit in range(self.bits)])
+        return self.field.combine(weights, np.ascontiguousarray(vector.reshape(-1, self.bits).T))
 
 
 @njit(nogil=True, cache=True)

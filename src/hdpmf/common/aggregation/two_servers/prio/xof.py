@@ -67,7 +67,7 @@ def _round(
 ) -> dict[tuple[int, int], Any]:
     """One round of Keccak: theta, rho and pi, chi, iota."""
     xor = builder.xor
-    places = list(product(range(5), range(5)))
+    coordinates = list(product(range(5), range(5)))
     parity = []
     for x in range(5):
         column = lanes[x, 0]
@@ -77,13 +77,13 @@ def _round(
     spread = [xor(parity[x - 1], _rotated(builder, parity[(x + 1) % 5], 1)) for x in range(5)]
     moved = {
         (y, (2 * x + 3 * y) % 5): _rotated(builder, xor(lanes[x, y], spread[x]), _ROTATIONS[x][y])
-        for x, y in places
+        for x, y in coordinates
     }
     after = {
         (x, y): xor(
             moved[x, y], builder.and_(builder.not_(moved[(x + 1) % 5, y]), moved[(x + 2) % 5, y])
         )
-        for x, y in places
+        for x, y in coordinates
     }
     after[0, 0] = xor(after[0, 0], ir.Constant(_LANE, constant))
     return after
@@ -100,11 +100,11 @@ def _permute(context: Any, state: Any) -> Any:
             for x in range(5)
             for y in range(5)
         }
-        lanes = {place: builder.load(pointer) for place, pointer in pointers.items()}
+        lanes = {lane: builder.load(pointer) for lane, pointer in pointers.items()}
         for constant in _ROUNDS:
             lanes = _round(builder, lanes, constant)
-        for place, pointer in pointers.items():
-            builder.store(lanes[place], pointer)
+        for lane, pointer in pointers.items():
+            builder.store(lanes[lane], pointer)
         return context.get_dummy_value()
 
     return types.void(state), generate
