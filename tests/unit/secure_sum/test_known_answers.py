@@ -209,7 +209,7 @@ def test_what_is_proposed_by_default() -> None:
     assert chosen.wide
     assert chosen.minimum == 4
     for wrong in ([], [-1, 2, 3], [1, 2, 70]):
-        with pytest.raises(SecureSumError, match="places on the roster"):
+        with pytest.raises(SecureSumError, match="numbers on the roster"):
             propose(ROSTER, 3, participants=wrong)
 
 
