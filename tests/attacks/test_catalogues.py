@@ -42,6 +42,8 @@ from tests.unit.device.reporting_world import table as table_for_servers
 
 from .hostile import N_ITEMS, STARS, ask, device, enrol, envelope, refusals, survey, table, terms
 
+pytestmark = pytest.mark.slow
+
 KEY, OTHER = DeviceIdentity(b"k" * 32), DeviceIdentity(b"o" * 32)
 FIRST = signed_first(table(), KEY.sign, KEY.public)
 SMALL = {

@@ -41,6 +41,8 @@ from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 
+pytestmark = pytest.mark.slow
+
 N = 12
 WORLD = synthetic_world(N, 60, 200, rng=3)
 POLICY = Policy(

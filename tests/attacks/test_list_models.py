@@ -27,6 +27,8 @@ from hdpmf.private.device.store.device_store import DeviceStore
 
 from .hostile import N_ITEMS, STARS, envelope, table
 
+pytestmark = pytest.mark.slow
+
 RUN, LYING = b"an honest run...", b"a lying run....."
 LIMIT = FREE_BYTES + BYTES_PER_ITEM * N_ITEMS
 

@@ -48,6 +48,8 @@ from hdpmf.untrusted.service.settings import RunSettings
 from .hostile import survey, table
 from .test_hostile_device import WORLD, Change, town, wrong_shares
 
+pytestmark = pytest.mark.slow
+
 # 20. A card with a bad key is enrolled, and then the service cannot start.
 
 

@@ -25,6 +25,8 @@ from hdpmf.private.device.store.tables import ONLY, Table, Tables
 
 from .hostile import STARS, table
 
+pytestmark = pytest.mark.slow
+
 PASSPHRASE = "correct horse battery staple"
 
 

@@ -50,6 +50,8 @@ from tests.unit.device.reporting_world import (
     table,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def changed(**fields: Any) -> bytes:
     """A good task with something else in it."""

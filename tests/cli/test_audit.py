@@ -7,6 +7,8 @@ import pytest
 from hdpmf.common.data import synthetic_world
 from hdpmf.lab.audit import audited, two_servers
 
+pytestmark = pytest.mark.slow
+
 FAST = ("--factors", "4", "--epochs", "8")
 
 

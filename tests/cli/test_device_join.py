@@ -24,6 +24,8 @@ from hdpmf.untrusted.service.enrolment import read_card
 from .conftest import Call
 from .device_world import TABLE, WORLD
 
+pytestmark = pytest.mark.slow
+
 
 def _roster(path: Path, call: Call, *, others: int = 3) -> Path:
     cards = [read_card(Path(f"{path}.card.json").read_bytes())]

@@ -29,6 +29,8 @@ from tests.unit.device.reporting_world import (
 
 from .conftest import Call
 
+pytestmark = pytest.mark.slow
+
 FILMS = "item,title,genres,year\n1,Alpha,Drama,1990\n2,Beta,War,1991\n"
 
 

@@ -9,6 +9,8 @@ import pytest
 from .conftest import Call
 from .device_world import TABLE, pay
 
+pytestmark = pytest.mark.slow
+
 
 def test_rating_listing_and_removing(rated: Path, call: Call) -> None:
     items = TABLE.ids[:3]

@@ -31,6 +31,8 @@ from tests.unit.device.reporting_world import (
 
 from .conftest import Call
 
+pytestmark = pytest.mark.slow
+
 WHERE = "https://films.example:8443"
 BOOKS = table(titles=tuple(f"Book {place}" for place in range(N_ITEMS)))
 OTHERS = Servers(leader=server("Leaders", KEYS[0], "a"), helper=server("Elsewhere", KEYS[2], "d"))

@@ -16,6 +16,8 @@ from hdpmf.models.prior_learning import learn_prior
 
 from .conftest import Call
 
+pytestmark = pytest.mark.slow
+
 KEYS = {
     "method",
     "mse",

@@ -11,6 +11,8 @@ from hdpmf.untrusted.service.settings import RunSettings
 from .conftest import Call
 from .test_recommender import card
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("cryptography")
 
 KEYS = {

@@ -15,6 +15,8 @@ from hdpmf.common.data import dataset_names
 
 from .conftest import Call
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = ("data", "train", "evaluate", "recommend", "demo", "doctor")
 
 

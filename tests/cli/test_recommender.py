@@ -18,6 +18,8 @@ from hdpmf.untrusted.service.daemon import Lifecycle, Request, request_in
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.service import Service
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def items(tmp_path: Path) -> Path:

@@ -14,6 +14,8 @@ pytest.importorskip("cryptography")
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import ServiceFolder
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(call: Call, tmp_path: Path) -> Path:

@@ -27,6 +27,8 @@ from hdpmf.untrusted.service.keys import load_keys, pin_servers
 from hdpmf.untrusted.service.run_files import Checkpoint, Period
 from hdpmf.untrusted.service.settings import RunSettings, seconds
 
+pytestmark = pytest.mark.slow
+
 
 def a_pair() -> Servers:
     cards = [

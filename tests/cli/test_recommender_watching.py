@@ -29,6 +29,8 @@ from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.settings import RunSettings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(call: Call, tmp_path: Path) -> Path:

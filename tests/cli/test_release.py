@@ -15,6 +15,8 @@ from hdpmf.untrusted.recommender.release import Release
 
 from .conftest import Call
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def released(files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -14,6 +14,8 @@ from hdpmf.models import UserMean
 
 from .conftest import Call
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(eq=False, repr=False)
 class ShiftOptions:

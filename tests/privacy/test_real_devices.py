@@ -38,6 +38,8 @@ from hdpmf.private.device import training as device_training
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.participant import Participant
 
+pytestmark = pytest.mark.slow
+
 SURE = 1 - 1e-6
 QUICK = {("hdp-sum", "sums", "value", False), ("hdp-bit", "messages", "value", False)}
 SUMS = (

@@ -20,6 +20,8 @@ from hdpmf.untrusted.recommender.one_round import make_survey
 from hdpmf.untrusted.service.outcome import state
 from hdpmf.untrusted.service.settings import RunSettings
 
+pytestmark = pytest.mark.slow
+
 N_USERS, N_ITEMS, EACH = 30, 20, 8
 STARS = RatingScale(1.0, 5.0, 1.0)
 

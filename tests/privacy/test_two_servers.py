@@ -27,6 +27,8 @@ from hdpmf.lab.audit.two_servers import (
     server_cells,
 )
 
+pytestmark = pytest.mark.slow
+
 SURE = 1 - 1e-6
 QUICK = {("leader", "value", False), ("helper", "presence", False)}
 

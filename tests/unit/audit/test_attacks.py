@@ -10,6 +10,8 @@ from hdpmf.lab.audit import attacks
 from hdpmf.lab.audit.attacks import AttackSetting, in_words, run
 from hdpmf.private.client.h_plausibility import HPlausibility
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 def test_reconstruction_beats_what_anybody_could_guess(world):

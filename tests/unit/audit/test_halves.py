@@ -5,6 +5,8 @@ import pytest
 
 from hdpmf.lab.audit import Audit, Scores, game, lower_bound, run_audit
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_threshold_is_the_pilots():
     pilot = Scores(np.zeros(300), np.ones(300))

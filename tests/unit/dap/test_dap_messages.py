@@ -46,6 +46,8 @@ from hdpmf.common.aggregation.two_servers.dap.codec import (
 )
 from hdpmf.errors import DapError, PrioError
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = [
     kind
     for name in dap.__all__

@@ -30,6 +30,8 @@ from .federated import (
     terms_for,
 )
 
+pytestmark = pytest.mark.slow
+
 
 class Killed(Run):
     """A run in which the first device is killed again and again."""

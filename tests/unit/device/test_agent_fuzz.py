@@ -28,6 +28,8 @@ from .federated import (
     terms_for,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def _agents():
     made = [agent_for(make_store(ratings=part([one])), SeededNoise(one)) for one in range(3)]

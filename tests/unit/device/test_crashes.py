@@ -14,6 +14,8 @@ import pytest
 
 from .conftest import PASSPHRASE
 
+pytestmark = pytest.mark.slow
+
 _COMMON = """
 import os, random, signal, sys, time
 import numpy as np

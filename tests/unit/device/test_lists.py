@@ -23,6 +23,8 @@ from hdpmf.untrusted.recommender.lists import train_list_model
 
 from .federated import TABLE, WEIGHTS, WORLD, envelope, facts_for
 
+pytestmark = pytest.mark.slow
+
 RUN, LATER = b"a run of bits...", b"a later run....."
 BODY = encode(
     train_list_model("popular", HDPBit(rng=0).fit(WORLD, WEIGHTS).release_.presence).table()

@@ -30,6 +30,8 @@ from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 
+pytestmark = pytest.mark.slow
+
 WORLD = synthetic_world(8, 60, 160, rng=3)
 POLICY = Policy(
     methods=("hdp-sum", "hdp-bit", "hdpmf"), require_sums=False, min_participants=2, min_devices=2,

@@ -34,6 +34,8 @@ from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 from hdpmf.untrusted.service.survey import kept_answer
 
+pytestmark = pytest.mark.slow
+
 WORLD = synthetic_world(12, 80, 240, rng=3)
 SMALL = {
     "require_sums": False,

@@ -34,6 +34,8 @@ from hdpmf.untrusted.service.service import BRIEF, Service
 from hdpmf.untrusted.service.settings import RunSettings
 from tests.unit.federation.growing_town import BITS, PACE, POLICY, SUMS, Town
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 
 

@@ -32,6 +32,8 @@ from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import CATALOGUE, KEY
 from tests.unit.federation.growing_town import BITS, SUMS, WORLD, Town
 
+pytestmark = pytest.mark.slow
+
 NEW = ItemTable.build([1000, 0], ["Tomorrow", "Yesterday"], [["Drama"], ["Space"]], [2026, 1950])
 """Of these 0 would be the first in the order of sorting; they come last all the same."""
 N = WORLD.n_items

@@ -20,6 +20,8 @@ from hdpmf.untrusted.recommender.release import Release
 from hdpmf.untrusted.service.settings import RunSettings
 from tests.unit.federation.growing_town import BITS, SUMS, WORLD, Town
 
+pytestmark = pytest.mark.slow
+
 
 def rated(answer: Any) -> np.ndarray:
     """How many ratings of each item are in what a run released."""
