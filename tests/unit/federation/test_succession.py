@@ -71,7 +71,7 @@ def test_with_two_servers(tmp_path: Path) -> None:
         assert "authority" not in serve(sees=there.look)
         new = authority_rotation.announce(tls).read_bytes()
         assert "will be followed by another one" in serve(sees=there.look)
-        assert ana.get("authority") == old + new
+        assert ana.recommender.authority == old + new
         authority_rotation.change_over(tls, list(service.config.names))
         assert "is not trusted any more" in serve(sees=there.look)
         assert ana.recommender.authority == new
