@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hdpmf.cli.device.join import answer_messages
+from hdpmf.common.net import polling
 from hdpmf.private.device.messages import SLOT, in_slots
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -49,7 +50,7 @@ def test_an_error_leaves_at_a_fixed_time_too() -> None:
     assert now - 100.0 == pytest.approx(SLOT)
 
 
-def test_a_device_that_joins_answers_so(tmp_path: Path) -> None:
+def test_a_device_that_joins_answers_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Carrier:
         def serve(self, answer: object, stop: threading.Event) -> None:
             for message in (envelope(table()), b"rubbish"):
@@ -58,7 +59,8 @@ def test_a_device_that_joins_answers_so(tmp_path: Path) -> None:
                 took.append(time.monotonic() - begun)
 
     took: list[float] = []
+    monkeypatch.setattr(polling, "PollingDevice", lambda *_, **__: Carrier())
     with DeviceStore.create(tmp_path / "me.hdpmf") as store:
-        answer_messages(store, "films.example", Carrier(), threading.Event(), False)
+        answer_messages(store, "https://films.example", threading.Event(), False)
     assert len(took) == 2
     assert all(one >= SLOT for one in took)
