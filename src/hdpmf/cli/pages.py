@@ -20,8 +20,7 @@ from hdpmf.cli.output import Result, emit, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.common.web.guard import App
-    from hdpmf.common.web.local_server import Loopback
+    from hdpmf.common.web.local_server import App, Loopback
     from hdpmf.common.web.sessions import BrowserSessions
     from hdpmf.untrusted.service.page.http import ProxyLogin
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hdpmf.common.net.extras import needs
-from hdpmf.common.web.guard import App, PageGuard, form_fields, json_fields, read_body
+from hdpmf.common.web.local_server import App, PageGuard, form_fields, json_fields, read_body
 from hdpmf.common.web.sessions import BrowserSession, BrowserSessions, equal_secrets
 from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError

@@ -9,10 +9,10 @@ from __future__ import annotations
 import secrets
 from typing import Self
 
-from hdpmf.common.aggregation.two_servers.dap.messages import Problem
-from hdpmf.common.aggregation.two_servers.dap.types import (
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     HpkeCiphertext,
     HpkeConfig,
+    Problem,
     Role,
 )
 from hdpmf.errors import DapError, MissingExtraError
