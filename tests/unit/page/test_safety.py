@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from hdpmf.common.web import guard
+from hdpmf.common.web import local_server
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.page import http
@@ -312,7 +312,7 @@ def test_no_form_breaks_the_page(person: Person):
 
 
 def test_a_body_that_never_ends_is_not_waited_for(person: Person, monkeypatch):
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(local_server, "BODY_SECONDS", 0.05)
 
     async def drips():
         while True:
