@@ -119,7 +119,7 @@ def _comparison(rows: list[dict[str, Any]], models: dict[str, Estimator], title:
         ],
         numeric=("MSE", "MAE", "fit"),
         title=title,
-        strong=[place for place, row in enumerate(rows) if row["method"] == _RECOMMENDING],
+        strong=[position for position, row in enumerate(rows) if row["method"] == _RECOMMENDING],
     )
 
 

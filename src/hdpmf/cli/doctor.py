@@ -84,7 +84,7 @@ def _report_text(report: dict[str, Any]) -> Iterator[Block]:
         *((name, value or "not set") for name, value in report["environment"].items()),
         ("data cache", report["data_cache"]),
     ]
-    yield from ("", Table(("place", "found"), rows))
+    yield from ("", Table(("setting", "value"), rows))
     rows = [
         (name, each["found"] or each["how_to_get"]) for name, each in report["datasets"].items()
     ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PinOptions:
-    """What the device pins: given the first time, and confirmed when it changes."""
+    """Pins of the device: given the first time, and confirmed when they change."""
 
     address: Annotated[
         str | None,
@@ -254,13 +254,13 @@ def _report(
 
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
-    door = WebDoor(address, store.recommender.authority or b"")
+    web = WebDoor(address, store.recommender.authority or b"")
     reporter = Participant(
         store,
-        door,
+        web,
         recommender=address,
         every=every or LOOK_EVERY,
-        follow=lambda told: door.trust(follow(store, told, note)),
+        follow=lambda news: web.trust(follow(store, news, note)),
         log=note,
     )
     note(
@@ -306,7 +306,7 @@ def answer_messages(
         recommender,
         store.recommender.authority or b"",
         store.identity,
-        follow=lambda told: follow(store, told, note),
+        follow=lambda news: follow(store, news, note),
     )
     agent = Participant(store, recommender=recommender, log=note)
     ended: list[str] = []
