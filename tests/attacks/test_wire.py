@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import resource
 import socket
 import ssl
 import threading
@@ -457,3 +458,33 @@ def test_whatever_pause_is_suggested_it_has_bounds_and_is_drawn(suggested: str):
     drawn = [drawn_pause(suggested) for _ in range(50)]
     assert all(0.1 <= pause <= 900.0 for pause in drawn)
     assert len(set(drawn)) > 25
+
+
+# Participants that read slowly.
+
+
+def test_slow_readers_do_not_cost_a_copy_of_an_offer_each(tmp_path: Path):
+    place = Town(tmp_path, 60)
+    offer = bytes(4_000_000)
+    asking = threading.Thread(
+        target=lambda: list(place.mailbox.exchange(dict.fromkeys(place.keys, offer), 10.0)),
+        daemon=True,
+    )
+    try:
+        with contextlib.ExitStack() as stack:
+            asking.start()
+            before = _resident()
+            for identity in place.keys.values():
+                wire = stack.enter_context(_connection(place))
+                headers = signed_headers(identity, place.name, "GET", POLL)
+                wire.sendall(_head("GET", POLL, headers))  # and nothing is read
+            time.sleep(3.0)
+            assert _resident() - before < 0.4 * 60 * len(offer)
+    finally:
+        place.mailbox.close()
+        place.close()
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

@@ -26,7 +26,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,7 +45,7 @@ from hdpmf.common.net.signing import (
 
 with needs("starlette"):
     from starlette.requests import ClientDisconnect, Request
-    from starlette.responses import Response
+    from starlette.responses import Response, StreamingResponse
     from starlette.routing import Route
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 300.0
@@ -66,6 +66,7 @@ MAX_WAITING_BYTES = 512 << 20
 """Contributions that wait to be processed; at more, participants are asked to come back later."""
 
 _LOOK_SECONDS = 0.25
+_PART = 64 << 10  # bytes of an offer that are given to a connection at a time
 _JITTER = 1.5  # a participant waits 50 to 150 % of the pause that is suggested
 _COUNT_SECONDS = 5.0
 
@@ -263,10 +264,9 @@ class Mailbox:
         headers = {PAUSE_HEADER: f"{pause:.3f}", "cache-control": "no-store"}
         if offer is None:
             return Response(status_code=204, headers=headers)
-        return Response(
-            offer.data,
-            headers=headers | {OFFER_HEADER: offer.id},
-            media_type="application/octet-stream",
+        headers |= {OFFER_HEADER: offer.id, "content-length": str(len(offer.data))}
+        return StreamingResponse(
+            _parts(offer.data), headers=headers, media_type="application/octet-stream"
         )
 
     def _fetched(self, device: str) -> tuple[_Offer | None, float]:
@@ -351,6 +351,12 @@ class Mailbox:
 
     async def _tell_authorities(self, request: Request) -> Response:
         return Response(self._authorities(), media_type="application/octet-stream")
+
+
+async def _parts(data: bytes) -> AsyncIterator[bytes]:
+    """Yield data in parts: thousands of slow readers share it instead of a buffer each."""
+    for begin in range(0, len(data), _PART):
+        yield data[begin : begin + _PART]
 
 
 def _length(request: Request) -> int | None:

@@ -108,6 +108,7 @@ MAX_HEADERS = 16 << 10
 GIVE_WAY_SECONDS = 2.0
 """Seconds at one request after which a client may be cut to make room."""
 
+_WRITE_BUFFER = 128 << 10  # bytes that wait for a slow reader, on each connection
 _HANDSHAKE_SECONDS = 10.0
 
 _GRACE_SECONDS = 2
@@ -247,6 +248,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             transport.abort()
             return
         self._counted = address
+        transport.set_write_buffer_limits(_WRITE_BUFFER)
         self.among.awaits(transport)
         self._set_deadline(self._limits.header_seconds)
         if self._limits.life_seconds is not None:
