@@ -33,14 +33,14 @@ from hdpmf.common.protocol import (
 from hdpmf.common.protocol import Call as Hello
 from hdpmf.common.protocol.catalogue import bound_to, known_items, next_version, signed_first
 from hdpmf.common.protocol.layout import survey_layout
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
-from tests.unit.device.reporting_world import PERIOD, World, live, make_store, make_task, reporter
+from tests.unit.device.reporting_world import PERIOD, World, make_store, make_task, reporter
 from tests.unit.device.reporting_world import survey as survey_for_servers
 from tests.unit.device.reporting_world import table as table_for_servers
+from tests.world import Device, ask, enrol, envelope, live, survey, table, terms
 
-from .hostile import N_ITEMS, STARS, ask, device, enrol, envelope, refusals, survey, table, terms
+from .hostile import N_ITEMS, STARS, device, refusals
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def state(store: DeviceStore) -> tuple[Any, ...]:
 
 
 @pytest.fixture(params=["memory", "disk"])
-def agent(request: pytest.FixtureRequest, tmp_path: Path) -> Participant:
+def agent(request: pytest.FixtureRequest, tmp_path: Path) -> Device:
     """A device that has seen version 2."""
     made = device(STARS, path=":memory:" if request.param == "memory" else tmp_path / "me.hdpmf")
     assert ask(made, FIRST) == Accepted()
@@ -85,7 +85,7 @@ def agent(request: pytest.FixtureRequest, tmp_path: Path) -> Participant:
     return made
 
 
-def test_the_next_version_is_taken_from_wherever_one_is(agent: Participant) -> None:
+def test_the_next_version_is_taken_from_wherever_one_is(agent: Device) -> None:
     third = with_item("later", COMMON)
     for _ in range(2):
         assert ask(agent, third) == Accepted()
@@ -94,7 +94,7 @@ def test_the_next_version_is_taken_from_wherever_one_is(agent: Participant) -> N
     assert here.catalogue == known_items(third).fingerprint
     newcomer = device(STARS)
     assert ask(newcomer, third) == Accepted()
-    assert state(newcomer._store)[:2] == state(agent._store)[:2]
+    assert state(newcomer.store)[:2] == state(agent.store)[:2]
 
 
 THIRD = with_item("later", COMMON)
@@ -135,12 +135,12 @@ LIES: dict[str, CatalogueVersion | CatalogueTable] = {
 
 
 @pytest.mark.parametrize("lie", LIES, ids=[name.replace(" ", "-") for name in LIES])
-def test_what_does_not_follow_is_refused_and_changes_nothing(agent: Participant, lie: str) -> None:
-    before = state(agent._store)
+def test_what_does_not_follow_is_refused_and_changes_nothing(agent: Device, lie: str) -> None:
+    before = state(agent.store)
     said: list[str] = []
     agent._conversation._setup = dataclasses.replace(agent._setup, log=said.append)
     assert refusals(agent, LIES[lie]) == ["catalogue"]
-    assert state(agent._store) == before
+    assert state(agent.store) == before
     assert "refused (catalogue)" in said[0]
     assert "hdpmf device forget --model" in said[0]
     assert ask(agent, THIRD) == Accepted()  # and the true one is still taken
@@ -152,15 +152,15 @@ def test_what_does_not_follow_is_refused_and_changes_nothing(agent: Participant,
 def test_a_first_catalogue_has_to_be_signed_as_it_says(lie: str) -> None:
     made = device(STARS)
     assert refusals(made, LIES[lie]) == ["catalogue"]
-    assert made._store.pinned_catalogue is None
+    assert made.store.pinned_catalogue is None
 
 
 def test_after_a_restart_a_device_knows_what_it_has_seen(tmp_path: Path) -> None:
     made = device(STARS, path=tmp_path / "me.hdpmf")
     assert ask(made, COMMON) == Accepted()
-    made._store.close()
+    made.store.close()
     with DeviceStore.open(tmp_path / "me.hdpmf") as store:
-        again = Participant(store)
+        again = Device(store)
         assert refusals(again, FIRST, LIES["the same after it"]) == ["catalogue"] * 2
         assert ask(again, THIRD) == Accepted()
 
@@ -174,7 +174,7 @@ def test_a_refusal_says_nothing_about_ratings() -> None:
     assert len(replies) == 1
 
 
-def crowd(shown: list[CatalogueVersion]) -> list[Participant]:
+def crowd(shown: list[CatalogueVersion]) -> list[Device]:
     """Devices that were shown these catalogues and are ready for a sum over all of them."""
     agents = [device(STARS, policy=Policy(**SMALL)) for _ in shown]
     enrol(agents)
@@ -193,9 +193,9 @@ class Credulous(Roster):
         return True
 
 
-def in_a_sum(agents: list[Participant], about: bytes) -> list[str]:
+def in_a_sum(agents: list[Device], about: bytes) -> list[str]:
     """What devices refuse in a sum over all of them."""
-    pinned = agents[0]._store.roster
+    pinned = agents[0].store.roster
     assert pinned is not None
     length = survey_layout(survey("A", COMMON.table), 4).length
     server = SecureSumServer(
@@ -222,11 +222,11 @@ def test_all_who_are_in_a_masked_sum_were_shown_the_same_items() -> None:
     """
     agents = crowd([COMMON] * 4)
     assert in_a_sum(agents, bound_to(COMMON)) == []
-    assert all(made._store.ledger.spent_total() > 0 for made in agents)
+    assert all(made.store.ledger.spent_total() > 0 for made in agents)
     alone = with_item("for you alone", retired=(7,))
     agents = crowd([COMMON, COMMON, COMMON, alone])
     assert in_a_sum(agents, bound_to(COMMON)) == ["secure-sum"] * 4
-    assert [made._store.ledger.spent_total() for made in agents] == [0.0] * 4
+    assert [made.store.ledger.spent_total() for made in agents] == [0.0] * 4
 
 
 def test_new_items_in_the_middle_of_a_run_end_it_unpaid() -> None:
@@ -237,7 +237,7 @@ def test_new_items_in_the_middle_of_a_run_end_it_unpaid() -> None:
     assert ask(made, terms("hdp-sum", "sums", COMMON.table, **FEW, **asked)) == Accepted()
     assert ask(made, THIRD) == Accepted()
     assert refusals(made, survey("A", COMMON.table, contributors=4, **asked)) == ["protocol"]
-    assert made._store.ledger.entries() == []
+    assert made.store.ledger.entries() == []
     assert refusals(
         made, terms("hdp-sum", "sums", COMMON.table, **FEW, **asked), run=b"another run....."
     ) == ["catalogue"]
@@ -299,7 +299,7 @@ def test_a_retired_item_is_never_sent_again() -> None:
     enrol([made], others=3)
     ask(made, COMMON)
     asked = terms("hdp-sum", "sums", COMMON.table, **FEW, catalogue=known_items(COMMON).fingerprint)
-    chosen, _ = choose(made._store, asked, "anybody")
-    ratings = made._store.ratings()
+    chosen, _ = choose(made.store, asked, "anybody")
+    ratings = made.store.ratings()
     assert [str(item) for item in ratings.item_ids[chosen].tolist()] == ["item 08"]
     assert len(ratings) == 2  # for the owner's own list it still counts

@@ -14,17 +14,13 @@ from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.protocol import ItemFacts, Ready, Refusal, Reply, decode
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.layout import counts_layout, survey_layout
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommender_state import MAX_OPEN
-
-from .hostile import (
-    N_ITEMS,
+from tests.world import (
     RUN,
-    STARS,
+    Device,
     a_round,
     ask,
-    device,
     enrol,
     envelope,
     opening,
@@ -33,6 +29,8 @@ from .hostile import (
     table,
     terms,
 )
+
+from .hostile import N_ITEMS, STARS, device
 
 TABLE = table()
 SMALL = {
@@ -45,25 +43,25 @@ SMALL = {
 FEW: dict[str, Any] = {"users": 4, "minimum": 4, "sharing": 4}
 
 
-def left(agent: Participant) -> float:
+def left(agent: Device) -> float:
     """The part of its budget that a rating has left."""
-    store = agent._store
+    store = agent.store
     found = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
     assert np.ptp(found) == 0
     return float(found[0])
 
 
-def crowd(policy: Policy, n: int = 4) -> list[Participant]:
+def crowd(policy: Policy, n: int = 4) -> list[Device]:
     agents = [device(STARS, policy=policy, catalogue=TABLE) for _ in range(n)]
     enrol(agents)
     return agents
 
 
 def summed(
-    agents: list[Participant], length: int, number: int = 0, run: bytes = RUN, wide: bool = True
+    agents: list[Device], length: int, number: int = 0, run: bytes = RUN, wide: bool = True
 ) -> None:
     """A secure sum over all of them."""
-    pinned = agents[0]._store.roster
+    pinned = agents[0].store.roster
     assert pinned is not None
     server = SecureSumServer(
         propose(pinned.roster, length, minimum=len(agents), wide=wide), pinned.roster
@@ -80,7 +78,7 @@ def summed(
         outgoing = server.advance()
 
 
-def ready(agent: Participant, run: bytes = RUN, **fields: Any) -> None:
+def ready(agent: Device, run: bytes = RUN, **fields: Any) -> None:
     ask(agent, terms("hdp-sum", "sums", TABLE, **fields), run=run)
     assert ask(
         agent, survey("A", TABLE, contributors=fields.get("sharing", 100)), run=run
@@ -93,7 +91,7 @@ def test_a_sum_that_devices_do_not_agree_to_costs_nothing() -> None:
     """
     agents = [device(STARS, catalogue=TABLE) for _ in range(3)]
     enrol(agents, others=197)
-    pinned = agents[0]._store.roster
+    pinned = agents[0].store.roster
     assert pinned is not None
     for agent in agents:
         ready(agent)
@@ -106,10 +104,10 @@ def test_a_sum_that_devices_do_not_agree_to_costs_nothing() -> None:
         reply = decode(agent.answer(envelope(encode_sum(offer), 0, part="sum")))
         assert isinstance(reply, Reply)
         assert reply.part == "refusal"
-        assert agent._store.ledger.spent_total() == 0
+        assert agent.store.ledger.spent_total() == 0
         ready(agent, b"the next run....")  # finds all of the budget
         assert left(agent) == 0.5
-        back = [entry for entry in agent._store.ledger.entries() if entry.action == "returned"]
+        back = [entry for entry in agent.store.ledger.entries() if entry.action == "returned"]
         assert [(entry.run, entry.part) for entry in back] == [(RUN.hex(), 1.0)]
         assert "no job" in back[0].words
 
@@ -118,15 +116,15 @@ def test_ratings_pay_when_masked_numbers_leave() -> None:
     agents = crowd(Policy(**SMALL))
     for agent in agents:
         ready(agent, **FEW)
-        assert (agent._store.ledger.spent_total(), left(agent)) == (0, 0.5)  # held, not paid
+        assert (agent.store.ledger.spent_total(), left(agent)) == (0, 0.5)  # held, not paid
     summed(agents, survey_layout(survey("A", TABLE), 4).length)
     for agent in agents:
-        assert agent._store.ledger.spent_total() == pytest.approx(0.5 * len(STARS))
+        assert agent.store.ledger.spent_total() == pytest.approx(0.5 * len(STARS))
         # Another recommender's: with the first one each rating has answered.
-        ready(Participant(agent._store, recommender="another"), b"the next run....", **FEW)
+        ready(Device(agent.store, recommender="another"), b"the next run....", **FEW)
         assert left(agent) == 0  # what left stays paid, whatever comes after
         # gives back what the second run held, and not what the first has taken
-        agent._store.forget()
+        agent.store.forget()
         assert left(agent) == 0.5
 
 
@@ -139,7 +137,7 @@ def test_who_was_ready_and_in_no_sum_pays_nothing() -> None:
         patterns=np.zeros((N_ITEMS, 0), np.float32),
     )  # fmt: skip
     assert type(ask(agent, facts, 1)).__name__ == "Accepted"
-    assert (agent._store.ledger.spent_total(), left(agent)) == (0, 1.0)
+    assert (agent.store.ledger.spent_total(), left(agent)) == (0, 1.0)
 
 
 def test_rounds_that_never_came_are_given_back_with_the_proof() -> None:
@@ -153,7 +151,7 @@ def test_rounds_that_never_came_are_given_back_with_the_proof() -> None:
     summed(agents, N_ITEMS * 3, 1)
     bad = a_round(2, item_factors=np.full((N_ITEMS, 3), 1e30, np.float32))
     assert isinstance(ask(agents[0], bad, 2), Refusal)
-    store = agents[0]._store
+    store = agents[0].store
     assert store.ledger.spent_total() == pytest.approx(0.5 * len(STARS) / 4)  # one of four rounds
     assert store.ledger.entries()[-1].part == 0.75
     assert "job 1" in store.ledger.entries()[-1].words
@@ -176,10 +174,10 @@ def test_an_error_that_is_not_ours_fails_closed(
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        target = agent._store.ledger if where == "charge" else agent._store.runs
+        target = agent.store.ledger if where == "charge" else agent.store.runs
         patched.setattr(target, where, broken)
         assert ask(agent, opening()) == Refusal(reason="unavailable")
-    assert agent._store.ledger.spent_total() == 0
+    assert agent.store.ledger.spent_total() == 0
     assert isinstance(ask(agent, a_round(1, h=np.ones((N_ITEMS, 3), np.float32)), 1), Refusal)
 
 
@@ -191,7 +189,7 @@ def test_unfinished_runs_never_make_a_device_busy() -> None:
         for agent in agents:
             ready(agent, run, **FEW)
         summed(agents, survey_layout(survey("A", TABLE), 4).length, run=run)
-    assert agents[0]._store.ledger.spent_total() == pytest.approx(
+    assert agents[0].store.ledger.spent_total() == pytest.approx(
         0.5 * len(STARS)
     )  # each rating answers once
 
@@ -199,5 +197,5 @@ def test_unfinished_runs_never_make_a_device_busy() -> None:
 def test_what_the_owner_forgets_is_given_back() -> None:
     agent = crowd(Policy(**SMALL))[0]
     ready(agent, **FEW)
-    agent._store.forget()
+    agent.store.forget()
     assert left(agent) == 1.0

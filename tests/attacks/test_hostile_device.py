@@ -32,7 +32,6 @@ from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import SumLayout
 from hdpmf.errors import HdpmfError, SecureSumError
 from hdpmf.lab.simulate.population import deal
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.session import Plans, SumOfJob
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -40,6 +39,7 @@ from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
+from tests.world import Device
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def town(
     for home in deal(WORLD, PrivacyWeights.uniform(WORLD), N, 0):
         store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
         store.add(home.ratings)
-        agents.append(Participant(store))
+        agents.append(Device(store))
         names.append(store.identity.public.hex())
     pace = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
     table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
@@ -92,14 +92,14 @@ def town(
     made.enroll([DeviceCard(name=name[:8], identity=name) for name in names])
     cards = made.enrolled.cards
     for number, agent in enumerate(agents):
-        agent._store.pin_roster(
+        agent.store.pin_roster(
             [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
         )
         network.attach(names[number], _answers(agent, hostile.get(number)))
     return Service(made, network, sleep=lambda _: None, log=said.append), names, said
 
 
-def _answers(agent: Participant, change: Change | None) -> Callable[[bytes], bytes]:
+def _answers(agent: Device, change: Change | None) -> Callable[[bytes], bytes]:
     def answer(data: bytes) -> bytes:
         reply = decode(agent.answer(data))
         assert isinstance(reply, Reply)

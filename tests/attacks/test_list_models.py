@@ -20,12 +20,12 @@ import pytest
 from hdpmf.common.protocol import Accepted, Call, ItemFacts, Refusal, Reply, decode, encode
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, ListTable, digest_of
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import kept_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import Device, envelope, table
 
-from .hostile import N_ITEMS, STARS, envelope, table
+from .hostile import N_ITEMS, STARS
 
 pytestmark = pytest.mark.slow
 
@@ -63,9 +63,7 @@ def _lists(n: int = N_ITEMS, rank: int = 2, **changes: Any) -> ListTable:
     return ListTable(**(fields | changes))
 
 
-def _say(
-    agent: Participant, message: Any, number: int = 0, run: bytes = RUN, part: str = "job"
-) -> Any:
+def _say(agent: Device, message: Any, number: int = 0, run: bytes = RUN, part: str = "job") -> Any:
     reply = decode(agent.answer(envelope(message, number, run=run, part=part)))
     assert isinstance(reply, Reply)
     return decode(reply.body)
@@ -121,11 +119,11 @@ HOSTILE = {
 
 
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Participant:
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Device:
     store = DeviceStore.create(tmp_path_factory.mktemp("device") / "me.sqlite")
     for item, value in STARS.items():
         store.rate(item, value)
-    made = Participant(store)
+    made = Device(store)
     assert _say(made, table()) == Accepted()
     assert _say(made, _facts(digest_of(GOOD)), 1) == Accepted()
     assert _say(made, GOOD, 2, part="lists") == Accepted()
@@ -134,9 +132,9 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Participant:
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_model_for_lists_is_refused_and_the_good_one_stays(
-    agent: Participant, kind: str
+    agent: Device, kind: str
 ) -> None:
-    before, store = [one.item for one in recommend(agent._store)], agent._store
+    before, store = [one.item for one in recommend(agent.store)], agent.store
     body = HOSTILE[kind]
     # Its facts name it, so that its digest is right.
     assert _say(agent, _facts(digest_of(body)), 1, LYING) == Accepted()
@@ -148,7 +146,7 @@ def test_a_hostile_model_for_lists_is_refused_and_the_good_one_stays(
     assert store.ledger.entries() == []
 
 
-def test_one_that_the_facts_do_not_name_is_refused(agent: Participant) -> None:
+def test_one_that_the_facts_do_not_name_is_refused(agent: Device) -> None:
     other = encode(_lists(rank=3))
     assert _say(agent, _facts(digest_of(GOOD)), 1, LYING) == Accepted()
     assert _say(agent, other, 2, LYING, "lists") == Refusal(reason="protocol")
@@ -161,7 +159,7 @@ def test_one_that_the_facts_do_not_name_is_refused(agent: Participant) -> None:
     assert _say(agent, GOOD, 2, part="lists") == Accepted()
 
 
-def test_a_large_one_is_refused_by_its_length_alone(agent: Participant) -> None:
+def test_a_large_one_is_refused_by_its_length_alone(agent: Device) -> None:
     """50 MB for 40 items: it is not decoded, and nothing of its size is made."""
     assert _say(agent, _facts(digest_of(GOOD)), 1, RUN) == Accepted()
     log: list[str] = []
@@ -180,7 +178,7 @@ def test_a_large_one_is_refused_by_its_length_alone(agent: Participant) -> None:
     assert "max_list_bytes" in log[0]
     assert peak < 2.5 * len(bomb)  # the envelope's body, and nothing made of it
     assert took < 5.0
-    kept = kept_model(agent._store)
+    kept = kept_model(agent.store)
     assert kept is not None
     assert kept.lists == GOOD
 
@@ -190,7 +188,7 @@ def test_a_large_one_is_refused_by_its_length_alone(agent: Participant) -> None:
 )
 def test_the_owner_sets_the_limit(limit: int, taken: bool) -> None:
     store = DeviceStore.create(":memory:", policy=Policy(max_list_bytes=limit))
-    agent = Participant(store)
+    agent = Device(store)
     assert _say(agent, table()) == Accepted()
     assert _say(agent, _facts(digest_of(GOOD)), 1) == Accepted()
     assert (_say(agent, GOOD, 2, part="lists") == Accepted()) == taken

@@ -19,8 +19,9 @@ from hdpmf.errors import ConfigError
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.untrusted.service.settings import RunSettings
+from tests.world import RUN, ask, enrol, envelope, survey, table, terms
 
-from .hostile import RUN, STARS, ask, device, enrol, envelope, survey, table, terms
+from .hostile import STARS, device
 
 TABLE = table()
 ROSTER = 300
@@ -58,7 +59,7 @@ def test_a_sum_over_the_target_and_colluders_only(minimum: int) -> None:
 def test_neither_does_the_plan_of_a_sum_get_away_with_it() -> None:
     agent, _ = asked()
     ask(agent, survey("A", TABLE, contributors=235))
-    pinned = agent._store.roster
+    pinned = agent.store.roster
     assert pinned is not None
     words = survey_layout(survey("A", TABLE), 20)
     for n, minimum in ((COLLUDING + 1, COLLUDING + 1), (60, 48), (200, 200)):
@@ -96,7 +97,7 @@ def test_users_that_a_device_claims_count_for_nothing() -> None:
     )
     agent, _ = asked(claimed, users=many, minimum=many // 2, sharing=many // 2 - COLLUDING)
     ask(agent, survey("A", TABLE, contributors=235))
-    pinned = agent._store.roster
+    pinned = agent.store.roster
     assert pinned is not None
     offer = propose(
         pinned.roster, survey_layout(survey("A", TABLE), 300).length, minimum=300, wide=True

@@ -10,20 +10,9 @@ from msgspec.structs import replace
 
 from hdpmf.common.protocol import BitContribution, Ready, Refusal, encode
 from hdpmf.private.device.policy import Policy
+from tests.world import a_round, ask, enrol, opening, plan, survey, table, terms
 
-from .hostile import (
-    N_ITEMS,
-    STARS,
-    a_round,
-    ask,
-    device,
-    enrol,
-    opening,
-    plan,
-    survey,
-    table,
-    terms,
-)
+from .hostile import N_ITEMS, STARS, device
 
 TABLE = table()
 ALL = Policy(
@@ -96,14 +85,14 @@ def test_what_is_beyond_a_limit_is_left_out_and_not_the_device() -> None:
         answer = ask(agent, survey("L", TABLE, epsilon=1.0))
         assert isinstance(answer, BitContribution)
         kept.append(len(answer.items))
-        assert agent._store.ledger.spent_total() == pytest.approx(5.0)
+        assert agent.store.ledger.spent_total() == pytest.approx(5.0)
     assert kept == [5, 5]
 
 
 def test_which_ratings_stay_within_the_limit_hangs_on_no_value() -> None:
     """The same person with other ratings of the same items sends about the same items."""
     agent = device(MANY, policy=replace(ALL, max_total=5.0), catalogue=TABLE)
-    store = agent._store
+    store = agent.store
     ratings = store.ratings()
     before = store.ledger.within_limits(ratings, np.arange(N_ITEMS), np.ones(N_ITEMS), store.policy)
     for item in MANY:
@@ -124,11 +113,11 @@ def test_ratings_that_go_in_the_middle_of_a_run_are_not_heard_of(what: str) -> N
         ask(agent, message)
     assert ask(agent, a_round(1), 1) == Ready(number=1)
     if what == "weigh more":
-        agent._store.set_weight(beta=1.0)
+        agent.store.set_weight(beta=1.0)
     for item in list(STARS)[: {"remove": 1, "weigh more": 0, "all": None}[what]]:
-        agent._store.remove(item)
+        agent.store.remove(item)
     assert ask(agent, a_round(2), 2) == Ready(number=2)
     for item in list(STARS):
-        agent._store.rate(item, 1.0)
+        agent.store.rate(item, 1.0)
     assert ask(agent, a_round(3), 3) == Ready(number=3)
     assert type(ask(agent, a_round(5), 5)).__name__ == "Accepted"

@@ -19,12 +19,12 @@ from hdpmf.common.aggregation.masks.messages import Advertisement, SumPlan
 from hdpmf.common.protocol import Ready, Refusal, Reply, decode
 from hdpmf.common.protocol.layout import survey_layout
 from hdpmf.errors import ConfigError, SecureSumError
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.session import DAY, Plans
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import Device, ask, enrol, envelope, survey, table, terms
 
-from .hostile import STARS, ask, device, enrol, envelope, survey, table, terms
+from .hostile import STARS, device
 
 TABLE = table()
 N = 4
@@ -51,16 +51,16 @@ class Clock:
 
 def victim(
     clock: Clock, ratings: dict[str, float] = STARS, path: Any = ":memory:", **policy: Any
-) -> Participant:
-    store = device(ratings, policy=Policy(**(SMALL | policy)), catalogue=TABLE, path=path)._store
-    return Participant(store, recommender="first", clock=clock)
+) -> Device:
+    store = device(ratings, policy=Policy(**(SMALL | policy)), catalogue=TABLE, path=path).store
+    return Device(store, recommender="first", clock=clock)
 
 
 def run_of(number: int) -> bytes:
     return b"%016d" % number
 
 
-def begin(agent: Participant, number: int, epsilon: float = 0.5) -> None:
+def begin(agent: Device, number: int, epsilon: float = 0.5) -> None:
     """A run, up to numbers that wait for a sum."""
     asked = terms("hdp-sum", "sums", TABLE, users=N, minimum=N, sharing=N, epsilon=epsilon)
     ask(agent, asked, run=run_of(number))
@@ -68,13 +68,13 @@ def begin(agent: Participant, number: int, epsilon: float = 0.5) -> None:
     assert ask(agent, made, run=run_of(number)) == Ready(number=0)
 
 
-def offer(agent: Participant) -> SumPlan:
-    pinned = agent._store.roster
+def offer(agent: Device) -> SumPlan:
+    pinned = agent.store.roster
     assert pinned is not None
     return propose(pinned.roster, LENGTH, minimum=N, wide=True)
 
 
-def drawn(agent: Participant, number: int, plan: SumPlan | None = None) -> str | bytes:
+def drawn(agent: Device, number: int, plan: SumPlan | None = None) -> str | bytes:
     """What a device draws for a plan, or the word with which it refuses."""
     reply = decode(
         agent.answer(envelope(encode_sum(plan or offer(agent)), run=run_of(number), part="sum"))
@@ -89,7 +89,7 @@ def drawn(agent: Participant, number: int, plan: SumPlan | None = None) -> str |
     return refused.reason
 
 
-def attack(agent: Participant, tries: int, per_run: int = 7, first: int = 0) -> list[str | bytes]:
+def attack(agent: Device, tries: int, per_run: int = 7, first: int = 0) -> list[str | bytes]:
     """Plan after plan, in runs that are broken off before anything has left."""
     answers = []
     for one in range(tries):
@@ -107,7 +107,7 @@ def test_runs_that_take_nothing_do_not_make_a_device_draw_for_ever() -> None:
     answers = attack(agent, limit + 30)
     assert len(set(answers[:limit])) == limit  # each a drawing of its own
     assert set(answers[limit:]) == {"secure-sum"}
-    assert agent._store.ledger.spent_total() == 0
+    assert agent.store.ledger.spent_total() == 0
     clock.now += DAY - 1
     assert set(attack(agent, 5, first=500)) == {"secure-sum"}
     clock.now += 1
@@ -119,7 +119,7 @@ def test_nobody_is_starved_by_somebody_elses_plans() -> None:
     agent = victim(clock, max_plans_per_day=3)
     enrol([agent], others=N - 1)
     assert attack(agent, 5)[3:] == ["secure-sum"] * 2
-    other = Participant(agent._store, recommender="second", clock=clock)
+    other = Device(agent.store, recommender="second", clock=clock)
     assert "secure-sum" not in attack(other, 3, first=100)
     assert attack(other, 1, first=200) == attack(agent, 1, first=300) == ["secure-sum"]
 
@@ -145,7 +145,7 @@ def test_a_sum_that_comes_about_does_not_count() -> None:
             begin(agent, number, epsilon=0.01)
         if number == 2:
             assert len(drawn(agents[0], number)) == 32  # one is broken off and tried again
-        server = SecureSumServer(offer(agents[0]), agents[0]._store.roster.roster)  # type: ignore[union-attr]
+        server = SecureSumServer(offer(agents[0]), agents[0].store.roster.roster)  # type: ignore[union-attr]
         outgoing = server.advance()
         while outgoing:
             for place, message in outgoing.items():
@@ -169,7 +169,7 @@ def test_a_plan_that_is_refused_or_repeated_draws_nothing_and_does_not_count() -
     enrol([agent], others=N - 1)
     begin(agent, 0)
     for _ in range(5):
-        short = propose(agent._store.roster.roster, LENGTH - 1, minimum=N, wide=True)  # type: ignore[union-attr]
+        short = propose(agent.store.roster.roster, LENGTH - 1, minimum=N, wide=True)  # type: ignore[union-attr]
         assert drawn(agent, 0, short) == "secure-sum"
     plan = offer(agent)
     assert len({drawn(agent, 0, plan) for _ in range(5)}) == 1
@@ -195,16 +195,16 @@ def test_a_kill_or_a_restart_forgets_nothing(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "device.sqlite"
     agent = victim(clock, path=path, max_plans_per_day=4)
     enrol([agent], others=N - 1)
-    agent._store.close()
+    agent.store.close()
     for first in (0, 100):  # two plans each, and killed when the second reply is there
         child = os.fork()
         if child == 0:
             with DeviceStore.open(path, serving=True) as store:
-                attack(Participant(store, recommender="first", clock=clock), 2, first=first)
+                attack(Device(store, recommender="first", clock=clock), 2, first=first)
                 os.kill(os.getpid(), signal.SIGKILL)
         assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     with DeviceStore.open(path, serving=True) as store:
-        again = Participant(store, recommender="first", clock=clock)
+        again = Device(store, recommender="first", clock=clock)
         assert again._conversation._plans.open == 4
         assert attack(again, 2, first=200) == ["secure-sum"] * 2
         store.forget()  # the owner's word about runs is none about plans

@@ -9,8 +9,9 @@ import pytest
 from hdpmf.common.protocol import Ready, Refusal
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.policy import Policy
+from tests.world import ask, enrol, survey, table, terms
 
-from .hostile import ask, device, enrol, survey, table, terms
+from .hostile import device
 
 TABLE = table()
 
@@ -73,6 +74,6 @@ def test_by_default_there_is_a_limit_to_what_a_person_spends() -> None:
     enrol([agent], others=199)
     ask(agent, terms("hdp-sum", "sums", wide, epsilon=1.0))
     assert ask(agent, survey("A", wide, epsilon=1.0)) == Ready(number=0)
-    agreed = agent._store.ledger.entries()[-1]
+    agreed = agent.store.ledger.entries()[-1]
     assert (agreed.action, agreed.ratings) == ("agreed", 50)
     assert agreed.paid == pytest.approx(50.0)

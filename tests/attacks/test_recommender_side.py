@@ -44,8 +44,8 @@ from hdpmf.untrusted.recommender.feasibility import clamp_gradients, clamp_to_fe
 from hdpmf.untrusted.recommender.sums import coding_of
 from hdpmf.untrusted.service.enrolment import read_card
 from hdpmf.untrusted.service.settings import RunSettings
+from tests.world import survey, table
 
-from .hostile import survey, table
 from .test_hostile_device import WORLD, Change, town, wrong_shares
 
 pytestmark = pytest.mark.slow

@@ -16,20 +16,9 @@ from hdpmf.common.protocol import Ready, Refusal
 from hdpmf.common.protocol.layout import gradients_layout
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
+from tests.world import a_round, ask, enrol, envelope, opening, plan, table, terms
 
-from .hostile import (
-    N_ITEMS,
-    STARS,
-    a_round,
-    ask,
-    device,
-    enrol,
-    envelope,
-    opening,
-    plan,
-    table,
-    terms,
-)
+from .hostile import N_ITEMS, STARS, device
 
 pytestmark = pytest.mark.slow
 
@@ -124,7 +113,7 @@ def test_a_plan_of_a_sum_is_answered_alike_whatever_was_rated(value: float) -> N
     """
     for ratings in WORLDS.values():
         agent = opened(ratings, PAID, "hdpmf-paid", "paid")
-        roster = agent._store.roster
+        roster = agent.store.roster
         assert roster is not None
         assert ask(
             agent, a_round(1, item_factors=np.full((N_ITEMS, 3), value, np.float32)), 1

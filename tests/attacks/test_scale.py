@@ -10,8 +10,9 @@ from hdpmf.common.protocol import Accepted, BitContribution, ItemCounts, Refusal
 from hdpmf.errors import ProtocolError, RatingsError
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import ask, opening, plan, survey, table, terms
 
-from .hostile import STARS, ask, device, opening, plan, survey, table, terms
+from .hostile import STARS, device
 
 NARROW = {
     "four and five": {"scale_low": 4.0, "scale_high": 5.0},
@@ -66,20 +67,20 @@ def test_a_scale_that_is_not_the_owners_is_refused(scale: str) -> None:
 
 def test_the_first_file_of_ratings_says_what_the_scale_is() -> None:
     agent = device({})
-    agent._store.add(
+    agent.store.add(
         Ratings.from_arrays(["me"] * 3, ["item 00", "item 01", "item 02"], [1.0, 4.0, 5.0])
     )
-    assert agent._store.scale == RatingScale(1, 5)
+    assert agent.store.scale == RatingScale(1, 5)
     for narrow in NARROW.values():
         found = ask(agent, table(**narrow))
         assert isinstance(found, Refusal) == (narrow.keys() != {"scale_step"})
         if not isinstance(found, Refusal):
-            agent._store.forget(model=True)
+            agent.store.forget(model=True)
     assert ask(agent, table()) == Accepted()
     with pytest.raises(RatingsError, match="scale"):
-        agent._store.add(Ratings.from_arrays(["me"], ["item 03"], [8.0], scale=(0, 10)))
+        agent.store.add(Ratings.from_arrays(["me"], ["item 03"], [8.0], scale=(0, 10)))
     with pytest.raises(RatingsError, match="scale"):
-        agent._store.rate("item 03", 8.0)
+        agent.store.rate("item 03", 8.0)
 
 
 def test_scales_that_no_arithmetic_survives() -> None:
@@ -89,4 +90,4 @@ def test_scales_that_no_arithmetic_survives() -> None:
             table(scale_low=ends[0], scale_high=ends[1], scale_step=None)
     with pytest.raises(ProtocolError):
         table(scale_step=1e-300)
-    assert agent._store.fingerprint is None
+    assert agent.store.fingerprint is None

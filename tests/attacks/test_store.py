@@ -22,8 +22,9 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.encryption import Vault
 from hdpmf.private.device.store.schema import HiddenItem
 from hdpmf.private.device.store.tables import ONLY, Table, Tables
+from tests.world import table
 
-from .hostile import STARS, table
+from .hostile import STARS
 
 pytestmark = pytest.mark.slow
 

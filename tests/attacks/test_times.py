@@ -12,8 +12,7 @@ from hdpmf.cli.device.join import answer_messages
 from hdpmf.common.net import polling
 from hdpmf.private.device.messages import SLOT, in_slots
 from hdpmf.private.device.store.device_store import DeviceStore
-
-from .hostile import envelope, table
+from tests.world import envelope, table
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,6 @@ from tests.unit.device.reporting_world import (
     STARS,
     START,
     World,
-    live,
     make_facts,
     make_store,
     make_task,
@@ -49,6 +48,7 @@ from tests.unit.device.reporting_world import (
     survey,
     table,
 )
+from tests.world import live
 
 pytestmark = pytest.mark.slow
 

@@ -19,6 +19,8 @@ from hdpmf.models import make_model
 
 from .conftest import Call
 
+pytestmark = pytest.mark.slow
+
 
 def test_list(call: Call) -> None:
     found = call("data", "list", "--json").json["datasets"]

@@ -11,18 +11,13 @@ import pytest
 from hdpmf.common.protocol.task import task_id
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.store.device_store import DeviceStore
-from tests.unit.device.reporting_world import (
-    PERIOD,
-    STARS,
-    World,
-    live,
-    make_store,
-    make_task,
-    reporter,
-)
+from tests.unit.device.reporting_world import PERIOD, STARS, World, make_store, make_task, reporter
+from tests.world import live
 
 from .conftest import Call
 from .device_world import pay
+
+pytestmark = pytest.mark.slow
 
 
 def test_ledger_says_what_was_sent_and_what_it_reveals(rated: Path, call: Call) -> None:

@@ -18,6 +18,8 @@ from hdpmf.models import EASE
 
 from .conftest import Call
 
+pytestmark = pytest.mark.slow
+
 
 def test_training_tells_where_the_parts_lie(
     call: Call, files: tuple[Path, Path], tmp_path: Path

@@ -34,9 +34,9 @@ from hdpmf.common.protocol import (
 )
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import counts_layout, gradients_layout, survey_layout
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import Device
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +94,7 @@ class Recorder:
             store.set_weights(weights, ratings)
             self.stores.append(store)
             noise = SeededNoise(seed * 100 + device)
-            self.agents.append(Participant(store, noise=noise, simulation=True, seed=seed))
+            self.agents.append(Device(store, noise=noise, simulation=True, seed=seed))
         keys = [store.identity.public for store in self.stores]
         for store in self.stores:
             store.pin_roster(keys, [1] * DEVICES)
@@ -343,7 +343,7 @@ def test_the_statistics_tell_two_sets_of_ratings_apart_without_masks():
     for seed in (1, 2):
         recorder = Recorder("sums", seed)
         recorder.agents = [
-            Participant(store, noise=Silent(), simulation=True) for store in recorder.stores
+            Device(store, noise=Silent(), simulation=True) for store in recorder.stores
         ]
         recorder.tell(encode(recorder.terms("hdp-sum", 1)))
         recorder.tell(encode(survey_of("A")))

@@ -17,7 +17,6 @@ from hdpmf.common.privacy import PrivacySpec, SeededNoise
 from hdpmf.common.privacy.mechanisms import mechanism_of
 from hdpmf.common.protocol import (
     Call,
-    Envelope,
     Gradients,
     Here,
     ItemCounts,
@@ -30,7 +29,6 @@ from hdpmf.common.protocol import (
     Survey,
     Terms,
     decode,
-    encode,
 )
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import (
@@ -40,10 +38,11 @@ from hdpmf.common.protocol.layout import (
     gradients_from_sum,
     gradients_layout,
 )
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender import Recommender
+from tests import world
+from tests.world import OPEN, RUN, Device, NoNoise, ask, envelope
 
 _MADE = synthetic_world(n_users=18, n_items=30, n_ratings=300, rng=0)
 WORLD = Ratings.from_arrays(
@@ -56,32 +55,8 @@ WORLD = Ratings.from_arrays(
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
 TABLE = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
 KNOWN = known_items(TABLE)
-RUN = b"the first run..."
 SEED = 7
 ROUNDS = 4
-OPEN = Policy(
-    methods=(
-        "mf",
-        "dpmf",
-        "pdpmf",
-        "hdpmf",
-        "hdpmf-w",
-        "hdpmf-r",
-        "hdpmf-paid",
-        "hdp-sum",
-        "hdp-bit",
-    ),
-    allow_nominal=True,
-    require_sums=False,
-    allow_unprotected=True,
-    min_participants=3,
-    min_devices=3,
-    min_neighbours=2,
-    min_fraction="0",
-    max_colluding="0",
-    max_credit=100,
-    min_epsilon_per_run=1e-9,
-)
 MECHANISMS = {
     "mf": "none",
     "dpmf": "uniform",
@@ -91,27 +66,6 @@ MECHANISMS = {
     "hdpmf-r": "stretch",
     "hdpmf-paid": "paid",
 }
-
-
-class Silent:
-    """Noise off."""
-
-    def uniforms(self, n: int) -> np.ndarray:
-        return np.zeros(n)
-
-    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
-        return np.zeros(np.shape(sigma), np.int64)
-
-    def laplace_share(
-        self, scale: object, n_shares: int, size: Any, *, count: int = 1
-    ) -> np.ndarray:
-        return np.zeros(size, np.int64)
-
-    def discrete_laplace(self, scale: object, size: Any) -> np.ndarray:
-        return np.zeros(size, np.int64)
-
-    def bits(self, p_plus: np.ndarray, epsilon: Any = None) -> np.ndarray:
-        return np.asarray(p_plus) > 0.5
 
 
 def make_store(
@@ -124,13 +78,14 @@ def make_store(
 ) -> DeviceStore:
     """A store with these ratings and the world's weights."""
     here = len(np.unique(ratings.user_codes))
-    store = DeviceStore.create(path, users=users or max(here, 1), policy=policy)
-    if len(ratings):
-        store.add(ratings)
-        store.set_weights(WEIGHTS, ratings)
-    if pin:
-        store.pin_catalogue(TABLE)
-    return store
+    return world.make_store(
+        ratings,
+        path=path,
+        users=users or max(here, 1),
+        policy=policy,
+        weights=WEIGHTS,
+        catalogue=TABLE if pin else None,
+    )
 
 
 def part(users: Sequence[int]) -> Ratings:
@@ -143,108 +98,50 @@ def partition(n: int) -> list[Ratings]:
     return [part([user for user in range(WORLD.n_users) if user % n == one]) for one in range(n)]
 
 
-def agent_for(store: DeviceStore, noise: Any = None, **options: Any) -> Participant:
+def agent_for(store: DeviceStore, noise: Any = None, **options: Any) -> Device:
     """An agent whose noise is off, or as given."""
     settings = {"simulation": True, "seed": SEED} | options
-    return Participant(store, noise=noise or Silent(), **settings)
-
-
-def envelope(
-    message: Message | bytes, number: int = 0, *, run: bytes = RUN, kind: str = "job"
-) -> bytes:
-    """An envelope, as it travels."""
-    body = message if isinstance(message, bytes) else encode(message)
-    return encode(Envelope(run=run, number=number, part=kind, body=body))  # type: ignore[arg-type]
-
-
-def ask(agent: Participant, message: Message, number: int = 0, *, run: bytes = RUN) -> Message:
-    """What the agent says to a message; a Refusal where it refuses."""
-    reply = decode(agent.answer(envelope(message, number, run=run)))
-    assert isinstance(reply, Reply)
-    assert (reply.run, reply.number) == (run, number)
-    found = decode(reply.body)
-    assert isinstance(found, Refusal) == (reply.part == "refusal")
-    return found
+    return Device(store, noise=noise or NoNoise(), **settings)
 
 
 def refuses(
-    agent: Participant, message: Message, reason: str, number: int = 0, *, run: bytes = RUN
+    agent: Device, message: Message, reason: str, number: int = 0, *, run: bytes = RUN
 ) -> None:
     """The agent refuses with this word, and its ledger stays as it is."""
-    before = agent._store.ledger.entries()
+    before = agent.store.ledger.entries()
     found = ask(agent, message, number, run=run)
     assert isinstance(found, Refusal), found
     assert found.reason == reason
-    assert agent._store.ledger.entries() == before
+    assert agent.store.ledger.entries() == before
 
 
 def terms_for(method: str = "hdpmf", view: str = "messages", **changes: Any) -> Terms:
     """Terms of a run over the world."""
-    one_round = method in ("hdp-sum", "hdp-bit")
-    fields = {
-        "method": method,
-        "view": view,
-        "epsilon": 0.5,
-        "rounds": 1 if one_round else ROUNDS,
-        "catalogue": KNOWN.fingerprint,
-        "users": WORLD.n_users,
-        "minimum": WORLD.n_users,
-        "credit": WORLD.n_users,
-    }
-    fields |= changes
-    return Terms(**({"sharing": fields["minimum"]} | fields))
+    n = WORLD.n_users
+    fields = {"users": n, "minimum": n, "credit": n} | changes
+    return world.terms(method, view, TABLE, **({"sharing": fields["minimum"]} | fields))
 
 
 def plan_for(method: str = "hdpmf", **changes: Any) -> Plan:
     """A plan that fits the terms."""
-    fields = {
-        "n_items": WORLD.n_items,
-        "n_factors": 4,
-        "epochs": ROUNDS,
-        "learning_rate": 0.05,
-        "reg": 0.01,
-        "mechanism": MECHANISMS[method],
-        "epsilon": 0.5,
-        "scale_low": WORLD.scale.low,
-        "scale_high": WORLD.scale.high,
-        "scale_steps": True,
-        "fresh_noise": True,
-    }
-    return Plan(**(fields | changes))
+    fields = {"n_factors": 4, "epochs": ROUNDS, "mechanism": MECHANISMS[method]}
+    return world.plan(TABLE, **(fields | changes))
 
 
 def survey_for(design: str = "A", **changes: Any) -> Survey:
     """A survey that fits the terms."""
-    scale = WORLD.scale
-    fields = {
-        "design": design, "coding": "threshold" if design == "L" else "soft", "epsilon": 0.5,
-        "n_items": WORLD.n_items, "catalogue": KNOWN.fingerprint, "contributors": WORLD.n_users,
-        "scale_low": scale.low, "scale_high": scale.high, "scale_step": scale.step,
-    }  # fmt: skip
-    return Survey(**(fields | changes))
+    return world.survey(design, TABLE, **({"contributors": WORLD.n_users} | changes))
 
 
 def facts_for(**changes: Any) -> ItemFacts:
     """Item facts of the world."""
-    n = WORLD.n_items
-    fields = {
-        "catalogue": KNOWN.fingerprint,
-        "mean": 3.5,
-        "bias": np.linspace(-1, 1, n).astype(np.float32),
-        "variance": np.full(n, 0.1, np.float32),
-        "popularity": np.ones(n, np.float32),
-        "patterns": np.zeros((n, 0), np.float32),
-    }
-    return ItemFacts(**(fields | changes))
+    return world.facts(TABLE, **changes)
 
 
-def enrol(agents: Sequence[Participant]) -> Roster:
+def enrol(devices: Sequence[Device]) -> Roster:
     """Every device pins the roster of all."""
-    stores = [agent._store for agent in agents]
-    keys, users = [one.identity.public for one in stores], [one.users for one in stores]
-    for store in stores:
-        store.pin_roster(keys, users)
-    return Roster(keys)
+    world.enrol(devices)
+    return Roster([device.store.identity.public for device in devices])
 
 
 class Run:
@@ -259,7 +156,7 @@ class Run:
 
     def __init__(
         self,
-        agents: Sequence[Participant],
+        agents: Sequence[Device],
         method: str = "hdpmf",
         view: str = "messages",
         *,
@@ -297,7 +194,7 @@ class Run:
         """Everything before the first round."""
         for here in self.tell(Call()):
             assert isinstance(here, Here)
-        if any(agent._store.fingerprint is None for agent in self.agents):
+        if any(agent.store.fingerprint is None for agent in self.agents):
             self.tell(TABLE)
         self.tell(self.terms)
         reports = self.tell(self.plan)
@@ -347,7 +244,7 @@ def secure_sum(
     outgoing = server.advance()
     while outgoing:
         for device, message in outgoing.items():
-            data = envelope(encode_sum(message), number, run=run.run, kind="sum")
+            data = envelope(encode_sum(message), number, run=run.run, part="sum")
             answer = run.agents[device].answer(data)
             if run._heard is not None:
                 run._heard(device, data, answer)

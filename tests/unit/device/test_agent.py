@@ -30,16 +30,14 @@ from hdpmf.private.device.recommendations import predict_ratings, recommend
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.sums import facts_from_sums
+from tests.world import RUN, NoNoise, ask
 
 from .federated import (
-    RUN,
     TABLE,
     WEIGHTS,
     WORLD,
     Run,
-    Silent,
     agent_for,
-    ask,
     enrol,
     facts_for,
     make_store,
@@ -168,7 +166,7 @@ def test_predictions_are_those_of_the_library():
         vectors=model.devices_.vectors.tobytes(),
     )
     found = predict_ratings(
-        agent._store, [str(u) for u in WORLD.user_ids], [str(i) for i in WORLD.item_ids], model=own
+        agent.store, [str(u) for u in WORLD.user_ids], [str(i) for i in WORLD.item_ids], model=own
     )
     np.testing.assert_allclose(found, model.predict(WORLD.user_ids, WORLD.item_ids), atol=1e-4)
 
@@ -184,7 +182,7 @@ def test_one_round_of_secure_sums_gives_the_librarys_facts():
     answer = contribution_from_sum(survey, 9, total)
     facts = facts_from_sums(survey, [answer], None)
     shard = OneRoundShard(
-        WORLD, WEIGHTS, Silent(), epsilon=0.5, catalogue=survey.catalogue, simulation=True
+        WORLD, WEIGHTS, NoNoise(), epsilon=0.5, catalogue=survey.catalogue, simulation=True
     )
     shard.accept(survey)
     whole = shard.contribute()
@@ -193,12 +191,12 @@ def test_one_round_of_secure_sums_gives_the_librarys_facts():
     assert answer.total == whole.total
     assert run.tell(facts, 1) == [Accepted()] * 9
     user = str(part([4]).user_ids[0])
-    holder = next(agent for agent in agents if user in agent._store.ratings().users.ids.tolist())
+    holder = next(agent for agent in agents if user in agent.store.ratings().users.ids.tolist())
     assert np.isfinite(
-        predict_ratings(holder._store, [user], ["no such item"], model=holder.model)
+        predict_ratings(holder.store, [user], ["no such item"], model=holder.model)
     ).all()
-    assert [one.action for one in holder._store.ledger.entries()] == ["agreed", "sent", "received"]
-    assert "that is a guarantee" in holder._store.ledger.entries()[0].words
+    assert [one.action for one in holder.store.ledger.entries()] == ["agreed", "sent", "received"]
+    assert "that is a guarantee" in holder.store.ledger.entries()[0].words
 
 
 def test_one_bit_per_rating():
@@ -215,13 +213,13 @@ def test_one_bit_per_rating():
     library = make_model("hdp-bit").with_facts(WORLD, WEIGHTS, facts)
     items = [str(item) for item in WORLD.items.ids]
     for agent in agents:
-        for user in agent._store.ratings().users.ids.tolist():
-            here = predict_ratings(agent._store, [user] * len(items), items, model=agent.model)
+        for user in agent.store.ratings().users.ids.tolist():
+            here = predict_ratings(agent.store, [user] * len(items), items, model=agent.model)
             np.testing.assert_allclose(
                 here, library.predict([user] * len(items), WORLD.items.ids), atol=1e-5
             )
     # Bits leave with the answer, so the ledger says that they were sent.
-    assert [one.action for one in agents[0]._store.ledger.entries()] == ["sent", "received"]
+    assert [one.action for one in agents[0].store.ledger.entries()] == ["sent", "received"]
 
 
 def test_a_new_device_gets_the_model_without_giving_anything():

@@ -28,21 +28,17 @@ from hdpmf.common.protocol import (
 from hdpmf.common.protocol.codec import MAX_BYTES
 from hdpmf.common.protocol.messages import MAX_FACTORS
 from hdpmf.errors import StorageError
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommender_state import MAX_OPEN
+from tests.world import OPEN, RUN, Device, ask, envelope
 
 from .federated import (
     KNOWN,
-    OPEN,
     ROUNDS,
-    RUN,
     TABLE,
     WORLD,
     Run,
     agent_for,
-    ask,
-    envelope,
     facts_for,
     make_store,
     part,
@@ -98,7 +94,7 @@ def test_terms_beyond_the_policy(policy, terms):
 def test_the_policy_counts_when_numbers_are_about_to_leave(agent):
     ask(agent, terms_for())
     ask(agent, plan_for())
-    agent._store.set_policy(Policy())
+    agent.store.set_policy(Policy())
     refuses(agent, Opening(noise_budget=0.5), "policy")
 
 
@@ -170,7 +166,7 @@ def test_who_allows_it_all_the_same_pays_infinitely_much():
     run = Run([agent], plan=plan_for(fresh_noise=False))
     run.open()
     run.finish()
-    first = agent._store.ledger.entries()[0]
+    first = agent.store.ledger.entries()[0]
     assert (first.status, first.epsilon, first.paid) == ("none", np.inf, np.inf)
     assert "NOTHING IS HIDDEN" in first.words
     assert "no guarantee" in first.words
@@ -242,11 +238,11 @@ def test_numbers_that_are_none_do_not_even_make_a_message(agent, run):
 
 
 def _refused(agent, data, reason):
-    before = agent._store.ledger.entries()
+    before = agent.store.ledger.entries()
     reply = decode(agent.answer(data))
     assert isinstance(reply, Reply)
     assert decode(reply.body) == Refusal(reason=reason)
-    assert agent._store.ledger.entries() == before
+    assert agent.store.ledger.entries() == before
 
 
 def test_an_old_round_from_a_restored_backup(agent, run):
@@ -267,7 +263,7 @@ def test_an_exact_repeat_gets_the_same_bytes_and_no_new_noise(agent, run):
     data = envelope(message, message.number)
     replies = {agent.answer(data) for _ in range(4)}
     assert len(replies) == 1
-    assert [one.number for one in agent._store.ledger.entries() if one.action == "sent"] == [0, 1]
+    assert [one.number for one in agent.store.ledger.entries() if one.action == "sent"] == [0, 1]
     later = run.recommender
     later.aggregate([decode(decode(replies.pop()).body)])
     following = later.next_round()
@@ -291,7 +287,7 @@ def test_a_letter_of_another_job(agent, run):
 
 
 def test_a_secure_sum_in_a_run_of_messages(agent, run):
-    _refused(agent, envelope(b"x", kind="sum"), "secure-sum")
+    _refused(agent, envelope(b"x", part="sum"), "secure-sum")
     assert agent._conversation._sessions[RUN].sum is None
 
 
@@ -352,7 +348,7 @@ def test_max_total_is_a_budget_too():
     ask(agent, terms_for())
     ask(agent, plan_for())
     assert ask(agent, Opening(noise_budget=0.5)).counts.sum() < len(part([4]))
-    assert agent._store.ledger.spent_total() <= 0.01
+    assert agent.store.ledger.spent_total() <= 0.01
     assert ask(agent, Call()) == Here(catalogue=KNOWN.fingerprint, run=RUN, number=0)
 
 
@@ -382,7 +378,7 @@ def test_two_processes_that_answer_for_one_device():
 def test_terms_without_end_do_not_fill_the_store_and_do_not_push_a_paid_run_out(agent, run):
     for one in range(3 * MAX_OPEN):
         assert ask(agent, terms_for(), run=one.to_bytes(16, "big")) == Accepted()
-    rows = agent._store._database.execute("SELECT count(*) FROM runs")
+    rows = agent.store._database.execute("SELECT count(*) FROM runs")
     assert rows[0][0] <= MAX_OPEN
     message = run.recommender.next_round()
     assert isinstance(ask(agent, message, 1), Gradients)
@@ -422,7 +418,7 @@ def test_a_survey_that_is_not_what_the_terms_say(changes):
     run.tell(run.terms)
     good = survey_for(contributors=3)
     refuses(agents[0], replace(good, **changes), "protocol")
-    assert agents[0]._store.ledger.spent_total() == 0
+    assert agents[0].store.ledger.spent_total() == 0
     refuses(agents[0], replace(good, labels=True), "protocol")
     ask(agents[0], good)
     refuses(agents[0], replace(good, coding="linear"), "protocol")
@@ -431,7 +427,7 @@ def test_a_survey_that_is_not_what_the_terms_say(changes):
 def test_a_second_survey_gets_nothing_that_the_first_one_had():
     store = make_store(ratings=part([4]))
     agent = agent_for(store, SeededNoise(1))
-    elsewhere = Participant(store, recommender="other", noise=SeededNoise(1), simulation=True)
+    elsewhere = Device(store, recommender="other", noise=SeededNoise(1), simulation=True)
     # Each rating has epsilon 1, of which a survey costs a half: one recommender gets it once, two
     # get it once each.
     bits = []
@@ -475,7 +471,7 @@ def test_item_facts_of_other_items(agent):
 )
 def test_what_is_no_envelope_or_no_message(agent, run, data):
     _refused(agent, data, "protocol")
-    _refused(agent, envelope(b"x", kind="sum"), "secure-sum")
+    _refused(agent, envelope(b"x", part="sum"), "secure-sum")
     assert isinstance(ask(agent, _round(1), 1), Gradients)
 
 
@@ -493,7 +489,7 @@ def test_a_full_disk(agent, run, monkeypatch):
 
     good = _round(1)
     with monkeypatch.context() as broken:
-        broken.setattr(agent._store.runs, "put_reply", full)
+        broken.setattr(agent.store.runs, "put_reply", full)
         refuses(agent, good, "storage", 1)
     # What was half done is forgotten: the round is still to be answered, once.
     assert isinstance(ask(agent, good, 1), Gradients)

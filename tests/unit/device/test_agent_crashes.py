@@ -17,18 +17,9 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Refusal, Reply, decode
 from hdpmf.errors import StorageError
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import RUN, envelope
 
-from .federated import (
-    ROUNDS,
-    RUN,
-    Run,
-    agent_for,
-    envelope,
-    make_store,
-    part,
-    survey_for,
-    terms_for,
-)
+from .federated import ROUNDS, Run, agent_for, make_store, part, survey_for, terms_for
 
 pytestmark = pytest.mark.slow
 
@@ -45,14 +36,14 @@ class Killed(Run):
         self.replies = {}
 
     def restart(self):
-        self.agents[0]._store.close()
+        self.agents[0].store.close()
         self.agents[0] = agent_for(DeviceStore.open(self.path), SeededNoise(50 + self.step))
 
     def tell(self, message, number=0):
         data = envelope(message, number, run=self.run)
         self.step += 1
         if "before" in self.kill_at(self.step):
-            store = self.agents[0]._store
+            store = self.agents[0].store
             with pytest.MonkeyPatch.context() as killed:
                 killed.setattr(store.runs, "put_reply", _refuse)
                 reply = decode(self.agents[0].answer(data))
@@ -87,7 +78,7 @@ def test_a_training_survives(tmp_path, method, name):
     run = Killed(tmp_path / "me.db", method, SCHEDULES[name])
     run.open()
     run.finish()
-    store = run.agents[0]._store
+    store = run.agents[0].store
     entries = store.ledger.entries()
     assert [one.ratings > 0 for one in entries].count(True) == 1
     rounds = [one.number for one in entries if one.action == "sent" and one.number]
@@ -109,8 +100,8 @@ def test_vectors_after_a_restart_are_those_without_one(tmp_path):
         run = Killed(
             tmp_path / f"{name}.db", "hdpmf-w", SCHEDULES[name] if name else lambda step: set()
         )
-        run.agents = [agent_for(agent._store) for agent in run.agents]
-        run.restart = lambda run=run: run.agents.__setitem__(0, agent_for(run.agents[0]._store))
+        run.agents = [agent_for(agent.store) for agent in run.agents]
+        run.restart = lambda run=run: run.agents.__setitem__(0, agent_for(run.agents[0].store))
         run.open()
         results.append(run.finish())
     np.testing.assert_array_equal(*results)
@@ -122,7 +113,7 @@ def test_a_survey_survives(tmp_path, name):
     run.tell(run.terms)
     answers = run.tell(survey_for("L"))
     assert len(answers[0].plus) <= len(part([4]))
-    entries = run.agents[0]._store.ledger.entries()
+    entries = run.agents[0].store.ledger.entries()
     assert [(one.action, one.ratings > 0) for one in entries] == [("sent", True)]
 
 
@@ -152,8 +143,8 @@ def test_every_persisted_step_can_be_the_last_one(tmp_path):
             found = decode(again.answer(later))
             assert isinstance(found, Reply)
             assert found.part == "job", decode(found.body)
-        total = again._store.ledger.paid_in(RUN.hex(), again._store.ratings())
+        total = again.store.ledger.paid_in(RUN.hex(), again.store.ratings())
         assert total == pytest.approx(
-            0.5 * again._store.weights().for_ratings(again._store.ratings())
+            0.5 * again.store.weights().for_ratings(again.store.ratings())
         )
-        again._store.close()
+        again.store.close()

@@ -9,14 +9,12 @@ from hdpmf.common.protocol import Accepted, Message, Opening, Refusal, Reply, Ro
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.budget import TYPICAL_RATERS, agreed_words
 from hdpmf.private.device.device_identity import card_of
+from tests.world import RUN, ask, envelope
 
 from .federated import (
-    RUN,
     WORLD,
     agent_for,
-    ask,
     enrol,
-    envelope,
     facts_for,
     make_store,
     plan_for,
@@ -107,20 +105,20 @@ def test_what_the_disk_refused_has_not_happened(
         for place, (message, number) in enumerate(_conversation(method, view)):
             if place == failing:
                 with monkeypatch.context() as patched:
-                    patched.setattr(agent._store.runs, "put_reply", _refused)
+                    patched.setattr(agent.store.runs, "put_reply", _refused)
                     assert ask(agent, message, number) == Refusal(reason="storage")
-                before = agent._store.ledger.entries()
-                sums = decode(agent.answer(envelope(b"no message", number, kind="sum")))
+                before = agent.store.ledger.entries()
+                sums = decode(agent.answer(envelope(b"no message", number, part="sum")))
                 assert isinstance(sums, Reply)
                 assert sums.part == "refusal"  # no numbers wait for a sum that nobody has paid for
-                assert agent._store.ledger.entries() == before
+                assert agent.store.ledger.entries() == before
             answers.append(ask(agent, message, number))
-        entries = [(entry.action, entry.paid) for entry in agent._store.ledger.entries()]
+        entries = [(entry.action, entry.paid) for entry in agent.store.ledger.entries()]
         session = agent._conversation._sessions.get(RUN)
         return (
             answers,
             entries,
-            agent._store.runs.load(RUN),
+            agent.store.runs.load(RUN),
             session is not None and session.sum is not None,
         )
 

@@ -13,13 +13,13 @@ from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.aggregation.masks import propose
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Call, Grouping, Opening, Reply, Round, decode
+from tests.world import envelope
 
 from .federated import (
     TABLE,
     Run,
     agent_for,
     enrol,
-    envelope,
     facts_for,
     make_store,
     part,
@@ -52,7 +52,7 @@ VALID = [
         encode_sum(propose(ROSTER, 61, neighbours=2, minimum=3, wide=True)),
         0,
         run=b"2" * 16,
-        kind="sum",
+        part="sum",
     ),
     envelope(
         terms_for("hdp-sum", "sums", users=3, minimum=3, rounds=2, labels=True), run=b"4" * 16
@@ -72,7 +72,7 @@ def answered(data):
 
 
 def within_budget():
-    store = TARGET._store
+    store = TARGET.store
     left = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
     assert left.min() >= -1e-9
 

@@ -23,18 +23,14 @@ from hdpmf.errors import ProtocolError, StorageError
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.device.recommender_state import read_state
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import OPEN, RUN, NoNoise, ask, envelope
 
 from .federated import (
-    OPEN,
-    RUN,
     WEIGHTS,
     WORLD,
     Run,
-    Silent,
     agent_for,
-    ask,
     enrol,
-    envelope,
     facts_for,
     make_store,
     part,
@@ -53,14 +49,14 @@ GROUPING = Grouping(scores=SCORES, heads=np.array([0, 3, 4, 17, 29]))
 FACTS = facts_for(patterns=np.ones((WORLD.n_items, 1), np.float32), labels=True, prior="films")
 
 
-class Flipped(Silent):
+class Flipped(NoNoise):
     """Noise off, but every device draws the label that its scores speak against."""
 
     def bits(self, p_plus, epsilon=None):
         return np.ones(len(p_plus), bool)
 
 
-class Undrawn(Silent):
+class Undrawn(NoNoise):
     """Noise off, and nobody may draw a label."""
 
     def bits(self, p_plus, epsilon=None):
@@ -68,7 +64,7 @@ class Undrawn(Silent):
 
 
 def agents_of(n=N, noise=None):
-    agents = [agent_for(make_store(ratings=one), noise or Silent()) for one in partition(n)]
+    agents = [agent_for(make_store(ratings=one), noise or NoNoise()) for one in partition(n)]
     return agents, enrol(agents)
 
 
@@ -88,10 +84,10 @@ def numbers(agent):
 
 
 def labels_of(agent):
-    return read_state(agent._store.runs.load(RUN)).labels
+    return read_state(agent.store.runs.load(RUN)).labels
 
 
-@pytest.mark.parametrize("noise", [Silent(), Flipped()])
+@pytest.mark.parametrize("noise", [NoNoise(), Flipped()])
 def test_two_secure_sums_are_the_librarys(noise):
     agents, roster = agents_of(noise=noise)
     run, total = counted(agents, roster, GROUPING)
@@ -114,7 +110,7 @@ def test_two_secure_sums_are_the_librarys(noise):
     assert answer.weights[WORLD.n_items :].any()
     assert answer.weights[GROUPING.heads].any()
     assert run.tell(FACTS, 2) == [Accepted()] * N
-    store = agents[0]._store
+    store = agents[0].store
     entries = store.ledger.entries()
     assert [(one.action, one.number) for one in entries] == [
         ("agreed", 0), ("sent", 0), ("agreed", 1), ("sent", 1), ("received", 2),
@@ -145,7 +141,7 @@ def test_a_restarted_device_keeps_its_label(tmp_path):
         not np.array_equal(numbers(one), old) for one, old in zip(plain, before, strict=True)
     )
     for one in agents:
-        one._store.close()
+        one.store.close()
     run.agents = [agent_for(DeviceStore.open(path), Undrawn()) for path in paths]
     assert run.tell(GROUPING, 1) == [Ready(number=1)] * N
     for one, old in zip(run.agents, before, strict=True):
@@ -154,9 +150,9 @@ def test_a_restarted_device_keeps_its_label(tmp_path):
     total = secure_sum(run, roster, 1, words)
     np.testing.assert_array_equal(words.decode(total), np.sum(before, axis=0))
     # And from here on they have been in a sum, whatever is restarted.
-    again = agent_for(run.agents[0]._store, Undrawn())
+    again = agent_for(run.agents[0].store, Undrawn())
     refuses(again, GROUPING, "secure-sum", 1)
-    data = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, kind="sum")
+    data = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, part="sum")
     assert decode(decode(again.answer(data)).body) == Refusal(reason="secure-sum")
 
 
@@ -165,7 +161,7 @@ def test_a_sum_that_begins_after_a_restart_finds_the_numbers():
     agents, roster = agents_of(noise=Flipped())
     run, _ = counted(agents, roster, GROUPING)
     before = np.sum([numbers(one) for one in agents], axis=0)
-    run.agents = [agent_for(one._store, Undrawn()) for one in agents]
+    run.agents = [agent_for(one.store, Undrawn()) for one in agents]
     words = survey_layout(SURVEY, N, len(GROUPING.heads))
     np.testing.assert_array_equal(words.decode(secure_sum(run, roster, 1, words)), before)
 
@@ -175,7 +171,7 @@ def test_restarts_before_every_letter_lose_nothing():
     run = Run(agents, "hdpmf", terms=TERMS)
 
     def restart(seed):
-        run.agents = [agent_for(one._store, SeededNoise(seed)) for one in run.agents]
+        run.agents = [agent_for(one.store, SeededNoise(seed)) for one in run.agents]
 
     run.tell(TERMS)
     restart(2)
@@ -190,7 +186,7 @@ def test_restarts_before_every_letter_lose_nothing():
     assert [labels_of(one) for one in run.agents] == drawn
     restart(6)
     assert run.tell(FACTS, 2) == [Accepted()] * N
-    entries = run.agents[0]._store.ledger.entries()
+    entries = run.agents[0].store.ledger.entries()
     assert [one.ratings > 0 for one in entries].count(True) == 1
     assert [one.number for one in entries if one.action == "sent"] == [0, 1]
 
@@ -204,12 +200,12 @@ def test_a_label_that_could_not_be_kept_is_used_for_nothing(monkeypatch):
         raise StorageError("the disk is full")
 
     with monkeypatch.context() as disk:
-        disk.setattr(agent._store.runs, "put_reply", full)
+        disk.setattr(agent.store.runs, "put_reply", full)
         refuses(agent, GROUPING, "storage", 1)
     assert labels_of(agent) is None
     assert RUN not in agent._conversation._sessions  # the numbers made with it are gone, too
     words = survey_layout(SURVEY, N, len(GROUPING.heads))
-    data = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, kind="sum")
+    data = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, part="sum")
     assert decode(decode(agent.answer(data)).body) == Refusal(reason="secure-sum")
     assert ask(agent, GROUPING, 1) == Ready(number=1)
 
@@ -218,15 +214,15 @@ def test_a_grouping_is_answered_once():
     agents, roster = agents_of()
     counted(agents, roster, GROUPING)
     agent = agents[0]
-    drawn, waiting, before = labels_of(agent), numbers(agent), agent._store.ledger.entries()
+    drawn, waiting, before = labels_of(agent), numbers(agent), agent.store.ledger.entries()
     assert ask(agent, GROUPING, 1) == Ready(number=1)
-    assert agent._store.ledger.entries() == before
+    assert agent.store.ledger.entries() == before
     for other in (replace(GROUPING, scores=-SCORES), replace(GROUPING, heads=GROUPING.heads[1:])):
         refuses(agent, other, "protocol", 1)
     refuses(agent, SURVEY, "protocol")
     assert labels_of(agent) == drawn
     np.testing.assert_array_equal(numbers(agent), waiting)
-    again = agent_for(agent._store, Undrawn())
+    again = agent_for(agent.store, Undrawn())
     refuses(again, replace(GROUPING, scores=-SCORES), "protocol", 1)
     assert labels_of(again) == drawn
 
@@ -241,7 +237,7 @@ def test_a_grouping_out_of_turn():
     run.tell(SURVEY)
     refuses(agent, GROUPING, "protocol", 1)  # its weights are ready, and in no sum yet
     words = survey_layout(SURVEY, N, len(GROUPING.heads))
-    plan = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, kind="sum")
+    plan = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, part="sum")
     assert decode(decode(agent.answer(plan)).body) == Refusal(reason="secure-sum")
     secure_sum(run, roster, 0, popularity_layout(SURVEY, N))
     assert decode(decode(agent.answer(plan)).body) == Refusal(reason="secure-sum")
@@ -317,7 +313,7 @@ def test_a_sum_of_other_heads_than_the_grouping_has():
     for heads in (0, len(GROUPING.heads) - 1, WORLD.n_items):
         words = survey_layout(SURVEY, N, heads)
         plan = propose(roster, words.length, minimum=N, wide=True)
-        reply = decode(agents[0].answer(envelope(encode_sum(plan), 1, kind="sum")))
+        reply = decode(agents[0].answer(envelope(encode_sum(plan), 1, part="sum")))
         assert decode(reply.body) == Refusal(reason="secure-sum")
     assert numbers(agents[0]) is not None
 
@@ -331,7 +327,7 @@ def test_a_survey_with_other_labels_than_the_terms(rounds, labels):
     agents, _ = agents_of()
     ask(agents[0], replace(TERMS, rounds=rounds, labels=rounds == 2))
     refuses(agents[0], survey_for(labels=labels), "protocol")
-    assert agents[0]._store.ledger.spent_total() == 0
+    assert agents[0].store.ledger.spent_total() == 0
 
 
 def test_terms_have_one_round_or_two():
@@ -342,8 +338,8 @@ def test_terms_have_one_round_or_two():
     with pytest.raises(ProtocolError, match="hdp-bit has rounds = 1"):
         terms_for("hdp-bit", rounds=2)
     strict = agent_for(make_store(ratings=part([1]), policy=replace(OPEN, max_rounds=1)))
-    strict._store.pin_roster(
-        [strict._store.identity.public, *(bytes([one]) * 32 for one in range(1, 18))],
+    strict.store.pin_roster(
+        [strict.store.identity.public, *(bytes([one]) * 32 for one in range(1, 18))],
         [1] * WORLD.n_users,
     )
     refuses(strict, TERMS, "policy")
@@ -360,7 +356,7 @@ def test_an_epsilon_that_labels_cannot_be_drawn_with_is_refused_before_anything_
 def test_what_changed_between_the_sums_is_held_to_what_was_paid(change):
     agents, roster = agents_of()
     counted(agents, roster)
-    store = agents[0]._store
+    store = agents[0].store
     ratings = store.ratings()
     store_weights = store.weights().for_ratings(ratings)
     user = str(ratings.users.ids[ratings.user_codes[0]])

@@ -26,16 +26,13 @@ from hdpmf.common.protocol.layout import (
     gradients_layout,
     survey_layout,
 )
+from tests.world import OPEN, RUN, ask, envelope
 
 from .federated import (
-    OPEN,
-    RUN,
     WORLD,
     Run,
     agent_for,
-    ask,
     enrol,
-    envelope,
     make_store,
     part,
     partition,
@@ -73,15 +70,15 @@ def proposed(run, words=None, **changes):
 
 
 def to_device(run, place, message, number=0):
-    return decode(run.agents[place].answer(envelope(encode_sum(message), number, kind="sum")))
+    return decode(run.agents[place].answer(envelope(encode_sum(message), number, part="sum")))
 
 
 def refused(run, message, number=0, place=0, reason="secure-sum"):
-    before = run.agents[place]._store.ledger.entries()
+    before = run.agents[place].store.ledger.entries()
     reply = to_device(run, place, message, number)
     assert isinstance(reply, Reply)
     assert decode(reply.body) == Refusal(reason=reason)
-    assert run.agents[place]._store.ledger.entries() == before
+    assert run.agents[place].store.ledger.entries() == before
 
 
 def test_a_sum_that_breaks_off_before_the_vectors_is_tried_again(run):
@@ -98,12 +95,12 @@ def test_numbers_go_into_one_sum(run):
         refused(run, others)
     # Neither does asking for the job again make them ready again, nor a restart.
     refuses(run.agents[0], run.recommender.open([]), "secure-sum")
-    again = agent_for(run.agents[0]._store)
+    again = agent_for(run.agents[0].store)
     refuses(again, run.recommender.open([]), "secure-sum")
 
 
 def test_the_ledger_says_so_before_the_vector_leaves(run):
-    store = run.agents[2]._store
+    store = run.agents[2].store
     server = SecureSumServer(proposed(run), run.roster)
     outgoing = server.advance()
     seen = []
@@ -132,7 +129,7 @@ def test_a_vector_that_could_not_be_written_down_does_not_leave(run, monkeypatch
             server.receive(device, decode_to_recommender(to_device(run, device, message).body))
         outgoing = server.advance()
     with monkeypatch.context() as broken:
-        broken.setattr(run.agents[1]._store.ledger, "note", full)
+        broken.setattr(run.agents[1].store.ledger, "note", full)
         refused(run, outgoing[1], place=1, reason="storage")
 
 
@@ -184,7 +181,7 @@ def test_other_words(run):
 def test_strangers(run):
     others = Roster(
         [
-            run.agents[0]._store.identity.public,
+            run.agents[0].store.identity.public,
             *(DeviceIdentity.generate().public for _ in range(N - 1)),
         ]
     )
@@ -196,7 +193,7 @@ def test_a_sum_for_another_job(run):
     for number in (1, 7):
         refused(run, proposed(run), number)
     reply = decode(
-        run.agents[0].answer(envelope(encode_sum(proposed(run)), 0, run=b"x" * 16, kind="sum"))
+        run.agents[0].answer(envelope(encode_sum(proposed(run)), 0, run=b"x" * 16, part="sum"))
     )
     assert decode(reply.body) == Refusal(reason="protocol")
     run.sum(0, counts_layout)
@@ -221,7 +218,7 @@ def test_repeated_steps_get_the_same_bytes(run):
             assert replies[0] == replies[1] == replies[2]
             server.receive(device, decode_to_recommender(replies[0].body))
         outgoing = server.advance()
-    assert len([one for one in run.agents[0]._store.ledger.entries() if one.action == "sent"]) == 1
+    assert len([one for one in run.agents[0].store.ledger.entries() if one.action == "sent"]) == 1
 
 
 def test_a_message_out_of_turn_ends_the_sum_but_not_the_run(run):
@@ -240,17 +237,17 @@ def test_lost_numbers_are_not_said_to_be_ready(run):
     other noise.
     """
     opening = run.recommender.open([])
-    run.agents = [agent_for(agent._store, SeededNoise(9)) for agent in run.agents]
+    run.agents = [agent_for(agent.store, SeededNoise(9)) for agent in run.agents]
     assert ask(run.agents[0], opening) == Ready(number=0)
     counts = counts_from_sum(run.plan, N, run.sum(0, counts_layout))
     run.recommender.start([counts])
     message = run.recommender.next_round()
     run.tell(message, 1)
-    again = agent_for(run.agents[3]._store, SeededNoise(9))
+    again = agent_for(run.agents[3].store, SeededNoise(9))
     refuses(again, message, "unavailable", 1)
     reply = decode(
         again.answer(
-            envelope(encode_sum(proposed(run, words=gradients_layout(run.plan, N))), 1, kind="sum")
+            envelope(encode_sum(proposed(run, words=gradients_layout(run.plan, N))), 1, part="sum")
         )
     )
     assert decode(reply.body) == Refusal(reason="secure-sum")
@@ -270,16 +267,14 @@ def test_a_surveys_numbers_come_back_with_new_noise_that_nobody_has_seen():
     run.tell(survey)
     first = run.agents[0]._conversation._sessions[RUN].sum.numbers
     run.agents = [
-        agent_for(agent._store, SeededNoise(90 + place)) for place, agent in enumerate(agents)
+        agent_for(agent.store, SeededNoise(90 + place)) for place, agent in enumerate(agents)
     ]
     assert run.tell(survey) == [Ready(number=0)] * N
     assert not np.array_equal(run.agents[0]._conversation._sessions[RUN].sum.numbers, first)
     secure_sum(run, roster, 0, survey_layout(survey, N))
     assert run.agents[0]._conversation._sessions[RUN].sum.numbers is None
     refuses(run.agents[0], survey, "secure-sum")
-    assert (
-        len([one for one in run.agents[0]._store.ledger.entries() if one.action == "agreed"]) == 1
-    )
+    assert len([one for one in run.agents[0].store.ledger.entries() if one.action == "agreed"]) == 1
 
 
 def test_terms_of_more_users_than_the_roster_has():
@@ -337,10 +332,10 @@ def cohort_run(size=N - 1):
         agent_for(make_store(ratings=one), SeededNoise(place))
         for place, one in enumerate(partition(N))
     ]
-    users = sum(agent._store.users for agent in agents)
+    users = sum(agent.store.users for agent in agents)
     terms = terms_for("hdpmf", "sums", cohort=size, beacon="drand 7", minimum=users // 2)
     made = Run(agents, "hdpmf", "sums", terms=terms)
-    names = [agent._store.identity.public.hex() for agent in agents]
+    names = [agent.store.identity.public.hex() for agent in agents]
     chosen = cohort_of("drand 7", names, size)
     return made, [place for place, name in enumerate(names) if name not in chosen]
 

@@ -24,6 +24,7 @@ from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.preview import preview_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Question
+from tests.world import live
 
 from . import federated
 from .reporting_world import (
@@ -33,7 +34,6 @@ from .reporting_world import (
     STARS,
     START,
     World,
-    live,
     make_store,
     make_task,
     reporter,

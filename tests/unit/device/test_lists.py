@@ -16,12 +16,12 @@ from hdpmf.common.protocol import Accepted, Refusal, Reply, decode, encode
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.models import HDPBit
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.recommendations import kept_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.lists import train_list_model
+from tests.world import Device, envelope
 
-from .federated import TABLE, WEIGHTS, WORLD, envelope, facts_for
+from .federated import TABLE, WEIGHTS, WORLD, facts_for
 
 pytestmark = pytest.mark.slow
 
@@ -31,14 +31,14 @@ BODY = encode(
 )
 
 
-def _silo(folder: Path, ratings=WORLD, weights=WEIGHTS) -> Participant:
+def _silo(folder: Path, ratings=WORLD, weights=WEIGHTS) -> Device:
     store = DeviceStore.create(folder / "silo.sqlite", users=ratings.n_users)
     store.add(ratings)
     store.set_weights(weights, ratings)
-    return Participant(store)
+    return Device(store)
 
 
-def _say(agent: Participant, message, number=0, run=RUN, kind="job"):
+def _say(agent: Device, message, number=0, run=RUN, kind="job"):
     reply = decode(agent.answer(envelope(message, number, run=run, kind=kind)))
     assert isinstance(reply, Reply)
     return decode(reply.body)
@@ -55,21 +55,21 @@ def test_a_device_orders_as_the_library_does(tmp_path, kind):
     assert (
         _say(agent, msgspec.structs.replace(model.facts_, lists=digest_of(body)), 1) == Accepted()
     )
-    by_facts = [one.item for one in recommend(agent._store, 8, user="1")]
+    by_facts = [one.item for one in recommend(agent.store, 8, user="1")]
     assert _say(agent, body, 2, kind="lists") == Accepted()
     for user in world.users.ids[:6].tolist():
-        ours, theirs = recommend(agent._store, 8, user=str(user)), model.recommend(user, 8)
+        ours, theirs = recommend(agent.store, 8, user=str(user)), model.recommend(user, 8)
         assert [one.item for one in ours] == [str(one.item) for one in theirs]
         assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
         assert [one.reason for one in ours] == [one.reason for one in theirs]
         assert not ours or any("because you rated" in (one.reason or "") for one in ours)
-    assert [one.item for one in recommend(agent._store, 8, user="1")] != by_facts
-    assert agent._store.ledger.entries() == []
+    assert [one.item for one in recommend(agent.store, 8, user="1")] != by_facts
+    assert agent.store.ledger.entries() == []
 
 
 def test_lists_wait_for_the_facts_that_name_them_and_older_ones_stay_until_then(tmp_path):
     agent = _silo(tmp_path)
-    store = agent._store
+    store = agent.store
     facts = facts_for(lists=digest_of(BODY))
     assert _say(agent, TABLE) == Accepted()
     assert _say(agent, BODY, 2, kind="lists") == Refusal(reason="protocol")  # no facts yet

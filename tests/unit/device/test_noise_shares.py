@@ -9,26 +9,16 @@ from typing import Any
 import numpy as np
 
 from hdpmf.common.protocol import Ready
+from tests.world import NoNoise, ask
 
-from .federated import (
-    Run,
-    Silent,
-    agent_for,
-    ask,
-    enrol,
-    make_store,
-    partition,
-    refuses,
-    survey_for,
-    terms_for,
-)
+from .federated import Run, agent_for, enrol, make_store, partition, refuses, survey_for, terms_for
 
 MINIMUM, SHARING = 14, 12
 """Of 18 users on three devices: shares of 1/18 would leave a sum over 14, two of whom collude, with
 two thirds of the noise. The three numbers differ, so that none is taken for another unnoticed."""
 
 
-class Sized(Silent):
+class Sized(NoNoise):
     """Noise off, and a note of every share that was asked for."""
 
     def __init__(self) -> None:

@@ -28,7 +28,6 @@ from hdpmf.private.device.joined import (
     with_catalogue,
 )
 from hdpmf.private.device.own_items import load_catalogue, rate_known, shown_items
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import for_you, hide, kept_model
@@ -41,6 +40,7 @@ from hdpmf.private.device.store.catalogues import (
     same_items,
 )
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import Device
 
 from .places_world import BOOKS, FILMS, FIRST, MORE_FILMS, OTHERS, SECOND, TITLES
 from .reporting_world import N_ITEMS, SERVERS, START, World, make_facts, make_task, survey, table
@@ -58,8 +58,8 @@ def at(store: DeviceStore, invitation: Invitation) -> DeviceStore:
     return at_recommender(store, invitation.address)
 
 
-def reporter(store: DeviceStore, invitation: Invitation, world: World) -> Participant:
-    return Participant(
+def reporter(store: DeviceStore, invitation: Invitation, world: World) -> Device:
+    return Device(
         at(store, invitation),
         world,
         recommender=invitation.address,

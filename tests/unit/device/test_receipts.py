@@ -36,8 +36,8 @@ from hdpmf.private.device.disclosures.receipts import (
     read_receipt,
     receipt_of,
 )
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import Device, live
 
 from . import federated
 from .conftest import charge_all, damage
@@ -48,7 +48,6 @@ from .reporting_world import (
     STARS,
     TABLE,
     World,
-    live,
     make_facts,
     make_store,
     make_task,
@@ -187,7 +186,7 @@ def test_a_silo_has_a_piece_for_each_user_up_to_a_limit(monkeypatch: pytest.Monk
 
 def test_masked_messages_have_the_digest_of_what_left():
     stores = [federated.make_store(ratings=each) for each in federated.partition(6)]
-    agents = [Participant(store, recommender="films.example:9443") for store in stores]
+    agents = [Device(store, recommender="films.example:9443") for store in stores]
     left: dict[int, list[str]] = {}
 
     def heard(place: int, data: bytes, answer: bytes) -> None:
@@ -212,7 +211,7 @@ def test_what_left_in_clear_has_no_digest_by_which_a_guess_could_be_checked():
     store = federated.make_store(ratings=federated.part([4]))
     sizes = []
     run = federated.Run(
-        [Participant(store)], "hdpmf", heard=lambda place, data, answer: sizes.append(len(answer))
+        [Device(store)], "hdpmf", heard=lambda place, data, answer: sizes.append(len(answer))
     )
     run.open()
     run.round()

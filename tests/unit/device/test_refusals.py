@@ -28,14 +28,14 @@ from hdpmf.private.device.disclosures.refusals import (
     kept_refusals,
     merged,
 )
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import RefusalRecord, Refusals
+from tests.world import RUN, Device, ask, envelope
 
 from . import federated, reporting_world
 from .conftest import damage
-from .federated import RUN, agent_for, ask, envelope, part, plan_for, terms_for
+from .federated import agent_for, part, plan_for, terms_for
 
 
 class Clock:
@@ -65,7 +65,7 @@ def count_writes(store: DeviceStore, monkeypatch: pytest.MonkeyPatch) -> list[Re
 
 def test_a_refusal_is_kept_with_what_was_asked():
     store = store_with(policy=Policy())
-    agent = Participant(store, recommender="films.example:1")
+    agent = Device(store, recommender="films.example:1")
     for _ in range(3):
         assert ask(agent, terms_for("mf")) == Refusal(reason="policy")
     agent.answer(b"no message at all")
@@ -152,9 +152,9 @@ def test_a_full_disk_changes_no_answer(monkeypatch: pytest.MonkeyPatch):
         envelope(plan_for(), 3),
         envelope(terms_for("hdp-sum", "sums")),
     ]
-    well = [Participant(store_with(policy=Policy())).answer(request) for request in requests]
+    well = [Device(store_with(policy=Policy())).answer(request) for request in requests]
     store = store_with(policy=Policy())
-    agent = Participant(store)
+    agent = Device(store)
 
     def full(row: Refusals) -> None:
         raise StorageError("the disk is full")
@@ -171,7 +171,7 @@ def test_nobody_waits_for_a_refusal_to_be_written(tmp_path: Path):
     path = tmp_path / "me.sqlite"
     store_with(path=path, policy=Policy()).close()
     with DeviceStore.open(path) as store:
-        agent = Participant(store)
+        agent = Device(store)
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # the owner is importing a large file
         begun = time.monotonic()

@@ -16,6 +16,7 @@ from hdpmf.errors import StorageError
 from hdpmf.private.device import reports
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import kept_model
+from tests.world import live
 
 from .reporting_world import (
     LISTS,
@@ -25,7 +26,6 @@ from .reporting_world import (
     START,
     World,
     actions,
-    live,
     make_facts,
     make_store,
     make_task,

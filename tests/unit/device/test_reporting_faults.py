@@ -13,9 +13,9 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.private.device import reports
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import Device, live
 
 from .reporting_world import (
     PERIOD,
@@ -24,7 +24,6 @@ from .reporting_world import (
     START,
     World,
     actions,
-    live,
     make_facts,
     make_store,
     make_task,
@@ -197,7 +196,7 @@ def test_a_task_is_reported_in_once_whoever_publishes_it() -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
     live(reporter(store, world, 0.0), world, 60)
-    other = Participant(
+    other = Device(
         store,
         world,
         recommender="https://other.example",

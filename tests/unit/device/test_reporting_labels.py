@@ -8,6 +8,7 @@ import pytest
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Grouping
 from hdpmf.common.protocol.task import task_id
+from tests.world import live
 
 from .reporting_world import (
     N_ITEMS,
@@ -16,7 +17,6 @@ from .reporting_world import (
     START,
     World,
     actions,
-    live,
     make_store,
     make_task,
     reporter,

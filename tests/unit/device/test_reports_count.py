@@ -16,12 +16,12 @@ from tests.unit.aggregator.server_pair import HOUR, Pair
 from tests.unit.device.reporting_world import (
     STARS,
     World,
-    live,
     make_store,
     make_task,
     plain_sums,
     reporter,
 )
+from tests.world import live
 
 RATINGS = [STARS, {}, {"item 01": 5.0, "item 02": 1.0}, {"item 11": 3.0, "item 00": 4.0}]
 
