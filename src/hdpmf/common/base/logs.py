@@ -55,13 +55,13 @@ class JsonLines(logging.Formatter):
 
 def describe_error(error: BaseException) -> dict[str, object]:
     """An error's kind and where it happened."""
-    places = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__)
     # Our own texts have nothing private.
     said = {"said": str(error)} if isinstance(error, HdpmfError) else {}
     return {
         "error": type(error).__name__,
         **said,
-        "at": [f"{Path(p.filename).name}:{p.lineno} {p.name}" for p in places[-6:]],
+        "at": [f"{Path(p.filename).name}:{p.lineno} {p.name}" for p in frames[-6:]],
     }
 
 

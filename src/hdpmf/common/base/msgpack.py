@@ -83,27 +83,27 @@ def fits_in_memory(data: bytes) -> bool:
     if len(data) * _LARGEST <= _FREE:
         return True
     budget = min(max(_FREE, _TIMES * len(data)), _MOST)
-    place, end = 0, len(data)
-    while place < end:
-        head = data[place]
-        place += 1
+    offset, end = 0, len(data)
+    while offset < end:
+        head = data[offset]
+        offset += 1
         if head < 0x80 or head >= 0xE0 or (skip := _FIXED.get(head)) is not None:
             if 0x80 <= head < 0xE0:
-                place += skip or 0
+                offset += skip or 0
             budget -= 40
         elif head < 0xA0:  # a short map or list
             budget -= 64 + 8 * (head & 0x0F) * (16 if head < 0x90 else 1)
         elif head < 0xC0:
             size = head & 0x1F
-            place += size
+            offset += size
             budget -= 58 + 2 * size
         elif (width := _BYTES.get(head)) is not None:
-            size = int.from_bytes(data[place : place + width], "big")
-            place += width + size
+            size = int.from_bytes(data[offset : offset + width], "big")
+            offset += width + size
             budget -= 58 + (size if head < 0xC7 else 2 * size)
         elif (wide := _LISTS.get(head)) is not None:
-            count = int.from_bytes(data[place : place + wide[0]], "big") * wide[1]
-            place += wide[0]
+            count = int.from_bytes(data[offset : offset + wide[0]], "big") * wide[1]
+            offset += wide[0]
             budget -= 64 + 8 * count * (8 if wide[1] == 2 else 1)
         if budget < 0:
             return False

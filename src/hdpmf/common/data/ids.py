@@ -203,9 +203,9 @@ def as_text(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
         return index, codes
     texts = index.ids.astype(str)
     order = np.argsort(texts, kind="stable")
-    places = np.empty(len(order), np.int32)
-    places[order] = np.arange(len(order), dtype=np.int32)
-    return IdIndex(texts[order], stated=index.stated), places[codes]
+    positions = np.empty(len(order), np.int32)
+    positions[order] = np.arange(len(order), dtype=np.int32)
+    return IdIndex(texts[order], stated=index.stated), positions[codes]
 
 
 def merge(first: IdIndex, second: IdIndex, what: str = "id") -> IdIndex:

@@ -107,10 +107,10 @@ def guess_scale(values: NDArray[np.float32]) -> RatingScale:
     distinct = np.unique(values).astype(np.float64)
     step = float(np.diff(distinct).min()) if 1 < len(distinct) <= _MOST_STEPS else None
     if step is not None:
-        places = (distinct - low) / step
+        levels = (distinct - low) / step
         step = (
             step
-            if bool((np.abs(places - np.rint(places)) < 1e-3).all()) and step <= high - low
+            if bool((np.abs(levels - np.rint(levels)) < 1e-3).all()) and step <= high - low
             else None
         )
     return RatingScale(low, high if high > low else low + 1.0, step)

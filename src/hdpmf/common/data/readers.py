@@ -204,18 +204,18 @@ class _TextTable:
         import polars as pl
 
         # By position: names in the file could be anything, and repeat what the engine reserves.
-        places = {name: f"column_{place}" for place, name in enumerate(self.names, start=1)}
+        labels = {name: f"column_{number}" for number, name in enumerate(self.names, start=1)}
         frame = pl.read_csv(
             io.BytesIO(self.data),
             has_header=False,
             skip_lines=1 if self.header else 0,
             separator=self.mark,
             quote_char='"' if self.quoted else None,
-            schema={place: types.get(name, pl.String) for name, place in places.items()},
-            columns=[places[name] for name in types],
+            schema={label: types.get(name, pl.String) for name, label in labels.items()},
+            columns=[labels[name] for name in types],
             n_rows=rows,
         )
-        return frame.select(pl.col(places[name]).alias(name) for name in types)
+        return frame.select(pl.col(labels[name]).alias(name) for name in types)
 
 
 def _typed(table: _TextTable, found: ColumnNames) -> Columns:

@@ -314,24 +314,24 @@ def _draw_few(
         short = np.maximum(wanted - counts, 0)
         if not short.any():
             break
-        place = np.repeat(np.arange(len(users)), np.where(short > 0, 3 * short + 4, 0))
+        position = np.repeat(np.arange(len(users)), np.where(short > 0, 3 * short + 4, 0))
         item = np.searchsorted(
-            cumulated, generator.random(len(place)) * cumulated[-1], side="right"
+            cumulated, generator.random(len(position)) * cumulated[-1], side="right"
         )
         item = np.minimum(item, n_items - 1)
-        watched = generator.random(len(place)) < _interest(_match(world, users[place], item))
-        kept = np.concatenate([kept, place[watched] * n_items + item[watched]])
+        watched = generator.random(len(position)) < _interest(_match(world, users[position], item))
+        kept = np.concatenate([kept, position[watched] * n_items + item[watched]])
         _, first = np.unique(kept, return_index=True)
         kept = kept[
             np.sort(first)
         ]  # in the order of drawing, which makes it sampling without replacement
         counts = np.bincount(kept // n_items, minlength=len(users))
-    place = kept // n_items
-    order = np.argsort(place, kind="stable")
+    position = kept // n_items
+    order = np.argsort(position, kind="stable")
     rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    place, item = place[order], kept[order] % n_items
-    used = (rank < wanted[place]) & (counts >= wanted)[place]
-    item_codes[starts[users[place[used]]] + rank[used]] = item[used]
+    position, item = position[order], kept[order] % n_items
+    used = (rank < wanted[position]) & (counts >= wanted)[position]
+    item_codes[starts[users[position[used]]] + rank[used]] = item[used]
     return users[counts < wanted]
 
 

@@ -66,11 +66,11 @@ class Curve:
     within: float
     jumps: bool = False
 
-    def at(self, places: np.ndarray) -> np.ndarray:
+    def at(self, positions: np.ndarray) -> np.ndarray:
         """The curve at some places."""
         if self.jumps:
-            return np.asarray(places >= _KNOTS[3] - 1e-9, np.float64)
-        return np.asarray(np.interp(places, _KNOTS, self.heights))
+            return np.asarray(positions >= _KNOTS[3] - 1e-9, np.float64)
+        return np.asarray(np.interp(positions, _KNOTS, self.heights))
 
 
 CURVES = {
@@ -131,12 +131,12 @@ def n_levels(scale: RatingScale) -> int:
 def levels_of(values: np.ndarray, scale: RatingScale) -> np.ndarray:
     """The level of each rating, from 0; refuse ratings off the scale."""
     levels = n_levels(scale)
-    places = (values - np.float32(scale.low)) * np.float32(levels / scale.width)
-    if not bool(((places >= -1e-3) & (places <= levels * (1 + 1e-6) + 1e-3)).all()):
+    positions = (values - np.float32(scale.low)) * np.float32(levels / scale.width)
+    if not bool(((positions >= -1e-3) & (positions <= levels * (1 + 1e-6) + 1e-3)).all()):
         raise RatingsError(
             f"a rating is off the public scale {scale}; nothing was sent. Correct the rating"
         )
-    return np.asarray(np.clip(np.rint(places), 0, levels), np.intp)
+    return np.asarray(np.clip(np.rint(positions), 0, levels), np.intp)
 
 
 def make_coding(name: str, scale: RatingScale, epsilon: float) -> Coding:

@@ -80,13 +80,13 @@ class PrivacyWeights:
 
     @classmethod
     def from_frame(
-        cls, ratings: Ratings, *wishes: Any, missing: float | None = None
+        cls, ratings: Ratings, *sources: Any, missing: float | None = None
     ) -> PrivacyWeights:
         """Weights as people wished them, from data frames or files.
 
         Args:
             ratings: The ratings that they are for.
-            wishes: A frame, or the path of a CSV, TSV or Parquet file, with a column ``weight``
+            sources: A frame, or the path of a CSV, TSV or Parquet file, with a column ``weight``
                 beside ``user`` (a weight per user), ``item`` (per item) or both (per rating). One
                 per user and one per item go together. Whom it names and who has no rating here does
                 not matter.
@@ -95,8 +95,8 @@ class PrivacyWeights:
         Raises:
             PrivacyError: A weight is outside (0, 1], or somebody has none, or two.
         """
-        tables = {table.per: table for table in (WeightTable.of(given) for given in wishes)}
-        if not wishes or len(tables) < len(wishes) or ("rating" in tables and len(tables) > 1):
+        tables = {table.per: table for table in (WeightTable.of(given) for given in sources)}
+        if not sources or len(tables) < len(sources) or ("rating" in tables and len(tables) > 1):
             raise PrivacyError(
                 "give weights per user, per item, or both; or one table with weights per rating"
             )
@@ -260,39 +260,39 @@ class WeightTable:
 
 
 def per_owner(
-    wishes: WeightTable, index: IdIndex, present: np.ndarray, missing: float | None
+    table: WeightTable, index: IdIndex, present: np.ndarray, missing: float | None
 ) -> np.ndarray:
     """The weight of each id of an index, given per user or per item.
 
     Args:
-        wishes: The table.
+        table: The weights.
         index: The users or items.
         present: Which of them have a rating: the others need no weight.
         missing: The weight of those whom the table does not name; None: they have to be named.
     """
-    codes = _find(index, wishes.users if wishes.per == "user" else wishes.items or [])
-    _refuse_twice(codes, wishes)
+    codes = _find(index, table.users if table.per == "user" else table.items or [])
+    _refuse_twice(codes, table)
     weights = np.full(len(index), np.nan)
-    weights[codes[codes >= 0]] = wishes.weights[codes >= 0]
-    _fill(weights, present, wishes, missing)
+    weights[codes[codes >= 0]] = table.weights[codes >= 0]
+    _fill(weights, present, table, missing)
     return weights
 
 
-def per_pair(wishes: WeightTable, ratings: Ratings, missing: float | None) -> np.ndarray:
+def per_pair(table: WeightTable, ratings: Ratings, missing: float | None) -> np.ndarray:
     """The weight of each rating, given per rating; arguments as for `per_owner`."""
-    users, items = _find(ratings.users, wishes.users), _find(ratings.items, wishes.items)
+    users, items = _find(ratings.users, table.users), _find(ratings.items, table.items)
     known = np.flatnonzero((users >= 0) & (items >= 0))
     keys = np.full(len(users), -1, np.int64)
     keys[known] = pair_keys(users[known], items[known], ratings.n_items)
-    _refuse_twice(keys, wishes)
+    _refuse_twice(keys, table)
     order = known[np.argsort(keys[known], kind="stable")]
     wanted = pair_keys(ratings.user_codes, ratings.item_codes, ratings.n_items)
     weights = np.full(len(ratings), np.nan)
     if len(order):
-        places = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
-        same = keys[order][places] == wanted
-        weights[same] = wishes.weights[order][places[same]]
-    _fill(weights, np.ones(len(ratings), bool), wishes, missing)
+        positions = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
+        same = keys[order][positions] == wanted
+        weights[same] = table.weights[order][positions[same]]
+    _fill(weights, np.ones(len(ratings), bool), table, missing)
     return weights
 
 
@@ -301,35 +301,35 @@ def _find(index: IdIndex, ids: Sequence[Any] | None) -> np.ndarray:
     listed = list(ids or ())
     if index.is_integer == all(isinstance(value, int) for value in listed):
         return index.find(listed)
-    places = {str(value): code for code, value in enumerate(index.ids.tolist())}
-    return np.array([places.get(str(value), -1) for value in listed], np.int32)
+    positions = {str(value): code for code, value in enumerate(index.ids.tolist())}
+    return np.array([positions.get(str(value), -1) for value in listed], np.int32)
 
 
 def _fill(
-    weights: np.ndarray, present: np.ndarray, wishes: WeightTable, missing: float | None
+    weights: np.ndarray, present: np.ndarray, table: WeightTable, missing: float | None
 ) -> None:
     named = ~np.isnan(weights)
     if not named.any():
         raise PrivacyError(
-            f"{wishes.name}: none of its {wishes.per}s has a rating here; are its ids "
+            f"{table.name}: none of its {table.per}s has a rating here; are its ids "
             "written otherwise?"
         )
     without = int((present & ~named).sum())
     if without and missing is None:
         raise PrivacyError(
-            f"{wishes.name}: {without:,} of {int(present.sum()):,} {wishes.per}s have no weight in "
+            f"{table.name}: {without:,} of {int(present.sum()):,} {table.per}s have no weight in "
             f"it; add them, or give the others a weight with {hint('missing')}"
         )
     weights[~named] = 1.0 if missing is None else missing
 
 
-def _refuse_twice(codes: np.ndarray, wishes: WeightTable) -> None:
+def _refuse_twice(codes: np.ndarray, table: WeightTable) -> None:
     rows = np.flatnonzero(codes >= 0)
     _, first = np.unique(codes[rows], return_index=True)
     again = np.setdiff1d(np.arange(len(rows)), first)
     if len(again):
         raise PrivacyError(
-            f"{wishes.name}: row {rows[again[0]] + 1:,} is about a {wishes.per} that has a "
+            f"{table.name}: row {rows[again[0]] + 1:,} is about a {table.per} that has a "
             "weight before"
         )
 

@@ -85,8 +85,8 @@ def bernoulli(words: Words, probabilities: np.ndarray, digits: Digits) -> np.nda
     drawn = words(len(probabilities))
     distance = drawn.astype(np.float64) * 2.0**-64 - probabilities
     result: np.ndarray = distance < 0
-    for place in np.flatnonzero(np.abs(distance) <= BAND).tolist():
-        result[place] = uniform_below(words, int(drawn[place]), 64, partial(digits, place))
+    for index in np.flatnonzero(np.abs(distance) <= BAND).tolist():
+        result[index] = uniform_below(words, int(drawn[index]), 64, partial(digits, index))
     return result
 
 
@@ -135,10 +135,10 @@ def _propose(words: Words, sigmas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     j = below(words, sigmas.astype(np.uint64)).astype(np.int64)
     part = j / sigmas
 
-    def acceptance(place: int, context: Context) -> Decimal:
-        ratio = context.divide(Decimal(int(j[place])), Decimal(int(sigmas[place])))
+    def acceptance(index: int, context: Context) -> Decimal:
+        ratio = context.divide(Decimal(int(j[index])), Decimal(int(sigmas[index])))
         exponent = context.multiply(
-            ratio, context.add(Decimal(int(k[place])), context.divide(ratio, Decimal(2)))
+            ratio, context.add(Decimal(int(k[index])), context.divide(ratio, Decimal(2)))
         )
         return context.exp(context.minus(exponent))
 
@@ -155,8 +155,8 @@ def _steps(words: Words, n: int) -> np.ndarray:
     # A word that equals an entry, or lies beyond the last, needs further bits to be told from its
     # neighbours.
     unclear = (drawn == table[np.maximum(found, 1) - 1]) | (found == len(table))
-    for place in np.flatnonzero(unclear).tolist():
-        found[place] = _place(words, int(drawn[place]), 64)
+    for index in np.flatnonzero(unclear).tolist():
+        found[index] = _place(words, int(drawn[index]), 64)
     return found
 
 

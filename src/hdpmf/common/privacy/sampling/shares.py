@@ -52,8 +52,8 @@ class ShareTable:
 
     def find(self, prefix: int) -> int | None:
         """Return the value for a uniform number's first bits, or None if more are needed."""
-        place = bisect_right(self.low, prefix)
-        return None if place and prefix <= self.high[place - 1] else place
+        position = bisect_right(self.low, prefix)
+        return None if position and prefix <= self.high[position - 1] else position
 
 
 @lru_cache(maxsize=64)
@@ -193,8 +193,8 @@ def _propose(
     r = float(shape)
     chances = np.exp(blocks.excess[block] - falls + log_gammas(drawn, r) - log_gammas(begin, r))
 
-    def digits(place: int, context: Context) -> Decimal:
-        at, k = int(block[place]), int(drawn[place])
+    def digits(position: int, context: Context) -> Decimal:
+        at, k = int(block[position]), int(drawn[position])
         is_rest = at == len(blocks.starts) - 1
         first = int(blocks.starts[at])
         logs = context.subtract(_log_gammas(k, shape, context), _log_gammas(first, shape, context))
@@ -326,20 +326,20 @@ def _from_table(words: Words, scale: Fraction, shape: Fraction, n: int) -> np.nd
     everything = np.zeros(n, np.int64)
     drawn = words(n)
     # Most shares are zero, and those need no search.
-    places = np.flatnonzero(drawn >= table.low[0])
-    drawn = drawn[places]
+    positions = np.flatnonzero(drawn >= table.low[0])
+    drawn = drawn[positions]
     result = np.searchsorted(table.low, drawn, side="right")
-    for place in np.flatnonzero(drawn <= table.high[result - 1]):
-        result[place] = refine(words, scale, shape, int(drawn[place]), 64)
+    for position in np.flatnonzero(drawn <= table.high[result - 1]):
+        result[position] = refine(words, scale, shape, int(drawn[position]), 64)
     # A finer table may be longer: what it finds beyond this one is drawn anew, as all that is
     # beyond.
     beyond = np.flatnonzero(result >= table.length)
     if SMALLEST_START <= table.length < scale:
         result[beyond] = tails(words, scale, shape, table.length, len(beyond))
     else:
-        for place in beyond:
-            result[place] = _tail(words, scale, shape, table.length)
-    everything[places] = result
+        for position in beyond:
+            result[position] = _tail(words, scale, shape, table.length)
+    everything[positions] = result
     return everything
 
 
