@@ -70,7 +70,8 @@ def announce(folder: Path) -> Path:
             "certificates FOLDER --change-over"
         )
     paths = _paths(folder)
-    key, now = issuer_key(paths), _read(paths.authority)
+    key = issuer_key(paths)
+    now = _read(paths.authority)
     made = make_authority(folder / "successor.pem", folder / "successor.key")
     signature = key.sign(_signed(now, made), ECDSA(SHA256()))
     atomic_write(
@@ -110,10 +111,8 @@ def names_of(folder: Path) -> list[bytes]:
 
 def told(folder: Path) -> bytes:
     """Return the encoded message to devices about the authorities in ``folder``."""
-    authority, successor = (
-        _read(folder / "authority.pem").decode("ascii", "replace"),
-        successor_of(folder),
-    )
+    authority = _read(folder / "authority.pem").decode("ascii", "replace")
+    successor = successor_of(folder)
     if successor is None:
         return msgspec.msgpack.encode(Told(authority))
     signature = _read(folder / "successor.signature")
@@ -157,7 +156,8 @@ def called(pinned: bytes) -> bytes:
 
 
 def _check(now: x509.Certificate, said: Told) -> None:
-    key, text = now.public_key(), _signed(said.authority.encode(), said.successor.encode())
+    key = now.public_key()
+    text = _signed(said.authority.encode(), said.successor.encode())
     try:
         if not isinstance(key, EllipticCurvePublicKey):
             raise InvalidSignature

@@ -86,7 +86,8 @@ class Patience:
 
     def over(self) -> list[str]:
         """Devices whose turn has ended without an answer; they are waited for no more."""
-        now, turn = time.monotonic(), self._turn()
+        now = time.monotonic()
+        turn = self._turn()
         late = [
             device
             for device, begun in self._begun.items()

@@ -206,7 +206,8 @@ class HttpsClient:
             sockets = self._sockets.child()
             pool = self._new_pool(sockets)
         else:
-            sockets, pool = self._sockets, self._pool
+            sockets = self._sockets
+            pool = self._pool
         timer = threading.Timer(self._deadline, sockets.cut)
         timer.daemon = True
         timer.start()

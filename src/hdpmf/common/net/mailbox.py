@@ -296,7 +296,8 @@ class Mailbox:
         return min(max(count / IDLE_RATE, IDLE_PAUSE), LONGEST_PAUSE)
 
     async def _contribute(self, request: Request) -> Response:
-        name, method = request.path_params["id"], request.method
+        name = request.path_params["id"]
+        method = request.method
         length = _length(request)
         if length is None:
             return _refused(411)

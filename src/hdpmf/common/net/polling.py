@@ -162,7 +162,8 @@ class PollingDevice:
             raise self._refusal(put)
 
     def _answer_to(self, message: bytes, answer: Answer, stop: threading.Event) -> bytes | None:
-        stopped, self._answering = stop.is_set(), True
+        stopped = stop.is_set()
+        self._answering = True
         try:
             reply = answer(message)
         except Exception as error:  # a fault of ours must not end the loop, and its text stays here

@@ -165,7 +165,8 @@ class Connections:
     def __init__(
         self, limits: HttpLimits, turned_away: Callable[[str], None] = _not_counted
     ) -> None:
-        self.limits, self.turned_away = limits, turned_away
+        self.limits = limits
+        self.turned_away = turned_away
         self._addresses: Counter[str] = Counter()
         self._waiting: dict[
             asyncio.Transport, float
@@ -269,7 +270,8 @@ class _LimitedProtocol(HttpToolsProtocol):
             return
         if self._in_headers:
             room = MAX_HEADERS - self._header_bytes
-            head, data = data[:room], data[room:]
+            head = data[:room]
+            data = data[room:]
             self._header_bytes += len(head)
             if head:
                 super().data_received(head)
@@ -296,7 +298,8 @@ class _LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._clear_deadline()
         self.among.heard(self.transport)
-        self._in_headers, self._header_bytes = True, 0
+        self._in_headers = True
+        self._header_bytes = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

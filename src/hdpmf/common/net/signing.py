@@ -55,7 +55,8 @@ def signed_headers(
     identity: Signer, server: str, method: str, path: str, body: bytes = b""
 ) -> dict[str, str]:
     """Return the headers of a signed request; ``path`` is below the recommender's address."""
-    now, digest = f"{time.time():.3f}", hashlib.sha256(body).hexdigest()
+    now = f"{time.time():.3f}"
+    digest = hashlib.sha256(body).hexdigest()
     return {
         DEVICE_HEADER: identity.public.hex(),
         TIME_HEADER: now,
@@ -84,8 +85,10 @@ class RequestVerifier:
     def caller(self, headers: Mapping[str, str], method: str, path: str, length: int) -> str | None:
         """Return the identity of the enrolled participant that signed these headers, or None."""
         try:
-            device, now = headers[DEVICE_HEADER], headers[TIME_HEADER]
-            digest, signature = headers[DIGEST_HEADER], bytes.fromhex(headers[SIGNATURE_HEADER])
+            device = headers[DEVICE_HEADER]
+            now = headers[TIME_HEADER]
+            digest = headers[DIGEST_HEADER]
+            signature = bytes.fromhex(headers[SIGNATURE_HEADER])
             if not self._enrolled(device) or not abs(float(now) - time.time()) < TOLERANCE:
                 return None
             if device not in self._keys:

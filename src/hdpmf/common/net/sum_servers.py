@@ -71,7 +71,8 @@ class ServersHere:
     """Both servers in this process; asking for the sum makes the leader prepare reports."""
 
     def __init__(self, leader: LeaderHere, helper: HelperHere) -> None:
-        self._leader, self._helper = leader, helper
+        self._leader = leader
+        self._helper = helper
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
         """As in ``SumServers``."""

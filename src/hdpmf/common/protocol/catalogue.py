@@ -216,7 +216,8 @@ def check_chain(items: CatalogueVersion) -> None:
     )  # the library does without the extra that this needs
 
     retired: set[int] = set()
-    before, n_items = b"", 0
+    before = b""
+    n_items = 0
     contents = _contents(items.table, [link.items for link in items.links])
     for number, link in enumerate(items.links, start=1):
         _require(
@@ -247,7 +248,8 @@ def check_chain(items: CatalogueVersion) -> None:
         )
         _require(good, f"version {number} is not signed by the key of the catalogue")
         retired |= set(link.retired)
-        before, n_items = link.digest, link.items
+        before = link.digest
+        n_items = link.items
 
 
 def is_newer(known: AnyCatalogue, offered: AnyCatalogue) -> bool:
@@ -258,7 +260,8 @@ def is_newer(known: AnyCatalogue, offered: AnyCatalogue) -> bool:
     """
     if isinstance(offered, CatalogueVersion):
         check_chain(offered)
-    ours, theirs = digests_of(known), digests_of(offered)
+    ours = digests_of(known)
+    theirs = digests_of(offered)
     for number, (mine, other) in enumerate(zip(ours, theirs, strict=False), start=1):
         _require(
             mine == other,
@@ -335,7 +338,8 @@ def _grown(table: CatalogueTable, added: CatalogueTable) -> CatalogueTable:
             f"as {again[0]!r}); what is "
             "said of an item never changes: retire it, and add it anew under another id"
         )
-    old, new = _columns(table), _columns(added)
+    old = _columns(table)
+    new = _columns(added)
     return msgspec.structs.replace(
         table,
         ids=table.ids + added.ids,

@@ -108,7 +108,9 @@ class CatalogueTable(_Message, frozen=True):
             self._require(
                 len(getattr(self, name)) in (0, n), f"{name} must be one per item or none"
             )
-        low, high, step = self.scale_low, self.scale_high, self.scale_step
+        low = self.scale_low
+        high = self.scale_high
+        step = self.scale_step
         check_scale(self, low, high, step)
         self._require(
             max(abs(low), abs(high)) <= MAX_RATING, f"no rating may be beyond {MAX_RATING:,}"

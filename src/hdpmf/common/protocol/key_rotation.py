@@ -63,7 +63,8 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             ConfigError: No valid signatures lead there from this card, or it speaks for other
                 users.
         """
-        now, steps = card, 0
+        now = card
+        steps = 0
         for link in self.links:
             if link.old != now.identity:
                 if steps:
@@ -76,7 +77,8 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
                 raise ConfigError(
                     f"a signature on the signed card is not that of device {card.name[:32]!r}"
                 )
-            now, steps = link.card, steps + 1
+            now = link.card
+            steps += 1
         if not steps:
             raise ConfigError(
                 f"the signed card is not of device {card.name[:32]!r}: its key signed none of it"

@@ -97,7 +97,8 @@ class ListTable(_Message, frozen=True):
         self._require(len(self.about) <= _MAX_ABOUT and short, "about must be a few short words")
 
     def _check_entries(self, n: int) -> None:
-        start, items = self.start, self.items
+        start = self.start
+        items = self.items
         self._require(
             start.dtype == np.int32 and start.shape == (n + 1,),
             "start must be int32, one per item and one",

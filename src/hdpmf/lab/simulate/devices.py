@@ -243,7 +243,8 @@ class _Network:
 def _work(pipe: Connection) -> None:
     """A process with devices: does what comes through the pipe until it is closed."""
     try:
-        devices, trim = DevicesHere(*pipe.recv()), MemoryTrim()
+        devices = DevicesHere(*pipe.recv())
+        trim = MemoryTrim()
         pipe.send(devices.cards)
         while True:
             order = pipe.recv()

@@ -50,7 +50,8 @@ def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> 
     order = np.arange(n) if devices == n else np.random.default_rng([seed, 5]).permutation(n)
     home = np.empty(n, np.int64)
     home[order] = np.arange(n) % devices
-    beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
+    beta = weights.for_users(ratings.users)
+    gamma = weights.for_items(ratings.items)
     names = np.array([str(user) for user in ratings.users.ids.tolist()])
     by_home = np.argsort(home[ratings.user_codes], kind="stable")
     ends = np.cumsum(np.bincount(home[ratings.user_codes], minlength=devices))

@@ -150,14 +150,13 @@ def simulate(
             "more devices, or let the recommender see messages"
         )
     log(f"setting up {n_devices:,} devices")
-    parts, policy = deal(train, weights, n_devices, seed), _lenient_policy(settings, max_ratings)
+    parts = deal(train, weights, n_devices, seed)
+    policy = _lenient_policy(settings, max_ratings)
     if engine is None:
         engine = partial(make_devices, processes=processes)
     with closing(engine(parts, policy, seed)) as simulated:
-        table, enrolled = (
-            catalogue_table(train.items, train.scale, train.item_table),
-            Enrolled(simulated.cards),
-        )
+        table = catalogue_table(train.items, train.scale, train.item_table)
+        enrolled = Enrolled(simulated.cards)
         if settings.view == "two-servers":
             from hdpmf.lab.simulate.two_servers import run_with_two_servers
 
@@ -182,7 +181,8 @@ def simulate(
     model = _everyones_model(settings, train, weights, outcome, vectors)
     score = {} if test is None else model.score(test)
     baseline = {} if test is None else make_model("user-mean").fit(train).score(test)
-    summary, statement = outcome.summary, outcome.statement
+    summary = outcome.summary
+    statement = outcome.statement
     per_round = n_devices * max(summary["rounds"], 1)
     result = SimulationResult(
         devices=n_devices,
@@ -250,7 +250,8 @@ def _everyones_model(
         if isinstance(model, HDPBit) and outcome.model.lists is not None:
             model.lists_ = ListModel.of(outcome.model.lists)
         return model
-    beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
+    beta = weights.for_users(train.users)
+    gamma = weights.for_items(train.items)
     model.devices_ = Devices.after_training(train, _table_of(train, numbers, found), beta, gamma)
     model.catalogue_ = Catalogue(
         train.items, numbers.item_factors, numbers.raters, train.scale, train.item_table

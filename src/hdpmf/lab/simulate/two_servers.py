@@ -47,10 +47,8 @@ class ServersInProcess:
 
     def __init__(self, seed: int) -> None:
         self.now = BEGIN
-        parties, hpke = (
-            [PartyKey.generate(), PartyKey.generate()],
-            [KeyPair.generate(), KeyPair.generate()],
-        )
+        parties = [PartyKey.generate(), PartyKey.generate()]
+        hpke = [KeyPair.generate(), KeyPair.generate()]
         cards = [
             Server(
                 organisation=name,
@@ -119,7 +117,8 @@ def run_with_two_servers(
         def publish(document: bytes | None) -> None:
             if document is None:
                 return
-            task, name = decode(document), task_id(document)
+            task = decode(document)
+            name = task_id(document)
             if not isinstance(task, Task):
                 raise FederationError("what was published is no task")
             pair.now = max(pair.now, float(task.begin))

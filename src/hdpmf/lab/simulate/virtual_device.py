@@ -44,10 +44,8 @@ class PublicFacts(msgspec.Struct, frozen=True, array_like=True):
     @classmethod
     def of(cls, table: CatalogueTable, cards: Sequence[DeviceCard] = ()) -> PublicFacts:
         """Return the facts about these items and devices."""
-        keys, users = (
-            [bytes.fromhex(card.identity) for card in cards],
-            [card.users for card in cards],
-        )
+        keys = [bytes.fromhex(card.identity) for card in cards]
+        users = [card.users for card in cards]
         return cls(
             msgspec.msgpack.encode(table), PinnedRoster.bytes_of(keys, users) if cards else b""
         )

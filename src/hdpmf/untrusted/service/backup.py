@@ -164,7 +164,8 @@ def _write(service: ServiceFolder, part: Path, seen: _Seen) -> Backup | None:
             )
             about = tarfile.TarInfo(_MANIFEST)
             text = msgspec.json.encode(made)
-            about.size, about.mode = len(text), 0o600
+            about.size = len(text)
+            about.mode = 0o600
             archive.addfile(about, io.BytesIO(text))
         stream.flush()
         os.fsync(stream.fileno())

@@ -209,7 +209,8 @@ class ServiceFolder:
 
     def replace(self, name: str, signed: Succession) -> Enrolled:
         """Put a device's new card in place of its old one, in one step: it is never there twice."""
-        before, after = self.enrolled, replaced(self.enrolled, name, signed)
+        before = self.enrolled
+        after = replaced(self.enrolled, name, signed)
         # This first: killed before the roster is written, it says nothing about anybody who is
         # enrolled.
         changed = zip(before.cards, after.cards, strict=True)
@@ -235,7 +236,8 @@ class ServiceFolder:
 
     def identity_now(self, identity: str) -> str:
         """The identity that a device has now, by one that it had."""
-        known, seen = self.successors(), set[str]()
+        known = self.successors()
+        seen = set[str]()
         while identity in known and identity not in seen:
             seen.add(identity)
             identity = known[identity]
@@ -382,7 +384,8 @@ class ServiceFolder:
 
 
 def _toml(config: Config) -> bytes:
-    pace, schedule = config.pace, config.schedule
+    pace = config.pace
+    schedule = config.schedule
     lines = [
         "# A recommender that nobody has to trust. Read anew whenever it starts.",
         f"name = {_quoted(config.name)}",

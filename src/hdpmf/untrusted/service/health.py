@@ -103,7 +103,8 @@ def alerts(
 
 def ending_in(ends: float, now: float) -> str:
     """The date of an end, and how far off it is."""
-    date, days = time.strftime("%Y-%m-%d", time.gmtime(ends)), int(abs(ends - now) // DAY)
+    date = time.strftime("%Y-%m-%d", time.gmtime(ends))
+    days = int(abs(ends - now) // DAY)
     return f"ends on {date}, in {days} days" if ends > now else f"ended on {date}, {days} days ago"
 
 
@@ -200,7 +201,8 @@ def look(folder: ServiceFolder, now: float | None = None) -> FolderLook:
     except OSError as error:
         raise StorageError(f"cannot look at the disk of {folder.path}: {error.strerror}") from error
     ends = certificate_ends(folder)
-    runs, done = [], 0
+    runs = []
+    done = 0
     for run in reversed(folder.runs()):  # the last one, and back to the two that are compared
         if done == 2:
             break
@@ -223,7 +225,8 @@ def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
 
 
 def _seen(folder: ServiceFolder, run: bytes) -> RunSeen:
-    record, summary = folder.record(run), folder.summary(run)
+    record = folder.record(run)
+    summary = folder.summary(run)
     if summary is None:
         ending = "under way" if folder.served() else "stopped"
     else:

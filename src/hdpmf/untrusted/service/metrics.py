@@ -60,7 +60,8 @@ class Metrics:
 
     def run_begins(self, run: bytes, refusals: Mapping[str, int] | None = None) -> None:
         """Count for this run, which had these refusals before, from now on."""
-        self.run, self._refused_before = run.hex(), Counter(self.refusals)
+        self.run = run.hex()
+        self._refused_before = Counter(self.refusals)
         self._refused_of_run = Counter(refusals or {})
 
     @property

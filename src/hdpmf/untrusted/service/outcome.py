@@ -62,7 +62,9 @@ def outcome_of(
         earlier: Releases of earlier runs that were combined with this one's.
         traffic: Bytes in and out before the run began.
     """
-    settings, metrics, checkpoint = run.settings, run.metrics, run.checkpoint
+    settings = run.settings
+    metrics = run.metrics
+    checkpoint = run.checkpoint
     metrics.stage = "done"
     opening = decode(checkpoint.opening) if checkpoint.opening else None
     statement = state(

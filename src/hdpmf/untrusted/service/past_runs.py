@@ -18,8 +18,10 @@ from hdpmf.untrusted.service.survey import kept_answer
 
 def answered(folder: ServiceFolder, run: bytes) -> Answered:
     """Return the release of a survey, and how many times the whole noise is in it."""
-    record, checkpoint = folder.record(run), folder.run_files(run).load()
-    settings, users = record.settings, Enrolled(record.devices).users
+    record = folder.record(run)
+    checkpoint = folder.run_files(run).load()
+    settings = record.settings
+    users = Enrolled(record.devices).users
     sharing = settings.sharing(users.values())
     noises = 1.0
     if settings.view == "two-servers":
@@ -50,10 +52,8 @@ def weight_deviations(folder: ServiceFolder, run: bytes) -> np.ndarray | None:
     n_items = len(known_items(folder.items_of(run)).items)
     if record.settings.kind.family != "sums":  # who rated what is in plain sight
         return np.zeros(n_items)
-    own, earlier = (
-        answered(folder, run),
-        [answered(folder, bytes.fromhex(name)) for name in record.earlier],
-    )
+    own = answered(folder, run)
+    earlier = [answered(folder, bytes.fromhex(name)) for name in record.earlier]
     scales = (
         add_up_runs(own.survey, own, earlier)[1]
         if earlier

@@ -95,7 +95,8 @@ def picture(metrics: Metrics) -> Group:
 
 def run_facts(service: ServiceFolder, run: bytes) -> dict[str, Any]:
     """A run as far as it is, for people and JSON."""
-    record, checkpoint = service.record(run), service.run_files(run).load()
+    record = service.record(run)
+    checkpoint = service.run_files(run).load()
     ended = service.summary_path(run).exists()
     devices = checkpoint.members or checkpoint.agreed
     names = {card.identity: card.name for card in record.devices}
@@ -127,7 +128,8 @@ def _tasks_of(checkpoint: Checkpoint) -> list[dict[str, Any]]:
     """The tasks of a run, for people and JSON."""
     found = []
     for period in checkpoint.periods:
-        task, now = read_task(period.document), time.time()
+        task = read_task(period.document)
+        now = time.time()
         if period.collection:
             state = "collected"
         elif not period.placed:

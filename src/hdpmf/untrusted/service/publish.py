@@ -53,7 +53,8 @@ class PublicFiles:
         except OSError as error:
             raise StorageError(f"could not make {self.path}: {error.strerror}") from error
         before = self._named()
-        pinned, model = pinned_servers(self._service.path), self._service.model()
+        pinned = pinned_servers(self._service.path)
+        model = self._service.model()
         facts = None if model is None else model.numbers
         index: dict[str, Any] = {
             "name": self._service.config.name,

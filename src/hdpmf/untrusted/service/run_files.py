@@ -234,7 +234,8 @@ class SumLogFile(SumLog):
     def _records(self) -> Iterator[tuple[int, bytes]]:
         self._stream.seek(0)
         while len(head := self._stream.read(_HEADER)) == _HEADER:
-            size, device = head[:4], head[8:]
+            size = head[:4]
+            device = head[8:]
             data = self._stream.read(int.from_bytes(size, "little"))
             if zlib.crc32(size + device + data) != int.from_bytes(head[4:8], "little"):
                 return

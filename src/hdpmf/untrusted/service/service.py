@@ -96,7 +96,8 @@ class Service:
         ledger decides which of its ratings are new to a survey; without any, it takes part with its
         noise alone.
         """
-        earlier, enrolled = self.check(settings), self.folder.enrolled
+        earlier = self.check(settings)
+        enrolled = self.folder.enrolled
         run = secrets.token_bytes(RUN_BYTES) if run is None else run
         self.folder.begin_run(
             run,
@@ -325,7 +326,8 @@ class Service:
         if (before.labels is None) != (now.labels is None):
             return False
         known = self.folder.known
-        asked, asks = before.survey(known), now.survey(known)
+        asked = before.survey(known)
+        asks = now.survey(known)
         alike = (asked.design, asked.coding) == (asks.design, asks.coding)
         return alike and (asked.epsilon == asks.epsilon or now.kind.family != "bits")
 
@@ -362,5 +364,6 @@ class OnRoster:
             raise StorageError(f"cannot read {path}: {error.strerror}") from error
         at = (found.st_ino, found.st_mtime_ns, found.st_size)
         if at != self._read_at:
-            self._enrolled, self._read_at = frozenset(self._folder.enrolled.users), at
+            self._enrolled = frozenset(self._folder.enrolled.users)
+            self._read_at = at
         return self._enrolled

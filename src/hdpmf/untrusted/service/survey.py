@@ -77,7 +77,8 @@ class SurveyRun:
 
     def conduct(self) -> tuple[Answer, ItemFacts]:
         """Return the answers of this run's devices, and the facts from all answers."""
-        run, checkpoint = self._run, self._run.checkpoint
+        run = self._run
+        checkpoint = self._run.checkpoint
         if checkpoint.stage == "open":
             checkpoint.stage = "count" if self.survey.labels else "work"
         if checkpoint.stage == "count":
@@ -102,7 +103,9 @@ class SurveyRun:
 
     def _train_lists(self, answers: Sequence[Answer]) -> None:
         """Keep bits as a data set, and train a model for lists on it; nobody is asked."""
-        run, checkpoint, settings = self._run, self._run.checkpoint, self._run.settings
+        run = self._run
+        checkpoint = self._run.checkpoint
+        settings = self._run.settings
         if settings.kind.family != "bits" or checkpoint.lists or checkpoint.stage != "deliver":
             return
         known = run.known
@@ -135,7 +138,9 @@ class SurveyRun:
 
     def _count(self) -> None:
         """With taste labels, first sum the items' weights, which decide how labels are drawn."""
-        run, checkpoint, survey = self._run, self._run.checkpoint, self.survey
+        run = self._run
+        checkpoint = self._run.checkpoint
+        survey = self.survey
         job = Job(
             number=0,
             words="counting what is rated",
@@ -159,7 +164,8 @@ class SurveyRun:
         self._end(job, collected)
 
     def _ask(self) -> None:
-        run, checkpoint = self._run, self._run.checkpoint
+        run = self._run
+        checkpoint = self._run.checkpoint
         collected: Collected[BitContribution] | Collected[SumContribution]
         answer: Answer
         if self.survey.design == "L":
@@ -167,18 +173,21 @@ class SurveyRun:
             self._begin(job)
             collected = run.aggregation.collect(job)
             answer = collected.value
-            checkpoint.answer, checkpoint.stage = encode(answer), "deliver"
+            checkpoint.answer = encode(answer)
+            checkpoint.stage = "deliver"
             self._end(job, collected)
         else:
             sums = self._sums()
             self._begin(sums)
             summed = run.aggregation.collect(sums)
             answer = self._possible(summed.value, summed)
-            checkpoint.answer, checkpoint.stage = encode(answer), "deliver"
+            checkpoint.answer = encode(answer)
+            checkpoint.stage = "deliver"
             self._end(sums, summed)
 
     def _bits(self) -> Job[BitContribution]:
-        users, n_items = self._run.enrolled.users, self.survey.n_items
+        users = self._run.enrolled.users
+        n_items = self.survey.n_items
         return Job(
             number=0,
             words="asking the survey",
@@ -189,7 +198,8 @@ class SurveyRun:
         )
 
     def _sums(self) -> Job[SumContribution]:
-        checkpoint, survey = self._run.checkpoint, self.survey
+        checkpoint = self._run.checkpoint
+        survey = self.survey
         grouping = kept(checkpoint.round, Grouping) if survey.labels else None
         heads = 0 if grouping is None else len(grouping.heads)
         return Job(
@@ -221,7 +231,8 @@ class SurveyRun:
         run.metrics.round_begins(job.number + 1)
 
     def _end(self, job: Job[T], collected: Collected[T]) -> None:
-        run, checkpoint = self._run, self._run.checkpoint
+        run = self._run
+        checkpoint = self._run.checkpoint
         checkpoint.members = tuple(sorted(collected.devices or ()))
         checkpoint.users.append(collected.users)
         checkpoint.seconds.append(run.metrics.round_ends(collected.users))

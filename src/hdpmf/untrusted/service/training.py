@@ -56,7 +56,8 @@ class TrainingRun:
 
     def conduct(self) -> Round:
         """Everything up to the final factors, which all members that are there then have."""
-        run, checkpoint = self._run, self._run.checkpoint
+        run = self._run
+        checkpoint = self._run.checkpoint
         if checkpoint.stage == "open":
             self._open()
         if checkpoint.stage == "count":
@@ -73,7 +74,8 @@ class TrainingRun:
 
     def _open(self) -> None:
         """Send the plan out; take budgets in, where the mechanism needs them."""
-        run, checkpoint = self._run, self._run.checkpoint
+        run = self._run
+        checkpoint = self._run.checkpoint
         aggregation = run.aggregation
         if not isinstance(aggregation, Direct):
             raise ConfigError(
@@ -90,7 +92,9 @@ class TrainingRun:
 
     def _count(self) -> None:
         """Send the opening, take counts in; only counted devices can take part from now on."""
-        run, checkpoint, plan = self._run, self._run.checkpoint, self.plan
+        run = self._run
+        checkpoint = self._run.checkpoint
+        plan = self.plan
         run.stage("counting ratings per item")
         users = run.enrolled.users
         job = Job(
@@ -129,7 +133,9 @@ class TrainingRun:
         self._run.save()
 
     def _round(self) -> None:
-        run, checkpoint, metrics = self._run, self._run.checkpoint, self._run.metrics
+        run = self._run
+        checkpoint = self._run.checkpoint
+        metrics = self._run.metrics
         number = self._recommender.number
         metrics.members = len(checkpoint.members)
         metrics.round_begins(number)
@@ -154,7 +160,8 @@ class TrainingRun:
             self._check_losses()
 
     def _gradients(self, number: int) -> Job[Gradients]:
-        plan, checkpoint = self.plan, self._run.checkpoint
+        plan = self.plan
+        checkpoint = self._run.checkpoint
         return Job(
             number=number,
             words=f"round {number} of {plan.epochs}",
@@ -173,10 +180,8 @@ class TrainingRun:
         if self._mechanism.needs_h:
             return collected.value
         run = self._run
-        current, surplus = (
-            kept(run.checkpoint.round, Round),
-            run.aggregation.surplus(collected.devices or ()),
-        )
+        current = kept(run.checkpoint.round, Round)
+        surplus = run.aggregation.surplus(collected.devices or ())
         gradients, changed = clamp_gradients(
             self.plan, current, collected.value, collected.users, surplus
         )

@@ -80,7 +80,8 @@ class Website:
         except OSError:
             return None
         if (stat.st_mtime_ns, stat.st_ino) != self._index:
-            self._held, self._index = {}, (stat.st_mtime_ns, stat.st_ino)
+            self._held = {}
+            self._index = (stat.st_mtime_ns, stat.st_ino)
         if name not in self._held:
             data = public_file(self._folder, name)
             if data is None:
@@ -107,7 +108,8 @@ def _has(known: str, tag: str) -> bool:
 
 def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None) -> Mailbox:
     """Return a mailbox for the enrolled; ``longest`` returns the largest contribution in bytes."""
-    tls, names = service.tls_folder, service.config.names
+    tls = service.tls_folder
+    names = service.config.names
     ensure_certificates(tls, names)
     called = [server_name(authority, "") for authority in names_of(tls)] + [
         server_name(b"", name) for name in names

@@ -57,7 +57,9 @@ class Direct(Aggregation):
         if run.checkpoint.stage != "gather":
             return
         run.stage("waiting for devices")
-        agreed, refused, mute = set(run.checkpoint.agreed), set[str](), set[str]()
+        agreed = set(run.checkpoint.agreed)
+        refused = set[str]()
+        mute = set[str]()
         begin = time.monotonic()
         patience = run.pace.gather * run.pace.attempts
         while True:

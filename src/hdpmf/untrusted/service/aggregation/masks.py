@@ -90,7 +90,8 @@ class Masks(Direct):
 
     def surplus(self, devices: Collection[str]) -> float:
         """Return how many times the whole noise is in a sum, to which every device adds a share."""
-        settings, users = self.run.settings, self.run.enrolled.users
+        settings = self.run.settings
+        users = self.run.enrolled.users
         return settings.counted(users[device] for device in devices) / settings.sharing(
             users.values()
         )
@@ -200,7 +201,8 @@ class _Session:
 
     def conduct(self, number: int) -> Summed:
         """The rest of the sum."""
-        enrolled, server = self._run.enrolled, self._server
+        enrolled = self._run.enrolled
+        server = self._server
         while self._outgoing:
             self._step(number)
             self._log.close_step()
@@ -216,7 +218,9 @@ class _Session:
         A device that was cut off may be back in a moment, and answers the same message with the
         same bytes.
         """
-        run, server, channel = self._run, self._server, self._masks.channel
+        run = self._run
+        server = self._server
+        channel = self._masks.channel
         spoke: set[str] = set()
         for look in range(math.ceil(run.pace.deadline / run.pace.look)):
             if look:

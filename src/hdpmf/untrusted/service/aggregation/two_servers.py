@@ -127,7 +127,8 @@ class TwoServers(Aggregation):
 
     def _take_reports(self, period: Period) -> None:
         """Give the task to both servers, publish it, and wait until its period is over."""
-        task, name = read_task(period.document), task_id(period.document).hex()[:12]
+        task = read_task(period.document)
+        name = task_id(period.document).hex()[:12]
         if not period.placed:
             if self._clock() >= task.end:
                 raise FederationError(
@@ -156,9 +157,12 @@ class TwoServers(Aggregation):
 
     def _collect(self, period: Period) -> None:
         """Ask for the sum until it is there. The servers may need long: one of them may be away."""
-        task, name = read_task(period.document), task_id(period.document)
+        task = read_task(period.document)
+        name = task_id(period.document)
         self.run.stage(f"asking for the sum of task {name.hex()[:12]}")
-        pause, said, asked = self.run.pace.pause, "", False
+        pause = self.run.pace.pause
+        said = ""
+        asked = False
         while True:
             try:
                 if not asked:
@@ -168,7 +172,8 @@ class TwoServers(Aggregation):
                 found = self._door.collection(name, period.job)
                 trouble = "" if found is not None else "the servers are still summing"
             except TransportError as error:
-                found, trouble = None, str(error)
+                found = None
+                trouble = str(error)
             except DapError as error:
                 raise self._refused(error, task, name) from error
             if found is not None:
@@ -273,7 +278,8 @@ def open_collection(
     Raises:
         ProtocolError: The sum is not what the task asks for, or cannot be opened.
     """
-    task, name = read_task(document), task_id(document)
+    task = read_task(document)
+    name = task_id(document)
     try:
         collection = Collection.decode(data)
         numbers = prio_of(task, name).unshard(
