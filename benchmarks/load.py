@@ -183,9 +183,9 @@ class _TimedDoor:
     """The web, with a watch."""
 
     def __init__(self, address: str, authority: bytes, told: Told) -> None:
-        from hdpmf.common.net.polling import WebDoor
+        from hdpmf.common.net.polling import WebClient
 
-        self._web, self._told, self._guard = WebDoor(address, authority), told, threading.Lock()
+        self._web, self._told, self._guard = WebClient(address, authority), told, threading.Lock()
 
     def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
         return self._timed("fetch", lambda: self._web.fetch(name, most, etag))

@@ -21,7 +21,7 @@ from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol import Grouping, Task, decode, encode
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.survey_task import stated
+from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.common.protocol.task import Noise, SumOfVectors, prio_of, task_id
 from hdpmf.errors import ProtocolError
 from hdpmf.private.client.outgoing import sealed_report
@@ -82,7 +82,7 @@ def test_an_honest_task_is_reported_in() -> None:
     assert world.sums(make_task()) == plain_sums(make_task(), STARS)
 
 
-CIRCUIT, NOISE = stated(survey(), "whole")
+CIRCUIT, NOISE = survey_circuit(survey(), "whole")
 LIES: dict[str, Callable[[], bytes]] = {
     "no noise": lambda: changed(
         noise=tuple(Noise(entries=part.entries, scale="0/1") for part in NOISE)
@@ -439,7 +439,7 @@ def test_another_task_for_every_device_gets_the_whole_noise() -> None:
         read = decode(task)
         assert isinstance(read, Task)
         assert (
-            read.noise == stated(survey(), "whole")[1]
+            read.noise == survey_circuit(survey(), "whole")[1]
         )  # as if there were no other report, and no other server
         seen.append(world.uploads[0][0])
     assert len(set(seen)) == 3

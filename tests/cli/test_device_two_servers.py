@@ -60,7 +60,7 @@ def given(tmp_path: Path) -> dict[str, Path]:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Two servers and a recommender in place of the network; a period that is over in no time."""
     made = World()
-    monkeypatch.setattr(polling, "WebDoor", lambda *_: made)
+    monkeypatch.setattr(polling, "WebClient", lambda *_: made)
     steps = participant.Participant.step
 
     def step(self: participant.Participant) -> float:

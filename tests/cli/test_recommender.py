@@ -14,7 +14,7 @@ from .conftest import Call
 pytest.importorskip("cryptography")
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
-from hdpmf.untrusted.service.daemon import Lifecycle, Request, request_in
+from hdpmf.untrusted.service.daemon import Daemon, Request, request_in
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.service import Service
 
@@ -215,7 +215,7 @@ def test_sigterm_ends_serving_in_order(
     folder = tmp_path / "r"
     call("recommender", "init", folder, "--items", items)
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(Lifecycle, "live", lambda self: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(Daemon, "live", lambda self: os.kill(os.getpid(), signal.SIGTERM))
     ended = call("recommender", "serve", folder)
     assert (ended.code, "goes on at the next start" in ended.err) == (0, True)
     assert signal.getsignal(signal.SIGTERM) is before

@@ -12,7 +12,7 @@ import pytest
 
 from hdpmf.cli.main import run
 from hdpmf.common.data import RatingScale
-from hdpmf.common.net.polling import PollingDevice, WebDoor
+from hdpmf.common.net.polling import PollingDevice, WebClient
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.common.protocol.servers import read_collector
@@ -102,7 +102,7 @@ def living(stores: list[DeviceStore], invitation: Invitation) -> Iterator[None]:
     reporters = []
     for store in stores:
         join(store, invitation)
-        door = WebDoor(invitation.address, invitation.authority.encode())
+        door = WebClient(invitation.address, invitation.authority.encode())
         reporters.append(
             Participant(store, door, recommender=invitation.address, every=2, uniform=lambda: 0.3)
         )

@@ -16,7 +16,7 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_i
 from hdpmf.common.protocol import CatalogueTable, Grouping, Survey, decode, encode
 from hdpmf.common.protocol.lists import ListTable
 from hdpmf.common.protocol.servers import Collector, Server, Servers
-from hdpmf.common.protocol.survey_task import stated
+from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.common.protocol.task import Task, prio_of, task_id
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -66,7 +66,7 @@ def make_task(
     """A task as it is published."""
     asked = survey() if asked is None else asked
     part = "labels" if grouping is not None else "counts" if asked.labels else "whole"
-    circuit, noise = stated(asked, part, grouping)
+    circuit, noise = survey_circuit(asked, part, grouping)
     fields: dict[str, Any] = {
         "servers": SERVERS,
         "collector": COLLECTOR,

@@ -27,7 +27,7 @@ from hdpmf.private.device.recommendations import recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.release import Release
 from hdpmf.untrusted.service.aggregation.direct import Direct
-from hdpmf.untrusted.service.daemon import Lifecycle, Ways
+from hdpmf.untrusted.service.daemon import Daemon, Peers
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.service import Service
@@ -158,9 +158,9 @@ def test_serving_lets_new_devices_in_and_gives_them_the_model(
         if looks == 3:
             raise KeyboardInterrupt
 
-    ways = Ways(devices=town.network, admit=admitted.extend)
+    peers = Peers(devices=town.network, admit=admitted.extend)
     with pytest.raises(KeyboardInterrupt):
-        Lifecycle(town.folder, ways, sleep=later).live()
+        Daemon(town.folder, peers, sleep=later).live()
     assert town.cards[9].identity in admitted
     assert town.agents[9].model is not None
 

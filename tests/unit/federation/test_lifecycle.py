@@ -19,8 +19,8 @@ from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.daemon import (
-    Lifecycle,
-    Ways,
+    Daemon,
+    Peers,
     ask_for_run,
     ask_to_give_up,
     drop_request,
@@ -65,9 +65,9 @@ class Life:
             self.now += step
             after(self.looks)
 
-        life = Lifecycle(
+        life = Daemon(
             self.town.folder,
-            Ways(devices=self.town.network),
+            Peers(devices=self.town.network),
             log=self.said.append,
             sleep=sleep,
             clock=lambda: self.now,

@@ -26,10 +26,9 @@ from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.private.device.recommendations import recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.runs import Answered
-from hdpmf.untrusted.service.catalogue import change_items
-from hdpmf.untrusted.service.daemon import Lifecycle, Ways
+from hdpmf.untrusted.service.daemon import Daemon, Peers
 from hdpmf.untrusted.service.folder import ServiceFolder
-from hdpmf.untrusted.service.keys import CATALOGUE, KEY
+from hdpmf.untrusted.service.keys import CATALOGUE, KEY, change_items
 from tests.unit.federation.growing_town import BITS, SUMS, WORLD, Town
 
 pytestmark = pytest.mark.slow
@@ -117,12 +116,12 @@ def test_a_run_under_way_keeps_its_items(town: Town) -> None:
     run = town.service.begin(SUMS)
     change_items(town.folder, NEW)
     assert number_of(town.folder.items) == 2
-    assert number_of(town.folder.shown) == 1
+    assert number_of(town.folder.current_items) == 1
     rate_new(town)
     outcome = town.service.conduct(run)
     assert len(weights(outcome.answer)) == N
     assert [store.pinned_catalogue.number for store in town.stores] == [1] * 8  # type: ignore[union-attr]
-    assert number_of(town.folder.shown) == 2
+    assert number_of(town.folder.current_items) == 2
     assert weights(town.run(SUMS).answer)[N:].round().tolist() == [5, 1]
 
 
@@ -280,7 +279,7 @@ def test_a_service_that_idles_shows_new_items(town: Town) -> None:
         if next(naps, None) is None:
             raise KeyboardInterrupt
 
-    life = Lifecycle(town.folder, Ways(devices=town.network), sleep=sleep)
+    life = Daemon(town.folder, Peers(devices=town.network), sleep=sleep)
     with pytest.raises(KeyboardInterrupt):
         life.live()
     assert [store.pinned_catalogue.number for store in town.stores] == [2] * 8  # type: ignore[union-attr]

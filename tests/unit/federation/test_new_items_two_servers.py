@@ -24,9 +24,8 @@ from hdpmf.lab.simulate.two_servers import ServersInProcess
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.recommendations import recommend
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.service.catalogue import change_items
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
-from hdpmf.untrusted.service.keys import pin_servers
+from hdpmf.untrusted.service.keys import change_items, pin_servers
 from hdpmf.untrusted.service.publish import public_file
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
@@ -169,7 +168,7 @@ def test_a_run_under_way_keeps_its_items_and_is_shown_with_them(village: Village
     assert set(seen) == {1}
     village.pass_time()
     assert versions(village) == [2, 2, 2]
-    assert number_of(village.folder.shown) == 2
+    assert number_of(village.folder.current_items) == 2
     assert village.run().tolist()[-1] == 1
 
 

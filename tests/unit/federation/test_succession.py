@@ -18,7 +18,7 @@ from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import IdIndex, RatingScale
 from hdpmf.common.net import authority_rotation
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.polling import PollingDevice, WebDoor
+from hdpmf.common.net.polling import PollingDevice, WebClient
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.private.device.device_identity import authorities_of, digests, follow
 from hdpmf.private.device.participant import Participant
@@ -37,7 +37,7 @@ class WebDevice:
     def __init__(self, store: DeviceStore, address: str, authority: bytes) -> None:
         store.change_recommender(authority=authority)
         self.store, self.said = store, list[str]()
-        door = WebDoor(address, authority)
+        door = WebClient(address, authority)
         self._reporter = Participant(
             store,
             door,
@@ -91,9 +91,11 @@ def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
     service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
     old = ensure_certificates(service.tls_folder, service.config.names).authority.read_bytes()
     hostile = ensure_certificates(tmp_path / "hostile", NAMES).authority.read_text()
-    lie = msgspec.msgpack.encode(authority_rotation.Told(old.decode(), hostile, b"\0" * 70))
+    lie = msgspec.msgpack.encode(
+        authority_rotation.AuthorityMessage(old.decode(), hostile, b"\0" * 70)
+    )
     with pytest.MonkeyPatch.context() as patched, DeviceStore.create(tmp_path / "ana") as store:
-        patched.setattr("hdpmf.untrusted.service.publish.told", lambda folder: lie)
+        patched.setattr("hdpmf.untrusted.service.publish.authority_message", lambda folder: lie)
         PublicFiles(service).write()
         with served(service) as address:
             device = WebDevice(store, address, old)

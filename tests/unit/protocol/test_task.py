@@ -22,7 +22,7 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.common.protocol.servers import Collector, Server, Servers
-from hdpmf.common.protocol.survey_task import answer_of, check_stated, stated
+from hdpmf.common.protocol.survey_task import answer_of, check_survey_task, survey_circuit
 from hdpmf.common.protocol.task import Noise, SumOfVectors, prio_of, task_id
 from hdpmf.errors import ConfigError, HdpmfError, ProtocolError
 
@@ -52,7 +52,7 @@ def a_task(survey: Survey | None = SURVEY, **changed: object) -> Task:
     }
     if survey is not None:
         part = changed.get("part", "whole")
-        circuit, noise = stated(survey, part, changed.get("grouping"))  # type: ignore[arg-type]
+        circuit, noise = survey_circuit(survey, part, changed.get("grouping"))  # type: ignore[arg-type]
         fields |= {"circuit": circuit, "noise": noise, "survey": survey, "part": part}
     return Task(**(fields | changed))  # type: ignore[arg-type]
 
@@ -72,7 +72,7 @@ def test_noise_is_what_the_survey_costs() -> None:
         channels.weight.scale,
         channels.total.scale if channels.total else None,
     ]
-    assert check_stated(task) == (SURVEY, "whole")
+    assert check_survey_task(task) == (SURVEY, "whole")
 
 
 @pytest.mark.parametrize("entry", [0, 1, 2])
@@ -80,16 +80,16 @@ def test_less_noise_than_the_survey_asks_for_is_refused(entry: int) -> None:
     noise = list(a_task().noise)
     noise[entry] = Noise(entries=noise[entry].entries, scale=str(noise[entry].fraction / 2))
     with pytest.raises(ProtocolError, match="not what its survey asks for"):
-        check_stated(a_task(noise=tuple(noise)))
+        check_survey_task(a_task(noise=tuple(noise)))
 
 
 def test_another_code_than_the_survey_has_is_refused() -> None:
     circuit = a_task().circuit
     louder = msgspec.structs.replace(circuit, codes=(-50, *circuit.codes[1:]))
     with pytest.raises(ProtocolError, match="not what its survey asks for"):
-        check_stated(a_task(circuit=louder))
+        check_survey_task(a_task(circuit=louder))
     with pytest.raises(ProtocolError, match="no survey"):
-        check_stated(a_task(survey=None, part=None, circuit=circuit, noise=a_task().noise))
+        check_survey_task(a_task(survey=None, part=None, circuit=circuit, noise=a_task().noise))
 
 
 def test_labels_are_two_tasks() -> None:
@@ -102,9 +102,9 @@ def test_labels_are_two_tasks() -> None:
     labels = a_task(survey, part="labels", grouping=grouping)
     assert labels.circuit.items == 9
     with pytest.raises(ProtocolError, match="two tasks"):
-        stated(survey, "whole")
+        survey_circuit(survey, "whole")
     with pytest.raises(ProtocolError, match="two tasks"):
-        stated(SURVEY, "counts")
+        survey_circuit(SURVEY, "counts")
 
 
 def test_the_answer_is_in_the_sums() -> None:
@@ -153,7 +153,7 @@ def test_what_cannot_be_right_is_refused(changed: dict[str, object], why: str) -
 def test_a_scale_with_too_many_levels_is_refused_in_words() -> None:
     fine = msgspec.structs.replace(SURVEY, scale_step=0.1)
     with pytest.raises(ConfigError, match="coarser step"):
-        stated(fine, "whole")
+        survey_circuit(fine, "whole")
 
 
 def test_the_circuit_is_bound_to_the_task() -> None:

@@ -19,9 +19,9 @@ from hdpmf.common.protocol.catalogue import catalogue_table, check_chain
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.federation import cohort_of
 from hdpmf.errors import ConfigError, ModelFileError, StorageError
-from hdpmf.untrusted.service.catalogue import change_items
 from hdpmf.untrusted.service.enrolment import devices_needed, read_card
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.keys import change_items
 from hdpmf.untrusted.service.run_files import CLOSED, SumLogFile
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings

@@ -11,7 +11,7 @@ from hdpmf.common.data import Ratings, RatingScale, synthetic_world
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Grouping, Survey
-from hdpmf.common.protocol.survey_task import stated
+from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
 from hdpmf.private.client.contributions import OneRoundShard
 
@@ -69,7 +69,7 @@ def added_up(circuit, entries):
 )
 def test_users_entries_add_up_to_the_sums_without_noise(design, coding, n_users):
     survey = survey_for(design=design, coding=coding)
-    circuit, _ = stated(survey, "whole")
+    circuit, _ = survey_circuit(survey, "whole")
     entries = list(make_shard(survey).entries(n_users))
     sums = make_shard(survey).contribute()
     assert len(entries) == (n_users or 60)
@@ -93,14 +93,14 @@ def test_each_users_are_their_own():
 def test_labels_are_two_answers():
     survey = survey_for(labels=True)
     mine, theirs = make_shard(survey), make_shard(survey)
-    counts = added_up(stated(survey, "counts")[0], mine.entries())
+    counts = added_up(survey_circuit(survey, "counts")[0], mine.entries())
     assert np.array_equal(counts[1], theirs.count().weights)
     assert not counts[0].any()
     assert counts[2] == 0
     for shard in (mine, theirs):
         shard.group(GROUPING)
     assert 0 < theirs.labels.sum() < 60  # both labels are there, the same in both shards
-    scores, weights, total = added_up(stated(survey, "labels", GROUPING)[0], mine.entries())
+    scores, weights, total = added_up(survey_circuit(survey, "labels", GROUPING)[0], mine.entries())
     sums = theirs.contribute()
     assert len(weights) == 44
     assert weights[40:].any()

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from hdpmf.common.net import authority_rotation
 from hdpmf.common.net.authority_rotation import (
-    Told,
+    AuthorityMessage,
     announce,
-    called,
+    authority_message,
     change_over,
     learn,
     names_of,
+    primary_authority,
     successor_of,
-    told,
 )
 from hdpmf.common.net.certificates import (
     Certificates,
@@ -45,12 +45,12 @@ def test_a_device_that_calls_in_time_never_loses_the_recommender(
     made: Certificates, tmp_path: Path
 ):
     old = made.authority.read_bytes()
-    assert learn(old, told(tmp_path)) == old  # nothing is announced
+    assert learn(old, authority_message(tmp_path)) == old  # nothing is announced
     new = announce(tmp_path).read_bytes()
     shake_hands(made, "localhost", old)  # certificates still come from the old one
-    both = learn(old, told(tmp_path))
+    both = learn(old, authority_message(tmp_path))
     assert both == old + new
-    assert learn(both, told(tmp_path)) == both
+    assert learn(both, authority_message(tmp_path)) == both
     assert check_authority(both).subject == check_authority(new).subject
     shake_hands(made, "localhost", both)
     change_over(tmp_path, NAMES)
@@ -58,10 +58,10 @@ def test_a_device_that_calls_in_time_never_loses_the_recommender(
     shake_hands(made, "localhost", both)
     assert names_of(tmp_path) == [
         new,
-        called(both),
+        primary_authority(both),
     ]  # it still calls the recommender by the old one
-    assert learn(both, told(tmp_path)) == new
-    assert called(new) == new
+    assert learn(both, authority_message(tmp_path)) == new
+    assert primary_authority(new) == new
     shake_hands(made, "localhost", new)
     assert successor_of(tmp_path) is None
 
@@ -75,9 +75,9 @@ def test_a_device_that_did_not_needs_its_owner(made: Certificates, tmp_path: Pat
 
 
 def test_a_recommender_that_is_restored_from_before_is_known(made: Certificates, tmp_path: Path):
-    old, before = made.authority.read_bytes(), told(tmp_path)
+    old, before = made.authority.read_bytes(), authority_message(tmp_path)
     announce(tmp_path)
-    both = learn(old, told(tmp_path))
+    both = learn(old, authority_message(tmp_path))
     assert learn(both, before) == old
 
 
@@ -85,13 +85,13 @@ def test_only_what_the_pinned_authority_has_signed_is_trusted(made: Certificates
     hostile = ensure_certificates(tmp_path / "hostile", NAMES)
     old, other = made.authority.read_bytes(), hostile.authority.read_bytes()
     announce(tmp_path)
-    honest = msgspec.msgpack.decode(told(tmp_path), type=Told)
+    honest = msgspec.msgpack.decode(authority_message(tmp_path), type=AuthorityMessage)
     announce(tmp_path / "hostile")
-    theirs = msgspec.msgpack.decode(told(tmp_path / "hostile"), type=Told)
+    theirs = msgspec.msgpack.decode(authority_message(tmp_path / "hostile"), type=AuthorityMessage)
     forged = [
-        Told(old.decode(), other.decode(), b""),
-        Told(old.decode(), other.decode(), honest.signature),  # of another successor
-        Told(old.decode(), theirs.successor, theirs.signature),  # by another authority
+        AuthorityMessage(old.decode(), other.decode(), b""),
+        AuthorityMessage(old.decode(), other.decode(), honest.signature),  # of another successor
+        AuthorityMessage(old.decode(), theirs.successor, theirs.signature),  # by another authority
         msgspec.structs.replace(honest, successor=honest.successor + other.decode()),
     ]
     for lie in forged:
@@ -99,7 +99,7 @@ def test_only_what_the_pinned_authority_has_signed_is_trusted(made: Certificates
             learn(old, msgspec.msgpack.encode(lie))
     # An authority that is not pinned may say what it likes.
     assert learn(old, msgspec.msgpack.encode(theirs)) == old
-    assert learn(old, msgspec.msgpack.encode(Told(other.decode()))) == old
+    assert learn(old, msgspec.msgpack.encode(AuthorityMessage(other.decode()))) == old
 
 
 def test_a_servers_certificate_is_no_successor(made: Certificates, tmp_path: Path):
@@ -108,7 +108,7 @@ def test_a_servers_certificate_is_no_successor(made: Certificates, tmp_path: Pat
     with pytest.raises(ProtocolError, match="has not signed it"):
         learn(
             made.authority.read_bytes(),
-            msgspec.msgpack.encode(Told(made.authority.read_text(), server, b"")),
+            msgspec.msgpack.encode(AuthorityMessage(made.authority.read_text(), server, b"")),
         )
 
 
@@ -117,7 +117,7 @@ def announced(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     folder = tmp_path_factory.mktemp("announced")
     old = ensure_certificates(folder, NAMES).authority.read_bytes()
     announce(folder)
-    return old, told(folder)
+    return old, authority_message(folder)
 
 
 @given(place=st.integers(0, 1 << 14), flip=st.integers(1, 255))
@@ -142,7 +142,7 @@ def test_nonsense_is_refused(announced: tuple[bytes, bytes], data: bytes):
 
 def test_what_is_too_long_is_not_read(announced: tuple[bytes, bytes]):
     with pytest.raises(ProtocolError, match="too long"):
-        learn(announced[0], bytes(authority_rotation.MOST_TOLD + 1))
+        learn(announced[0], bytes(authority_rotation.MAX_AUTHORITY_MESSAGE + 1))
 
 
 @pytest.mark.parametrize("step", range(5))
@@ -167,7 +167,7 @@ def test_a_killed_change_over_is_finished_by_another(
     change_over(tmp_path, NAMES)
     shake_hands(made, "localhost", new)
     assert names_of(tmp_path) == [new, old]
-    assert learn(old + new, told(tmp_path)) == new
+    assert learn(old + new, authority_message(tmp_path)) == new
 
 
 def test_steps_out_of_turn_are_refused(made: Certificates, tmp_path: Path):

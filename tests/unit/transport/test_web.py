@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.polling import WebDoor
+from hdpmf.common.net.polling import WebClient
 from hdpmf.common.protocol.servers import Server, check_address
 from hdpmf.errors import ConfigError, StorageError, TransportError
 
@@ -108,8 +108,8 @@ def address(tls: tuple[Path, Path, Path]) -> Iterator[str]:
 
 
 @pytest.fixture
-def door(address: str, tls: tuple[Path, Path, Path]) -> WebDoor:
-    return WebDoor(address, tls[0].read_bytes())
+def door(address: str, tls: tuple[Path, Path, Path]) -> WebClient:
+    return WebClient(address, tls[0].read_bytes())
 
 
 def leader_at(address: str, authority: str) -> Server:
@@ -118,7 +118,7 @@ def leader_at(address: str, authority: str) -> Server:
     )
 
 
-def test_files_come_once(door: WebDoor) -> None:
+def test_files_come_once(door: WebClient) -> None:
     assert door.fetch("file", 5) == (b"hello", '"1"')
     assert door.fetch("file", 5, '"1"') is None
     assert Handler.asked[0][2].get("accept-encoding") == "identity"  # nothing is unpacked here
@@ -128,7 +128,7 @@ def test_files_come_once(door: WebDoor) -> None:
     "name",
     ["elsewhere", "large", "endless", "packed", "absent", "../file", "a/b", "", "file?x", "https:"],
 )
-def test_what_is_no_file_of_the_right_size_is_refused(door: WebDoor, name: str) -> None:
+def test_what_is_no_file_of_the_right_size_is_refused(door: WebClient, name: str) -> None:
     with pytest.raises(TransportError):
         door.fetch(name, 1000)
     assert [
@@ -136,7 +136,7 @@ def test_what_is_no_file_of_the_right_size_is_refused(door: WebDoor, name: str) 
     ] == []  # redirects are not followed
 
 
-def test_a_file_that_drips_ends(door: WebDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_drips_ends(door: WebClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door._client, "_deadline", 0.3)
     with pytest.raises(TransportError):
         door.fetch("dripping", 1000)
@@ -148,20 +148,20 @@ def test_only_the_pinned_authority_is_believed(
     other = ensure_certificates(tmp_path, ["127.0.0.1"]).authority.read_bytes()
     for authority in (other, b""):
         with pytest.raises(TransportError):
-            WebDoor(address, authority).fetch("file", 5)
+            WebClient(address, authority).fetch("file", 5)
     left: list[int] = []
     with pytest.raises(TransportError):
-        WebDoor(address, other).upload(
+        WebClient(address, other).upload(
             leader_at(address, other.decode()), "/r", HEADERS, REPORT, lambda: left.append(1)
         )
     assert left == []  # nothing can have left
     assert Handler.asked == []
     with pytest.raises(ConfigError, match="PEM"):
-        WebDoor(address, b"-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n")
+        WebClient(address, b"-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n")
 
 
 def test_a_report_leaves_after_it_was_said(
-    door: WebDoor, address: str, tls: tuple[Path, Path, Path]
+    door: WebClient, address: str, tls: tuple[Path, Path, Path]
 ) -> None:
     def leaving() -> None:
         threading.Event().wait(0.1)
@@ -177,7 +177,7 @@ def test_a_report_leaves_after_it_was_said(
 
 
 def test_a_leader_that_points_elsewhere_is_not_followed(
-    door: WebDoor, address: str, tls: tuple[Path, ...]
+    door: WebClient, address: str, tls: tuple[Path, ...]
 ) -> None:
     assert (
         door.upload(
@@ -189,7 +189,7 @@ def test_a_leader_that_points_elsewhere_is_not_followed(
 
 
 def test_where_the_commit_fails_nothing_of_the_report_leaves(
-    door: WebDoor, address: str, tls: tuple[Path, Path, Path]
+    door: WebClient, address: str, tls: tuple[Path, Path, Path]
 ) -> None:
     def full() -> None:
         raise StorageError("the disk is full")
@@ -205,9 +205,9 @@ def test_nobody_there(tls: tuple[Path, Path, Path]) -> None:
     left: list[int] = []
     gone = "https://127.0.0.1:9"
     with pytest.raises(TransportError):
-        WebDoor(gone, tls[0].read_bytes()).fetch("file", 5)
+        WebClient(gone, tls[0].read_bytes()).fetch("file", 5)
     with pytest.raises(TransportError):
-        WebDoor(gone).upload(
+        WebClient(gone).upload(
             leader_at(gone, tls[0].read_text()), "/r", HEADERS, REPORT, lambda: left.append(1)
         )
     assert left == []

@@ -247,14 +247,14 @@ def _report(
 ) -> tuple[dict[str, Any], str]:
     """Report to two servers until stopped; return what was done, for JSON and in words."""
     import hdpmf.common.aggregation.two_servers.dap.hpke  # noqa: F401  # a missing extra is an error before anything is agreed to
-    from hdpmf.common.net.polling import WebDoor
+    from hdpmf.common.net.polling import WebClient
     from hdpmf.private.device.device_identity import follow
     from hdpmf.private.device.model_update import kept_facts
     from hdpmf.private.device.participant import LOOK_EVERY, Participant
 
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
-    web = WebDoor(address, store.recommender.authority or b"")
+    web = WebClient(address, store.recommender.authority or b"")
     reporter = Participant(
         store,
         web,

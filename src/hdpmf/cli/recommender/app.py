@@ -187,8 +187,8 @@ def items(
     everything else. The next run is about the new version; one that is under way keeps its own.
     """
     from hdpmf.common.data.item_features import read_item_table
-    from hdpmf.untrusted.service.catalogue import change_items
     from hdpmf.untrusted.service.folder import ServiceFolder
+    from hdpmf.untrusted.service.keys import change_items
 
     service = ServiceFolder(folder)
     if add is not None or retire:
@@ -247,7 +247,7 @@ def _item_fields(service: ServiceFolder) -> dict[str, Any]:
         "items": len(table.ids),
         "retired": len(retired_in(now)),
         "versions": versions,
-        "shown": number_of(service.shown),
+        "shown": number_of(service.current_items),
         "key": now.key.hex() if isinstance(now, CatalogueVersion) else None,
         "fingerprint": service.known.fingerprint,
     }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hdpmf.common.net.sum_servers import TwoServers
     from hdpmf.common.protocol.enrolment import Enrolled
     from hdpmf.common.protocol.servers import Servers
-    from hdpmf.untrusted.service.daemon import Ways
+    from hdpmf.untrusted.service.daemon import Peers
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.metrics import Metrics
     from hdpmf.untrusted.service.outcome import RunOutcome
@@ -185,7 +185,7 @@ def _conduct(
     with (
         folder.serving(),
         monitoring.monitored(folder, metrics) as log,
-        _on_network(folder) as ways,
+        _on_network(folder) as peers,
     ):
         if unfinished is not None:
             log(
@@ -193,7 +193,12 @@ def _conduct(
                 "for a new run"
             )
         service = Service(
-            folder, ways.devices, servers=ways.servers, metrics=metrics, admit=ways.admit, log=log
+            folder,
+            peers.devices,
+            servers=peers.servers,
+            metrics=metrics,
+            admit=peers.admit,
+            log=log,
         )
         run = service.begin(settings) if unfinished is None else unfinished
         if settings.view == "two-servers" and unfinished is None:
@@ -299,9 +304,9 @@ _SMALL = 64 << 10  # bytes of an answer while no run is under way
 
 
 @contextmanager
-def _on_network(folder: ServiceFolder) -> Iterator[Ways]:
-    """Serve public files and the mailbox, inside the block; yields the ways to others."""
-    from hdpmf.untrusted.service.daemon import Ways
+def _on_network(folder: ServiceFolder) -> Iterator[Peers]:
+    """Serve public files and the mailbox, inside the block; yields the peers to others."""
+    from hdpmf.untrusted.service.daemon import Peers
     from hdpmf.untrusted.service.website import mailbox_of, served
 
     mailbox = mailbox_of(folder, lambda: _longest_contribution(folder))
@@ -309,7 +314,7 @@ def _on_network(folder: ServiceFolder) -> Iterator[Ways]:
     try:
         with served(folder, mailbox) as address:
             note(f"listening on {address}")
-            yield Ways(devices=mailbox, servers=servers, admit=mailbox.admit)
+            yield Peers(devices=mailbox, servers=servers, admit=mailbox.admit)
     finally:
         servers.close()
 
@@ -372,7 +377,7 @@ def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
     Runs are asked for by hand (hdpmf recommender run) or by the schedule in config.toml. A start
     begins none by itself.
     """
-    from hdpmf.untrusted.service.daemon import Lifecycle
+    from hdpmf.untrusted.service.daemon import Daemon
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.metrics import Metrics
 
@@ -382,11 +387,11 @@ def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
         _until_terminated(),
         service.serving(),
         monitoring.monitored(service, metrics) as log,
-        _on_network(service) as ways,
+        _on_network(service) as peers,
     ):
-        Lifecycle(
+        Daemon(
             service,
-            ways,
+            peers,
             metrics=metrics,
             report=lambda outcome: emit(_outcome(service, outcome)),
             log=log,

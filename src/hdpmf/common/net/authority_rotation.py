@@ -30,14 +30,14 @@ with needs("cryptography"):
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding
 
-MOST_TOLD = 16 * 1024
+MAX_AUTHORITY_MESSAGE = 16 * 1024
 """Bytes of what devices are told."""
 
 _TEXT = b"hdpmf authority 1"  # nothing else that an authority signs begins so
 _PREDECESSOR = "predecessor.pem"
 
 
-class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AuthorityMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A recommender's message to devices about its authorities.
 
     Attributes:
@@ -109,15 +109,15 @@ def names_of(folder: Path) -> list[bytes]:
     return [_read(path) for path in paths if path.exists()]
 
 
-def told(folder: Path) -> bytes:
+def authority_message(folder: Path) -> bytes:
     """Return the encoded message to devices about the authorities in ``folder``."""
     authority = _read(folder / "authority.pem").decode("ascii", "replace")
     successor = successor_of(folder)
     if successor is None:
-        return msgspec.msgpack.encode(Told(authority))
+        return msgspec.msgpack.encode(AuthorityMessage(authority))
     signature = _read(folder / "successor.signature")
     return msgspec.msgpack.encode(
-        Told(authority, _read(successor).decode("ascii", "replace"), signature)
+        AuthorityMessage(authority, _read(successor).decode("ascii", "replace"), signature)
     )
 
 
@@ -129,39 +129,43 @@ def learn(pinned: bytes, data: bytes) -> bytes:
     Raises:
         ProtocolError: The message is malformed, or no pinned authority signed the successor.
     """
-    if len(data) > MOST_TOLD:
+    if len(data) > MAX_AUTHORITY_MESSAGE:
         raise ProtocolError("refused: what the recommender tells about its authorities is too long")
     try:
-        said = msgspec.msgpack.decode(data, type=Told)
+        message = msgspec.msgpack.decode(data, type=AuthorityMessage)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise ProtocolError(
             "refused: what the recommender tells about its authorities is none of that"
         ) from None
     now = next(
-        (each for each in read_authorities(pinned) if _same(_pem(each), said.authority.encode())),
+        (
+            each
+            for each in read_authorities(pinned)
+            if _same(_pem(each), message.authority.encode())
+        ),
         None,
     )
     if now is None:
         return pinned  # somebody else's certificates lead here, such as a web server's in front
-    if not said.successor:
+    if not message.successor:
         return _pem(now)
-    _check(now, said)  # before anything of the successor is read
-    return _pem(now) + _pem(read_authorities(said.successor.encode())[0])
+    _check(now, message)  # before anything of the successor is read
+    return _pem(now) + _pem(read_authorities(message.successor.encode())[0])
 
 
-def called(pinned: bytes) -> bytes:
+def primary_authority(pinned: bytes) -> bytes:
     """By which of the authorities that a device trusts it calls the recommender (PEM)."""
     found = read_authorities(pinned)
     return pinned if len(found) == 1 else _pem(found[0])
 
 
-def _check(now: x509.Certificate, said: Told) -> None:
+def _check(now: x509.Certificate, message: AuthorityMessage) -> None:
     key = now.public_key()
-    text = _signed(said.authority.encode(), said.successor.encode())
+    text = _signed(message.authority.encode(), message.successor.encode())
     try:
         if not isinstance(key, EllipticCurvePublicKey):
             raise InvalidSignature
-        key.verify(said.signature, text, ECDSA(SHA256()))
+        key.verify(message.signature, text, ECDSA(SHA256()))
     except InvalidSignature:
         raise ProtocolError(
             "refused: a new authority came in the recommender's name, and the pinned one "

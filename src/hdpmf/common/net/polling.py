@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
-from hdpmf.common.net.authority_rotation import MOST_TOLD, called
+from hdpmf.common.net.authority_rotation import MAX_AUTHORITY_MESSAGE, primary_authority
 from hdpmf.common.net.carrier import MAX_BYTES, Answer
 from hdpmf.common.net.certificates import check_authority
 from hdpmf.common.net.https import MAX_PROBLEM, HttpsAnswer, HttpsClient, backoff
@@ -190,7 +190,7 @@ class PollingDevice:
         """Look now and then at what the recommender says about its authorities."""
         if self._follow is None or time.monotonic() - self._looked < AUTHORITIES_EVERY:
             return
-        said = self._client.request("GET", self._address + AUTHORITIES, most=MOST_TOLD)
+        said = self._client.request("GET", self._address + AUTHORITIES, most=MAX_AUTHORITY_MESSAGE)
         self._looked = time.monotonic()
         if said.status != 200 or not said.body:
             return
@@ -204,7 +204,7 @@ class PollingDevice:
             self._client.trust(trusted)
 
     def _request(self, method: str, path: str, body: bytes = b"") -> HttpsAnswer:
-        name = called(self._authority) if self._authority else b""
+        name = primary_authority(self._authority) if self._authority else b""
         server = server_name(name, urlsplit(self._address).hostname or "")
         headers = signed_headers(self._identity, server, method, path, body)
         return self._client.request(
@@ -293,7 +293,7 @@ def _ahead(answer: HttpsAnswer) -> float | None:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
 
-class WebDoor:
+class WebClient:
     """A device's way out: a recommender's files, and uploads to a leader.
 
     Args:
@@ -307,7 +307,7 @@ class WebDoor:
         self._leaders: dict[str, HttpsClient] = {}
 
     def __repr__(self) -> str:
-        return f"WebDoor({self._address})"
+        return f"WebClient({self._address})"
 
     def trust(self, authority: bytes) -> None:
         """From now on the recommender's certificate must come from one of these (PEM)."""

@@ -14,7 +14,7 @@ from hdpmf.common.protocol.task import MOST_LEVELS, Noise, OneRating, Part, Task
 from hdpmf.errors import ConfigError, ProtocolError
 
 
-def stated(
+def survey_circuit(
     survey: Survey, part: Part, grouping: Grouping | None = None
 ) -> tuple[OneRating, tuple[Noise, ...]]:
     """The circuit and the noise that a survey asks for. Whoever sends a report compares."""
@@ -48,14 +48,14 @@ def stated(
     return circuit, _noise(items, channels.score.scale, channels.weight.scale, scale)
 
 
-def check_stated(task: Task) -> tuple[Survey, Part]:
+def check_survey_task(task: Task) -> tuple[Survey, Part]:
     """Return the survey of a task; ProtocolError unless its circuit and noise are the survey's."""
     if task.survey is None or task.part is None:
         raise ProtocolError(
             "refused: the task is no survey, so that nobody can say what its noise is worth"
         )
     try:
-        asked = stated(task.survey, task.part, task.grouping)
+        asked = survey_circuit(task.survey, task.part, task.grouping)
     except ConfigError as error:
         raise ProtocolError(f"refused: {error}") from error
     if asked != (task.circuit, task.noise):
@@ -80,7 +80,7 @@ def terms_of(task: Task, survey: Survey) -> Terms:
 
 def answer_of(task: Task, numbers: list[int]) -> SumContribution | Popularity:
     """The answer to the survey: both servers' sums together, with both noises."""
-    _, part = check_stated(task)
+    _, part = check_survey_task(task)
     entries = task.circuit.entries
     if len(numbers) != entries:
         raise ProtocolError(f"a sum of this task has {entries} numbers, not {len(numbers)}")

@@ -42,7 +42,7 @@ from hdpmf.common.aggregation.two_servers.prio.prio3 import MASKS
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Grouping, Survey, Task, encode
 from hdpmf.common.protocol.servers import Collector, Server
-from hdpmf.common.protocol.survey_task import stated
+from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.common.protocol.task import Part
 from hdpmf.errors import ProtocolError
 from hdpmf.lab.audit.scores import clopper_pearson
@@ -204,7 +204,7 @@ class AuditedServers:
         )
 
     def _add(self, survey: Survey, part: Part, grouping: Grouping | None) -> bytes:
-        circuit, noise = stated(survey, part, grouping)
+        circuit, noise = survey_circuit(survey, part, grouping)
         document = encode(
             Task(
                 servers=self._keys[0].servers,

@@ -19,17 +19,79 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hdpmf.common.net.child import Child
-from hdpmf.errors import ConfigError, FederationError
+from hdpmf.errors import ConfigError, FederationError, StorageError
 
 RECOMMENDER = "recommender"
 _STOP_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
+
+
+class Child:
+    """A process that starts on construction and ends when the pipe to its standard input closes.
+
+    Args:
+        name: For messages.
+        arguments: Of the interpreter.
+        log: File for its output.
+        environment: All of it.
+
+    Raises:
+        StorageError: The log cannot be written.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: list[str],
+        log: Path,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self.log = log
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise StorageError(f"could not write {log}: {error.strerror}") from error
+        try:
+            self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
+                [sys.executable, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                # Ctrl-C is for this process, which then ends the others in order
+                start_new_session=True,
+            )
+        finally:
+            os.close(output)
+
+    @property
+    def running(self) -> bool:
+        """True while it runs."""
+        return self.process.poll() is None
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        try:
+            lines = self.log.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else "it said nothing"
+
+    def release(self) -> None:
+        """Close the pipe. May be called twice."""
+        if self.process.stdin is not None:
+            with suppress(OSError):  # what it did not read before it ended
+                self.process.stdin.close()
 
 
 class Deployment:

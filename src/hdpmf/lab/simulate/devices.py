@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hdpmf.common.net import DeviceReply, InProcessNetwork, RecommenderTransport
 from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import FederationError
-from hdpmf.lab.simulate.memory import MemoryTrim
 from hdpmf.lab.simulate.population import DeviceRatings
 from hdpmf.lab.simulate.reports import SentReport
 
 if TYPE_CHECKING:
     from hdpmf.lab.simulate.virtual_device import Vectors
 
+_TRIM_STEP = 16 * 1024 * 1024
 _AT_A_TIME = 100  # messages in a pipe: bounds the memory
 
 
@@ -264,3 +268,28 @@ def _work(pipe: Connection) -> None:
                 pipe.send(getattr(devices, order[0])(*order[1:]))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
+
+
+class MemoryTrim:
+    """Gives freed memory back to the system when a process has grown.
+
+    Devices free long vectors of almost the same length one after another, and the holes that they
+    leave in the C library's heap are a little too short for the next ones. Where there is no glibc,
+    nothing happens.
+    """
+
+    def __init__(self) -> None:
+        self._trim: Callable[[int], object] | None = None
+        with suppress(OSError, AttributeError):
+            self._trim = ctypes.CDLL("libc.so.6").malloc_trim
+            self._last = _resident()
+
+    def __call__(self) -> None:
+        """Look, and give back if it is worth it."""
+        if self._trim is not None and _resident() > self._last + _TRIM_STEP:
+            self._trim(0)
+            self._last = _resident()
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from hdpmf.common.base.threads import Workers
-from hdpmf.common.net.authority_rotation import MOST_TOLD
+from hdpmf.common.net.authority_rotation import MAX_AUTHORITY_MESSAGE
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.common.protocol import AnyCatalogue, ItemFacts, Terms, decode
 from hdpmf.errors import (
@@ -295,7 +295,7 @@ class Published:
     def _take_authority(self, file: PublicFile) -> None:
         """Trust whom the pinned authority has signed."""
         if self._follow is not None and file.sha256 != self._authorities:
-            self._follow(fetch_file(self._carrier, "authority", file, MOST_TOLD))
+            self._follow(fetch_file(self._carrier, "authority", file, MAX_AUTHORITY_MESSAGE))
             self._authorities = file.sha256
 
     def _take_catalogue(self, file: PublicFile) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from hdpmf.common.protocol import Survey, Terms, decode
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.survey_task import check_stated, terms_of
+from hdpmf.common.protocol.survey_task import check_survey_task, terms_of
 from hdpmf.common.protocol.task import Part, Task, task_id
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.private.device.budget import check_policy
@@ -171,7 +171,7 @@ def read_task(document: bytes) -> ReadTask:
     task = decode(document)
     if not isinstance(task, Task):
         raise ProtocolError(f"refused: a {type(task).__name__} is no task")
-    survey, part = check_stated(task)
+    survey, part = check_survey_task(task)
     terms = terms_of(task, survey)
     check_survey(survey, terms)
     return ReadTask(task_id(document), task, survey, part, terms)

@@ -145,9 +145,9 @@ class BackgroundReports:
     def _report(
         self, store: DeviceStore, known: Recommender, stop: threading.Event, soon: threading.Event
     ) -> None:
-        from hdpmf.common.net.polling import WebDoor
+        from hdpmf.common.net.polling import WebClient
 
-        door = WebDoor(known.address, store.recommender.authority or b"")
+        door = WebClient(known.address, store.recommender.authority or b"")
         reporter = Participant(
             store,
             door,

@@ -38,7 +38,7 @@ Written = TypeVar("Written")
 
 
 @dataclass(frozen=True)
-class Ways:
+class Peers:
     """Connections of the recommender to participants and the two servers.
 
     Attributes:
@@ -54,12 +54,12 @@ class _GivenUpError(Exception):
     """The operator gives the run up that is under way."""
 
 
-class Lifecycle:
+class Daemon:
     """Serves a folder until interrupted; after a kill, the next start goes on.
 
     Args:
         folder: The service's files.
-        ways: To participants and the two servers.
+        peers: To participants and the two servers.
         metrics: Counts messages, bytes and refusals.
         report: Called with the outcome of a run.
         log: Called with lines for people.
@@ -70,7 +70,7 @@ class Lifecycle:
     def __init__(
         self,
         folder: ServiceFolder,
-        ways: Ways,
+        peers: Peers,
         *,
         metrics: Metrics | None = None,
         report: Callable[[RunOutcome], None] = lambda outcome: None,
@@ -79,7 +79,7 @@ class Lifecycle:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
-        self._ways = ways
+        self._peers = peers
         self._metrics = Metrics() if metrics is None else metrics
         self._report = report
         self._log = log
@@ -93,13 +93,13 @@ class Lifecycle:
 
     def live(self) -> None:
         """Serve until interrupted."""
-        ways = self._ways
+        peers = self._peers
         service = Service(
             self._folder,
-            ways.devices,
-            servers=ways.servers,
+            peers.devices,
+            servers=peers.servers,
             metrics=self._metrics,
-            admit=ways.admit,
+            admit=peers.admit,
             log=self._log,
             sleep=self._nap,
             clock=self._clock,
@@ -188,10 +188,10 @@ class Lifecycle:
         self._metrics.stage = (
             words if self._conducted is None else "waiting before the run is tried again"
         )
-        if self._ways.devices is not None:
+        if self._peers.devices is not None:
             service.let_in()
             service.hand_out_items()
-            if model and self._ways.devices.present():
+            if model and self._peers.devices.present():
                 self._written(service.hand_out)
         if self._by_two_servers:
             self._written(service.publish_items)

@@ -170,7 +170,7 @@ class ServiceFolder:
         return version_at(self.items, self.record(run).catalogue)
 
     @property
-    def shown(self) -> AnyCatalogue:
+    def current_items(self) -> AnyCatalogue:
         """The items that devices are shown: those of the run under way, if any."""
         run = self.unfinished()
         return self.items if run is None else self.items_of(run)

@@ -18,7 +18,7 @@ from hdpmf.common.protocol.lists import digest_of
 from hdpmf.common.protocol.task import task_id
 from hdpmf.untrusted.recommender.one_round import Answer
 from hdpmf.untrusted.recommender.runs import Answered
-from hdpmf.untrusted.service.run_files import kept
+from hdpmf.untrusted.service.run_files import decode_as
 from hdpmf.untrusted.service.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def outcome_of(
         "delivered": len(checkpoint.delivered),
         "cohorts": 1 + len(earlier),
     }
-    lists = kept(checkpoint.lists, ListTable) if checkpoint.lists else None
+    lists = decode_as(checkpoint.lists, ListTable) if checkpoint.lists else None
     if lists is not None:
         summary["lists"] = {
             "kind": settings.list_model,

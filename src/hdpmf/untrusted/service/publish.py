@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from hdpmf.common.base.files import atomic_write
-from hdpmf.common.net.authority_rotation import told
+from hdpmf.common.net.authority_rotation import authority_message
 from hdpmf.common.protocol import ItemFacts, encode
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import StorageError
@@ -58,7 +58,7 @@ class PublicFiles:
         facts = None if model is None else model.numbers
         index: dict[str, Any] = {
             "name": self._service.config.name,
-            "catalogue": self._keep("catalogue", encode(self._service.shown)),
+            "catalogue": self._keep("catalogue", encode(self._service.current_items)),
             "task": None,
             "model": None,
             "lists": None,
@@ -66,7 +66,7 @@ class PublicFiles:
             "authority": None,
         }
         if (self._tls / "authority.pem").exists():
-            index["authority"] = self._keep("authority", told(self._tls))
+            index["authority"] = self._keep("authority", authority_message(self._tls))
         if task is not None:
             name = task_id(task).hex()
             index["task"] = {"file": self._put(f"task-{name}.msgpack", task), "id": name}

@@ -78,7 +78,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     periods: list[Period] = msgspec.field(default_factory=list)
 
 
-def kept(data: bytes, kind: type[M]) -> M:
+def decode_as(data: bytes, kind: type[M]) -> M:
     """A message in a checkpoint."""
     message = decode(data)
     if not isinstance(message, kind):

@@ -198,11 +198,14 @@ class Service:
     def publish(self, task: bytes | None = None) -> None:
         """Show devices the task under way, and the last result."""
         PublicFiles(self.folder).write(task)
-        self._published = number_of(self.folder.shown)
+        self._published = number_of(self.folder.current_items)
 
     def publish_items(self) -> None:
         """Show devices a new version of the catalogue, if there is one and no run is under way."""
-        if self.folder.unfinished() is None and number_of(self.folder.shown) != self._published:
+        if (
+            self.folder.unfinished() is None
+            and number_of(self.folder.current_items) != self._published
+        ):
             self.publish()
 
     def let_in(self) -> None:
@@ -227,7 +230,7 @@ class Service:
         )  # also where a device has new keys since
         here = self._transport.present() if only is None else frozenset(only)
         wanting = (here & set(self.folder.enrolled.users)) - have
-        items = self.folder.shown
+        items = self.folder.current_items
         if self._settled[0] != (run, number_of(items)):
             self._settled = (run, number_of(items)), set()
         took, refused = hand_out(
@@ -265,7 +268,7 @@ class Service:
 
         Each device is asked once while this process runs; a silent one gets it with the next run.
         """
-        items = self.folder.shown
+        items = self.folder.current_items
         number = number_of(items)
         if number == 1:
             return  # it comes with the first run

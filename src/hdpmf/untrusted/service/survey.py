@@ -40,7 +40,7 @@ from hdpmf.untrusted.recommender.one_round import Answer, OneRoundRecommender
 from hdpmf.untrusted.recommender.release import Release, joined
 from hdpmf.untrusted.recommender.runs import Answered
 from hdpmf.untrusted.service.aggregation import Collected, Job, Summation, Tally
-from hdpmf.untrusted.service.run_files import Checkpoint, kept
+from hdpmf.untrusted.service.run_files import Checkpoint, decode_as
 
 if TYPE_CHECKING:
     from hdpmf.untrusted.service.run import Run
@@ -88,7 +88,7 @@ class SurveyRun:
         answer = kept_answer(checkpoint)
         if self.survey.labels:
             self._recommender.resume(
-                [kept(checkpoint.counted, Popularity)], kept(checkpoint.round, Grouping)
+                [decode_as(checkpoint.counted, Popularity)], decode_as(checkpoint.round, Grouping)
             )
         facts = self._recommender.facts([answer], n_sums=self._noises(), earlier=self._earlier)
         self._train_lists([*(past.answer for past in self._earlier), answer])
@@ -200,7 +200,7 @@ class SurveyRun:
     def _sums(self) -> Job[SumContribution]:
         checkpoint = self._run.checkpoint
         survey = self.survey
-        grouping = kept(checkpoint.round, Grouping) if survey.labels else None
+        grouping = decode_as(checkpoint.round, Grouping) if survey.labels else None
         heads = 0 if grouping is None else len(grouping.heads)
         return Job(
             number=0 if grouping is None else 1,

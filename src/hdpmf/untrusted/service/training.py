@@ -31,7 +31,7 @@ from hdpmf.untrusted.recommender.rounds import Draws
 from hdpmf.untrusted.service.aggregation import Collected, Job, Summation, Tally
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import SumBrokenOffError
-from hdpmf.untrusted.service.run_files import kept
+from hdpmf.untrusted.service.run_files import decode_as
 
 if TYPE_CHECKING:
     from hdpmf.untrusted.service.run import Run
@@ -62,11 +62,11 @@ class TrainingRun:
             self._open()
         if checkpoint.stage == "count":
             self._count()
-        self._recommender.reopen(kept(checkpoint.opening, Opening))
-        self._recommender.resume(kept(checkpoint.round, Round))
+        self._recommender.reopen(decode_as(checkpoint.opening, Opening))
+        self._recommender.resume(decode_as(checkpoint.round, Round))
         while checkpoint.stage == "work":
             self._round()
-        final = kept(checkpoint.round, Round)
+        final = decode_as(checkpoint.round, Round)
         if checkpoint.stage == "deliver":
             run.stage("handing out the final factors")
             run.deliver(checkpoint.members, final.number, checkpoint.round)
@@ -109,7 +109,7 @@ class TrainingRun:
         collected = run.aggregation.collect(job)
         if int(collected.value.counts.max()) > collected.users:
             raise _wrong_counts()
-        self._recommender.reopen(kept(checkpoint.opening, Opening))
+        self._recommender.reopen(decode_as(checkpoint.opening, Opening))
         self._recommender.start([collected.value])
         checkpoint.members = tuple(sorted(collected.devices or ()))
         checkpoint.stage = "work"
@@ -180,7 +180,7 @@ class TrainingRun:
         if self._mechanism.needs_h:
             return collected.value
         run = self._run
-        current = kept(run.checkpoint.round, Round)
+        current = decode_as(run.checkpoint.round, Round)
         surplus = run.aggregation.surplus(collected.devices or ())
         gradients, changed = clamp_gradients(
             self.plan, current, collected.value, collected.users, surplus

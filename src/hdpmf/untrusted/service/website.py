@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from hdpmf.common.net.authority_rotation import names_of, told
+from hdpmf.common.net.authority_rotation import authority_message, names_of
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.extras import needs
 from hdpmf.common.net.https import server_context
@@ -114,7 +114,9 @@ def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None)
     called = [server_name(authority, "") for authority in names_of(tls)] + [
         server_name(b"", name) for name in names
     ]
-    return Mailbox(called, service.enrolled.users, longest=longest, authorities=lambda: told(tls))
+    return Mailbox(
+        called, service.enrolled.users, longest=longest, authorities=lambda: authority_message(tls)
+    )
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.protocol import Grouping, Popularity, SumContribution, decode, encode
 from hdpmf.common.protocol.catalogue import KnownItems
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.survey_task import answer_of, stated
+from hdpmf.common.protocol.survey_task import answer_of, survey_circuit
 from hdpmf.common.protocol.task import Part, Task, prio_of, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, TransportError
 from hdpmf.untrusted.service.aggregation import Aggregation, Collected, Job
@@ -240,7 +240,7 @@ def make_task(
 ) -> Task:
     """Return the task for the two servers, from the next multiple of the precision on."""
     survey = settings.survey(known, settings.sharing(()))
-    circuit, noise = stated(survey, part, grouping)
+    circuit, noise = survey_circuit(survey, part, grouping)
     begin = -int(-now // settings.rounded) * settings.rounded
     return Task(
         servers=servers,
