@@ -179,7 +179,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             raise StorageError(f"could not write {path.name}: No space left on device")
         atomic_write(path, data, mode=mode)
 
-    for module in ("folder", "run_files", "layout"):
+    for module in ("folder", "run_files"):
         monkeypatch.setattr(f"hdpmf.untrusted.service.{module}.atomic_write", write)
     return full
 
