@@ -228,7 +228,7 @@ class Estimator(Parameters):
         }
 
     def rank(self, test: RatingsLike, n: int = 10) -> dict[str, float | int]:
-        """How good the lists of the ``n`` best items are, by the protocol that
+        """Measure lists of the ``n`` best items, by the protocol that
         ``hdpmf.models.ranking_metrics`` states.
 
         Returns:

@@ -203,9 +203,7 @@ class Conversation:
         return reply
 
     def _taken(self, session: Session, message: Message, body: bytes) -> Outcome:
-        """What follows from a message. The first one that is not as it should be ends the run
-        here.
-        """
+        """Return the outcome of a message. The first wrong one ends the run here."""
         try:
             return session.take(message, body)
         except HdpmfError as error:
@@ -231,9 +229,7 @@ class Conversation:
         self._sessions.pop(run, None)
 
     def _give_back(self, session: Session) -> None:
-        """What a run that is over was to cost and never left is not paid, and the ledger says
-        why.
-        """
+        """Give back what a finished run was to cost and never left; the ledger says why."""
         state = session.state
         part = session.unsent() if state.charged else 0.0
         if part > 0:
@@ -342,7 +338,7 @@ class Conversation:
 
     @property
     def expects_lists(self) -> bool:
-        """Whether a model for lists is yet to come: the facts here name one."""
+        """True while the item facts name a list model that has not come yet."""
         return self._last_model.expects_lists
 
     @property
@@ -403,7 +399,9 @@ class Conversation:
         return None if session is None else session.state
 
     def _forget_half_done(self, run: bytes) -> None:
-        """What the store has holds; a session that went further in memory is made anew from it."""
+        """Drop a session that went further in memory than in the store; it is made anew from the
+        store.
+        """
         session = self._sessions.get(run)
         if session is not None and session.touched:
             del self._sessions[run]

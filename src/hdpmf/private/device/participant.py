@@ -166,7 +166,7 @@ class Participant:
 
     @property
     def expects_lists(self) -> bool:
-        """Whether a model for lists is yet to come: the facts here name one."""
+        """True while the item facts name a list model that has not come yet."""
         return self._conversation.expects_lists
 
     @property

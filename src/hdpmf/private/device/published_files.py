@@ -36,9 +36,7 @@ MOST_CATALOGUE = 64 << 20
 
 
 class Carrier(Protocol):
-    """How a device reaches the recommender's files, and the leader. Whoever answers may be
-    lying.
-    """
+    """The connection to the recommender's files and to the leader. Whoever answers may be lying."""
 
     def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
         """A file of the recommender and its ETag; None where it still has this one.

@@ -142,7 +142,7 @@ class Reports:
 
     @staticmethod
     def _due(read: ReadTask, state: TaskState, now: float) -> float:
-        """When there is something to do for a task."""
+        """Return the time at which there is something to do for a task."""
         again = (
             state.retry_at if state.retry_at <= now + 2 * LONGEST_WAIT else now
         )  # or the clock was put back
@@ -181,9 +181,7 @@ class Reports:
             )
 
     def _owner_agrees(self, read: ReadTask) -> bool:
-        """Whether the owner wants to take part, as far as is known; not yet is no refusal of the
-        task for good.
-        """
+        """Return True if the owner consents. No answer yet is no lasting refusal of the task."""
         task, servers = read.task, read.task.servers
         if read.part == "labels" and self.book.state().counted is not None:
             return True  # the second half of what was agreed to

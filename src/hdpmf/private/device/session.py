@@ -201,7 +201,7 @@ class SumOfJob:
         return job
 
     def _about(self, store: DeviceStore) -> bytes:
-        """What masks are bound to: the items that were agreed on."""
+        """Return what masks are bound to: the items that were agreed on."""
         catalogue = store.pinned_catalogue
         agreed = None if catalogue is None else catalogue.named(self.terms.catalogue)
         if agreed is None:
@@ -253,7 +253,7 @@ class SumOfJob:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a participant gives to its parts.
+    """The setup that a participant gives to its parts.
 
     Attributes:
         store: The device's store.
