@@ -87,7 +87,7 @@ def test_saved_models_come_back_and_hold_nothing_private_on_the_recommenders_sid
 def test_parts_that_do_not_fit_each_other_are_refused(split, weights, tmp_path):
     HDPSum(rng=0).fit(split[0], weights).save(tmp_path / "m")
     folder, names = tmp_path / "m" / "recommender", ("model.json", "numbers.safetensors")
-    _, facts, arrays = read_part(*(folder / name for name in names))
+    facts, arrays = read_part(*(folder / name for name in names))
     arrays["fit.precision"] = arrays["fit.precision"][1:]
     write_part(folder, names[0], facts, names[1], arrays)
     with pytest.raises(ModelFileError, match="do not fit"):
