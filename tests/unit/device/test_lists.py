@@ -38,8 +38,8 @@ def _silo(folder: Path, ratings=WORLD, weights=WEIGHTS) -> Device:
     return Device(store)
 
 
-def _say(agent: Device, message, number=0, run=RUN, kind="job"):
-    reply = decode(agent.answer(envelope(message, number, run=run, kind=kind)))
+def _say(agent: Device, message, number=0, run=RUN, part="job"):
+    reply = decode(agent.answer(envelope(message, number, run=run, part=part)))
     assert isinstance(reply, Reply)
     return decode(reply.body)
 
@@ -56,7 +56,7 @@ def test_a_device_orders_as_the_library_does(tmp_path, kind):
         _say(agent, msgspec.structs.replace(model.facts_, lists=digest_of(body)), 1) == Accepted()
     )
     by_facts = [one.item for one in recommend(agent.store, 8, user="1")]
-    assert _say(agent, body, 2, kind="lists") == Accepted()
+    assert _say(agent, body, 2, part="lists") == Accepted()
     for user in world.users.ids[:6].tolist():
         ours, theirs = recommend(agent.store, 8, user=str(user)), model.recommend(user, 8)
         assert [one.item for one in ours] == [str(one.item) for one in theirs]
@@ -72,12 +72,12 @@ def test_lists_wait_for_the_facts_that_name_them_and_older_ones_stay_until_then(
     store = agent.store
     facts = facts_for(lists=digest_of(BODY))
     assert _say(agent, TABLE) == Accepted()
-    assert _say(agent, BODY, 2, kind="lists") == Refusal(reason="protocol")  # no facts yet
+    assert _say(agent, BODY, 2, part="lists") == Refusal(reason="protocol")  # no facts yet
     assert _say(agent, facts, 1) == Accepted()
     assert kept_model(store).lists == b""
     assert _say(agent, BODY, 2, LATER, "lists") == Refusal(reason="protocol")  # of another run
-    assert _say(agent, BODY, 2, kind="lists") == Accepted()
-    assert _say(agent, BODY, 2, kind="lists") == Accepted()  # a repeat changes nothing
+    assert _say(agent, BODY, 2, part="lists") == Accepted()
+    assert _say(agent, BODY, 2, part="lists") == Accepted()  # a repeat changes nothing
     assert kept_model(store).lists == BODY
     # New facts that name other lists: until those come, the older ones are used.
     other = encode(
