@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 
 from hdpmf.common.base.logs import event
+from hdpmf.common.net.https import backoff
 from hdpmf.errors import DapError, HdpmfError
 from hdpmf.untrusted.aggregator.config import Limits
 from hdpmf.untrusted.aggregator.leader import Leader
@@ -36,7 +36,7 @@ class AggregationJobDriver:
         self.overloaded = False
         self._woken = threading.Event()
         self._stopping = threading.Event()
-        self._pause = _FIRST_PAUSE
+        self._failures = 0
         self._counted_at = self._collected_at = 0.0
         self._thread = threading.Thread(target=self._run, name="aggregation", daemon=True)
 
@@ -62,7 +62,7 @@ class AggregationJobDriver:
                 self._woken.clear()
                 handled = self._leader.aggregate(self._limits.job_reports)
                 self._metrics.aggregated.inc(handled)
-                self._pause = _FIRST_PAUSE
+                self._failures = 0
             except DapError as error:
                 event("helper-refused", logging.WARNING, error)
                 self._metrics.troubles.labels(error.kind).inc()
@@ -70,15 +70,16 @@ class AggregationJobDriver:
                 continue
             except Exception as error:
                 expected = isinstance(error, HdpmfError)
+                pause = backoff(self._failures, _FIRST_PAUSE, _LONGEST_PAUSE)
                 event(
                     "aggregation-failed",
                     logging.WARNING if expected else logging.ERROR,
                     error,
-                    pause=self._pause,
+                    pause=round(pause, 1),
                 )
                 self._metrics.troubles.labels(type(error).__name__).inc()
-                self._stopping.wait(self._pause * random.uniform(0.5, 1.0))
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+                self._stopping.wait(pause)
+                self._failures += 1
                 continue
             if handled == 0:
                 self._woken.wait(_IDLE_SECONDS)
