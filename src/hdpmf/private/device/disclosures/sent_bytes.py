@@ -99,7 +99,7 @@ def _known(store: DeviceStore, run: bytes, servers: Servers | None) -> SentRun:
                 leader=(leader.organisation, leader.url),
                 helper=(helper.organisation, helper.url),
             )
-    if device not in known.devices:  # it has new keys since (see ``rotation``)
+    if device not in known.devices:  # it has new keys since (``device_identity.rotate``)
         known = msgspec.structs.replace(known, devices=(*known.devices, device))
     return known
 

@@ -132,7 +132,7 @@ class DeviceStore:
             old_copy: Take an old copy too, or one that was moved without its counter: it has
                 forgotten what was sent since, and may send it again.
             moved: Take one that was moved to another machine too, to look at it or to delete it
-                (see ``moving``).
+                (see ``transfer``).
 
         Raises:
             ConfigError: There is no such file, or it is something else, of a newer hdpmf, or was

@@ -1,12 +1,11 @@
 """The loops over ratings on a GPU, with PyTorch and Triton.
 
-What stands here knows arrays and numbers only, neither ratings nor mechanisms, and imports nothing
-but NumPy and (when used) PyTorch and Triton: a machine with a GPU need not have the rest of our
+These modules know arrays and numbers only, neither ratings nor mechanisms, and import nothing but
+NumPy and (when used) PyTorch and Triton: a machine with a GPU need not have the rest of our
 dependencies.
 
 ``availability`` finds out what can be used. ``layout`` sorts ratings into segments. An engine does
 the passes: ``triton_engine`` on a GPU, ``torch_engine`` anywhere, slowly, as the check of the
-other. ``philox`` is the counter-based noise of both. ``batch`` and ``sequential`` are the two
-solvers over many runs at once, ``joint`` the sequential solver of non-private MF, and ``streaming``
-is for more ratings than fit on the GPU.
+other. ``philox`` is the counter-based noise of both. ``solvers`` has the solvers over many runs at
+once, and ``streaming`` is for more ratings than fit on the GPU.
 """

@@ -305,7 +305,7 @@ def fit_users(
     """Vectors t that solve ``(precision + sum w x x') t = sum w x y + mean_map z``, one row per
     user.
 
-    The arguments are those of ``kernels.normal.fit_users``.
+    The arguments are those of ``kernels.batch.fit_users``.
     """
     size = X.shape[1]
     counts = torch.diff(begin)

@@ -192,7 +192,7 @@ def visit_ratings(
 
 
 def step_levels(levels: Levels, runs: RunTensors, U: Tensor, V: Tensor, rates: Tensor) -> None:
-    """Non-private MF: one step per rating on both its vectors, level after level; see ``joint``."""
+    """Step both vectors of each rating, level after level: non-private MF (``JointSolver``)."""
     first, start = levels.first.tolist(), levels.start.tolist()
     for run, view in enumerate(runs.view.tolist()):
         rate, keep = 2.0 * rates[run], 1.0 - 2.0 * rates[run] * runs.reg[run]

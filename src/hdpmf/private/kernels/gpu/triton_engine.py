@@ -170,7 +170,7 @@ def visit_ratings(
 
 
 def step_levels(levels: Levels, runs: RunTensors, U: Tensor, V: Tensor, rates: Tensor) -> None:
-    """Non-private MF: one step per rating on both its vectors, level after level; see ``joint``."""
+    """Step both vectors of each rating, level after level: non-private MF (``JointSolver``)."""
     n_runs, width = U.shape[1], U.shape[2]
     sequential.step_levels[(n_runs,)](
         levels.first,
