@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import resource
 import socket
 import ssl
@@ -488,3 +489,15 @@ def test_slow_readers_do_not_cost_a_copy_of_an_offer_each(tmp_path: Path):
 def _resident() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
+
+
+def test_requests_of_one_kind_have_one_size():
+    """Somebody on the network sees sizes: they depend on the length of a contribution only."""
+    identity = DeviceIdentity.generate()
+
+    def size(method: str, body: bytes) -> int:
+        path = f"/contributions/{'0' * 32}" if body else POLL
+        return len(_head(method, path, signed_headers(identity, "a" * 64, method, path, body)))
+
+    assert len({size("GET", b"") for _ in range(50)}) == 1
+    assert len({size("PUT", os.urandom(1000)) for _ in range(50)}) == 1

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from hdpmf.common.net.carrier import backoff
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
-from hdpmf.common.net.https import MAX_PROBLEM, HttpsClient, backoff
+from hdpmf.common.net.https import MAX_PROBLEM, HttpsClient
 from hdpmf.errors import ConfigError, TransportError
 
 CHUNKED = b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n"

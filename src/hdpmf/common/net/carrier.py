@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import queue
+import secrets
 import threading
 import time
 from bisect import insort
@@ -21,6 +22,8 @@ from typing import Protocol
 
 from hdpmf.common.protocol.codec import MAX_BYTES as MAX_MESSAGE_BYTES
 from hdpmf.errors import ProtocolError
+
+_OS = secrets.SystemRandom()
 
 MAX_BYTES = MAX_MESSAGE_BYTES + 1024 * 1024
 """Longest message or reply: the protocol's longest, and room for its envelope."""
@@ -40,6 +43,22 @@ class DeviceReply:
 
     device: str
     data: bytes
+
+
+def backoff(
+    tries: int, first: float, longest: float, uniform: Callable[[], float] = _OS.random
+) -> float:
+    """Return the seconds before the next try: doubled after each failure, times 50 to 150 %.
+
+    Clients that failed together do not come back together.
+
+    Args:
+        tries: Failures in a row before this one.
+        first: Seconds after the first failure.
+        longest: Most seconds, before the draw.
+        uniform: Draws from 0 to 1.
+    """
+    return min(first * 2.0 ** min(tries, 30), longest) * (0.5 + uniform())
 
 
 class Patience:

@@ -8,7 +8,6 @@ side sends. Another thread can interrupt it at any time.
 from __future__ import annotations
 
 import contextlib
-import secrets
 import socket
 import ssl
 import threading
@@ -33,24 +32,6 @@ MAX_PROBLEM = 64 << 10
 """Bytes of an answer that is not a success."""
 
 _CONNECTING = 1.5  # seconds of one attempt to connect, after which it is checked whether to go on
-
-_OS = secrets.SystemRandom()
-
-
-def backoff(
-    tries: int, first: float, longest: float, uniform: Callable[[], float] = _OS.random
-) -> float:
-    """Return the seconds before the next try: doubled after each failure, times 50 to 150 %.
-
-    Clients that failed together do not come back together.
-
-    Args:
-        tries: Failures in a row before this one.
-        first: Seconds after the first failure.
-        longest: Most seconds, before the draw.
-        uniform: Draws from 0 to 1.
-    """
-    return min(first * 2.0 ** min(tries, 30), longest) * (0.5 + uniform())
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from hdpmf.common.net.authority_rotation import MAX_AUTHORITY_MESSAGE, primary_authority
-from hdpmf.common.net.carrier import MAX_BYTES, Answer
+from hdpmf.common.net.carrier import MAX_BYTES, Answer, backoff
 from hdpmf.common.net.certificates import check_authority
-from hdpmf.common.net.https import MAX_PROBLEM, HttpsAnswer, HttpsClient, backoff
+from hdpmf.common.net.https import MAX_PROBLEM, HttpsAnswer, HttpsClient
 from hdpmf.common.net.signing import (
     AUTHORITIES,
     CLOCK_HEADER,

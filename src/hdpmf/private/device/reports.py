@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.dap import REPORTS_PATH, id_to_text
+from hdpmf.common.net.carrier import backoff
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.task import prio_of
 from hdpmf.errors import HdpmfError, ProtocolError, TransportError
@@ -374,9 +375,7 @@ class Reports:
         answer: tuple[bytes, int] | None = None,
     ) -> None:
         """Try the same bytes again later (``answer``: them, and what the leader said)."""
-        wait = min(_FIRST_WAIT * 2 ** min(state.tries, 20), LONGEST_WAIT) * (
-            0.5 + self._setup.uniform()
-        )
+        wait = backoff(state.tries, _FIRST_WAIT, LONGEST_WAIT, self._setup.uniform)
         with self._store.transaction():
             self.book.require(read.id, state)
             if answer is not None:

@@ -7,7 +7,7 @@ import threading
 import time
 
 from hdpmf.common.base.logs import event
-from hdpmf.common.net.https import backoff
+from hdpmf.common.net.carrier import backoff
 from hdpmf.errors import DapError, HdpmfError
 from hdpmf.untrusted.aggregator.config import Limits
 from hdpmf.untrusted.aggregator.leader import Leader
