@@ -155,6 +155,10 @@ class PlantedNoise:
         """Return noise of a smaller scale."""
         return self.laplace_share(scale, 1, size)
 
+    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
+        """Return noise of a smaller sigma."""
+        return self._noise.discrete_gaussian(sigma * self._factor)
+
     def uniforms(self, n: int) -> np.ndarray:
         """Return uniform numbers, unchanged."""
         return self._noise.uniforms(n)
