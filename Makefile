@@ -14,7 +14,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=
 
 help:
 	@echo "make demo   set up .venv and compare all methods on a synthetic world (about a minute the first time)"
-	@echo "make check  while you work: format, lint, types, contracts and the fast tests (about a minute), and the shape of the tree"
+	@echo "make check  while you work: format, lint, types, contracts and the fast tests, and the shape of the tree"
 	@echo "make format format the code, and fix what can be fixed without thinking"
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
 	@echo "make docs   build the site of these pages into build/site (open build/site/index.html)"
