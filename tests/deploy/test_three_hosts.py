@@ -287,7 +287,10 @@ def _put_back_a_database(on: Rehearsal, shop: Path) -> None:
     _copy_database(hosts, "newest", back=True)
     on.boot("library")
     on.restart("shop")
-    on.wait("with the newest database the run ends again", lambda: _ended(shop))
+    on.wait(
+        "with the newest database the run ends again, and its model is published",
+        lambda: _ended(shop) and _index(shop)["model"] is not None,
+    )
     assert _facts(shop) == facts, "the same run has released other numbers"
 
 
