@@ -1,0 +1,61 @@
+"""One federation in memory for all tests: devices on real stores, a recommender's service and its
+files, two servers, carriers with faults, and a clock that tests move.
+
+A test takes the parts that it needs. `Federation` is devices (`Device`) and a service on a network
+in memory; `ServerPair` is a leader and a helper; `MemoryCarrier` is all that a device can reach, in
+the test's hands. The makers of messages (`terms`, `plan`, `survey` and the others) build what an
+honest recommender would send, and take changes for the others.
+"""
+
+import pytest
+
+pytest.importorskip("pyhpke")
+pytest.importorskip("sqlalchemy")
+
+from tests.world.carrier import HOUR, Clock, MemoryCarrier, live
+from tests.world.devices import OPEN, Device, NoNoise, ask, enrol, make_store, part_of
+from tests.world.federation import Federation, conduct
+from tests.world.messages import (
+    RUN,
+    a_round,
+    envelope,
+    facts,
+    opening,
+    plan,
+    stars,
+    survey,
+    table,
+    terms,
+)
+from tests.world.servers import KnownNoise, ServerPair, Uploader, make_report, server_keys
+
+__all__ = [
+    "HOUR",
+    "OPEN",
+    "RUN",
+    "Clock",
+    "Device",
+    "Federation",
+    "KnownNoise",
+    "MemoryCarrier",
+    "NoNoise",
+    "ServerPair",
+    "Uploader",
+    "a_round",
+    "ask",
+    "conduct",
+    "enrol",
+    "envelope",
+    "facts",
+    "live",
+    "make_report",
+    "make_store",
+    "opening",
+    "part_of",
+    "plan",
+    "server_keys",
+    "stars",
+    "survey",
+    "table",
+    "terms",
+]

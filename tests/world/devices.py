@@ -1,0 +1,146 @@
+"""Devices on real stores, with noise off, seeded or released, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.data import Ratings
+from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.protocol import (
+    CatalogueTable,
+    DeviceCard,
+    Message,
+    Refusal,
+    Reply,
+    decode,
+)
+from hdpmf.private.device.participant import Participant
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world.messages import RUN, envelope
+
+OPEN = Policy(
+    methods=(
+        "mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit",
+    ),
+    allow_nominal=True,
+    require_sums=False,
+    allow_unprotected=True,
+    min_participants=3,
+    min_devices=3,
+    min_neighbours=2,
+    min_fraction="0",
+    max_colluding="0",
+    max_credit=100,
+    min_epsilon_per_run=1e-9,
+)  # fmt: skip
+"""A policy that allows nearly everything."""
+
+
+class NoNoise:
+    """Noise off."""
+
+    def uniforms(self, n: int) -> np.ndarray:
+        return np.zeros(n)
+
+    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
+        return np.zeros(np.shape(sigma), np.int64)
+
+    def laplace_share(
+        self, scale: object, n_shares: int, size: Any, *, count: int = 1
+    ) -> np.ndarray:
+        return np.zeros(size, np.int64)
+
+    def discrete_laplace(self, scale: object, size: Any) -> np.ndarray:
+        return np.zeros(size, np.int64)
+
+    def bits(self, p_plus: np.ndarray, epsilon: Any = None) -> np.ndarray:
+        return np.asarray(p_plus) > 0.5
+
+
+class Device(Participant):
+    """A participant whose store tests may look into.
+
+    Attributes:
+        store: Its store.
+        messages: What it was told, in order.
+    """
+
+    def __init__(self, store: DeviceStore, *arguments: Any, **options: Any) -> None:
+        super().__init__(store, *arguments, **options)
+        self.store = store
+
+    @property
+    def name(self) -> str:
+        """Its identity, as networks and rosters have it."""
+        return self.store.identity.public.hex()
+
+    @property
+    def card(self) -> DeviceCard:
+        """Its entry on a roster."""
+        return DeviceCard(name=self.name[:8], identity=self.name, users=self.store.users)
+
+
+def make_store(
+    ratings: Ratings | Mapping[str, float],
+    *,
+    users: int = 1,
+    policy: Policy | None = OPEN,
+    path: Any = ":memory:",
+    weights: PrivacyWeights | None = None,
+    catalogue: CatalogueTable | None = None,
+) -> DeviceStore:
+    """A device's store with these ratings (of one user, where they are stars by item); the item
+    table is pinned where one is given.
+    """
+    store = DeviceStore.create(path, users=users, policy=policy)
+    if isinstance(ratings, Ratings):
+        if len(ratings):
+            store.add(ratings)
+            if weights is not None:
+                store.set_weights(weights, ratings)
+    else:
+        for item, value in ratings.items():
+            store.rate(item, value)
+    if catalogue is not None:
+        store.pin_catalogue(catalogue)
+    return store
+
+
+def enrol(
+    devices: Sequence[Device], others: int = 0, users: Sequence[int] | None = None
+) -> list[DeviceIdentity]:
+    """Let all devices pin a roster of themselves and so many others, whose keys are returned."""
+    strangers = [DeviceIdentity.generate() for _ in range(others)]
+    stores = [device.store for device in devices]
+    keys = [*(store.identity.public for store in stores), *(one.public for one in strangers)]
+    counts = users or [*(store.users for store in stores), *(1 for _ in strangers)]
+    for store in stores:
+        store.pin_roster(keys, counts)
+    return strangers
+
+
+def ask(device: Participant, message: Message, number: int = 0, *, run: bytes = RUN) -> Any:
+    """What the device says to a message; a Refusal where it refuses."""
+    reply = decode(device.answer(envelope(message, number, run=run)))
+    assert isinstance(reply, Reply)
+    found = decode(reply.body)
+    assert isinstance(found, Refusal) == (reply.part == "refusal")
+    return found
+
+
+def part_of(ratings: Ratings, begin: int, end: int) -> Ratings:
+    """The ratings of the users from ``begin`` to ``end``, over the whole catalogue."""
+    own = ratings.take((ratings.user_codes >= begin) & (ratings.user_codes < end))
+    return Ratings.from_arrays(
+        ratings.users.ids[own.user_codes],
+        ratings.items.ids[own.item_codes],
+        own.values,
+        scale=ratings.scale,
+        item_table=ratings.item_table,
+        items_index=ratings.items,
+    )

@@ -1,0 +1,122 @@
+"""Messages that an honest recommender would send; a test changes what it wants changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hdpmf.common.protocol import (
+    CatalogueTable,
+    Envelope,
+    ItemFacts,
+    Message,
+    Opening,
+    Plan,
+    Round,
+    Survey,
+    Terms,
+    encode,
+)
+from hdpmf.common.protocol.catalogue import known_items
+
+RUN = b"the first run..."
+
+
+def table(n_items: int = 40, **changes: Any) -> CatalogueTable:
+    """An item table with five stars."""
+    fields: dict[str, Any] = {
+        "ids": tuple(f"item {place:02d}" for place in range(n_items)), "integer_ids": False,
+        "scale_low": 1.0, "scale_high": 5.0, "scale_step": 1.0,
+    }  # fmt: skip
+    return CatalogueTable(**(fields | changes))
+
+
+def stars(n_items: int = 40) -> dict[str, float]:
+    """Ratings of every second item of a `table`, with all stars among them."""
+    return {f"item {place:02d}": float(1 + place % 5) for place in range(0, n_items, 2)}
+
+
+def terms(method: str, view: str, known: CatalogueTable, **changes: Any) -> Terms:
+    """Terms of a run over this item table."""
+    fields: dict[str, Any] = {
+        "method": method,
+        "view": view,
+        "epsilon": 0.5,
+        "rounds": 1 if method in ("hdp-sum", "hdp-bit") else 4,
+        "catalogue": known_items(known).fingerprint,
+        "users": 200,
+        "minimum": 150,
+        "sharing": 100,
+    }
+    return Terms(**(fields | changes))
+
+
+def survey(design: str, known: CatalogueTable, **changes: Any) -> Survey:
+    """A survey of this item table."""
+    fields: dict[str, Any] = {
+        "design": design,
+        "coding": "threshold" if design == "L" else "soft",
+        "epsilon": 0.5,
+        "n_items": len(known.ids),
+        "catalogue": known_items(known).fingerprint,
+        "contributors": 100,
+        "scale_low": known.scale_low,
+        "scale_high": known.scale_high,
+        "scale_step": known.scale_step,
+    }
+    return Survey(**(fields | changes))
+
+
+def plan(known: CatalogueTable, **changes: Any) -> Plan:
+    """A plan of hdpmf-paid over this item table."""
+    fields: dict[str, Any] = {
+        "n_items": len(known.ids),
+        "n_factors": 3,
+        "epochs": 4,
+        "learning_rate": 0.05,
+        "reg": 0.01,
+        "mechanism": "paid",
+        "epsilon": 0.5,
+        "scale_low": known.scale_low,
+        "scale_high": known.scale_high,
+        "scale_steps": True,
+        "fresh_noise": True,
+    }
+    return Plan(**(fields | changes))
+
+
+def opening(epsilon: float = 0.5) -> Opening:
+    """The opening that belongs to the plan."""
+    return Opening(noise_budget=epsilon)
+
+
+def a_round(number: int, n_items: int = 40, **changes: Any) -> Round:
+    """A round of three factors."""
+    fields: dict[str, Any] = {
+        "number": number, "item_factors": np.full((n_items, 3), 0.1, np.float32),
+        "raters": np.full(n_items, 50), "h": None,
+    }  # fmt: skip
+    return Round(**(fields | changes))
+
+
+def facts(known: CatalogueTable, **changes: Any) -> ItemFacts:
+    """Facts about the items of this table."""
+    n = len(known.ids)
+    fields: dict[str, Any] = {
+        "catalogue": known_items(known).fingerprint,
+        "mean": 3.5,
+        "bias": np.linspace(-1, 1, n).astype(np.float32),
+        "variance": np.full(n, 0.1, np.float32),
+        "popularity": np.ones(n, np.float32),
+        "patterns": np.zeros((n, 0), np.float32),
+    }
+    return ItemFacts(**(fields | changes))
+
+
+def envelope(
+    message: Message | bytes, number: int = 0, *, run: bytes = RUN, part: str = "job"
+) -> bytes:
+    """A message as it travels."""
+    body = message if isinstance(message, bytes) else encode(message)
+    return encode(Envelope(run=run, number=number, part=part, body=body))  # type: ignore[arg-type]

@@ -1,0 +1,184 @@
+"""A leader and a helper in one process, and reports that a test has made."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from hdpmf.common.aggregation.two_servers.dap import (
+    HpkeConfig,
+    InputShareAad,
+    PlaintextInputShare,
+    Report,
+    ReportMetadata,
+    Role,
+)
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    input_share_info,
+    seal,
+)
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol import (
+    Task,
+)
+from hdpmf.common.protocol.servers import Server
+from hdpmf.common.protocol.submission import signed_bytes
+from hdpmf.common.protocol.task import prio_of
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.leader import HelperApi, Leader
+from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
+
+
+class KnownNoise:
+    """Adds the same number everywhere and remembers how often it was asked."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.draws = number, 0
+
+    def discrete_laplace(self, scale: Fraction, size: int) -> np.ndarray:
+        self.draws += 1
+        return np.full(size, self.number, np.int64)
+
+
+def server_keys() -> tuple[ServerKeys, ServerKeys]:
+    """The keys of a leader and of a helper."""
+    made = []
+    for name in ("library", "university"):
+        party, hpke = PartyKey.generate(), KeyPair.generate(7)
+        config = hpke.config.encode().hex()
+        card = Server(
+            organisation=name, url=f"https://{name}.example:443", hpke=config, identity=party.public
+        )
+        made.append((party, hpke, card))
+    (first, hpke, leader), (second, other, helper) = made
+    return (
+        ServerKeys(role="leader", party=first, hpke=hpke, own=leader, partner=helper),
+        ServerKeys(role="helper", party=second, hpke=other, own=helper, partner=leader),
+    )
+
+
+class ServerPair:
+    """A leader and a helper with a clock, in memory or over databases in a folder.
+
+    Args:
+        clock: Of both.
+        noises: Of the leader and of the helper.
+        folder: Of their databases and of what they have released; in memory without one.
+        rules: Of both.
+        between: Puts something between the leader and the helper.
+        url: Of the database of a role.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        noises: tuple[Any, Any],
+        *,
+        folder: Path | None = None,
+        rules: Rules | None = None,
+        between: Callable[[HelperApi], HelperApi] = lambda helper: helper,
+        url: Callable[[str], str] | None = None,
+    ) -> None:
+        self.keys = server_keys()
+        self.servers = self.keys[0].servers
+        self.clock, self.noises = clock, noises
+        self.folder, self.between = folder, between
+        self.rules = SimulationRules(minimum=2) if rules is None else rules
+        self.url = url or (
+            lambda role: "sqlite://" if folder is None else f"sqlite:///{folder / role}.sqlite"
+        )
+        self._open()
+        self.start()
+
+    def _open(self) -> None:
+        self.databases = [ServerDatabase(self.url(role)) for role in ("leader", "helper")]
+
+    def start(self) -> None:
+        """Start both servers from what is in their databases."""
+        logs = [
+            None if self.folder is None else self.folder / f"{role}.released"
+            for role in ("leader", "helper")
+        ]
+        options: dict[str, Any] = {"clock": self.clock, "rules": self.rules}
+        self.helper = Helper(
+            self.keys[1],
+            self.databases[1],
+            noise=self.noises[1],
+            released_batches=logs[1],
+            **options,
+        )
+        self.leader = Leader(
+            self.keys[0],
+            self.databases[0],
+            self.between(self.helper),
+            noise=self.noises[0],
+            released_batches=logs[0],
+            **options,
+        )
+
+    def restart(self) -> None:
+        """Start again with nothing but what is on the disk."""
+        if self.folder is not None:
+            for database in self.databases:
+                database.close()
+            self._open()
+        self.start()
+
+    def aggregate_all(self, limit: int = 256) -> int:
+        """Check all reports together; how many there were."""
+        done = 0
+        while found := self.leader.aggregate(limit):
+            done += found
+        return done
+
+
+@dataclass
+class Uploader:
+    """The key of somebody who uploads reports that a test has made."""
+
+    key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
+
+    @property
+    def identity(self) -> str:
+        return self.key.public_key().public_bytes_raw().hex()
+
+    def sign(self, task: bytes, report: bytes) -> bytes:
+        return self.key.sign(signed_bytes(task, sha256(report).digest()))
+
+
+def make_report(
+    task: Task,
+    number: bytes,
+    weights: np.ndarray,
+    levels: np.ndarray,
+    *,
+    time: int | None = None,
+    report_id: bytes | None = None,
+    spoil: Callable[[int, bytes], bytes] = lambda server, share: share,
+    extensions: tuple[Any, ...] = (),
+    sealed_for: bytes | None = None,
+) -> bytes:
+    """One user's report for a task with this id; ``spoil`` changes a share before it is
+    encrypted.
+    """
+    prio = prio_of(task, number)
+    report_id = secrets.token_bytes(16) if report_id is None else report_id
+    sharded = prio.shard(prio.circuit.encode(weights, levels), report_id)  # type: ignore[attr-defined]
+    metadata = ReportMetadata(report_id, task.begin if time is None else time)
+    aad = InputShareAad(sealed_for or number, metadata, sharded.public_share).encode()
+    servers, sealed = ((task.servers.leader, Role.LEADER), (task.servers.helper, Role.HELPER)), []
+    for place, (server, role) in enumerate(servers):
+        plain = PlaintextInputShare(extensions, spoil(place, sharded.input_shares[place])).encode()
+        config = HpkeConfig.decode(bytes.fromhex(server.hpke))
+        sealed.append(seal(config, input_share_info(role), aad, plain))
+    return Report(metadata, sharded.public_share, sealed[0], sealed[1]).encode()
