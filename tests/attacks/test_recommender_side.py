@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from hdpmf.cli.commands import app
+from hdpmf.cli.main import app
 from hdpmf.common.aggregation.masks import DeviceIdentity, ToRecommender
 from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.aggregation.masks.messages import (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hdpmf.cli.commands import app
+from hdpmf.cli.main import app
 from hdpmf.cli.output import claim_fields, claim_sentence, short_claim
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.model.public_model import PublicModel

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 import typer
 
-from hdpmf.cli.commands import app
-from hdpmf.cli.main import _UsageError
+from hdpmf.cli.main import _UsageError, app
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import ENTRY_POINT
 from tests.docs.doc_pages import PAGES, PROMPT, ROOT, SHELLS, calls_on, commands_in, read

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hdpmf import errors
-from hdpmf.cli.commands import EPILOG
 from hdpmf.cli.experiment import SOME_RUNS_FAILED
+from hdpmf.cli.main import EPILOG
 from hdpmf.cli.options import common, ratings
 from hdpmf.common.data import dataset_names
 
@@ -20,11 +20,31 @@ pytestmark = pytest.mark.slow
 COMMANDS = ("data", "train", "evaluate", "recommend", "demo", "doctor")
 
 
-def test_starting_up_loads_nothing_heavy() -> None:
-    heavy = ("numba", "polars", "matplotlib", "scipy", "pandas", "numpy")
-    code = f"import sys, hdpmf.cli.main; print([name for name in {heavy} if name in sys.modules])"
+def loaded_by(arguments: list[str], names: str) -> set[str]:
+    """Return the modules that a call of hdpmf loads, of those whose name begins so."""
+    code = f"""
+import sys
+from hdpmf.cli.main import run
+try:
+    run({arguments!r})
+finally:
+    print(*(name for name in sys.modules if name.startswith({names!r})), file=sys.stderr)
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return set(done.stderr.split())
+
+
+def test_help_of_all_commands_loads_nothing_heavy() -> None:
+    heavy = ("numba", "polars", "matplotlib", "scipy", "pandas", "numpy", "torch", "httpx")
+    assert loaded_by(["--help"], "hdpmf.cli.model") >= {"hdpmf.cli.model.train"}
+    assert not loaded_by(["--help"], "").intersection(heavy)
+
+
+def test_a_call_loads_the_module_of_its_command_alone() -> None:
+    start = {"hdpmf.cli", "hdpmf.cli.main", "hdpmf.cli.output"}
+    assert loaded_by(["--version"], "hdpmf.cli") == start
+    options = {"hdpmf.cli.options", "hdpmf.cli.options.common"}
+    assert loaded_by(["methods"], "hdpmf.cli") == start | options | {"hdpmf.cli.methods"}
 
 
 def test_the_names_known_without_loading_are_the_real_ones() -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import typer
 
-from hdpmf.cli.commands import app
+from hdpmf.cli.main import app
 from tests.deploy.page import ROOT
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"

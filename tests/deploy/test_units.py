@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from hdpmf.cli.commands import app
+from hdpmf.cli.main import app
 from tests.deploy.page import ROOT, section, unit_command
 
 SERVICES = ("aggregator", "recommender")

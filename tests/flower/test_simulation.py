@@ -16,8 +16,8 @@ from flwr.app import Context, RecordDict
 from flwr.serverapp import ServerApp
 from typer.testing import CliRunner
 
-from hdpmf.cli.commands import app
 from hdpmf.cli.federate import PopulationOptions
+from hdpmf.cli.main import app
 from hdpmf.common.data import synthetic_world
 from hdpmf.errors import ConfigError, MissingExtraError
 

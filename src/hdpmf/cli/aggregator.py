@@ -7,17 +7,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hdpmf.cli.options.common import argument, command, option, read_bytes, run_option
 from hdpmf.cli.output import Block, Result, Table, emit
 
 if TYPE_CHECKING:
     from hdpmf.untrusted.aggregator.folder import AggregatorFolder
-
-app = typer.Typer(
-    help="One of the two servers that sum devices' reports: set it up, pair it, run it."
-)
 
 Folder = Annotated[Path, argument("The server's folder.", "FOLDER")]
 
@@ -29,7 +23,6 @@ class RoleName(StrEnum):
     HELPER = "helper"
 
 
-@app.command()
 @command
 def init(
     folder: Folder,
@@ -70,7 +63,6 @@ def init(
     return Result(_server_fields(server), text)
 
 
-@app.command()
 @command
 def pair(
     folder: Folder, card: Annotated[Path, argument("The other server's card.json.", "PARTNER-CARD")]
@@ -93,7 +85,6 @@ def pair(
     return Result({**_server_fields(server), "servers": str(path)}, text)
 
 
-@app.command()
 @command
 def admit(
     folder: Folder,
@@ -117,7 +108,6 @@ def admit(
     return Result({"collectors": _collectors(server)}, [_collector_block(server)])
 
 
-@app.command()
 @command
 def status(folder: Folder) -> Result:
     """Show the server, its partner, its recommenders and its tasks."""
@@ -144,7 +134,6 @@ def status(folder: Folder) -> Result:
     return Result(fields, text())
 
 
-@app.command()
 @command
 def serve(
     folder: Folder,

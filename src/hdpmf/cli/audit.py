@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
-
 from hdpmf.cli.options.common import (
     DATASET_NAMES,
     Seed,
@@ -30,10 +28,6 @@ from hdpmf.errors import ConfigError
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
     from hdpmf.lab.audit import AuditResult
-
-app = typer.Typer(
-    help="Try to break the claims of methods: bounds on epsilon by attack, ratings reconstructed."
-)
 
 _ATTACKS = ("reconstruct", "difference", "zero-h")
 _RUNS = 10_000
@@ -110,7 +104,6 @@ class AuditOptions(AttackOptions):
     only = (*AttackOptions.only, "labels")
 
 
-@app.command("run")
 @command
 def run(
     method: _Method,
@@ -145,7 +138,6 @@ def run(
     return Result(result.as_dict(), _audit_text(result))
 
 
-@app.command("devices")
 @command
 def devices(
     options: ControlOptions,
@@ -213,7 +205,6 @@ def devices(
     return Result({"results": documents, "canaries": canaries}, [table], exit_code=int(failed))
 
 
-@app.command("servers")
 @command
 def servers(
     options: ControlOptions,
@@ -311,7 +302,6 @@ def _bound_cells(result: Any, control: Any) -> tuple[str, ...]:
     )
 
 
-@app.command("attack")
 @command
 def attack(
     name: Annotated[str, argument("Which attack.", "|".join(_ATTACKS))],
@@ -345,7 +335,6 @@ def attack(
     return Result(fields, attacks.in_words(result))
 
 
-@app.command("report")
 @command
 def report(
     trial: TrialOptions,

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hdpmf.cli.options.common import DATASET_NAMES, Columns, Plot, argument, command, option
 from hdpmf.cli.options.ratings import RatingsOptions
 from hdpmf.cli.output import Block, Result, Table, progress_bar
@@ -16,13 +14,10 @@ from hdpmf.errors import ConfigError, DatasetError
 if TYPE_CHECKING:
     from hdpmf.common.data.overview import Overview
 
-app = typer.Typer(help="Data sets: list them, get them, look at them.")
-
 _BAR_WIDTH = 40
 _MAX_BARS = 11
 
 
-@app.command("list")
 @command
 def list_datasets() -> Result:
     """List the data sets, their sizes, and where they are or how to get them."""
@@ -43,7 +38,6 @@ def list_datasets() -> Result:
     return Result({"datasets": rows}, [table])
 
 
-@app.command("get")
 @command
 def get_dataset(
     name: Annotated[str, argument("A data set.", "NAME", words=DATASET_NAMES)],
@@ -63,7 +57,6 @@ def get_dataset(
     )
 
 
-@app.command("info")
 @command
 def describe(
     name: Annotated[str, argument("A data set, or a file.", "NAME|FILE", words=DATASET_NAMES)],

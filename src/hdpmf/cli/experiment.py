@@ -13,8 +13,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hdpmf.cli.options.common import argument, command, option, run_option
 from hdpmf.cli.output import Block, Result, Table, note
 from hdpmf.common.methods import METHODS
@@ -88,10 +86,6 @@ class ExecutionOptions:
         }
 
 
-app = typer.Typer(help="Experiments of your own, described in a TOML file.")
-
-
-@app.command("run")
 @command
 def run_file(
     file: Annotated[Path, argument("A TOML file.", "FILE")],
@@ -130,7 +124,6 @@ def run_file(
     return Result(fields, text, notes=notes, exit_code=exit_code)
 
 
-@app.command("report")
 @command
 def report(out: ReportFolder, results: Results = _OUT) -> Result:
     """Write an HTML page, figures (PNG, PDF), CSV and LaTeX tables about experiments."""
@@ -139,7 +132,6 @@ def report(out: ReportFolder, results: Results = _OUT) -> Result:
     return report_result(write_report(results, out), results)
 
 
-@app.command("list")
 @command
 def list_experiments() -> Result:
     """List the paper's experiments; their TOML files are examples to start from."""

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hdpmf.cli.options.common import (
     DatasetName,
     Seed,
@@ -30,15 +28,12 @@ if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
     from hdpmf.lab.simulate.simulate import Simulation
 
-app = typer.Typer(help="A whole federation on this machine: simulated devices, or real processes.")
-
 _WORLD: dict[str, Any] = {"n_users": 600, "n_items": 200, "n_ratings": 40_000}
 _HELD_OUT = 5
 _ROUNDS = 20
 _ENGINES = ("memory", "flower")
 
 
-@app.command()
 @command
 def demo(
     run_options: RunOptions,
@@ -184,7 +179,6 @@ class PopulationOptions:
         return simulate
 
 
-@app.command()
 @command
 def simulate(
     population: PopulationOptions,

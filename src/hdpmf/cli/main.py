@@ -1,4 +1,8 @@
-"""The ``hdpmf`` command: its start and its end.
+"""The ``hdpmf`` command: the table of all commands, and the start and the end of a call.
+
+A command's module is imported when the command is called. It imports heavy modules inside its
+functions, so that help and tab completion answer at once. Commands show the options of every
+method, so plugins are loaded before any of them.
 
 Exit codes: 0 done; 1 a bug of ours (with its traceback); 2 a wrong option; 3 unusable ratings, or
 an unknown user; 4 a missing or damaged data set; 5 a privacy budget or weight outside its range;
@@ -6,8 +10,6 @@ an unknown user; 4 a missing or damaged data set; 5 a privacy budget or weight o
 dependency; 10 training diverged; 11 a secure sum that could not be completed; 12 a federated run
 that stopped; 13 a sum by two servers failed; 14 a question was answered with no; 15 some runs of
 an experiment failed, the results of the others are saved; 130 interrupted.
-
-Commands show the options of every method, so plugins are loaded before `hdpmf.cli.commands`.
 """
 
 from __future__ import annotations
@@ -15,20 +17,224 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections import UserDict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from hdpmf.cli.output import clean, note, print_json
+from hdpmf.cli.output import clean, hdpmf_version, note, print_json
 from hdpmf.common.base.hints import message_language
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 
+EPILOG = (
+    "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, "
+    "5 privacy budget or weight, 6 protocol, 7 saved model, 8 disk, 9 missing extra, 10 training "
+    "diverged, 11 secure sum, 12 federated run stopped, 13 sum by two servers, 14 answered no, "
+    "15 some runs failed, 130 interrupted."
+)
 _INTERRUPTED = 130
 
 # typer carries a click of its own; this is the public way to the base of all its usage errors.
 _UsageError: type[Any] = typer.BadParameter.__bases__[0]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Commands under a common name."""
+
+    help: str
+    commands: Mapping[str, str]
+    no_args_is_help: bool = False
+    epilog: str | None = None
+
+
+# Names, in the order of ``--help``, and functions, as ``module of hdpmf.cli:function``.
+COMMANDS: dict[str, str | Group] = {
+    "train": "model.train:train",
+    "release": "model.release:release",
+    "evaluate": "model.evaluate:evaluate",
+    "methods": "methods:methods",
+    "recommend": "model.inference:recommend",
+    "predict": "model.inference:predict",
+    "fold-in": "model.inference:fold_in",
+    "tune": "model.evaluate:tune",
+    "demo": "demo:demo",
+    "doctor": "doctor:doctor",
+    "health": "doctor:health",
+    "data": Group(
+        "Data sets: list them, get them, look at them.",
+        {"list": "data:list_datasets", "get": "data:get_dataset", "info": "data:describe"},
+    ),
+    "device": Group(
+        "A device that keeps its ratings: what it sends, it decides itself.",
+        {
+            "init": "device.app:init",
+            "open": "pages:open_",
+            "join": "device.join:join",
+            "status": "device.status:status",
+            "rate": "device.ratings:rate",
+            "recommend": "device.ratings:recommend",
+            "catalogue": "device.ratings:catalogue",
+            "hide": "device.ratings:hide",
+            "consent": "device.disclosures:consent",
+            "recommenders": "device.status:recommenders",
+            "everything": "device.status:everything",
+            "ledger": "device.disclosures:ledger",
+            "receipt": "device.disclosures:receipt",
+            "passphrase": "device.store:passphrase",
+            "rotate": "device.store:rotate",
+            "export": "device.store:export",
+            "import": "device.store:import_",
+            "unmove": "device.store:unmove",
+            "policy": "device.app:policy",
+            "forget": "device.store:forget",
+        },
+        no_args_is_help=True,
+        epilog="Step by step: init, hand the card to the recommender, rate, join, recommend. "
+        "Nothing leaves the device but what join sends, and the ledger says what that was.",
+    ),
+    "privacy": Group(
+        "What is private, from whom, and what it costs.",
+        {"explain": "privacy:explain", "release": "privacy:release"},
+        no_args_is_help=True,
+    ),
+    "prior": Group(
+        "Population priors: what people in general like, from public ratings.",
+        {"learn": "methods:learn", "show": "methods:show"},
+        no_args_is_help=True,
+    ),
+    "audit": Group(
+        "Try to break the claims of methods: bounds on epsilon by attack, ratings reconstructed.",
+        {
+            "run": "audit:run",
+            "devices": "audit:devices",
+            "servers": "audit:servers",
+            "attack": "audit:attack",
+            "report": "audit:report",
+        },
+    ),
+    "federate": Group(
+        "A whole federation on this machine: simulated devices, or real processes.",
+        {"demo": "federate:demo", "simulate": "federate:simulate"},
+    ),
+    "recommender": Group(
+        "The recommender, which nobody has to trust: set it up, enrol devices, run it.",
+        {
+            "init": "recommender.app:init",
+            "enroll": "recommender.app:enroll",
+            "items": "recommender.app:items",
+            "status": "recommender.status:status",
+            "certificates": "recommender.trust:certificates",
+            "serve": "recommender.run:serve",
+            "run": "recommender.run:run",
+            "backup": "recommender.app:backup",
+            "restore": "recommender.app:restore",
+            "servers": "recommender.trust:servers",
+            "invite": "recommender.trust:invite",
+            "page": "pages:page",
+        },
+    ),
+    "aggregator": Group(
+        "One of the two servers that sum devices' reports: set it up, pair it, run it.",
+        {
+            "init": "aggregator:init",
+            "pair": "aggregator:pair",
+            "admit": "aggregator:admit",
+            "status": "aggregator:status",
+            "serve": "aggregator:serve",
+        },
+    ),
+    "experiment": Group(
+        "Experiments of your own, described in a TOML file.",
+        {
+            "run": "experiment:run_file",
+            "report": "experiment:report",
+            "list": "experiment:list_experiments",
+        },
+    ),
+    "paper": Group(
+        "The paper's whole evaluation: run it, see its progress, read the report.",
+        {
+            "run": "paper:run_paper",
+            "plan": "paper:plan",
+            "status": "paper:status",
+            "report": "paper:report",
+        },
+    ),
+}
+
+
+class _Commands(UserDict[str, Any]):
+    """Commands by name, for typer; each is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.data[name]
+        if isinstance(found, str | Group):
+            found = self.data[name] = _made(name, found)
+        return found
+
+
+def _made(name: str, place: str | Group) -> Any:
+    """Return the command or the group that an entry of the table describes."""
+    holder = typer.Typer(add_completion=False)
+    if isinstance(place, str):
+        module, _, function = place.partition(":")
+        holder.command(name)(getattr(import_module(f"hdpmf.cli.{module}"), function))
+        return typer.main.get_command(holder)
+    group = typer.Typer(help=place.help, epilog=place.epilog, no_args_is_help=place.no_args_is_help)
+    holder.add_typer(group, name=name)
+    made: Any = typer.main.get_command(holder)
+    made.commands[name].commands = _Commands(place.commands)
+    return made.commands[name]
+
+
+class _AllCommands(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands(COMMANDS)
+
+
+app = typer.Typer(
+    name="hdpmf",
+    cls=_AllCommands,
+    help="Recommendations without trusting the recommender: matrix factorization with "
+    "heterogeneous differential privacy.",
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    # Tracebacks stay plain: the pretty ones print local variables, and those hold ratings.
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"hdpmf {hdpmf_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
+    plugin: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A Python file with methods of your own; it may also follow the command.",
+        ),
+    ] = None,
+) -> None:
+    pass
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
@@ -40,8 +246,6 @@ def run(arguments: Sequence[str] | None = None) -> None:
     _answer_interrupts()
     try:
         given = _load_plugins(given)
-        from hdpmf.cli.commands import app
-
         with message_language("shell", note):
             code = app(given or ["--help"], prog_name="hdpmf", standalone_mode=False)
     except HdpmfError as error:

@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from hdpmf.cli.options.common import (
     DATASET_NAMES,
     DatasetName,
@@ -86,13 +84,6 @@ def _method_fields(method: Method) -> dict[str, Any]:
     }
 
 
-app = typer.Typer(
-    help="Population priors: what people in general like, from public ratings.",
-    no_args_is_help=True,
-)
-
-
-@app.command()
 @command
 def learn(
     out: Annotated[Path, option("Where to write the prior (JSON).", "FILE", "--out", "-o")],
@@ -150,7 +141,6 @@ def learn(
     return Result(fields, text)
 
 
-@app.command()
 @command
 def show(prior: Annotated[str, argument("films, films-100k, or a file.", "NAME|FILE")]) -> Result:
     """Show the origin and the columns of a prior."""

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hdpmf.cli.experiment import (
     ExecutionOptions,
     Fresh,
@@ -31,8 +29,6 @@ from hdpmf.errors import DatasetError
 
 if TYPE_CHECKING:
     from hdpmf.lab.experiments import Experiment
-
-app = typer.Typer(help="The paper's whole evaluation: run it, see its progress, read the report.")
 
 _OUT = Path("out") / "paper"
 _QUICK_OUT = Path("out") / "paper-quick"
@@ -82,7 +78,6 @@ class PaperOptions:
         return chosen
 
 
-@app.command("run")
 @command
 def run_paper(
     choice: PaperOptions,
@@ -134,7 +129,6 @@ def run_paper(
     return Result(fields, text(), notes=notes, exit_code=exit_code)
 
 
-@app.command("plan")
 @command
 def plan(choice: PaperOptions, jobs: Jobs = None) -> Result:
     """Count the runs and estimate the time that they take here, without running anything."""
@@ -164,7 +158,6 @@ def plan(choice: PaperOptions, jobs: Jobs = None) -> Result:
     return Result({"datasets": rows, "runs": len(runs), "seconds": round(total)}, [table, last])
 
 
-@app.command("status")
 @command
 def status(out: Annotated[Path, argument("The folder that --out named.", "OUT")] = _OUT) -> Result:
     """Show what is done and what is missing."""
@@ -196,7 +189,6 @@ def status(out: Annotated[Path, argument("The folder that --out named.", "OUT")]
     return Result({"out": str(out), "experiments": [row.fields() for row in rows]}, text)
 
 
-@app.command("report")
 @command
 def report(out: ReportFolder, results: Results = _OUT) -> Result:
     """Write an HTML page, figures (PNG, PDF), CSV and LaTeX tables, next to the paper's results."""

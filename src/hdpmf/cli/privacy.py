@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hdpmf.cli.options.common import Method, Plot, argument, command, option
 from hdpmf.cli.options.methods import MethodOptions
 from hdpmf.cli.options.weights import ExampleOptions
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from hdpmf.common.privacy.accounting.costs import Person
     from hdpmf.lab.plots import Guess
     from hdpmf.untrusted.recommender.release import Release
-
-app = typer.Typer(help="What is private, from whom, and what it costs.", no_args_is_help=True)
 
 _VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "two-servers", "final")
 _BAR = 30
@@ -55,7 +51,6 @@ class Line:
     cost: Cost
 
 
-@app.command()
 @command
 def explain(
     method: Method,
@@ -309,7 +304,6 @@ def _bar(cost: Cost) -> str:
     return "█" * filled + "·" * (_BAR - filled)
 
 
-@app.command()
 @command
 def release(
     file: Annotated[Path, argument("A released data set, as hdpmf release writes it.", "FILE")],

@@ -5,36 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from hdpmf.cli.device.disclosures import consent, ledger, receipt
-from hdpmf.cli.device.join import join
-from hdpmf.cli.device.ratings import catalogue, hide, rate, recommend
-from hdpmf.cli.device.status import everything, recommenders, status, write_card
+from hdpmf.cli.device.status import write_card
 from hdpmf.cli.device.store import (
     StoreOptions,
-    export,
-    forget,
-    import_,
     new_passphrase,
-    passphrase,
-    rotate,
-    unmove,
 )
 from hdpmf.cli.options.common import command, option, read_text
 from hdpmf.cli.output import Result
-from hdpmf.cli.pages import open_
 from hdpmf.errors import ConfigError
 
-app = typer.Typer(
-    help="A device that keeps its ratings: what it sends, it decides itself.",
-    no_args_is_help=True,
-    epilog="Step by step: init, hand the card to the recommender, rate, join, recommend. Nothing "
-    "leaves the device but what join sends, and the ledger says what that was.",
-)
 
-
-@app.command()
 @command
 def init(
     target: StoreOptions,
@@ -124,25 +104,3 @@ def policy(
             store.set_policy(Policy.from_toml(wanted, store.policy))
         agreed = store.policy
     return Result({"policy": msgspec.to_builtins(agreed)}, agreed.to_toml().splitlines())
-
-
-# In the order of ``hdpmf device --help``.
-app.command("open")(open_)
-app.command()(join)
-app.command()(status)
-app.command()(rate)
-app.command()(recommend)
-app.command()(catalogue)
-app.command()(hide)
-app.command()(consent)
-app.command()(recommenders)
-app.command()(everything)
-app.command()(ledger)
-app.command()(receipt)
-app.command()(passphrase)
-app.command()(rotate)
-app.command()(export)
-app.command("import")(import_)
-app.command()(unmove)
-app.command()(policy)
-app.command()(forget)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hdpmf.cli.options.common import (
     DatasetName,
     RecommenderFolder,
@@ -17,22 +15,14 @@ from hdpmf.cli.options.common import (
     read_bytes,
 )
 from hdpmf.cli.output import Result, Table, note
-from hdpmf.cli.pages import page
-from hdpmf.cli.recommender.run import run, serve
-from hdpmf.cli.recommender.status import device_fields, roster_text, status
-from hdpmf.cli.recommender.trust import certificates, invite, servers
+from hdpmf.cli.recommender.status import device_fields, roster_text
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.common.protocol import CatalogueTable
     from hdpmf.untrusted.service.folder import ServiceFolder
 
-app = typer.Typer(
-    help="The recommender, which nobody has to trust: set it up, enrol devices, run it."
-)
 
-
-@app.command()
 @command
 def init(
     folder: RecommenderFolder,
@@ -123,7 +113,6 @@ def _catalogue(
     return catalogue_table(ratings.items, ratings.scale, ratings.item_table)
 
 
-@app.command()
 @command
 def enroll(
     folder: RecommenderFolder,
@@ -293,16 +282,3 @@ def restore(
         "unfinished_run": under_way,
     }
     return Result(fields, text)
-
-
-# In the order of ``hdpmf recommender --help``.
-app.command()(items)
-app.command()(status)
-app.command()(certificates)
-app.command()(serve)
-app.command()(run)
-app.command()(backup)
-app.command()(restore)
-app.command()(servers)
-app.command()(invite)
-app.command()(page)
