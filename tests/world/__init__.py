@@ -14,7 +14,15 @@ pytest.importorskip("sqlalchemy")
 
 from tests.world.carrier import HOUR, Clock, MemoryCarrier, live
 from tests.world.devices import OPEN, Device, NoNoise, ask, enrol, make_store, part_of
-from tests.world.federation import Federation, conduct
+from tests.world.federation import (
+    PACE,
+    PLENTY,
+    Federation,
+    Killed,
+    Network,
+    as_on_devices,
+    small_federation,
+)
 from tests.world.messages import (
     RUN,
     a_round,
@@ -32,18 +40,22 @@ from tests.world.servers import KnownNoise, ServerPair, Uploader, make_report, s
 __all__ = [
     "HOUR",
     "OPEN",
+    "PACE",
+    "PLENTY",
     "RUN",
     "Clock",
     "Device",
     "Federation",
+    "Killed",
     "KnownNoise",
     "MemoryCarrier",
+    "Network",
     "NoNoise",
     "ServerPair",
     "Uploader",
     "a_round",
+    "as_on_devices",
     "ask",
-    "conduct",
     "enrol",
     "envelope",
     "facts",
@@ -54,6 +66,7 @@ __all__ = [
     "part_of",
     "plan",
     "server_keys",
+    "small_federation",
     "stars",
     "survey",
     "table",

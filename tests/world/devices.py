@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.protocol import (
     CatalogueTable,
     DeviceCard,
+    Envelope,
     Message,
     Refusal,
     Reply,
@@ -23,6 +24,7 @@ from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world.messages import RUN, envelope
 
+M = TypeVar("M", bound=Message)
 OPEN = Policy(
     methods=(
         "mf", "dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit",
@@ -67,12 +69,24 @@ class Device(Participant):
 
     Attributes:
         store: Its store.
-        messages: What it was told, in order.
+        offers: What came to it, each once, in order.
     """
 
     def __init__(self, store: DeviceStore, *arguments: Any, **options: Any) -> None:
         super().__init__(store, *arguments, **options)
         self.store = store
+        self.offers: dict[bytes, None] = {}
+
+    def answer(self, offer: bytes) -> bytes:
+        """As a participant does, keeping what came."""
+        self.offers[offer] = None
+        return super().answer(offer)
+
+    def told(self, kind: type[M]) -> list[M]:
+        """The messages of a kind that came outside of secure sums, in order."""
+        envelopes = [found for found in map(decode, self.offers) if isinstance(found, Envelope)]
+        jobs = [decode(found.body) for found in envelopes if found.part == "job"]
+        return [message for message in jobs if isinstance(message, kind)]
 
     @property
     def name(self) -> str:

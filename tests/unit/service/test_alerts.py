@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import urllib.request
 from collections import namedtuple
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ import pytest
 from hdpmf.common.net.certificates import ensure_certificates, renew_server
 from hdpmf.errors import StorageError
 from hdpmf.untrusted.service import health
-from hdpmf.untrusted.service.folder import Config, RunRecord, ServiceFolder
+from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.health import DAY, NAMES, CertificateEnd, RunSeen, alerts, look
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.telemetry import UNREADABLE, endpoint
+from tests.world import small_federation
 
 NOW = 1_800_000_000.0
 ROOMY = namedtuple("Usage", "total used free")(10**12, 0, 10**12)
@@ -117,20 +117,11 @@ def test_of_the_disk(free: int, total: int, expected: list[str]) -> None:
 
 
 @pytest.fixture
-def folder(
-    make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> ServiceFolder:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServiceFolder:
     monkeypatch.setattr(health.shutil, "disk_usage", lambda _: ROOMY)
-    settings = RunSettings(method="mf", view="messages", minimum=2)
-    world = make_world(settings, [1, 1])
-    place = ServiceFolder.create(
-        tmp_path / "r",
-        Config(name="test"),
-        world.table,
-        lambda made: ensure_certificates(made.tls_folder, ("localhost",)) and None,
-    )
-    place.enroll(world.enrolled.cards)
-    return place
+    made = small_federation([1, 1], tmp_path).folder
+    ensure_certificates(made.tls_folder, ("localhost",))
+    return made
 
 
 def begin(folder: ServiceFolder, number: int) -> bytes:

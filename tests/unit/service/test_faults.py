@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,103 +28,59 @@ from hdpmf.common.protocol import (
 from hdpmf.errors import FederationError, SecureSumError
 from hdpmf.models import make_model
 from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run_files import RunFolder
 from hdpmf.untrusted.service.settings import Pace, RunSettings
+from tests.world import Federation, Killed, small_federation
 
 pytestmark = pytest.mark.slow
 
-PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
 
-
-class Killed(BaseException):
-    """The recommender's process is gone."""
-
-
-class Deadly:
-    """A network on which the recommender dies when the n-th reply arrives."""
-
-    def __init__(self, answers: Mapping[str, Any], after: int) -> None:
-        self._network = InProcessNetwork(answers)
-        self.left = after
-
-    def present(self) -> frozenset[str]:
-        return self._network.present()
-
-    def exchange(self, outgoing: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
-        for reply in self._network.exchange(outgoing, deadline):
-            if self.left == 0:
-                raise Killed
-            self.left -= 1
-            yield reply
-
-    def close(self) -> None:
-        self._network.close()
-
-
-def go_on(world: Any, folder: Path, network: Any, **options: Any) -> Any:
-    run = world.run(
-        network, id=b"r" * 16, files=RunFolder(folder), pace=PACE, sleep=lambda _: None, **options
-    )
+def go_on(world: Federation, settings: RunSettings, folder: Path, **options: Any) -> RunOutcome:
+    run = world.run_alone(settings, id=b"r" * 16, files=RunFolder(folder), **options)
     return run.conduct(draws=SeededNoise(0, 1))
 
 
 @pytest.mark.parametrize(("view", "step"), [("messages", 7), ("sums", 9)])
 def test_a_killed_recommender_goes_on_as_if_nothing_had_happened(
-    make_world: Callable[..., Any], tmp_path: Path, view: Any, step: int
+    tmp_path: Path, view: Any, step: int
 ) -> None:
     settings = RunSettings(method="mf", view=view, minimum=8, rounds=3, factors=3, credit=2)
     point, last = 0, False
     model = None
     while not last:
-        world = make_world(settings, [2, 2, 2, 2])
+        world = small_federation([2, 2, 2, 2])
         folder = tmp_path / str(point)
         folder.mkdir()
-        network = Deadly(world.answers, point)
+        world.network.replies_left = point
         try:
-            go_on(world, folder, network)
+            go_on(world, settings, folder)
             last = True  # it ended before the moment came
         except Killed:
-            final = go_on(world, folder, InProcessNetwork(world.answers)).model.numbers
+            final = go_on(world, settings, folder).model.numbers
+            assert isinstance(final, Round)
             model = model or make_model("mf", n_factors=3, epochs=3, rng=0).fit(
                 world.ratings, PrivacyWeights.uniform(world.ratings)
             )
             np.testing.assert_allclose(final.item_factors, model.catalogue_.factors, atol=1e-5)
             assert [path.name for path in folder.iterdir()] == ["checkpoint.msgpack"]
         for device in world.devices:
-            rounds = [message for message in device.log if isinstance(message, Round)]
-            assert [message.number for message in rounds] == [1, 2, 3, 4]
-            assert len([message for message in device.log if isinstance(message, Opening)]) == 1
+            assert [message.number for message in device.told(Round)] == [1, 2, 3, 4]
+            assert len(device.told(Opening)) == 1
         point += step
     assert point > 5 * step
 
 
-def test_with_noise_a_restart_sends_the_same_h(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_with_noise_a_restart_sends_the_same_h(tmp_path: Path) -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=4, rounds=3, factors=3)
-    world = make_world(settings, [1, 1, 1, 1])
-    received: list[bytes] = []
-
-    def recorded(answer: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
-        def listen(data: bytes) -> bytes:
-            received.append(data)
-            return answer(data)
-
-        return listen
-
-    answers = {name: recorded(answer) for name, answer in world.answers.items()}
+    world = small_federation([1, 1, 1, 1])
+    world.network.replies_left = 22
     with pytest.raises(Killed):
-        world.run(Deadly(answers, 22), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE).conduct()
-    world.run(
-        InProcessNetwork(answers), id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE
-    ).conduct()
-    of_round = [decode(data) for data in set(received)]
-    numbers = [
-        envelope.number
-        for envelope in of_round
-        if isinstance(envelope, Envelope) and envelope.number > 0
-    ]
-    assert sorted(numbers) == [1, 2, 3, 4]
+        world.run_alone(settings, id=b"r" * 16, files=RunFolder(tmp_path)).conduct()
+    world.run_alone(settings, id=b"r" * 16, files=RunFolder(tmp_path)).conduct()
+    rounds = [decode(offer) for offer in {*chain(*(device.offers for device in world.devices))}]
+    numbers = [found.number for found in rounds if isinstance(found, Envelope) and found.number > 0]
+    assert sorted(numbers) == [1, 2, 3, 4]  # to all devices the same bytes
 
 
 def _reply(envelope: Envelope, body: bytes, **change: Any) -> bytes:
@@ -194,11 +151,9 @@ HOSTILE: dict[str, tuple[str, Callable[[Envelope], bytes]]] = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_gradients_are_refused_and_counted(
-    make_world: Callable[..., Any], tmp_path: Path, what: str
-) -> None:
+def test_hostile_gradients_are_refused_and_counted(tmp_path: Path, what: str) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=4, rounds=1, factors=3)
-    world = make_world(settings, [1] * 5)
+    world = small_federation([1] * 5)
     reason, lie = HOSTILE[what]
     honest = world.answers[world.devices[0].name]
 
@@ -208,20 +163,20 @@ def test_hostile_gradients_are_refused_and_counted(
         return lie(envelope) if envelope.number == 1 else honest(data)
 
     metrics = Metrics()
-    network = InProcessNetwork(world.answers | {world.devices[0].name: answer})
-    outcome = go_on(world, tmp_path, network, metrics=metrics)
+    world.network.attach(world.devices[0].name, answer)
+    outcome = go_on(world, settings, tmp_path, metrics=metrics)
     assert metrics.refusals == {reason: 1}
     assert outcome.summary["least_users_in_a_round"] == 4
     assert np.isfinite(outcome.model.numbers.item_factors).all()
 
 
 def test_two_replies_of_a_device_and_replies_of_strangers_count_once_or_not_at_all(
-    make_world: Callable[..., Any], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=3, rounds=2, factors=3)
-    world = make_world(settings, [1] * 3)
+    world = small_federation([1] * 3)
 
-    class Echoing(Deadly):
+    class Echoing(InProcessNetwork):
         def exchange(self, outgoing: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
             for reply in super().exchange(outgoing, deadline):
                 yield reply
@@ -229,22 +184,23 @@ def test_two_replies_of_a_device_and_replies_of_strangers_count_once_or_not_at_a
                 yield DeviceReply("ab" * 32, reply.data)
 
     metrics = Metrics()
-    final = go_on(world, tmp_path, Echoing(world.answers, 10_000), metrics=metrics).model.numbers
+    outcome = go_on(world, settings, tmp_path, network=Echoing(world.answers), metrics=metrics)
     model = make_model("mf", n_factors=3, epochs=2, rng=0).fit(
         world.ratings, PrivacyWeights.uniform(world.ratings)
     )
-    np.testing.assert_allclose(final.item_factors, model.catalogue_.factors, atol=1e-5)
+    np.testing.assert_allclose(
+        outcome.model.numbers.item_factors,  # type: ignore[union-attr]
+        model.catalogue_.factors,
+        atol=1e-5,
+    )
     assert (
         metrics.refusals["duplicate"] == metrics.refusals["unknown-device"] == metrics.replies / 3
     )
 
 
-def test_a_round_waits_a_bounded_time_and_can_be_resumed(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_round_waits_a_bounded_time_and_can_be_resumed(tmp_path: Path) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=4, rounds=4, factors=3)
-    world = make_world(settings, [1] * 4)
-    network = InProcessNetwork(world.answers)
+    world = small_federation([1] * 4)
     slow = world.devices[0].name
     honest = world.answers[slow]
 
@@ -252,24 +208,23 @@ def test_a_round_waits_a_bounded_time_and_can_be_resumed(
         envelope = decode(data)
         assert isinstance(envelope, Envelope)
         if envelope.number == 2:
-            network.detach(slow)
+            world.disconnect(0)
         return honest(data) if envelope.number < 2 else b""
 
-    network.attach(slow, leaves)
+    world.network.attach(slow, leaves)
     with pytest.raises(
         FederationError, match="round 2 stopped after 2 attempts: 3 users answered and 4 are needed"
     ):
-        go_on(world, tmp_path, network)
-    outcome = go_on(world, tmp_path, InProcessNetwork(world.answers))
+        go_on(world, settings, tmp_path)
+    world.connect(0)
+    outcome = go_on(world, settings, tmp_path)
     assert outcome.summary["rounds"] == 4
 
 
 @pytest.mark.parametrize("step", range(5))
-def test_devices_may_drop_out_at_any_step_of_a_sum(
-    make_world: Callable[..., Any], tmp_path: Path, step: int
-) -> None:
+def test_devices_may_drop_out_at_any_step_of_a_sum(tmp_path: Path, step: int) -> None:
     settings = RunSettings(method="mf", view="sums", minimum=8, rounds=2, factors=3)
-    world = make_world(settings, [1] * 10)
+    world = small_federation([1] * 10)
     lost = world.devices[3].name
     honest = world.answers[lost]
     seen = 0
@@ -284,18 +239,16 @@ def test_devices_may_drop_out_at_any_step_of_a_sum(
                 return b""
         return honest(data)
 
-    outcome = go_on(world, tmp_path, InProcessNetwork(world.answers | {lost: answer}))
+    world.network.attach(lost, answer)
+    outcome = go_on(world, settings, tmp_path)
     # From its vector on it is in the sum, whether or not it stays to the end.
     assert outcome.summary["least_users_in_a_round"] == (9 if step < 3 else 10)
     assert outcome.summary["rounds_lost"] == 0
 
 
-def test_a_sum_that_breaks_off_after_vectors_gives_the_round_up(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_sum_that_breaks_off_after_vectors_gives_the_round_up(tmp_path: Path) -> None:
     settings = RunSettings(method="hdpmf", view="sums", minimum=6, rounds=3, factors=3)
-    world = make_world(settings, [1] * 6)
-    answers = {}
+    world = small_federation([1] * 6)
     for device in world.devices:
         count: dict[str, int] = {}
 
@@ -310,17 +263,15 @@ def test_a_sum_that_breaks_off_after_vectors_gives_the_round_up(
                     return b""  # everybody leaves after the vectors
             return honest(data)
 
-        answers[device.name] = answer
-    outcome = go_on(world, tmp_path, InProcessNetwork(answers))
+        world.network.attach(device.name, answer)
+    outcome = go_on(world, settings, tmp_path)
     assert outcome.summary["rounds_lost"] == 1
     assert outcome.summary["rounds"] == 2
 
 
-def test_a_broken_survey_cannot_be_asked_again(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_broken_survey_cannot_be_asked_again(tmp_path: Path) -> None:
     settings = RunSettings(method="hdp-sum", view="sums", minimum=6, rounds=1)
-    world = make_world(settings, [1] * 6)
+    world = small_federation([1] * 6)
 
     def leaving(honest: Any) -> Callable[[bytes], bytes]:
         count = [0]
@@ -333,46 +284,40 @@ def test_a_broken_survey_cannot_be_asked_again(
 
         return answer
 
+    for name, honest in world.answers.items():
+        world.network.attach(name, leaving(honest))
     with pytest.raises(SecureSumError):
-        go_on(
-            world,
-            tmp_path,
-            InProcessNetwork({name: leaving(answer) for name, answer in world.answers.items()}),
-        )
+        go_on(world, settings, tmp_path)
 
 
-def test_after_a_restart_the_recommender_waits_for_devices_to_come_back(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_after_a_restart_the_recommender_waits_for_devices_to_come_back(tmp_path: Path) -> None:
     """Killed when vectors had been sent: with nobody there yet, closing the step would lose the
     survey for good.
     """
     settings = RunSettings(method="hdp-sum", view="sums", minimum=6, rounds=1)
-    world = make_world(settings, [1] * 6)
+    world = small_federation([1] * 6)
+    # Call, items, terms, survey; keys, shares; then a part of the vectors.
+    world.network.replies_left = 4 * 6 + 2 * 6 + 3
     with pytest.raises(Killed):
-        # Call, items, terms, survey; keys, shares; then a part of the vectors.
-        go_on(world, tmp_path, Deadly(world.answers, 4 * 6 + 2 * 6 + 3))
-    network = InProcessNetwork({})
+        go_on(world, settings, tmp_path)
+    world.disconnect(*range(6))
     looks = 0
 
     def come_back(_: float) -> None:
         nonlocal looks
         looks += 1
         if looks <= 6:
-            network.attach(world.devices[looks - 1].name, world.devices[looks - 1].answer)
+            world.connect(looks - 1)
 
-    outcome = world.run(
-        network, id=b"r" * 16, files=RunFolder(tmp_path), pace=PACE, sleep=come_back
-    ).conduct()
+    outcome = go_on(world, settings, tmp_path, sleep=come_back)
     assert outcome.summary["users"] == 6
     assert looks >= 6
 
 
-def test_a_run_does_not_wait_for_a_device_that_says_nothing(make_world: Callable[..., Any]) -> None:
-    world = make_world(
-        RunSettings(method="mf", view="messages", minimum=3, rounds=1, factors=2), [1, 1, 1, 1]
-    )
-    mute = next(iter(world.answers))
+def test_a_run_does_not_wait_for_a_device_that_says_nothing() -> None:
+    settings = RunSettings(method="mf", view="messages", minimum=3, rounds=1, factors=2)
+    world = small_federation([1, 1, 1, 1])
+    mute = world.devices[0].name
     waits: list[float] = []
 
     class Network(InProcessNetwork):
@@ -380,9 +325,8 @@ def test_a_run_does_not_wait_for_a_device_that_says_nothing(make_world: Callable
             return frozenset(world.answers)
 
     network = Network({name: answer for name, answer in world.answers.items() if name != mute})
-    run = world.run(
-        network, pace=Pace(gather=600.0, deadline=1.0, attempts=2, pause=1.0), sleep=waits.append
-    )
+    pace = Pace(gather=600.0, deadline=1.0, attempts=2, pause=1.0)
+    run = world.run_alone(settings, network, pace=pace, sleep=waits.append)
     run.aggregation.gather()
     assert mute not in run.checkpoint.agreed
     assert len(run.checkpoint.agreed) == 3

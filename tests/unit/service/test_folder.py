@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.model.public_model import PublicModel
-from hdpmf.common.net import InProcessNetwork
 from hdpmf.common.protocol import CatalogueVersion, DeviceCard, ItemFacts
 from hdpmf.common.protocol.catalogue import catalogue_table, check_chain
 from hdpmf.common.protocol.enrolment import Enrolled
@@ -23,21 +21,13 @@ from hdpmf.untrusted.service.enrolment import devices_needed, read_card
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import change_items
 from hdpmf.untrusted.service.run_files import CLOSED, SumLogFile
-from hdpmf.untrusted.service.service import Service
-from hdpmf.untrusted.service.settings import Pace, RunSettings
-
-PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
+from hdpmf.untrusted.service.settings import RunSettings
+from tests.world import PLENTY, small_federation, table
 
 
 def card(number: int, **change: Any) -> DeviceCard:
     fields = {"name": f"d{number}", "identity": f"{number:064x}", "users": 1} | change
     return DeviceCard(**fields)
-
-
-def service_for(world: Any, folder: Path) -> Service:
-    place = ServiceFolder.create(folder, Config(name="test", pace=PACE), world.table)
-    place.enroll(world.enrolled.cards)
-    return Service(place, InProcessNetwork(world.answers), sleep=lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -53,10 +43,9 @@ def service_for(world: Any, folder: Path) -> Service:
     ],
 )
 def test_a_device_is_counted_once_and_its_card_must_make_sense(
-    make_world: Callable[..., Any], tmp_path: Path, wrong: dict[str, Any]
+    tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
-    world = make_world(RunSettings(method="mf", view="messages", minimum=1), [1])
-    folder = ServiceFolder.create(tmp_path / "r", Config(name="test"), world.table)
+    folder = ServiceFolder.create(tmp_path / "r", Config(name="test"), table())
     before = folder.enroll([card(1)]).digest
     with pytest.raises(ConfigError):
         folder.enroll([card(3), card(2, **wrong)])
@@ -87,11 +76,9 @@ def test_devices_needed_counts_on_the_smallest() -> None:
     assert devices_needed([1, 1], 3) is None
 
 
-def test_a_run_in_a_folder_leaves_a_public_model_and_a_summary(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_run_in_a_folder_leaves_a_public_model_and_a_summary(tmp_path: Path) -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=3, rounds=2, factors=3)
-    service = service_for(make_world(settings, [1] * 4), tmp_path / "r")
+    service = small_federation([1] * 4, tmp_path).service
     run = service.begin(settings)
     assert service.folder.unfinished() == run
     with pytest.raises(ConfigError, match="under way"):
@@ -108,9 +95,7 @@ def test_a_run_in_a_folder_leaves_a_public_model_and_a_summary(
     assert (tmp_path / "r" / "model").resolve().parent.name == run.hex()
 
 
-def test_a_run_asks_the_cohort_that_its_beacon_chooses(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_run_asks_the_cohort_that_its_beacon_chooses(tmp_path: Path) -> None:
     settings = RunSettings(
         method="mf",
         view="messages",
@@ -120,8 +105,8 @@ def test_a_run_asks_the_cohort_that_its_beacon_chooses(
         cohort=4,
         beacon="drand 7 0a1b",
     )
-    world = make_world(settings, [1] * 6)
-    service = service_for(world, tmp_path / "r")
+    world = small_federation([1] * 6, tmp_path)
+    service = world.service
     run = service.begin(settings)
     assert set(service.folder.record(run).cohort) == cohort_of(
         "drand 7 0a1b", world.enrolled.users, 4
@@ -130,20 +115,19 @@ def test_a_run_asks_the_cohort_that_its_beacon_chooses(
 
 
 def test_more_devices_than_were_measured_are_warned_of(
-    make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hdpmf.untrusted.service.service.CARRIES", 3)
     settings = RunSettings(method="mf", view="messages", minimum=3, rounds=2, factors=3)
-    service, said = service_for(make_world(settings, [1] * 4), tmp_path / "r"), list[str]()
-    service._log = said.append
-    service.begin(settings)
+    world, said = small_federation([1] * 4, tmp_path), list[str]()
+    world.restart_service(log=said.append).begin(settings)
     assert "4 devices are asked" in said[0]
     assert "--cohort" in said[0]
 
 
-def test_a_run_that_was_given_up_makes_room(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_run_that_was_given_up_makes_room(tmp_path: Path) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=3, rounds=2, factors=3)
-    service = service_for(make_world(settings, [1] * 3), tmp_path / "r")
+    service = small_federation([1] * 3, tmp_path).service
     service.give_up(service.begin(settings))
     assert service.folder.model() is None
     service.conduct(service.begin(settings))
@@ -151,50 +135,38 @@ def test_a_run_that_was_given_up_makes_room(make_world: Callable[..., Any], tmp_
 
 
 @pytest.mark.parametrize(("method", "view"), [("hdp-sum", "sums"), ("hdp-bit", "messages")])
-def test_later_devices_answers_are_added(
-    make_world: Callable[..., Any], tmp_path: Path, method: Any, view: Any
-) -> None:
+def test_later_devices_answers_are_added(tmp_path: Path, method: Any, view: Any) -> None:
     settings = RunSettings(method=method, view=view, minimum=5, rounds=1, epsilon=50.0)
-    world = make_world(settings, [1] * 12)
-    early = world.enrolled.cards[:6]
-    folder = ServiceFolder.create(tmp_path / "r", Config(name="test", pace=PACE), world.table)
-    folder.enroll(early)
-    service = Service(folder, InProcessNetwork(world.answers), sleep=lambda _: None)
-    for device in world.devices:
-        device.roster = folder.enrolled.roster
-    first = service.conduct(service.begin(settings))
-    folder.enroll(world.enrolled.cards[6:])
-    for device in world.devices:
-        device.roster = folder.enrolled.roster
-    second = service.conduct(service.begin(settings))
+    policy = msgspec.structs.replace(PLENTY, epsilon=50.0)
+    world = small_federation([1] * 12, tmp_path, policy=policy, joined=6)
+    first = world.run(settings)
+    paid = world.spent()
+    world.enroll(*range(6, 12))
+    world.connect(*range(6, 12))
+    second = world.run(settings)
     assert second.summary["cohorts"] == 2
     assert "pays once" in second.statement.guarantee
-    assert second.summary["devices"] == 6  # these small devices refuse to answer twice
     facts, alone = second.model.numbers, first.model.numbers
     assert isinstance(facts, ItemFacts)
     assert isinstance(alone, ItemFacts)
     # Twice the people stand behind each item, in both designs.
     assert 1.6 < facts.popularity.sum() / alone.popularity.sum() < 2.5
-    assert all(device.one_round.spent is not None for device in world.devices)
+    assert world.spent()[:6] == paid[:6]  # who has answered has nothing left to answer with
+    assert all(world.spent())
 
 
-def test_a_minimum_that_cannot_be_reached_is_refused_before_anyone_is_asked(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_minimum_that_cannot_be_reached_is_refused_before_anyone_is_asked(tmp_path: Path) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=30)
-    service = service_for(make_world(settings, [1] * 3), tmp_path / "r")
+    service = small_federation([1] * 3, tmp_path).service
     with pytest.raises(ConfigError, match="needs 30 users"):
         service.begin(settings)
 
 
-def test_a_folder_in_use_or_not_set_up_is_refused(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
-    world = make_world(RunSettings(method="mf", view="messages", minimum=1), [1])
-    ServiceFolder.create(tmp_path / "r", Config(name='ünï "quoted"'), world.table)
+def test_a_folder_in_use_or_not_set_up_is_refused(tmp_path: Path) -> None:
+    ServiceFolder.create(tmp_path / "r", Config(name='ünï "quoted"'), table())
     assert ServiceFolder(tmp_path / "r").config.name == 'ünï "quoted"'
     with pytest.raises(ConfigError, match="not empty"):
-        ServiceFolder.create(tmp_path / "r", Config(name="test"), world.table)
+        ServiceFolder.create(tmp_path / "r", Config(name="test"), table())
     with pytest.raises(ConfigError, match="recommender init"):
         ServiceFolder(tmp_path / "nothing")
     (tmp_path / "r" / "config.toml").write_text("name = 'x'\n[pace]\nattempts = 0\n")
@@ -202,11 +174,9 @@ def test_a_folder_in_use_or_not_set_up_is_refused(
         ServiceFolder(tmp_path / "r")
 
 
-def test_a_damaged_model_or_checkpoint_is_named(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_damaged_model_or_checkpoint_is_named(tmp_path: Path) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=3, rounds=1, factors=3)
-    service = service_for(make_world(settings, [1] * 3), tmp_path / "r")
+    service = small_federation([1] * 3, tmp_path).service
     run = service.begin(settings)
     service.conduct(run)
     numbers = tmp_path / "r" / "model" / "numbers.safetensors"

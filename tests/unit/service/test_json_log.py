@@ -7,35 +7,24 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hdpmf.common.net import InProcessNetwork
 from hdpmf.errors import FederationError
-from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.service import Service
-from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.telemetry import json_log
+from tests.world import small_federation
 
 
-def test_a_run_is_told_with_its_id_and_nothing_of_devices(
-    make_world: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_run_is_told_with_its_id_and_nothing_of_devices(tmp_path: Path) -> None:
     settings = RunSettings(method="mf", view="messages", minimum=2, rounds=2)
-    world = make_world(settings, [1, 1, 1])
-    pace = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
-    place = ServiceFolder.create(tmp_path / "r", Config(name="test", pace=pace), world.table)
-    place.enroll(world.enrolled.cards)
+    world = small_federation([1, 1, 1], tmp_path)
     metrics, stream = Metrics(), io.StringIO()
-    victim = place.enrolled.cards[0]
+    victim = world.folder.enrolled.cards[0]
     with json_log(metrics, stream) as say:
-        service = Service(
-            place, InProcessNetwork(world.answers), metrics=metrics, log=say, sleep=lambda _: None
-        )
+        service = world.restart_service(metrics=metrics, log=say)
         run = service.begin(settings)
         service.conduct(run)
         # What modules say of a device today, and what somebody might write tomorrow.
@@ -49,7 +38,7 @@ def test_a_run_is_told_with_its_id_and_nothing_of_devices(
     assert {line["run"] for line in lines if line["event"] != "library"} == {run.hex()}
     assert "device (id) gave or dealt wrong shares" in text
     assert "4.625" not in text
-    for card in place.enrolled.cards:
+    for card in world.folder.enrolled.cards:
         assert card.identity[:12] not in text
     # Weights and vectors are no whole numbers; a log has counts only.
     numbers = [value for line in lines for value in line.values() if isinstance(value, float)]

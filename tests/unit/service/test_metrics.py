@@ -8,19 +8,17 @@ import re
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from hdpmf.common.base.progress import clock, size
-from hdpmf.common.net import InProcessNetwork
 from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.progress import picture, watch
-from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.telemetry import endpoint
+from tests.world import small_federation
 
 
 def counted() -> Metrics:
@@ -66,13 +64,12 @@ def test_the_live_view_shows_the_round_and_the_refusals() -> None:
         assert word in stream.getvalue()
 
 
-def test_a_run_tells_plain_lines_and_counts_bytes(make_world: Callable[..., Any]) -> None:
+def test_a_run_tells_plain_lines_and_counts_bytes() -> None:
     settings = RunSettings(method="mf", view="messages", minimum=3, rounds=3, factors=3)
-    world = make_world(settings, [1] * 3)
+    world = small_federation([1] * 3)
     metrics, stream = Metrics(), io.StringIO()
     with watch(metrics, stream) as log:
-        network = InProcessNetwork(world.answers)
-        outcome = world.run(network, metrics=metrics, log=log, pace=Pace(gather=0.0)).conduct()
+        outcome = world.run_alone(settings, metrics=metrics, log=log).conduct()
     lines = stream.getvalue().splitlines()
     assert "3 devices take part (3 users), 0 refused" in lines
     assert any(

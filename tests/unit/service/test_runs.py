@@ -2,43 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hdpmf.common.methods import method_named
 from hdpmf.common.net import InProcessNetwork
 from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.mechanisms import mechanism_of
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import Envelope, ItemFacts, Refusal, Reply, Round, Terms, decode, encode
+from hdpmf.common.protocol import (
+    Envelope,
+    ItemCounts,
+    ItemFacts,
+    Plan,
+    Refusal,
+    Reply,
+    Round,
+    Terms,
+    decode,
+    encode,
+)
 from hdpmf.errors import FederationError
 from hdpmf.models import HDPSum, make_model
+from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.settings import Pace, RunSettings
+from tests.world import Federation, small_federation
 
 pytestmark = pytest.mark.slow
 
 PACE = Pace(gather=0.0, deadline=30.0, attempts=3, pause=0.0)
 
 
-def run(world: Any, **options: Any) -> RunOutcome:
-    network = options.pop("network", None) or InProcessNetwork(world.answers)
-    draws = options.pop("draws", SeededNoise(0, 1))
-    options = {"pace": PACE, "sleep": lambda _: None} | options
-    return world.run(network, **options).conduct(draws=draws)
+def run(world: Federation, settings: RunSettings, **options: Any) -> RunOutcome:
+    return world.run_alone(settings, **({"pace": PACE} | options)).conduct(draws=SeededNoise(0, 1))
 
 
-def library_factors(world: Any, **params: Any) -> np.ndarray:
-    settings = world.settings
+def library_factors(world: Federation, settings: RunSettings) -> np.ndarray:
     model = make_model(
         settings.method,
         n_factors=settings.factors,
         learning_rate=settings.learning_rate,
         epochs=settings.rounds,
         rng=0,
-        **params,
     )
     return model.fit(world.ratings, PrivacyWeights.uniform(world.ratings)).catalogue_.factors
 
@@ -55,25 +65,23 @@ def library_factors(world: Any, **params: Any) -> np.ndarray:
     ],
 )
 def test_without_noise_the_factors_are_the_librarys_in_any_partition(
-    make_world: Callable[..., Any], view: Any, sizes: list[int]
+    view: Any, sizes: list[int]
 ) -> None:
     settings = RunSettings(
-        method="mf", view=view, minimum=24, rounds=8, factors=4, credit=18, max_colluding=0.0
+        method="mf", view=view, minimum=24, rounds=4, factors=4, credit=18, max_colluding=0.0
     )
-    world = make_world(settings, sizes)
-    final = run(world).model.numbers
+    world = small_federation(sizes)
+    final = run(world, settings).model.numbers
     assert isinstance(final, Round)
-    np.testing.assert_allclose(final.item_factors, library_factors(world), atol=1e-5)
+    np.testing.assert_allclose(final.item_factors, library_factors(world, settings), atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["dpmf", "pdpmf", "hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid"])
 @pytest.mark.parametrize("view", ["messages", "sums"])
-def test_every_method_runs_in_both_views(
-    make_world: Callable[..., Any], method: Any, view: Any
-) -> None:
+def test_every_method_runs_in_both_views(method: Any, view: Any) -> None:
     settings = RunSettings(method=method, view=view, minimum=6, rounds=3, factors=3)
-    world = make_world(settings, [1] * 8)
-    outcome = run(world)
+    world = small_federation([1] * 8)
+    outcome = run(world, settings)
     final = outcome.model.numbers
     assert isinstance(final, Round)
     assert final.number == 4
@@ -85,21 +93,36 @@ def test_every_method_runs_in_both_views(
     assert outcome.statement.status == ("proved" if proved else "none" if bare else "nominal")
 
 
-def test_one_device_of_everyone_gives_the_librarys_factors_with_noise_too(
-    make_world: Callable[..., Any],
-) -> None:
-    settings = RunSettings(method="hdpmf", view="messages", minimum=1, rounds=5, factors=4)
-    world = make_world(settings, [20])
-    world.devices[0].shard._noise = SeededNoise(0, 2)
-    final = run(world).model.numbers
+def test_one_device_of_everyone_gives_the_librarys_factors_with_noise_too() -> None:
+    settings = RunSettings(
+        method="hdpmf-paid", view="messages", minimum=20, rounds=5, factors=4, credit=20
+    )
+    world = small_federation([20], noise=lambda number: SeededNoise(0, 2))
+    final = run(world, settings).model.numbers
     assert isinstance(final, Round)
-    np.testing.assert_allclose(final.item_factors, library_factors(world), atol=1e-5)
+    np.testing.assert_allclose(final.item_factors, library_factors(world, settings), atol=1e-5)
 
 
-def test_a_survey_by_secure_sum_is_the_librarys(make_world: Callable[..., Any]) -> None:
+def test_h_of_every_round_is_drawn_as_the_library_draws_it() -> None:
+    settings = RunSettings(method="hdpmf", view="messages", minimum=1, rounds=5, factors=4)
+    world = small_federation([20])
+    run(world, settings)
+    (plan,) = world.devices[0].told(Plan)
+    library = Recommender(
+        plan, mechanism_of(method_named("hdpmf")), SeededNoise(0, 1), settings.h_per_item
+    )
+    library.open([])
+    library.start([ItemCounts(counts=np.zeros(plan.n_items, np.int64))])
+    *rounds, _ = world.devices[0].told(Round)
+    assert len(rounds) == 5
+    for message in rounds:
+        np.testing.assert_array_equal(message.h, library.next_round().h)
+
+
+def test_a_survey_by_secure_sum_is_the_librarys() -> None:
     settings = RunSettings(method="hdp-sum", view="sums", minimum=20, rounds=1, epsilon=1000.0)
-    world = make_world(settings, [1] * 20)
-    outcome = run(world)
+    world = small_federation([1] * 20)
+    outcome = run(world, settings)
     model = HDPSum(epsilon=1000.0, rng=0).fit(world.ratings)
     facts = outcome.model.numbers
     assert isinstance(facts, ItemFacts)
@@ -107,48 +130,42 @@ def test_a_survey_by_secure_sum_is_the_librarys(make_world: Callable[..., Any]) 
     np.testing.assert_allclose(facts.bias, model.facts_.bias, atol=0.02)
 
 
-def test_bits_arrive_from_every_device(make_world: Callable[..., Any]) -> None:
+def test_bits_arrive_from_every_device() -> None:
     settings = RunSettings(method="hdp-bit", view="messages", minimum=9, rounds=1)
-    world = make_world(settings, [1, 2, 3, 3])
-    outcome = run(world)
+    world = small_federation([1, 2, 3, 3])
+    outcome = run(world, settings)
     assert len(outcome.answer.items) == len(world.ratings)  # type: ignore[union-attr]
     assert int(outcome.answer.senders.max()) == 8  # type: ignore[union-attr]
     assert (outcome.statement.status, outcome.statement.epsilon) == ("proved", 1.0)
 
 
-def test_members_may_drop_out_and_come_back(make_world: Callable[..., Any]) -> None:
+def test_members_may_drop_out_and_come_back() -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=5, rounds=6, factors=3)
-    world = make_world(settings, [1] * 8)
-    gone = world.devices[0].name
-    network = InProcessNetwork(world.answers)
+    world = small_federation([1] * 8)
 
-    def watch(device: str, data: bytes) -> bytes:
-        # In round 2 one device is away, in round 4 it is back.
-        seen.append(device)
-        if seen.count(device) == 6 and device == world.devices[1].name:
-            network.detach(gone)
-        if seen.count(device) == 8 and device == world.devices[1].name:
-            network.attach(gone, world.answers[gone])
-        return answers[device](data)
+    def before(exchange: int, asked: Collection[str]) -> None:
+        if len(world.devices[1].told(Round)) == 2:
+            world.disconnect(0)
+        if len(world.devices[1].told(Round)) == 3:
+            world.connect(0)
 
-    seen: list[str] = []
-    answers = dict(world.answers)
-    for name in answers:
-        network.attach(name, lambda data, name=name: watch(name, data))
-    outcome = run(world, network=network)
+    world.network.before = before
+    outcome = run(world, settings)
     assert outcome.summary["least_users_in_a_round"] == 7
-    rounds = [message.number for message in world.devices[0].log if isinstance(message, Round)]
+    rounds = [message.number for message in world.devices[0].told(Round)]
     assert 3 not in rounds
     assert rounds[-1] == 7
 
 
 @pytest.mark.parametrize(("minimum", "users"), [(6, 6), (5, 5)])
 def test_a_device_whose_owner_is_asked_has_its_turn_later_if_there_is_time(
-    make_world: Callable[..., Any], minimum: int, users: int
+    minimum: int, users: int
 ) -> None:
     """With enough others the run does not wait for it."""
     settings = RunSettings(method="hdpmf", view="messages", minimum=minimum, rounds=2, factors=3)
-    world, metrics, pauses, asked = make_world(settings, [1] * 6), Metrics(), [], []
+    world, metrics = small_federation([1] * 6), Metrics()
+    pauses: list[float] = []
+    asked: list[int] = []
     name = world.devices[2].name
 
     def answer(data: bytes) -> bytes:
@@ -161,20 +178,20 @@ def test_a_device_whose_owner_is_asked_has_its_turn_later_if_there_is_time(
                 return encode(
                     Reply(run=envelope.run, number=envelope.number, part="refusal", body=refusal)
                 )
-        return world.answers[name](data)  # type: ignore[no-any-return]
+        return world.answers[name](data)
 
-    network = InProcessNetwork({**world.answers, name: answer})
+    world.network.attach(name, answer)
     pace = Pace(gather=20.0, deadline=30.0, attempts=3, pause=0.1)
-    outcome = run(world, network=network, pace=pace, metrics=metrics, sleep=pauses.append)
+    outcome = run(world, settings, pace=pace, metrics=metrics, sleep=pauses.append)
     assert outcome.summary["users"] == users
     assert asked == ([0, 1, 2, 3] if users == 6 else [0])
     assert metrics.refusals == {"busy": 1}  # however often it was asked
 
 
-def test_too_few_devices_stop_the_run_with_a_clear_error(make_world: Callable[..., Any]) -> None:
+def test_too_few_devices_stop_the_run_with_a_clear_error() -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=6, rounds=3, factors=3)
-    world = make_world(settings, [1] * 6)
+    world = small_federation([1] * 6)
     deaf = world.devices[2].name
     network = InProcessNetwork(world.answers, lost=lambda name: name == deaf)
     with pytest.raises(FederationError, match="5 users agreed"):
-        run(world, network=network)
+        run(world, settings, network=network)
