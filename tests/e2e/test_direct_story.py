@@ -77,7 +77,7 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
 
         # The invitation, with the digest to compare.
         page.goto(f"{served.origin}/recommenders")
-        form = page.locator("form[data-action='/recommenders/look']")
+        form = page.locator("form[data-action='/recommenders/preview']")
         form.locator("input").set_input_files(shop / "invitation.json")
         with leading_to(page, "/recommenders"):
             form.locator("button").click()
@@ -103,13 +103,13 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
             join(store, invitation)
         with answering(others, invitation.address, invitation.authority.encode()):
             hdpmf("recommender", "run", shop, "--method", "hdp-bit", "--minimum", OTHERS + 1)
-            page.goto(f"{served.origin}/leaves")
+            page.goto(f"{served.origin}/disclosures")
             told = read_until(page, "Somebody asks")
             assert "5 of your ratings would take part" in told
             assert "Secret Film 3" in told
             assert "does not wait for you once enough others have agreed" in told
             assert entries_of(mine) == []
-            with leading_to(page, "/leaves"):
+            with leading_to(page, "/disclosures"):
                 page.locator("button[value=once]").click()
             wait_for(
                 deployment,
@@ -118,9 +118,9 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
             )
             wait_for(deployment, place.summary_path(place.runs()[0]).exists)
         assert [entry.action for entry in entries_of(mine)][-2:] == ["sent", "received"]
-        page.goto(f"{served.origin}/for-you")
+        page.goto(f"{served.origin}/recommendations")
         expect(page.locator(".list h2")).to_have_count(FILMS - 5)
-        page.goto(f"{served.origin}/leaves")
+        page.goto(f"{served.origin}/disclosures")
         assert "Nothing was ever sent" not in main.inner_text()
         settle(page)
         assert heard.complaints == []

@@ -53,7 +53,7 @@ function script(path) {
   await attempt("script", () => script("/static/page.js"));
   await attempt("window", async () => { const w = window.open(target + "/rate");
     await new Promise(done => setTimeout(done, 1500)); return w && w.document && w.document.title; });
-  for (const path of ["/rate/set", "/settings/forget", "/lock", "/leaves/answer"]) {
+  for (const path of ["/rate/set", "/settings/forget", "/lock", "/disclosures/answer"]) {
     const form = document.createElement("form"), sink = document.createElement("iframe");
     sink.name = "sink"; form.target = "sink"; form.method = "post"; form.action = target + path;
     form.innerHTML = '<input name=item value=1><input name=value value=""><input name=what value=everything>' +

@@ -111,12 +111,12 @@ def test_nothing_reaches_beyond_the_narrowest_screen(new_context, path: Path):
             if place:
                 page.goto(f"{served.origin}/rate")
                 with leading_to(page, "/rate"):
-                    page.locator("nav.places button").nth(place).click()
+                    page.locator("nav.recommenders button").nth(place).click()
             for name in (
                 "rate",
-                "for-you",
+                "recommendations",
                 "privacy",
-                *(("leaves", "recommenders", "settings") if place == 0 else ()),
+                *(("disclosures", "recommenders", "settings") if place == 0 else ()),
             ):
                 page.goto(f"{served.origin}/{name}")
                 if name == "rate" and place == 0:
@@ -131,7 +131,7 @@ def test_nothing_reaches_beyond_the_narrowest_screen(new_context, path: Path):
 def test_a_digit_chooses_so_many_stars(page, path: Path):
     with owner_page(path) as served:
         enter(page, served)
-        page.locator("nav.places button").nth(1).click()
+        page.locator("nav.recommenders button").nth(1).click()
         page.locator("#mine .item").first.locator("input:checked").focus()
         item = page.locator("#mine .item").first.get_attribute("data-item")
         for key, value in (("7", 7.0), ("0", 10.0)):

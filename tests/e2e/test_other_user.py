@@ -46,7 +46,9 @@ for file in store.parent.iterdir():
         pass
 host = link.split("/")[2]
 for name in (host, f"127.0.0.1:{{port}}"):
-    for path in ("/", "/rate", "/for-you", "/settings", "/leaves", "/enter", "/static/page.js"):
+    for path in (
+        "/", "/rate", "/recommendations", "/settings", "/disclosures", "/enter", "/static/page.js",
+    ):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         connection.request("GET", path, headers={{"Host": name}})
         answer = connection.getresponse()

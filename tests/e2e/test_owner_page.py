@@ -24,7 +24,7 @@ from tests.e2e.served_pages import ServedPage, enter, history, owner_page
 
 pytestmark = pytest.mark.slow
 
-PAGES = ("rate", "for-you", "privacy", "leaves", "recommenders", "settings")
+PAGES = ("rate", "recommendations", "privacy", "disclosures", "recommenders", "settings")
 FILMS = "item,title,genres,year\n" + "".join(
     f"{number},{word} Film {number},{'Drama|Comedy' if number % 2 else 'War'},{1950 + number}\n"
     for number, word in enumerate(["Quiet", "Zombie", "Golden", "Hidden"] * 8)
@@ -197,9 +197,9 @@ def test_two_tabs_are_one_person(
     for tab, weight in ((other, "1.0"), (page, "0.5")):
         tab.locator(f"button.group[data-weight='{weight}']").click()
         with leading_to(tab, "/privacy"):
-            tab.locator("#dial-form button.main").click()
+            tab.locator("#privacy-level-form button.main").click()
     other.reload()
-    expect(other.locator("#dial")).to_have_value("0.5")
+    expect(other.locator("#privacy-level")).to_have_value("0.5")
     settle(page)
     assert heard.complaints == []
 
@@ -220,7 +220,7 @@ def test_a_file_with_a_preview(page: Page, served: ServedPage, folder: Path):
 
 def test_the_dial_tells_what_it_means_while_it_is_turned(page: Page, served: ServedPage):
     page.goto(f"{served.origin}/privacy")
-    meaning, dial = page.locator("#meaning"), page.locator("#dial")
+    meaning, dial = page.locator("#meaning"), page.locator("#privacy-level")
     page.locator("button.group[data-weight='0.5']").click()
     expect(meaning).to_contain_text("62 %")
     dial.focus()
@@ -229,7 +229,7 @@ def test_the_dial_tells_what_it_means_while_it_is_turned(page: Page, served: Ser
     expect(meaning).to_contain_text("52 %")
     expect(page.locator("#group")).to_have_text("Conservative")
     with leading_to(page, "/privacy"):
-        page.locator("#dial-form button.main").click()
+        page.locator("#privacy-level-form button.main").click()
     expect(dial).to_have_value("0.1")
 
 

@@ -85,7 +85,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         page.locator("button.group[data-weight='0.5']").click()
         expect(page.locator("#meaning")).to_contain_text("62 %")
         with leading_to(page, "/privacy"):
-            page.locator("#dial-form button.main").click()
+            page.locator("#privacy-level-form button.main").click()
 
         page.goto(f"{served.origin}/recommenders")
         card = DeviceCard(**saved(page, page.locator("form[action='/recommenders/card'] button")))
@@ -96,7 +96,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         wait_for(pair.deployment, place.served, 60)
 
         # Joining: nothing before the digests were compared.
-        form = page.locator("form[data-action='/recommenders/look']")
+        form = page.locator("form[data-action='/recommenders/preview']")
         form.locator("input").set_input_files(shop / "invitation.json")
         with leading_to(page, "/recommenders"):
             form.locator("button").click()
@@ -111,7 +111,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
             hdpmf(
                 "recommender", "run", shop, "--period", PERIOD, "--precision", "5s", "--minimum", 18
             )
-            page.goto(f"{served.origin}/leaves")
+            page.goto(f"{served.origin}/disclosures")
             told = read_until(page, "Somebody asks", 30)
             assert "The Quiet Harbour" in told
             assert "10 of your ratings would take part" in told
@@ -120,8 +120,8 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
             assert "Nothing was ever sent" in told
             with DeviceStore.open(mine) as store:
                 assert store.ledger.entries() == []
-            pictures(page, served, "leaves")
-            with leading_to(page, "/leaves"):
+            pictures(page, served, "disclosures")
+            with leading_to(page, "/disclosures"):
                 page.locator("button[value=once]").click()
             wait_for(
                 pair.deployment,
@@ -135,20 +135,20 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
             )
 
         # The list, made here; what was sent; what is left.
-        page.goto(f"{served.origin}/for-you")
+        page.goto(f"{served.origin}/recommendations")
         titles = page.locator(".list h2")
         expect(titles).to_have_count(20)
         first = titles.first.inner_text()
-        pictures(page, served, "for-you")
-        with leading_to(page, "/for-you"):
+        pictures(page, served, "recommendations")
+        with leading_to(page, "/recommendations"):
             page.locator(".list button").first.click()
         assert titles.first.inner_text() != first
-        page.goto(f"{served.origin}/leaves")
+        page.goto(f"{served.origin}/disclosures")
         told = main.inner_text()
         assert "a report for each user, in shares for" in told
         assert "Nothing was ever sent" not in told
         expect(page.locator(".budget rect.bar")).to_have_count(10)
-        exported = saved(page, page.locator("form[action='/leaves/export'] button"))["entries"]
+        exported = saved(page, page.locator("form[action='/disclosures/export'] button"))["entries"]
         assert [entry["action"] for entry in exported] == ["agreed", "sent", "received"]
         for name in ("privacy", "recommenders", "settings"):
             pictures(page, served, name)
@@ -182,7 +182,7 @@ def seen_alone(page: Page, served: ServedPage) -> list[list[str]]:
     """The list, what a search finds and what the dial means; stars can be changed and changed
     back.
     """
-    page.goto(f"{served.origin}/for-you")
+    page.goto(f"{served.origin}/recommendations")
     expect(page.locator(".list li")).to_have_count(20)
     found = [page.locator(".list li").all_inner_texts()]
     page.goto(f"{served.origin}/rate")
@@ -215,5 +215,5 @@ def leave_and_forget(page: Page, served: ServedPage, mine: Path) -> None:
         assert store.n_ratings == 0
         assert [entry.action for entry in store.ledger.entries()] == ["agreed", "sent", "received"]
         assert store.ledger.spent_total() == pytest.approx(10 * 0.5, rel=0.01)
-    page.goto(f"{served.origin}/leaves")
+    page.goto(f"{served.origin}/disclosures")
     assert "Nothing was ever sent" not in main.inner_text()

@@ -73,7 +73,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(
         enter(page, served)
         for name in CLUBS:
             page.goto(f"{served.origin}/recommenders")
-            form = page.locator("form[data-action='/recommenders/look']")
+            form = page.locator("form[data-action='/recommenders/preview']")
             form.locator("input").set_input_files(tmp_path / name / "invitation.json")
             with leading_to(page, "/recommenders"):
                 form.locator("button").click()
@@ -114,13 +114,13 @@ def test_two_recommenders_with_other_items_and_one_ledger(
 
         wait_for(pair.deployment, lambda: len(received()) == 2, 200)
         for name, article in CLUBS.items():
-            page.goto(f"{served.origin}/for-you")
-            with leading_to(page, "/for-you"):
+            page.goto(f"{served.origin}/recommendations")
+            with leading_to(page, "/recommendations"):
                 page.get_by_role("button", name=f"localhost:{ports[name]}").click()
             titles = page.locator(".list h2")
             expect(titles).to_have_count(20)
             assert all(title.startswith(f"{article} ") for title in titles.all_inner_texts())
-        page.goto(f"{served.origin}/leaves")
+        page.goto(f"{served.origin}/disclosures")
         expect(page.locator(".budget rect.bar")).to_have_count(10)
         with DeviceStore.open(mine) as store:
             paid = {

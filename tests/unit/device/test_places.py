@@ -30,7 +30,7 @@ from hdpmf.private.device.joined import (
 from hdpmf.private.device.own_items import load_catalogue, rate_known, shown_items
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.recommendations import for_you, hide, kept_model
+from hdpmf.private.device.recommendations import hide, kept_model, owner_recommendations
 from hdpmf.private.device.store.catalogues import (
     PLAIN,
     PinnedCatalogue,
@@ -146,12 +146,12 @@ def test_each_has_its_model_and_its_list(store: DeviceStore):
         FIRST.address,
         SECOND.address,
     ]
-    assert {entry.title for entry in for_you(films, 3)} <= set(TITLES)
-    told = for_you(books, 3)
+    assert {entry.title for entry in owner_recommendations(films, 3)} <= set(TITLES)
+    told = owner_recommendations(books, 3)
     assert all((entry.title or "").startswith("Book") for entry in told)
     hide(books, name_in(books.item_namespace, str(told[0].item)))
-    assert told[0].title not in {entry.title for entry in for_you(books, N_ITEMS)}
-    assert len(for_you(films, N_ITEMS)) == N_ITEMS
+    assert told[0].title not in {entry.title for entry in owner_recommendations(books, N_ITEMS)}
+    assert len(owner_recommendations(films, N_ITEMS)) == N_ITEMS
     store.forget(model=True)
     assert kept_model(films) is None
     assert kept_model(books) is None

@@ -66,11 +66,9 @@ def _of_size(n: int) -> dict[str, object]:
     }
 
 
-def choose(person: Person, place: int, back: str = "/rate") -> None:
-    assert (
-        person.post("/recommenders/choose", {"place": place, "back": back}).headers["location"]
-        == back
-    )
+def choose(person: Person, recommender_id: int, back: str = "/rate") -> None:
+    answer = person.post("/recommenders/choose", {"recommender_id": recommender_id, "back": back})
+    assert answer.headers["location"] == back
 
 
 def test_with_one_recommender_nobody_is_asked_to_choose(person: Person):
@@ -79,14 +77,14 @@ def test_with_one_recommender_nobody_is_asked_to_choose(person: Person):
 
 def test_each_recommenders_items_are_searched_rated_and_listed(reader: Person):
     page = reader.get("/rate").text
-    assert 'data-place="1"' in page
+    assert 'data-recommender-id="1"' in page
     assert "books.example:9443" in page
     assert [
         found["title"] for found in reader.ask("/rate/find", {"words": "walden"}).json()["items"]
     ] == []
     choose(reader, 2)
     page = reader.get("/rate").text
-    assert 'data-place="2"' in page
+    assert 'data-recommender-id="2"' in page
     assert "Quiet Days" not in page  # the ratings of films are on the other side
     found = reader.ask("/rate/find", {"words": "walden"}).json()["items"]
     assert [entry["title"] for entry in found] == ["Walden"]
@@ -96,11 +94,11 @@ def test_each_recommenders_items_are_searched_rated_and_listed(reader: Person):
         "from 1 to 10"
         in reader.ask("/rate/set", {"item": found[0]["item"], "value": "11"}).json()["error"]
     )
-    listed = reader.get("/for-you").text
+    listed = reader.get("/recommendations").text
     assert "Dracula" in listed
     assert "Amélie" not in listed
-    choose(reader, 1, "/for-you")
-    listed = reader.get("/for-you").text
+    choose(reader, 1, "/recommendations")
+    listed = reader.get("/recommendations").text
     assert "Amélie" in listed
     assert "Dracula" not in listed
     with reader.owner.store() as store:
@@ -111,24 +109,29 @@ def test_each_recommenders_items_are_searched_rated_and_listed(reader: Person):
 def test_two_tabs_show_two_recommenders(reader: Person):
     """A page says itself whose items it shows, whatever another tab has chosen since."""
     choose(reader, 2)
-    answer = reader.ask("/rate/find", {"words": "quiet", "place": "1"}).json()["items"]
+    answer = reader.ask("/rate/find", {"words": "quiet", "recommender_id": "1"}).json()["items"]
     assert [entry["title"] for entry in answer] == ["Quiet Days (1999)", "Quiet Nights"]
-    assert reader.ask("/rate/set", {"item": "4", "value": "3", "place": "1"}).status_code == 200
+    assert (
+        reader.ask("/rate/set", {"item": "4", "value": "3", "recommender_id": "1"}).status_code
+        == 200
+    )
     assert (
         reader.ask("/rate/set", {"item": "4", "value": "3"}).status_code == 400
     )  # no book is called that
 
 
 def test_what_is_hidden_or_sensitive_is_so_for_its_recommender(reader: Person):
-    choose(reader, 2, "/for-you")
-    reader.post("/for-you/hide", {"item": name_in("2", "3"), "hidden": "yes", "place": "2"})
-    assert "Dracula" not in re.split("hidden-title", reader.get("/for-you").text)[0]
+    choose(reader, 2, "/recommendations")
+    reader.post(
+        "/recommendations/hide", {"item": name_in("2", "3"), "hidden": "yes", "recommender_id": "2"}
+    )
+    assert "Dracula" not in re.split("hidden-title", reader.get("/recommendations").text)[0]
     assert "Essay" in reader.get("/privacy").text
-    reader.post("/privacy/genre", {"genre": "Essay", "marked": "yes", "place": "2"})
+    reader.post("/privacy/genre", {"genre": "Essay", "marked": "yes", "recommender_id": "2"})
     with reader.owner.store() as store:
         assert set(store.rated.gammas()) == {name_in("2", item) for item in "1234"}
     choose(reader, 1)
-    assert "Amélie" in reader.get("/for-you").text
+    assert "Amélie" in reader.get("/recommendations").text
     assert "Essay" not in reader.get("/privacy").text
 
 
@@ -147,43 +150,45 @@ def test_the_page_says_who_has_the_same_items(reader: Person):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"place": "9" * 30, "back": "/rate"},
-        {"place": "1", "back": "https://evil.example"},
-        {"place": "x", "back": "/rate"},
+        {"recommender_id": "9" * 30, "back": "/rate"},
+        {"recommender_id": "1", "back": "https://evil.example"},
+        {"recommender_id": "x", "back": "/rate"},
     ],
 )
 def test_no_other_place_is_chosen(reader: Person, fields: dict[str, str]):
     answer = reader.post("/recommenders/choose", fields)
     assert answer.headers["location"] == "/recommenders"
-    assert 'data-place="1"' in reader.get("/rate").text
+    assert 'data-recommender-id="1"' in reader.get("/rate").text
 
 
 def test_a_place_that_is_not_there_is_the_first(reader: Person):
     choose(reader, 77)
-    assert 'data-place="1"' in reader.get("/rate").text
+    assert 'data-recommender-id="1"' in reader.get("/rate").text
 
 
 def test_leaving_keeps_the_list_and_forgetting_takes_it(reader: Person):
     reader.post("/recommenders/change", {"address": BOOKS, "change": "leave"})
     page = reader.get("/recommenders").text
     assert "You have left https://books.example:9443" in page
-    choose(reader, 2, "/for-you")
-    assert "Dracula" in reader.get("/for-you").text
+    choose(reader, 2, "/recommendations")
+    assert "Dracula" in reader.get("/recommendations").text
     reader.post("/recommenders/change", {"address": BOOKS, "change": "forget"})
     page = reader.get("/recommenders").text
     assert "What it was sent cannot be recalled" in page
     assert "You have left" not in page
-    assert "Dracula" not in reader.get("/for-you").text
-    assert "Amélie" in reader.get("/for-you").text
+    assert "Dracula" not in reader.get("/recommendations").text
+    assert "Amélie" in reader.get("/recommendations").text
 
 
 def test_a_tab_about_a_recommender_that_was_forgotten_changes_nothing_of_another(reader: Person):
     reader.post("/recommenders/change", {"address": BOOKS, "change": "forget"})
-    reader.post("/privacy/genre", {"genre": "Drama", "marked": "yes", "place": "2"})
+    reader.post("/privacy/genre", {"genre": "Drama", "marked": "yes", "recommender_id": "2"})
     assert "not here any more" in reader.get("/privacy").text
     assert (
         "not here any more"
-        in reader.ask("/rate/set", {"item": "1", "value": "1", "place": "2"}).json()["error"]
+        in reader.ask("/rate/set", {"item": "1", "value": "1", "recommender_id": "2"}).json()[
+            "error"
+        ]
     )
     with reader.owner.store() as store:
         assert store.rated.gammas() == {}
@@ -191,7 +196,7 @@ def test_a_tab_about_a_recommender_that_was_forgotten_changes_nothing_of_another
 
 
 def test_a_file_of_ratings_names_items_by_the_ids_of_its_recommender(reader: Person):
-    reader.upload("/rate/file", b"item,rating\n2,7\n", '{"kind": "csv", "place": "2"}')
+    reader.upload("/rate/file", b"item,rating\n2,7\n", '{"kind": "csv", "recommender_id": "2"}')
     reader.post("/rate/take", {"answer": "yes"})
     with reader.owner.store() as store:
         found = {record.item: record.value for record in store.records()}
@@ -221,14 +226,14 @@ def test_questions_are_shown_without_items_and_are_over_when_their_recommender_i
                 require_consent(store, each)
         give_answer(store, asked[0].key, "always")
         give_answer(store, asked[1].key, "never")
-    assert "The very numbers" in reader.get("/leaves").text
+    assert "The very numbers" in reader.get("/disclosures").text
     reader.post("/settings/forget", {"what": "model", "sure": "yes"})
-    page = reader.get("/leaves")
+    page = reader.get("/disclosures")
     assert page.status_code == 200
     assert "when its items are here" in page.text
     assert "The very numbers" not in page.text
     reader.post("/recommenders/change", {"address": BOOKS, "change": "leave"})
-    assert "Nobody asks" in reader.get("/leaves").text
+    assert "Nobody asks" in reader.get("/disclosures").text
     with reader.owner.store() as store:
         assert [consent.answer for consent in consents(store)] == ["never"]
         with pytest.raises(DeclinedError, match="not answered yet"):

@@ -25,7 +25,7 @@ from hdpmf.private.device.store.schema import Question
 from .conftest import Person, complaints
 
 ADDRESS = "https://films.example:9443"
-LOOK = "/recommenders/look"
+LOOK = "/recommenders/preview"
 
 
 class Engine:
@@ -170,13 +170,13 @@ def test_a_run_is_put_before_the_owner(person: Person, invited: Invitation, engi
         asked = Question(recommender=ADDRESS, terms=terms)
         with pytest.raises(DeclinedError, match="not answered yet"):
             require_consent(store, asked)
-    page = person.get("/leaves").text
+    page = person.get("/disclosures").text
     assert "Somebody asks" in page
     assert ADDRESS in page
     assert "2 of your ratings would take part" in page
     assert "Quiet Days (1999)" in page
     assert "does not wait for you once enough others have agreed" in page
-    person.post("/leaves/answer", {"key": asked.key, "answer": "once"})
+    person.post("/disclosures/answer", {"key": asked.key, "answer": "once"})
     with person.owner.store() as store:
         require_consent(store, asked)
         assert (consents(store), pending(store)) == ([], [])

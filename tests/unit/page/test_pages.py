@@ -54,12 +54,12 @@ def test_a_new_person_makes_a_store_loads_a_catalogue_and_rates(outside: Person)
     assert outside.ask("/rate/set", {"item": "2", "value": "0.5"}).json() == {
         "before": None,
         "rated": 1,
-        "told": "",
+        "history": "",
     }
     assert outside.ask("/rate/set", {"item": "2", "value": "4.5"}).json() == {
         "before": 0.5,
         "rated": 1,
-        "told": "",
+        "history": "",
     }
 
 
@@ -84,12 +84,12 @@ def test_a_rating_is_removed_and_comes_back_by_undoing(person: Person):
     assert person.ask("/rate/set", {"item": "2", "value": ""}).json() == {
         "before": 2.0,
         "rated": 1,
-        "told": "",
+        "history": "",
     }
     assert person.ask("/rate/set", {"item": "2", "value": "2.0"}).json() == {
         "before": None,
         "rated": 2,
-        "told": "",
+        "history": "",
     }
 
 
@@ -135,29 +135,29 @@ def test_search_finds_parts_of_words_without_accents(person: Person):
 
 
 def test_without_a_model_the_list_says_so_and_hiding_stays_here(person: Person):
-    assert "no model yet" in person.get("/for-you").text
-    person.post("/for-you/hide", {"item": "3", "hidden": "yes"})
+    assert "no model yet" in person.get("/recommendations").text
+    person.post("/recommendations/hide", {"item": "3", "hidden": "yes"})
     with person.owner.store() as store:
         assert hidden_items(store) == ("3",)
         assert store.ledger.entries() == []
-    assert "Am\u00e9lie" in person.get("/for-you").text
-    person.post("/for-you/hide", {"item": "3", "hidden": "no"})
+    assert "Am\u00e9lie" in person.get("/recommendations").text
+    person.post("/recommendations/hide", {"item": "3", "hidden": "no"})
     with person.owner.store() as store:
         assert hidden_items(store) == ()
 
 
 def test_the_dial_says_what_it_means(person: Person):
-    told = person.ask("/privacy/would", {"weight": "0.5"}).json()
+    told = person.ask("/privacy/preview", {"weight": "0.5"}).json()
     assert "62 %" in told["sentences"][0]
     assert told["group"] == "Moderate"
     with person.owner.store() as store:
         assert privacy_weight(store) == 1.0
-    person.post("/privacy/dial", {"weight": "0.1"})
+    person.post("/privacy/level", {"weight": "0.1"})
     assert "52 %" in person.get("/privacy").text
     with person.owner.store() as store:
         assert privacy_weight(store) == pytest.approx(0.1)
     for wrong in ("0", "1.5", "-1", "x"):
-        person.post("/privacy/dial", {"weight": wrong})
+        person.post("/privacy/level", {"weight": wrong})
         assert len(complaints(person.get("/privacy").text)) == 1
     with person.owner.store() as store:
         assert privacy_weight(store) == pytest.approx(0.1)
@@ -177,13 +177,13 @@ def test_sensitive_items_one_by_one_and_by_genre(person: Person):
 
 
 def test_everything_can_be_taken_along_and_forgotten(person: Person):
-    person.post("/for-you/hide", {"item": "3", "hidden": "yes"})
+    person.post("/recommendations/hide", {"item": "3", "hidden": "yes"})
     answer = person.post("/settings/export", {})
     assert "attachment" in answer.headers["content-disposition"]
     told = json.loads(answer.text)
     assert [entry["value"] for entry in told["ratings"]] == [4.5, 2.0]
     assert told["not_interested"] == [{"item": "3", "item_namespace": ""}]
-    assert json.loads(person.post("/leaves/export", {}).text)["entries"] == []
+    assert json.loads(person.post("/disclosures/export", {}).text)["entries"] == []
     person.post("/settings/forget", {"what": "ratings"})
     with person.owner.store() as store:
         assert store.n_ratings == 2  # not without being sure
@@ -214,14 +214,14 @@ def test_a_passphrase_is_set_and_changed(person: Person):
 
 def test_an_answer_to_what_nobody_asked_changes_nothing(person: Person):
     for said in ("once", "always", "never", "maybe"):
-        person.post("/leaves/answer", {"key": "nobody", "answer": said})
-        assert len(complaints(person.get("/leaves").text)) == 1
+        person.post("/disclosures/answer", {"key": "nobody", "answer": said})
+        assert len(complaints(person.get("/disclosures").text)) == 1
     with person.owner.store() as store:
         assert consents(store) == []
 
 
 def test_what_was_refused_is_shown_also_when_the_page_was_closed_then(person: Person):
-    assert "Nothing was ever refused." in person.get("/leaves").text
+    assert "Nothing was ever refused." in person.get("/disclosures").text
     terms = Terms(
         method="hdp-sum",
         view="sums",
@@ -238,18 +238,18 @@ def test_what_was_refused_is_shown_also_when_the_page_was_closed_then(person: Pe
             book.note("policy", "<b>too much</b>", terms, b"\xab" * 16)
         for number in range(MOST_KEPT + 2):
             RefusalBook(store, "https://loud.example").note("secure-sum", f"number {number}.")
-    page = person.get("/leaves").text
+    page = person.get("/disclosures").text
     assert "7.5" not in page  # the last ones only
     assert "And 5 more, which are not kept one by one." in page
     with person.owner.store() as store:
         book.note("policy", "<b>too much</b>", terms, b"\xab" * 16)
-    page = person.get("/leaves").text
+    page = person.get("/disclosures").text
     assert "hdp-sum with epsilon 7.5. It would see sums over many devices." in page
     assert "&lt;b&gt;too much" in page
     assert "Run abababab." in page
     assert "4 times since 20" in page
     assert "Nothing was ever refused." not in page
-    told = json.loads(person.post("/leaves/export", {}).text)["refusals"]
+    told = json.loads(person.post("/disclosures/export", {}).text)["refusals"]
     assert told["refused"][-1]["count"] == 4
     assert told["dropped"] == {"https://loud.example": 2}
 
@@ -271,7 +271,7 @@ def test_every_reason_and_view_has_words(person: Person, method: str, view: View
     with person.owner.store() as store:
         for reason in get_args(Reason):
             RefusalBook(store, "https://films.example").note(reason, f"because of {reason}", terms)
-    page = person.get("/leaves").text
+    page = person.get("/disclosures").text
     assert all(f"Because of {reason}" in page for reason in get_args(Reason))
 
 
@@ -295,21 +295,24 @@ def test_a_receipt_of_each_run_can_be_taken_along(person: Person):
             np.full(2, 0.5),
         )
         store.ledger.note(Entry(run=other, action="refused", words="no", **common))
-    page = person.get("/leaves").text
-    assert page.count('action="/leaves/receipt"') == 1  # of the other one nothing has left
-    answer = person.post("/leaves/receipt", {"run": run})
+    page = person.get("/disclosures").text
+    assert page.count('action="/disclosures/receipt"') == 1  # of the other one nothing has left
+    answer = person.post("/disclosures/receipt", {"run": run})
     assert answer.headers["content-disposition"] == 'attachment; filename="receipt.json"'
     found = read_receipt(answer.content)
     assert (found.run, found.complete) == (run, False)
     assert SECRET not in answer.text
-    (exported,) = json.loads(person.post("/leaves/export", {}).text)["receipts"]
+    (exported,) = json.loads(person.post("/disclosures/export", {}).text)["receipts"]
     assert exported["run"] == run
     for wrong in (other, "77", "", "x" * 400):
-        assert person.post("/leaves/receipt", {"run": wrong}).headers["location"] == "/leaves"
-        assert len(complaints(person.get("/leaves").text)) == 1
+        assert (
+            person.post("/disclosures/receipt", {"run": wrong}).headers["location"]
+            == "/disclosures"
+        )
+        assert len(complaints(person.get("/disclosures").text)) == 1
     assert (
         person.client.post(
-            "/leaves/receipt", data={"run": run}, headers={"origin": ORIGIN}
+            "/disclosures/receipt", data={"run": run}, headers={"origin": ORIGIN}
         ).status_code
         == 403
     )
@@ -319,8 +322,8 @@ def test_many_budgets_are_shown_by_some_of_them(person: Person, monkeypatch: pyt
     with person.owner.store() as store:
         store.rate("3", 3.0)
         store.rate("4", 1.0)
-    assert person.get("/leaves").text.count('class="bar"') == 4
+    assert person.get("/disclosures").text.count('class="bar"') == 4
     monkeypatch.setattr(disclosures, "_BARS_SHOWN", 3)
-    page = person.get("/leaves").text
+    page = person.get("/disclosures").text
     assert page.count('class="bar"') == 3
     assert "3 of your 4 ratings" in page

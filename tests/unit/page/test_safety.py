@@ -127,7 +127,7 @@ def test_paths_and_titles_say_nothing(person: Person):
             assert 'method="post"' in form.split(">")[0] or "data-action" in form.split(">")[0]
     for path, fields in (
         ("/rate/set", {"item": "1", "value": "3"}),
-        ("/for-you/hide", {"item": "1", "hidden": "yes"}),
+        ("/recommendations/hide", {"item": "1", "hidden": "yes"}),
     ):
         place = person.post(path, fields).headers.get("location", "")
         assert "?" not in place

@@ -311,7 +311,7 @@ def predict_ratings(
 _MOST_HIDDEN = 10_000
 
 
-def for_you(
+def owner_recommendations(
     store: DeviceStore, n: int = 20, *, only: ItemFilter | None = None
 ) -> list[Recommendation]:
     """The ``n`` items that the owner would soonest choose and like, but for those that the owner

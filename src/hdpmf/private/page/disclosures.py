@@ -134,11 +134,11 @@ def answer(request: PageRequest) -> str:
         else:
             kind = next((kind for kind in get_args(Answer) if kind == answer_text), None)
             if kind is None:
-                raise ConfigError(request.t("leaves.no_answer"))
+                raise ConfigError(request.t("disclosures.no_answer"))
             give_answer(store, request.text("key", 2000), kind)
     request.owner.background.refresh()
-    request.session.note(request.t(f"leaves.said.{answer_text}"))
-    return "/leaves"
+    request.session.note(request.t(f"disclosures.said.{answer_text}"))
+    return "/disclosures"
 
 
 def export(request: PageRequest) -> bytes:
@@ -164,17 +164,19 @@ def _picture(store: DeviceStore) -> list[dict[str, float]]:
         return []
     last = len(found) - 1
     if last >= _BARS_SHOWN:
-        found = [found[round(place * last / (_BARS_SHOWN - 1))] for place in range(_BARS_SHOWN)]
+        found = [
+            found[round(position * last / (_BARS_SHOWN - 1))] for position in range(_BARS_SHOWN)
+        ]
     width = 100.0 / len(found)
     highest = max(budget.allowed for budget in found)
     return [
         {
-            "x": round(place * width, 4),
+            "x": round(position * width, 4),
             "width": round(width * 0.86, 4),
             "allowed": round(40 * budget.allowed / highest, 3),
             "left": round(40 * budget.left / highest, 3),
         }
-        for place, budget in enumerate(found)
+        for position, budget in enumerate(found)
     ]
 
 

@@ -33,22 +33,22 @@ _WATCH_SECONDS = 5.0
 
 _PAGES: dict[str, tuple[str, Callable[[PageRequest], dict[str, Any]]]] = {
     "/rate": ("rate", items.rate_page),
-    "/for-you": ("for_you", items.recommendations_page),
+    "/recommendations": ("recommendations", items.recommendations_page),
     "/privacy": ("privacy", settings.privacy_page),
-    "/leaves": ("leaves", disclosures.disclosures_page),
+    "/disclosures": ("disclosures", disclosures.disclosures_page),
     "/recommenders": ("recommenders", recommenders.recommenders_page),
     "/settings": ("settings", settings.settings_page),
 }
 _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/rate/catalogue": items.load_items,
-    "/rate/file": items.look_into_file,
-    "/rate/take": items.take_in_file,
-    "/for-you/hide": items.set_hidden,
-    "/privacy/dial": settings.change_privacy_level,
+    "/rate/file": items.preview_upload,
+    "/rate/take": items.answer_upload,
+    "/recommendations/hide": items.set_hidden,
+    "/privacy/level": settings.change_privacy_level,
     "/privacy/genre": settings.mark_genres,
     "/privacy/ask": settings.ask_me,
-    "/leaves/answer": disclosures.answer,
-    "/recommenders/look": recommenders.look_at_invitation,
+    "/disclosures/answer": disclosures.answer,
+    "/recommenders/preview": recommenders.preview_invitation,
     "/recommenders/answer": recommenders.answer_invitation,
     "/recommenders/change": recommenders.change,
     "/recommenders/choose": recommenders.choose,
@@ -59,13 +59,13 @@ _QUESTIONS: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
     "/rate/find": items.find,
     "/rate/set": items.set_rating,
     "/rate/private": items.set_private,
-    "/privacy/would": settings.preview_privacy_level,
+    "/privacy/preview": settings.preview_privacy_level,
 }
 _FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
-    "/leaves/export": ("what-left.json", disclosures.export),
-    "/leaves/receipt": ("receipt.json", disclosures.receipt),
+    "/disclosures/export": ("disclosures.json", disclosures.export),
+    "/disclosures/receipt": ("receipt.json", disclosures.receipt),
     "/recommenders/card": ("card.json", recommenders.card),
-    "/settings/export": ("everything.json", settings.export_everything),
+    "/settings/export": ("data-export.json", settings.export_data),
 }
 
 

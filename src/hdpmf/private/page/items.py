@@ -20,7 +20,12 @@ from hdpmf.private.device.own_items import (
     take_file,
 )
 from hdpmf.private.device.privacy_level import item_weights, mark
-from hdpmf.private.device.recommendations import for_you, hidden_items, hide, kept_model
+from hdpmf.private.device.recommendations import (
+    hidden_items,
+    hide,
+    kept_model,
+    owner_recommendations,
+)
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, name_in
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
@@ -47,26 +52,29 @@ def rate_page(request: PageRequest) -> dict[str, Any]:
             "rated": len(values) if shown is None else _rated_here(shown, values),
             "scale": store.scale,
             "file": request.session.state.get("file"),
-            "places": choices(store),
-            "place": store.recommender_id,
+            "choices": choices(store),
+            "recommender_id": store.recommender_id,
             "left_out": 0 if shown is None else _left_out(store, values),
         }
         if shown is None:
             return facts
         table = shown.table
         scale = shown.known.scale
-        places = [shown.positions[item] for item in values if item in shown.positions]
-        places.sort(
-            key=lambda place: (
-                (table.titles[place] if table.titles else "") or id_of(table.ids[place])
+        positions = [shown.positions[item] for item in values if item in shown.positions]
+        positions.sort(
+            key=lambda position: (
+                (table.titles[position] if table.titles else "") or id_of(table.ids[position])
             )
         )
-        first = places[:MOST_SHOWN]
+        first = positions[:MOST_SHOWN]
         return facts | {
             "items": item_fields(
-                table, first, values, item_weights(store, [table.ids[place] for place in first])
+                table,
+                first,
+                values,
+                item_weights(store, [table.ids[position] for position in first]),
             ),
-            "more": len(places) - len(first),
+            "more": len(positions) - len(first),
             "n_items": len(shown.positions),
             "levels": levels(shown),
             "low": scale.low,
@@ -83,7 +91,7 @@ def _rated_here(shown: PinnedCatalogue, items: Iterable[str]) -> int:
 
 def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
     """Count the items that no recommender has."""
-    shown = [shown_items(store.at(place)) for place in store.recommender_ids]
+    shown = [shown_items(store.at(known)) for known in store.recommender_ids]
     return sum(
         all(known is None or item not in known.positions for known in shown) for item in items
     )
@@ -96,7 +104,7 @@ def find(request: PageRequest) -> dict[str, Any]:
         if search is None:
             raise ConfigError(request.t("rate.no_items"))
         found = search.find(request.text("words"), _FOUND)
-        items = [search.table.ids[place] for place in found]
+        items = [search.table.ids[position] for position in found]
         values = store.rated.values_of(ME, items)
         weights = item_weights(store, items)
         return {"items": item_fields(search.table, found, values, weights)}
@@ -113,13 +121,13 @@ def set_rating(request: PageRequest) -> dict[str, Any]:
             store.remove(item)
         else:
             before = rate_known(store, item, request.number("value"))
-        told = "" if not sent else released_words(sent[-1].entry, removed=removed)
+        history = "" if not sent else released_words(sent[-1].entry, removed=removed)
         shown = shown_items(store)
         mine = (record.item for record in store.rated.records() if record.user == ME)
         return {
             "before": before,
             "rated": 0 if shown is None else _rated_here(shown, mine),
-            "told": told,
+            "history": history,
         }
 
 
@@ -142,21 +150,21 @@ def load_items(request: PageRequest) -> str:
         raise ConfigError(request.t("rate.no_file"))
     low, high, step = (request.number(name) for name in ("low", "high", "step"))
     with tempfile.TemporaryDirectory() as folder, request.store() as store:
-        place = Path(folder) / f"catalogue{ending}"
-        place.write_bytes(request.body)
-        found = load_catalogue(store, place, store.scale or RatingScale(low, high, step))
+        path = Path(folder) / f"catalogue{ending}"
+        path.write_bytes(request.body)
+        found = load_catalogue(store, path, store.scale or RatingScale(low, high, step))
     request.session.note(request.t.count("rate.loaded", len(found.positions)))
     return "/rate"
 
 
-def look_into_file(request: PageRequest) -> str:
+def preview_upload(request: PageRequest) -> str:
     """Preview an uploaded file of ratings."""
     with request.store() as store:
         request.session.state["file"] = preview_file(store, request.body)
     return "/rate"
 
 
-def take_in_file(request: PageRequest) -> str:
+def answer_upload(request: PageRequest) -> str:
     """Import or drop the previewed file."""
     preview = request.session.state.pop("file", None)
     if not isinstance(preview, FilePreview):
@@ -176,12 +184,12 @@ def recommendations_page(request: PageRequest) -> dict[str, Any]:
         model = kept_model(store)
         shown = shown_items(store)
         facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
-        facts |= {"places": choices(store), "place": store.recommender_id}
+        facts |= {"choices": choices(store), "recommender_id": store.recommender_id}
         if shown is not None:
-            places = [
+            positions = [
                 shown.positions[item] for item in hidden_items(store) if item in shown.positions
             ]
-            facts["hidden"] = item_fields(shown.table, places, {}, {})
+            facts["hidden"] = item_fields(shown.table, positions, {}, {})
         if model is None or shown is None:
             return facts
         return facts | {
@@ -204,7 +212,7 @@ def recommendations_page(request: PageRequest) -> dict[str, Any]:
                     / shown.known.scale.high,  # a device always expects a rating
                     "reason": entry.reason or "",
                 }
-                for entry in for_you(store, _MOST_RECOMMENDED)
+                for entry in owner_recommendations(store, _MOST_RECOMMENDED)
             ],
         }
 
@@ -219,4 +227,4 @@ def set_hidden(request: PageRequest) -> str:
         wanted = request.text("hidden") == "yes"
         hide(store, item, wanted)
     request.session.note(request.t("list.hid" if wanted else "list.shown_again"))
-    return "/for-you"
+    return "/recommendations"

@@ -320,15 +320,15 @@ class Owner:
             self._store = None
             self._searches = {}
 
-    def search(self, place: int, *, fresh: bool = False) -> TitleSearch | None:
+    def search(self, recommender_id: int, *, fresh: bool = False) -> TitleSearch | None:
         """Return a recommender's title search; ``fresh`` reloads it if the items changed."""
         with self.store() as store:
-            found = self._searches.get(place)
+            found = self._searches.get(recommender_id)
             if fresh or found is None:
-                shown = shown_items(store.at(place))
+                shown = shown_items(store.at(recommender_id))
                 if shown is None:
-                    self._searches.pop(place, None)
+                    self._searches.pop(recommender_id, None)
                     return None
                 if found is None or found.table is not shown.table:
-                    found = self._searches[place] = TitleSearch(shown.table)
+                    found = self._searches[recommender_id] = TitleSearch(shown.table)
             return found

@@ -54,8 +54,8 @@ def _known(store: DeviceStore, known: Recommender) -> dict[str, Any]:
     model = kept_model(store)
     others = (
         each
-        for each, place in with_catalogue(store)
-        if each != known and place.item_namespace == store.item_namespace
+        for each, view in with_catalogue(store)
+        if each != known and view.item_namespace == store.item_namespace
     )
     return {
         "address": known.address,
@@ -81,13 +81,13 @@ def _anything(store: DeviceStore) -> bool:
 def choose(request: PageRequest) -> str:
     """Show the items of another recommender."""
     back = request.text("back")
-    if not request.place or back not in ("/rate", "/for-you", "/privacy"):
+    if not request.recommender_id or back not in ("/rate", "/recommendations", "/privacy"):
         raise ConfigError(request.t("recommenders.no_such"))
-    request.choose(request.place)
+    request.choose(request.recommender_id)
     return back
 
 
-def look_at_invitation(request: PageRequest) -> str:
+def preview_invitation(request: PageRequest) -> str:
     """Preview an invitation from a file or a link. Nothing is pinned yet."""
     found = Invitation.read(request.body or request.text("link", 100_000).encode())
     if found.authority:

@@ -18,7 +18,7 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import FIRST
 from hdpmf.private.page.owner import Owner
 
-_PLACE = "place"
+_RECOMMENDER = "recommender_id"
 MOST_LEVELS = 11
 """Up to so many values a scale is shown as stars; above it, as a number."""
 
@@ -37,20 +37,20 @@ class PageRequest:
     def store(self) -> Iterator[DeviceStore]:
         """Lock the store of the recommender that the page shows, and of no other."""
         with self.owner.store() as store:
-            places = [view.recommender_id for _, view in with_catalogue(store)]
-            if self.text("place") and self.place not in (places or [FIRST]):
-                raise ConfigError(self.t("places.gone"))
-            yield store.at(self.place if self.place in places else places[0] if places else FIRST)
+            known = [view.recommender_id for _, view in with_catalogue(store)] or [FIRST]
+            if self.text(_RECOMMENDER) and self.recommender_id not in known:
+                raise ConfigError(self.t("choose.gone"))
+            yield store.at(self.recommender_id if self.recommender_id in known else known[0])
 
     @property
-    def place(self) -> int:
+    def recommender_id(self) -> int:
         """The recommender of this page or else of the last one; 0 if none was chosen."""
-        given = self.text("place") or str(self.session.state.get(_PLACE, ""))
+        given = self.text(_RECOMMENDER) or str(self.session.state.get(_RECOMMENDER, ""))
         return int(given) if given.isdecimal() and len(given) < 6 else 0
 
-    def choose(self, place: int) -> None:
+    def choose(self, recommender_id: int) -> None:
         """Show this recommender's items from now on."""
-        self.session.state[_PLACE] = place
+        self.session.state[_RECOMMENDER] = recommender_id
 
     def text(self, name: str, most: int = 300) -> str:
         """Return a field as text."""
@@ -75,16 +75,16 @@ def item_fields(
 ) -> list[dict[str, Any]]:
     """Return items with the owner's ratings, for templates."""
     found = []
-    for place in positions:
-        item = table.ids[place]
-        title = table.titles[place].strip() if table.titles else ""
-        year = table.years[place] if table.years else None
+    for position in positions:
+        item = table.ids[position]
+        title = table.titles[position].strip() if table.titles else ""
+        year = table.years[position] if table.years else None
         found.append(
             {
                 "item": item,
                 "title": title or id_of(item),
                 "year": "" if year is None or str(year) in title else str(year),
-                "genres": ", ".join(table.genres[place]) if table.genres else "",
+                "genres": ", ".join(table.genres[position]) if table.genres else "",
                 "value": values.get(item),
                 "private": weights.get(item, 1.0) < 1,
             }
@@ -97,12 +97,12 @@ def choices(store: DeviceStore) -> list[dict[str, Any]]:
     known = with_catalogue(store)
     return [
         {
-            "place": place.recommender_id,
+            "recommender_id": view.recommender_id,
             "name": short(each.address),
             "left": each.left,
-            "chosen": place.recommender_id == store.recommender_id,
+            "chosen": view.recommender_id == store.recommender_id,
         }
-        for each, place in (known if len(known) > 1 else ())
+        for each, view in (known if len(known) > 1 else ())
     ]
 
 
@@ -116,4 +116,4 @@ def levels(shown: PinnedCatalogue) -> list[float]:
     scale = shown.known.scale
     step = scale.step or 1.0
     n = round(scale.width / step) + 1
-    return [scale.low + step * place for place in range(n)] if n <= MOST_LEVELS else []
+    return [scale.low + step * number for number in range(n)] if n <= MOST_LEVELS else []

@@ -33,27 +33,27 @@ _MARKED_SHOWN = 100
 def privacy_page(request: PageRequest) -> dict[str, Any]:
     """Return the privacy level, its meaning, and the sensitive items."""
     with request.store() as store:
-        position = privacy_level(store)
+        level = privacy_level(store)
         shown = shown_items(store)
         marked = item_weights(store)
         policy = store.policy
         by_genre = genres(store)
-        places = (
+        positions = (
             []
             if shown is None
             else [shown.positions[item] for item in marked if item in shown.positions]
         )
         return {
-            "places": choices(store),
-            "place": store.recommender_id,
-            "weight": position.weight,
-            "sentences": _sentences(request.t, position),
+            "choices": choices(store),
+            "recommender_id": store.recommender_id,
+            "weight": level.weight,
+            "sentences": _sentences(request.t, level),
             "groups": GROUPS,
-            "group": position.group,
+            "group": level.group,
             "epsilon": policy.own_epsilon,
             "ask": policy.ask,
             "sensitive_guess": percent(
-                guess_at(policy.own_epsilon * position.weight * SENSITIVE), at_most=True
+                guess_at(policy.own_epsilon * level.weight * SENSITIVE), at_most=True
             ),
             "genres": [
                 {"name": name, "items": len(items), "marked": all(item in marked for item in items)}
@@ -61,8 +61,8 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
             ],
             "marked": []
             if shown is None
-            else item_fields(shown.table, places[:_MARKED_SHOWN], {}, marked),
-            "n_marked": len(places),
+            else item_fields(shown.table, positions[:_MARKED_SHOWN], {}, marked),
+            "n_marked": len(positions),
             "misses": MISSES,
             "miss_alone": MISS_ALONE,
         }
@@ -71,10 +71,10 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
 def preview_privacy_level(request: PageRequest) -> dict[str, Any]:
     """Return the meaning of another privacy level."""
     with request.store() as store:
-        position = privacy_level(store, request.number("weight"))
+        level = privacy_level(store, request.number("weight"))
         return {
-            "sentences": _sentences(request.t, position),
-            "group": request.t(f"privacy.group.{position.group}"),
+            "sentences": _sentences(request.t, level),
+            "group": request.t(f"privacy.group.{level.group}"),
         }
 
 
@@ -82,7 +82,7 @@ def change_privacy_level(request: PageRequest) -> str:
     """Set the privacy level."""
     with request.store() as store:
         set_privacy_weight(store, request.number("weight"))
-    request.session.note(request.t("privacy.turned"))
+    request.session.note(request.t("privacy.level_set"))
     return "/privacy"
 
 
@@ -103,19 +103,19 @@ def ask_me(request: PageRequest) -> str:
     return "/privacy"
 
 
-def _sentences(t: Wording, position: PrivacyLevel) -> list[str]:
-    told = [t("privacy.guess", percent=percent(position.guess, at_most=True))]
-    if position.ratings:
+def _sentences(t: Wording, level: PrivacyLevel) -> list[str]:
+    told = [t("privacy.guess", percent=percent(level.guess, at_most=True))]
+    if level.ratings:
         told.append(
             t(
                 "privacy.together",
-                n=f"{position.ratings:,}",
-                percent=percent(guess_at(position.all_at_delta), at_most=True),
-                epsilon=f"{position.all_at_delta:.3g}",
+                n=f"{level.ratings:,}",
+                percent=percent(guess_at(level.all_at_delta), at_most=True),
+                epsilon=f"{level.all_at_delta:.3g}",
             )
         )
-    told.append(t("privacy.counts", percent=f"{100 * position.weight:.0f} %"))
-    return told if position.proved else [*told, t("privacy.no_proof")]
+    told.append(t("privacy.counts", percent=f"{100 * level.weight:.0f} %"))
+    return told if level.proved else [*told, t("privacy.no_proof")]
 
 
 SCALES = {
@@ -161,7 +161,7 @@ def new_passphrase(request: PageRequest) -> str:
     return "/settings"
 
 
-def export_everything(request: PageRequest) -> bytes:
+def export_data(request: PageRequest) -> bytes:
     """Export all personal data as JSON."""
     with request.owner.store() as store:
         return json.dumps(

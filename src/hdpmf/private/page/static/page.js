@@ -1,34 +1,34 @@
 // What all pages share: asking our own server, and going to the lock when the time is over.
-const { csrf, place = "" } = document.body.dataset; // place: the recommender whose items are shown
+const { csrf, recommenderId = "" } = document.body.dataset; // the recommender whose items are shown
 
 export async function ask(path, fields) {
   const answer = await fetch(path, {
     method: "POST",
     headers: { "content-type": "application/json", "x-csrf": csrf },
-    body: JSON.stringify({ place, ...fields }),
+    body: JSON.stringify({ recommender_id: recommenderId, ...fields }),
   });
   if (answer.status === 403) {
     location.reload();
     return new Promise(() => {});
   }
-  const told = await answer.json();
-  if (!answer.ok) throw new Error(told.error);
-  return told;
+  const result = await answer.json();
+  if (!answer.ok) throw new Error(result.error);
+  return result;
 }
 
 export function say(words, kind = "done", button = null) {
-  const place = document.getElementById("notes");
+  const notes = document.getElementById("notes");
   const note = document.createElement("p");
   note.className = `note ${kind}`;
   note.textContent = words;
   if (button) note.append(" ", button);
-  place.replaceChildren(note);
+  notes.replaceChildren(note);
 }
 
 async function upload(form) {
   const file = form.querySelector("input[type=file]").files[0];
   const { action, ...given } = form.dataset;
-  const fields = { place, ...given, kind: file.name.split(".").pop().toLowerCase() };
+  const fields = { recommender_id: recommenderId, ...given, kind: file.name.split(".").pop().toLowerCase() };
   const answer = await fetch(action, {
     method: "POST",
     headers: { "content-type": "application/octet-stream", "x-csrf": csrf, "x-fields": JSON.stringify(fields) },

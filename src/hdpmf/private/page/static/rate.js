@@ -5,7 +5,7 @@ const words = document.getElementById("words")?.dataset ?? {};
 const search = document.getElementById("search");
 const found = document.getElementById("found");
 const mine = document.getElementById("mine");
-let asked = 0;
+let latest = 0;
 
 function make(entry) {
   const row = document.getElementById("item").content.firstElementChild.cloneNode(true);
@@ -55,9 +55,9 @@ function set(row, value, undoing = false) {
 
 async function send(row, value, undoing) {
   try {
-    const told = await ask("/rate/set", { item: row.dataset.item, value });
+    const result = await ask("/rate/set", { item: row.dataset.item, value });
     showEverywhere(row, value);
-    document.getElementById("rated").textContent = told.rated;
+    document.getElementById("rated").textContent = result.rated;
     if (undoing) {
       say(words.undone);
       return;
@@ -66,8 +66,8 @@ async function send(row, value, undoing) {
     undo.type = "button";
     undo.className = "quiet";
     undo.textContent = words.undo;
-    undo.addEventListener("click", () => set(row, told.before === null ? "" : told.before, true));
-    say(`${value === "" ? words.removed : words.saved} ${told.told}`, "done", undo);
+    undo.addEventListener("click", () => set(row, result.before === null ? "" : result.before, true));
+    say(`${value === "" ? words.removed : words.saved} ${result.history}`, "done", undo);
   } catch (error) {
     show(row, row.dataset.value);
     say(error.message, "error");
@@ -107,13 +107,13 @@ document.addEventListener("click", async (event) => {
 });
 
 async function find() {
-  const number = ++asked;
-  const told = search.value.trim() ? await ask("/rate/find", { words: search.value }) : { items: [] };
-  if (number !== asked) return; // a later question was answered first
-  found.replaceChildren(...told.items.map(make));
+  const number = ++latest;
+  const result = search.value.trim() ? await ask("/rate/find", { words: search.value }) : { items: [] };
+  if (number !== latest) return; // a later question was answered first
+  found.replaceChildren(...result.items.map(make));
   const count = document.getElementById("found-count");
-  count.textContent = search.value.trim() ? `${count.dataset.found}: ${told.items.length}` : "";
-  document.getElementById("found-none").hidden = !search.value.trim() || told.items.length > 0;
+  count.textContent = search.value.trim() ? `${count.dataset.found}: ${result.items.length}` : "";
+  document.getElementById("found-none").hidden = !search.value.trim() || result.items.length > 0;
 }
 
 if (search) {

@@ -1,18 +1,18 @@
-// What the dial would mean where it is now.
+// Explain the privacy level that the slider shows now.
 import { ask, say } from "/static/page.js";
 
-const dial = document.getElementById("dial");
+const level = document.getElementById("privacy-level");
 const meaning = document.getElementById("meaning");
-let asked = 0;
+let latest = 0;
 
 async function explain() {
-  const number = ++asked;
+  const number = ++latest;
   try {
-    const told = await ask("/privacy/would", { weight: dial.value });
-    if (number !== asked) return;
-    document.getElementById("group").textContent = told.group;
+    const answer = await ask("/privacy/preview", { weight: level.value });
+    if (number !== latest) return;
+    document.getElementById("group").textContent = answer.group;
     meaning.replaceChildren(
-      ...told.sentences.map((words) => {
+      ...answer.sentences.map((words) => {
         const line = document.createElement("p");
         line.textContent = words;
         return line;
@@ -23,10 +23,10 @@ async function explain() {
   }
 }
 
-dial.addEventListener("input", explain);
+level.addEventListener("input", explain);
 for (const button of document.querySelectorAll("button.group")) {
   button.addEventListener("click", () => {
-    dial.value = button.dataset.weight;
+    level.value = button.dataset.weight;
     explain();
   });
 }
