@@ -8,13 +8,11 @@ import json
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from tests.unit.federation.growing_town import POLICY, Town
+from tests.world import growing_federation
 
 from .conftest import Call
 
@@ -105,15 +103,11 @@ def test_status_warns_of_a_certificate_and_still_ends_well(
 @pytest.mark.slow
 def test_status_counts_the_rounds_that_were_lost(call: Call, tmp_path: Path) -> None:
     settings = RunSettings(method="mf", view="sums", minimum=6, rounds=3, factors=2)
-    with ExitStack() as stack:
-        town = Town(tmp_path, stack)
-        for store, card, agent in zip(town.stores, town.cards, town.agents, strict=True):
-            store.set_policy(
-                msgspec.structs.replace(POLICY, methods=("mf",), allow_unprotected=True)
-            )
-            town.network.attach(card.identity, _leaving_in_round_two(agent.answer))
-        town.run(settings)
-        town.service.write_state()
+    town = growing_federation(tmp_path)
+    for name, answer in town.answers.items():
+        town.network.attach(name, _leaving_in_round_two(answer))
+    town.run(settings)
+    town.service.write_state()
     (run,) = call("recommender", "status", tmp_path / "r", "--json").json["runs"]
     assert (run["stage"], run["rounds"], run["rounds_done"], run["rounds_lost"]) == (
         "done",

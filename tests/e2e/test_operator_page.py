@@ -7,7 +7,6 @@ With ``HDPMF_PICTURES=FOLDER`` it also takes the pictures of ``docs/operator-pag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import msgspec
 import pytest
@@ -21,7 +20,7 @@ from hdpmf.common.data import ItemTable, Ratings, synthetic_world
 from hdpmf.common.net.certificates import ensure_certificates
 from tests.e2e.browsing import SCREENS, Heard, accessible, find_chromium, leading_to, settle
 from tests.e2e.served_pages import ServedPage, enter, history, operator_page, pictures
-from tests.unit.federation.growing_town import SUMS, Town
+from tests.world import SUMS, Federation, growing_federation
 
 pytestmark = pytest.mark.slow
 
@@ -49,21 +48,20 @@ def world() -> Ratings:
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+def town(tmp_path_factory: pytest.TempPathFactory) -> Federation:
     find_chromium()
-    with ExitStack() as stack:
-        made = Town(tmp_path_factory.mktemp("operator"), stack, world())
-        ensure_certificates(made.folder.tls_folder, ("localhost",))
-        settings = msgspec.structs.replace(SUMS, minimum=16, epsilon=4.0)
-        made.run(settings)
-        made.add_later_ones()
-        made.run(settings)
-        made.service.begin(settings)
-        yield made
+    made = growing_federation(tmp_path_factory.mktemp("operator"), world())
+    ensure_certificates(made.folder.tls_folder, ("localhost",))
+    settings = msgspec.structs.replace(SUMS, minimum=16, epsilon=4.0)
+    made.run(settings)
+    made.add_later_ones()
+    made.run(settings)
+    made.service.begin(settings)
+    return made
 
 
 @pytest.fixture(scope="module")
-def served(town: Town) -> Iterator[ServedPage]:
+def served(town: Federation) -> Iterator[ServedPage]:
     with operator_page(town.folder.path) as opened:
         yield opened
 
@@ -75,7 +73,7 @@ def context(new_context: Callable[..., BrowserContext], inside: StorageState) ->
 
 @pytest.mark.parametrize(("screen", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_it_renders_without_complaint_for_everybody_and_asks_nobody_else(
-    new_context, inside, served: ServedPage, town: Town, screen, scheme
+    new_context, inside, served: ServedPage, town: Federation, screen, scheme
 ):
     context = new_context(**SCREENS[screen], color_scheme=scheme, storage_state=inside)
     page, heard = context.new_page(), Heard(context)
@@ -93,7 +91,7 @@ def test_it_renders_without_complaint_for_everybody_and_asks_nobody_else(
             pictures(page, served, name)
 
 
-def test_the_link_leaves_no_trace_in_the_history(chromium: Browser, town: Town):
+def test_the_link_leaves_no_trace_in_the_history(chromium: Browser, town: Federation):
     with operator_page(town.folder.path) as served, chromium.new_context() as context:
         page = context.new_page()
         enter(page, served)

@@ -15,12 +15,17 @@ pytest.importorskip("sqlalchemy")
 from tests.world.carrier import HOUR, Clock, MemoryCarrier, live
 from tests.world.devices import OPEN, Device, NoNoise, ask, enrol, make_store, part_of
 from tests.world.federation import (
+    BITS,
+    FEW,
+    GROWING,
     PACE,
     PLENTY,
+    SUMS,
     Federation,
     Killed,
     Network,
     as_on_devices,
+    growing_federation,
     small_federation,
 )
 from tests.world.messages import (
@@ -38,11 +43,15 @@ from tests.world.messages import (
 from tests.world.servers import KnownNoise, ServerPair, Uploader, make_report, server_keys
 
 __all__ = [
+    "BITS",
+    "FEW",
+    "GROWING",
     "HOUR",
     "OPEN",
     "PACE",
     "PLENTY",
     "RUN",
+    "SUMS",
     "Clock",
     "Device",
     "Federation",
@@ -59,6 +68,7 @@ __all__ = [
     "enrol",
     "envelope",
     "facts",
+    "growing_federation",
     "live",
     "make_report",
     "make_store",

@@ -28,17 +28,16 @@ from hdpmf.untrusted.service.settings import Pace, RunSettings
 from tests.world.devices import OPEN, Device, make_store, part_of
 
 PACE = Pace(gather=0.0, deadline=30.0, attempts=2, pause=0.0)
-PLENTY = msgspec.structs.replace(
-    OPEN,
-    epsilon=20_000.0,
-    max_total=None,
-    min_participants=2,
-    min_devices=2,
-    min_neighbours=1,
-    threshold_fraction="1/2",
-    max_list_bytes=0,
+FEW = msgspec.structs.replace(
+    OPEN, min_participants=2, min_devices=2, min_neighbours=1, threshold_fraction="1/2"
 )
-"""A policy with which few devices are enough, and ratings have more than tests ask for."""
+"""A policy with which few devices are enough."""
+PLENTY = msgspec.structs.replace(FEW, epsilon=20_000.0, max_total=None, max_list_bytes=0)
+"""And with which a rating can pay several times for what `SUMS` and `BITS` ask."""
+# With such an epsilon there is next to no noise. Each rating could pay it four times over.
+SUMS = RunSettings(method="hdp-sum", view="sums", minimum=6, rounds=1, epsilon=5_000.0)
+BITS = RunSettings(method="hdp-bit", view="messages", minimum=6, rounds=1, epsilon=5_000.0)
+GROWING = synthetic_world(8, 40, 160, rng=3)
 
 
 class Killed(BaseException):
@@ -125,9 +124,7 @@ class Federation:
         for number, (size, end) in enumerate(zip(sizes, ends, strict=True)):
             own = part_of(ratings, end - size, end)
             places = np.arange(len(own))
-            store = make_store(own.take(places[held]), users=size, policy=policy)
-            if weights is not None:
-                store.set_weights(weights, own)
+            store = make_store(own.take(places[held]), users=size, policy=policy, weights=weights)
             self._later.append(own.take(np.setdiff1d(places, places[held])))
             self.devices.append(self._device(store, number))
         self.answers: dict[str, Callable[[bytes], bytes]] = {
@@ -175,7 +172,7 @@ class Federation:
 
     def enroll(self, *numbers: int) -> None:
         """Put devices on the roster of the service, which all that are on it pin."""
-        self.enrolled = self.folder.enroll([self.cards[number] for number in numbers])
+        self.enrolled = self.folder.enroll(self.cards[number] for number in numbers)
         self._pin()
 
     def connect(self, *numbers: int) -> None:
@@ -237,6 +234,11 @@ class Federation:
     def spent(self) -> list[float]:
         """How much the ratings of each device have spent."""
         return [store.ledger.spent_total() for store in self.stores]
+
+
+def growing_federation(folder: Path, ratings: Ratings = GROWING) -> Federation:
+    """A service, and a device for each user; they hold every second rating at the beginning."""
+    return Federation(ratings, folder=folder, held=slice(None, None, 2))
 
 
 def small_federation(

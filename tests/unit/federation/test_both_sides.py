@@ -4,100 +4,38 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from hdpmf.common.data import synthetic_world
-from hdpmf.common.net import InProcessNetwork
-from hdpmf.common.privacy import PrivacyWeights
-from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import DeviceCard, Envelope, ItemFacts, Round, decode, encode
-from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol import Envelope, ItemFacts, Round, decode, encode
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.errors import ConfigError
-from hdpmf.lab.simulate.population import deal
 from hdpmf.models import HDPBit
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import recommend
-from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.release import Release
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.daemon import Daemon, Peers
-from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.run import Run
-from hdpmf.untrusted.service.service import Service
-from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.survey import kept_answer
+from tests.world import FEW, Federation
 
 pytestmark = pytest.mark.slow
 
 WORLD = synthetic_world(12, 80, 240, rng=3)
-SMALL = {
-    "require_sums": False,
-    "min_participants": 2,
-    "min_devices": 2,
-    "min_neighbours": 1,
-    "threshold_fraction": "1/2",
-    "max_rounds": 5,
-}
-OPEN = Policy(
-    methods=("hdp-sum", "hdp-bit", "hdpmf", "mf"),
-    allow_nominal=True,
-    allow_unprotected=True,
-    **SMALL,
-)
-
-
-class Town:
-    """Twelve devices, of which some are connected, and a service."""
-
-    def __init__(
-        self, folder: Path, stack: ExitStack, policies: dict[int, Policy] | None = None
-    ) -> None:
-        self.network = InProcessNetwork({})
-        self.stores, self.agents, self.cards = [], [], []
-        for number, home in enumerate(deal(WORLD, PrivacyWeights.uniform(WORLD), 12, 0)):
-            store = stack.enter_context(
-                DeviceStore.create(":memory:", policy=(policies or {}).get(number, OPEN))
-            )
-            store.add(home.ratings)
-            agent = Participant(store, noise=SeededNoise(number), simulation=True, seed=0)
-            name = store.identity.public.hex()
-            self.stores.append(store)
-            self.agents.append(agent)
-            self.cards.append(DeviceCard(name=f"d{number}", identity=name))
-        table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
-        pace = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
-        self.folder = ServiceFolder.create(folder / "r", Config(name="town", pace=pace), table)
-        self.service = Service(self.folder, self.network, sleep=lambda _: None)
-
-    def enroll(self, *numbers: int) -> None:
-        self.folder.enroll([self.cards[number] for number in numbers])
-        cards = self.folder.enrolled.cards
-        for number in map(
-            [card.identity for card in self.cards].index, (card.identity for card in cards)
-        ):
-            keys = [bytes.fromhex(card.identity) for card in cards]
-            self.stores[number].pin_roster(keys, [card.users for card in cards])
-
-    def connect(self, *numbers: int) -> None:
-        for number in numbers:
-            self.network.attach(self.cards[number].identity, self.agents[number].answer)
 
 
 @pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
+def town(tmp_path: Path) -> Federation:
+    """Twelve devices, none of which is enrolled or connected."""
+    return Federation(WORLD, folder=tmp_path, policy=FEW, joined=0)
 
 
-def test_a_run_with_devices_is_none_of_two_servers(tmp_path: Path, stack: ExitStack) -> None:
-    town = Town(tmp_path, stack)
+def test_a_run_with_devices_is_none_of_two_servers(town: Federation) -> None:
     town.enroll(*range(8))
     settings = RunSettings(method="hdp-sum", view="two-servers", minimum=6, rounds=1)
     with pytest.raises(ConfigError, match="no pair of servers is pinned"):
@@ -120,12 +58,11 @@ def test_a_run_with_devices_is_none_of_two_servers(tmp_path: Path, stack: ExitSt
     ],
 )
 def test_who_only_wants_the_model_gets_it_and_pays_nothing(
-    tmp_path: Path, stack: ExitStack, settings: RunSettings
+    town: Federation, settings: RunSettings
 ) -> None:
-    town = Town(tmp_path, stack)
     town.enroll(*range(8))
     town.connect(*range(7))
-    town.service.conduct(town.service.begin(settings))
+    town.run(settings)
     assert town.service.hand_out() == 0
     town.connect(7)
     assert town.service.hand_out() == 1
@@ -135,17 +72,14 @@ def test_who_only_wants_the_model_gets_it_and_pays_nothing(
     assert late.ledger.spent_total() == 0.0
     assert early.ledger.spent_total() > 0.0
     assert not {entry.action for entry in late.ledger.entries()} & {"agreed", "sent"}
-    assert len(recommend(late, 3, user=user, model=town.agents[7].model)) == 3
+    assert len(recommend(late, 3, user=user, model=town.devices[7].model)) == 3
 
 
-def test_serving_lets_new_devices_in_and_gives_them_the_model(
-    tmp_path: Path, stack: ExitStack
-) -> None:
-    town = Town(tmp_path, stack)
+def test_serving_lets_new_devices_in_and_gives_them_the_model(town: Federation) -> None:
     town.enroll(*range(8))
     town.connect(*range(8))
     settings = RunSettings(method="hdp-bit", view="messages", minimum=6, rounds=1)
-    town.service.conduct(town.service.begin(settings))
+    town.run(settings)
     admitted: list[str] = []
     looks = 0
 
@@ -162,11 +96,10 @@ def test_serving_lets_new_devices_in_and_gives_them_the_model(
     with pytest.raises(KeyboardInterrupt):
         Daemon(town.folder, peers, sleep=later).live()
     assert town.cards[9].identity in admitted
-    assert town.agents[9].model is not None
+    assert town.devices[9].model is not None
 
 
-def test_a_folder_is_served_by_one_process_at_a_time(tmp_path: Path, stack: ExitStack) -> None:
-    town = Town(tmp_path, stack)
+def test_a_folder_is_served_by_one_process_at_a_time(town: Federation) -> None:
     with (
         town.folder.serving(),
         pytest.raises(ConfigError, match="another process serves"),
@@ -178,75 +111,65 @@ def test_a_folder_is_served_by_one_process_at_a_time(tmp_path: Path, stack: Exit
 
 
 def test_devices_that_come_later_add_to_what_there_is_and_the_others_pay_nothing_more(
-    tmp_path: Path, stack: ExitStack
+    town: Federation,
 ) -> None:
-    town = Town(tmp_path, stack)
     settings = RunSettings(method="hdp-sum", view="sums", minimum=5, rounds=1, epsilon=0.5)
     town.enroll(*range(6))
     town.connect(*range(6))
-    first = town.service.conduct(town.service.begin(settings))
-    paid = [store.ledger.spent_total() for store in town.stores]
+    first = town.run(settings)
+    paid = town.spent()
     town.enroll(*range(6, 12))
     town.connect(*range(6, 12))
-    second = town.service.conduct(town.service.begin(settings))
+    second = town.run(settings)
     assert (first.summary["cohorts"], second.summary["cohorts"]) == (1, 2)
     # Everybody takes part; those who have answered have nothing new, although half of their epsilon
     # is left.
     assert second.summary["devices"] == 12
-    assert [store.ledger.spent_total() for store in town.stores][:6] == paid[:6]
+    assert town.spent()[:6] == paid[:6]
     assert all(store.ledger.spent_total() > 0 for store in town.stores[6:])
 
 
-def test_a_device_says_no_by_its_policy_and_the_others_go_on(
-    tmp_path: Path, stack: ExitStack
-) -> None:
-    town = Town(tmp_path, stack, policies={0: Policy(), 1: Policy(methods=("hdpmf",))})
+def test_a_device_says_no_by_its_policy_and_the_others_go_on(town: Federation) -> None:
+    town.stores[0].set_policy(Policy())
+    town.stores[1].set_policy(Policy(methods=("hdpmf",)))
     town.enroll(*range(8))
     town.connect(*range(8))
-    outcome = town.service.conduct(
-        town.service.begin(
-            RunSettings(method="hdpmf", view="messages", minimum=6, rounds=2, factors=3)
-        )
-    )
+    outcome = town.run(RunSettings(method="hdpmf", view="messages", minimum=6, rounds=2, factors=3))
     assert outcome.summary["refusals"] == {"policy": 2}
     assert outcome.summary["devices"] == 6
     assert town.stores[0].ledger.spent_total() == 0.0
 
 
-def test_a_second_run_finds_the_budget_spent(tmp_path: Path, stack: ExitStack) -> None:
-    town = Town(tmp_path, stack)
+def test_a_second_run_finds_the_budget_spent(town: Federation) -> None:
     town.enroll(*range(8))
     town.connect(*range(8))
     settings = RunSettings(method="hdpmf", view="messages", minimum=6, rounds=1, factors=3)
-    first = town.service.conduct(town.service.begin(settings))
-    paid = [store.ledger.spent_total() for store in town.stores]
+    first = town.run(settings)
+    paid = town.spent()
     # Devices answer alike whatever they have left to spend; ratings without a budget are not in
     # what they send.
-    second = town.service.conduct(town.service.begin(settings))
+    second = town.run(settings)
     assert isinstance(first.model.numbers, Round)
     assert isinstance(second.model.numbers, Round)
     assert first.model.numbers.raters.sum() > 0 == second.model.numbers.raters.sum()
-    assert [store.ledger.spent_total() for store in town.stores] == paid
+    assert town.spent() == paid
 
 
 @pytest.mark.parametrize("view", ["messages", "sums"])
-def test_a_device_that_was_away_takes_the_next_round(
-    tmp_path: Path, stack: ExitStack, view: str
-) -> None:
-    town = Town(tmp_path, stack)
+def test_a_device_that_was_away_takes_the_next_round(town: Federation, view: str) -> None:
     town.enroll(*range(8))
     town.connect(*range(8))
 
     def after_round() -> None:
         number = town.service.metrics.number
         if number == 1:
-            town.network.detach(town.cards[0].identity)
+            town.disconnect(0)
         if number == 3:
             town.connect(0)
 
     town.service.metrics.listeners.append(after_round)
-    outcome = town.service.conduct(
-        town.service.begin(RunSettings(method="hdpmf", view=view, minimum=6, rounds=5, factors=3))  # type: ignore[arg-type]
+    outcome = town.run(
+        RunSettings(method="hdpmf", view=view, minimum=6, rounds=5, factors=3)  # type: ignore[arg-type]
     )
     users = town.folder.run_files(outcome.run).load().users
     assert users == [8, 7, 7, 8, 8]
@@ -258,12 +181,12 @@ BITS = RunSettings(method="hdp-bit", view="messages", minimum=6, rounds=1)
 
 
 def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(
-    tmp_path: Path, stack: ExitStack
+    town: Federation,
 ) -> None:
-    town = Town(tmp_path, stack, policies={1: msgspec.structs.replace(OPEN, max_list_bytes=0)})
+    town.stores[1].set_policy(msgspec.structs.replace(FEW, max_list_bytes=0))
     town.enroll(*range(8))
     town.connect(*range(7))
-    outcome = town.service.conduct(town.service.begin(BITS))
+    outcome = town.run(BITS)
     path = town.folder.path / "runs" / outcome.run.hex() / "ratings.release"
     release, facts = Release.load(path), outcome.model.numbers
     assert path.stat().st_mode & 0o777 == 0o600
@@ -283,24 +206,23 @@ def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(
     assert town.service.hand_out() == 0
     town.connect(7)
     assert town.service.hand_out() == 1
-    kept = [agent.model.lists if agent.model else None for agent in town.agents[:8]]
+    kept = [agent.model.lists if agent.model else None for agent in town.devices[:8]]
     assert [lists and digest_of(lists) for lists in kept] == [facts.lists, b"", *[facts.lists] * 6]
     # And with its own ratings each orders items as the library does.
     for number in (0, 7):
         own = town.stores[number].ratings()
         model.fold_in(own, replace=True)
         user = str(own.users.ids[0])
-        ours = recommend(town.stores[number], 5, user=user, model=town.agents[number].model)
+        ours = recommend(town.stores[number], 5, user=user, model=town.devices[number].model)
         assert [one.item for one in ours] == [str(one.item) for one in model.recommend(user, 5)]
 
 
-def test_bits_of_all_cohorts_are_one_data_set(tmp_path: Path, stack: ExitStack) -> None:
-    town = Town(tmp_path, stack)
+def test_bits_of_all_cohorts_are_one_data_set(town: Federation) -> None:
     sizes, answers = [], []
     for cohort in (range(6), range(6, 12)):
         town.enroll(*cohort)
         town.connect(*cohort)
-        outcome = town.service.conduct(town.service.begin(BITS))
+        outcome = town.run(BITS)
         release = Release.load(town.folder.path / "runs" / outcome.run.hex() / "ratings.release")
         sizes.append((release.presence.n_users, len(release.bits.items)))
         answers.append(len(kept_answer(town.folder.run_files(outcome.run).load()).items))  # type: ignore[union-attr]
@@ -313,9 +235,8 @@ def test_bits_of_all_cohorts_are_one_data_set(tmp_path: Path, stack: ExitStack) 
 
 
 def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
-    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+    town: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    town = Town(tmp_path, stack)
     town.enroll(*range(6))
     town.connect(*range(6))
     run = town.service.begin(BITS)
@@ -333,7 +254,7 @@ def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
     )  # nothing is trained again
     outcome = town.service.conduct(run)
     assert trained
-    assert [agent.model.lists for agent in town.agents[:6] if agent.model] == [trained] * 6
+    assert [agent.model.lists for agent in town.devices[:6] if agent.model] == [trained] * 6
     assert outcome.model.lists is not None
     model = town.folder.model()
     assert model is not None
@@ -342,9 +263,8 @@ def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
 
 
 def test_a_device_that_leaves_before_the_lists_gets_them_when_it_comes_back(
-    tmp_path: Path, stack: ExitStack
+    town: Federation,
 ) -> None:
-    town = Town(tmp_path, stack)
     town.enroll(*range(7))
     town.connect(*range(7))
 
@@ -352,17 +272,17 @@ def test_a_device_that_leaves_before_the_lists_gets_them_when_it_comes_back(
         message = decode(data)
         assert isinstance(message, Envelope)
         if message.part == "lists":
-            town.network.detach(town.cards[0].identity)
+            town.disconnect(0)
             raise ConnectionError
-        return town.agents[0].answer(data)
+        return town.devices[0].answer(data)
 
     town.network.attach(town.cards[0].identity, leaves)
-    outcome = town.service.conduct(town.service.begin(BITS))
-    model = town.agents[0].model
+    outcome = town.run(BITS)
+    model = town.devices[0].model
     assert model is not None
     assert model.lists == b""
     assert outcome.summary["delivered"] == 6
     town.connect(0)
     assert town.service.hand_out() == 1
-    assert digest_of(town.agents[0].model.lists) == outcome.summary["lists"]["sha256"]  # type: ignore[union-attr]
+    assert digest_of(town.devices[0].model.lists) == outcome.summary["lists"]["sha256"]  # type: ignore[union-attr]
     assert town.service.hand_out() == 0

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,23 +16,20 @@ import pytest
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.priors import POPULARITY, Labels
-from hdpmf.common.net import DeviceReply, InProcessNetwork
 from hdpmf.common.privacy import PrivacySpec
-from hdpmf.common.protocol import DeviceCard, Envelope, Grouping, ItemFacts, decode
+from hdpmf.common.protocol import Envelope, Grouping, ItemFacts, decode, encode
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.lab.simulate.population import deal
 from hdpmf.lab.simulate.simulate import simulate
 from hdpmf.models import HDPSum, load_prior, one_round
-from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import predict_ratings, recommend
-from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.aggregation.masks import SumBrokenOffError
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.outcome import state
 from hdpmf.untrusted.service.service import Service
-from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.settings import RunSettings
+from tests.world import Federation, Killed, NoNoise
 
 pytestmark = pytest.mark.slow
 
@@ -67,90 +63,17 @@ SETTINGS = RunSettings(
 )
 
 
-class Silent:
-    """Noise off, and labels as the scores say."""
-
-    def laplace_share(
-        self, scale: object, n_shares: int, size: Any, *, count: int = 1
-    ) -> np.ndarray:
-        return np.zeros(size, np.int64)
-
-    def discrete_laplace(self, scale: object, size: Any) -> np.ndarray:
-        return np.zeros(size, np.int64)
-
-    def bits(self, p_plus: np.ndarray, epsilon: Any = None) -> np.ndarray:
-        return np.asarray(p_plus) > 0.5
-
-
-class Killed(BaseException):
-    """The recommender's process is gone."""
-
-
-class Wire(InProcessNetwork):
-    """Keeps the messages with a grouping; the recommender dies when the n-th reply arrives,
-    where so wanted.
-    """
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self.left: int | None = None
-        self.groupings: set[bytes] = set()
-
-    def exchange(self, outgoing: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
-        for data in outgoing.values():
-            sent = decode(data)
-            if (
-                isinstance(sent, Envelope)
-                and sent.part == "job"
-                and isinstance(decode(sent.body), Grouping)
-            ):
-                self.groupings.add(data)
-        for reply in super().exchange(outgoing, deadline):
-            if self.left == 0:
-                self.left = None
-                raise Killed
-            self.left = None if self.left is None else self.left - 1
-            yield reply
-
-
-class Town:
-    """Devices with ten users each, and a service."""
-
-    def __init__(self, folder: Path, *, enrolled: int = DEVICES) -> None:
-        self.wire = Wire()
-        self.stores, self.agents, self.cards = [], [], []
-        for number, home in enumerate(deal(WORLD, WEIGHTS, DEVICES, 0)):
-            store = DeviceStore.create(":memory:", users=home.ratings.n_users, policy=POLICY)
-            store.add(home.ratings)
-            store.set_weights(home.weights, home.ratings)
-            self.stores.append(store)
-            self.agents.append(agent_of(store))
-            name = store.identity.public.hex()
-            self.cards.append(DeviceCard(name=f"d{number}", identity=name, users=store.users))
-        table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
-        pace = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
-        self.folder = ServiceFolder.create(folder / "r", Config(name="town", pace=pace), table)
-        self.folder.enroll(self.cards[:enrolled])
-        for store in self.stores[:enrolled]:
-            store.pin_roster(
-                [bytes.fromhex(card.identity) for card in self.cards[:enrolled]],
-                [card.users for card in self.cards[:enrolled]],
-            )
-        for number in range(enrolled):
-            self.connect(number)
-
-    @property
-    def service(self) -> Service:
-        """As after a restart: all that it knows is in the folder."""
-        return Service(self.folder, self.wire, sleep=lambda _: None)
-
-    def connect(self, number: int) -> None:
-        # Looked up when a message comes, so that a test can put a restarted agent in its place.
-        self.wire.attach(self.cards[number].identity, lambda data: self.agents[number].answer(data))
-
-
-def agent_of(store: DeviceStore) -> Participant:
-    return Participant(store, noise=Silent(), simulation=True, seed=0)  # type: ignore[arg-type]
+def federation(folder: Path, **options: Any) -> Federation:
+    """Six devices with ten users each, without noise: labels are as the scores say."""
+    return Federation(
+        WORLD,
+        [10] * DEVICES,
+        folder,
+        policy=POLICY,
+        weights=WEIGHTS,
+        noise=lambda number: NoNoise(),
+        **options,
+    )
 
 
 @pytest.fixture
@@ -160,7 +83,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> HDPSum:
     assert shipped is not None
     assert shipped.labels is not None
     prior = dataclasses.replace(shipped, labels=Labels(SCORE, shipped.labels.prior))
-    monkeypatch.setattr(one_round, "SeededNoise", lambda seed, stream: Silent())
+    monkeypatch.setattr(one_round, "SeededNoise", lambda seed, stream: NoNoise())
     return HDPSum(EPSILON, labels=True, prior=prior, rng=0).fit(WORLD, WEIGHTS)
 
 
@@ -175,8 +98,8 @@ def same(facts: Any, library: HDPSum) -> None:
 def test_without_noise_facts_and_predictions_are_the_librarys(
     tmp_path: Path, library: HDPSum
 ) -> None:
-    town = Town(tmp_path)
-    outcome = town.service.conduct(town.service.begin(SETTINGS))
+    town = federation(tmp_path)
+    outcome = town.run(SETTINGS)
     assert library.facts_.patterns.any()  # there are heads enough, and a contrast
     same(outcome.model.numbers, library)
     assert (outcome.summary["rounds"], outcome.summary["users"], outcome.summary["refusals"]) == (
@@ -188,7 +111,7 @@ def test_without_noise_facts_and_predictions_are_the_librarys(
     users = WORLD.users.ids[WORLD.user_codes]
     items = [str(item) for item in WORLD.items.ids[WORLD.item_codes].tolist()]
     expected = library.predict(users, WORLD.items.ids[WORLD.item_codes])
-    for store, agent in zip(town.stores, town.agents, strict=True):
+    for store, agent in zip(town.stores, town.devices, strict=True):
         own = np.isin([str(user) for user in users.tolist()], store.ratings().users.ids)
         names = [str(user) for user in users[own].tolist()]
         found = predict_ratings(
@@ -204,16 +127,18 @@ def test_a_killed_recommender_goes_on_with_the_same_grouping(
     while not ended:
         folder = tmp_path / str(point)
         folder.mkdir()
-        town = Town(folder)
+        town = federation(folder)
         run = town.service.begin(SETTINGS)
-        town.wire.left = point
+        town.network.replies_left = point
         try:
             outcome = town.service.conduct(run)
             ended = True  # before the moment came
         except Killed:
-            outcome = town.service.conduct(run)
+            outcome = town.restart_service().conduct(run)
         same(outcome.model.numbers, library)
-        assert len(town.wire.groupings) == 1
+        groupings = [device.told(Grouping) for device in town.devices]
+        assert len({encode(found) for told in groupings for found in told}) == 1
+        assert [len(told) for told in groupings] == [1] * DEVICES
         for store in town.stores:
             entries = store.ledger.entries()
             assert [entry.ratings > 0 for entry in entries].count(True) == 1
@@ -223,11 +148,11 @@ def test_a_killed_recommender_goes_on_with_the_same_grouping(
 
 
 def test_devices_that_are_all_restarted_between_the_sums(tmp_path: Path, library: HDPSum) -> None:
-    town = Town(tmp_path)
+    town = federation(tmp_path)
     service = town.service
 
     def restart() -> None:
-        town.agents[:] = map(agent_of, town.stores)
+        town.restart(*range(DEVICES))
 
     service.metrics.listeners.append(restart)
     outcome = service.conduct(service.begin(SETTINGS))
@@ -235,12 +160,12 @@ def test_devices_that_are_all_restarted_between_the_sums(tmp_path: Path, library
 
 
 def test_a_device_that_goes_away_between_the_sums_is_in_the_first_only(tmp_path: Path) -> None:
-    town = Town(tmp_path)
+    town = federation(tmp_path)
     service = town.service
 
     def leave() -> None:
         if service.metrics.number == 1:
-            town.wire.detach(town.cards[0].identity)
+            town.disconnect(0)
 
     service.metrics.listeners.append(leave)
     run = service.begin(SETTINGS)
@@ -255,7 +180,7 @@ def test_a_device_that_goes_away_between_the_sums_is_in_the_first_only(tmp_path:
 
 
 def test_who_missed_the_first_sum_is_not_asked_for_the_second(tmp_path: Path) -> None:
-    town = Town(tmp_path)
+    town = federation(tmp_path)
     service, away = town.service, town.cards[0].identity
 
     def first_messages_lost(data: bytes) -> bytes:
@@ -263,9 +188,9 @@ def test_who_missed_the_first_sum_is_not_asked_for_the_second(tmp_path: Path) ->
         assert isinstance(envelope, Envelope)
         if envelope.part == "sum" and envelope.number == 0:
             return b"lost"
-        return town.agents[0].answer(data)
+        return town.devices[0].answer(data)
 
-    town.wire.attach(away, first_messages_lost)
+    town.network.attach(away, first_messages_lost)
     run = service.begin(SETTINGS)
     service.conduct(run)
     assert town.folder.run_files(run).load().users == [50, 50]
@@ -274,17 +199,17 @@ def test_who_missed_the_first_sum_is_not_asked_for_the_second(tmp_path: Path) ->
 
 def test_a_second_sum_that_breaks_off_ends_the_run(tmp_path: Path) -> None:
     """Devices do not put numbers into a third one; what they paid is paid."""
-    town = Town(tmp_path)
+    town = federation(tmp_path)
     answered: Counter[int] = Counter()
 
     def vanish(number: int, data: bytes) -> bytes:
         envelope = decode(data)
         assert isinstance(envelope, Envelope)
         answered[number] += envelope.part == "sum" and envelope.number == 1
-        return b"lost" if answered[number] > 3 else town.agents[number].answer(data)
+        return b"lost" if answered[number] > 3 else town.devices[number].answer(data)
 
     for number, card in enumerate(town.cards):
-        town.wire.attach(card.identity, partial(vanish, number))
+        town.network.attach(card.identity, partial(vanish, number))
     service = town.service
     with pytest.raises(SumBrokenOffError, match="this run cannot go on"):
         service.conduct(service.begin(SETTINGS))
@@ -294,21 +219,22 @@ def test_a_second_sum_that_breaks_off_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_who_only_wants_the_model_gets_it_with_the_prior_and_pays_nothing(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.wire.detach(town.cards[5].identity)
-    town.service.conduct(town.service.begin(SETTINGS))
+    town = federation(tmp_path)
+    town.disconnect(5)
+    town.run(SETTINGS)
     town.connect(5)
     assert town.service.hand_out() == 1
     late = town.stores[5]
     assert late.ledger.spent_total() == 0.0
-    model = town.agents[5].model
+    model = town.devices[5].model
     assert model is not None
-    assert len(recommend(late, 3, user=str(late.ratings().users.ids[0]), model=model)) == 3
+    user = str(late.ratings().users.ids[0])
+    assert len(recommend(late, 3, user=user, model=model, keep_rated=True)) == 3
 
 
 def test_answers_by_labels_are_not_put_together_with_a_later_cohorts(tmp_path: Path) -> None:
-    town = Town(tmp_path, enrolled=5)
-    town.service.conduct(town.service.begin(SETTINGS))
+    town = federation(tmp_path, joined=5)
+    town.run(SETTINGS)
     town.folder.enroll(town.cards[5:])
     with pytest.raises(FederationError, match="not put together"):
         town.service.begin(SETTINGS)
@@ -327,7 +253,7 @@ def test_answers_by_labels_are_not_put_together_with_a_later_cohorts(tmp_path: P
 
 def test_items_without_features_are_refused_before_anybody_is_asked(tmp_path: Path) -> None:
     table = catalogue_table(WORLD.items, WORLD.scale)
-    service = Service(ServiceFolder.create(tmp_path / "r", Config(name="bare"), table), Wire())
+    service = Service(ServiceFolder.create(tmp_path / "r", Config(name="bare"), table))
     with pytest.raises(ConfigError, match="item features"):
         service.begin(SETTINGS)
 

@@ -4,8 +4,7 @@ none of them do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import get_args
 
@@ -14,7 +13,6 @@ import pytest
 
 from hdpmf.cli.recommender.status import status
 from hdpmf.common.base.files import atomic_write
-from hdpmf.common.net import DeviceReply
 from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.untrusted.service.aggregation.direct import Direct
@@ -32,7 +30,7 @@ from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.scheduler import Schedule
 from hdpmf.untrusted.service.service import BRIEF, Service
 from hdpmf.untrusted.service.settings import RunSettings
-from tests.unit.federation.growing_town import BITS, PACE, POLICY, SUMS, Town
+from tests.world import BITS, PACE, PLENTY, SUMS, Federation
 
 pytestmark = pytest.mark.slow
 
@@ -44,11 +42,11 @@ class StoppedError(Exception):
 
 
 class Life:
-    """The service of a town with a clock of its own; ``after`` is called at every look, until it
-    stops it.
+    """The service of a federation with a clock of its own; ``after`` is called at every look,
+    until it stops it.
     """
 
-    def __init__(self, town: Town, schedule: Schedule | None = None) -> None:
+    def __init__(self, town: Federation, schedule: Schedule | None = None) -> None:
         self.town, self.said = town, list[str]()
         self.ended: list[dict[str, object]] = []
         self.now, self.looks = 0.0, 0
@@ -89,32 +87,25 @@ def stop_at(most: int) -> Callable[[int], None]:
     return after
 
 
-@pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    with ExitStack() as stack:
-        yield Town(tmp_path, stack)
-
-
-def test_a_start_begins_nothing_and_hands_out_the_model_at_once(town: Town) -> None:
+def test_a_start_begins_nothing_and_hands_out_the_model_at_once(town: Federation) -> None:
     life = Life(town)
     life.live(stop_at(3))
     assert life.runs == 0
-    late = town.cards[7].identity
-    town.network.detach(late)
+    town.disconnect(7)
     town.run(SUMS)
     pace = msgspec.structs.replace(PACE, gather=5.0)
     town.folder.config = msgspec.structs.replace(town.folder.config, pace=pace)
-    paid = [store.ledger.spent_total() for store in town.stores]
-    town.network.attach(late, town.agents[7].answer)
+    paid = town.spent()
+    town.connect(7)
     for _ in range(3):  # restarts
         life.live(stop_at(1))
     assert life.runs == 1
-    assert town.agents[7].model is not None
-    assert [store.ledger.spent_total() for store in town.stores] == paid
+    assert town.devices[7].model is not None
+    assert town.spent() == paid
 
 
 def test_a_request_is_met_once_whatever_is_killed(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = ask_for_run(town.folder, SUMS)
     with pytest.raises(ConfigError, match="waits in"):
@@ -133,7 +124,7 @@ def test_a_request_is_met_once_whatever_is_killed(
     assert request_in(town.folder) is None
 
 
-def test_a_run_that_was_killed_goes_on(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_killed_goes_on(town: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     run = town.service.begin(SUMS)
     life = Life(town)
     life.live(stop_at(1))
@@ -142,20 +133,19 @@ def test_a_run_that_was_killed_goes_on(town: Town, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_run_that_cannot_go_on_waits_while_the_model_is_handed_out_until_it_is_given_up(
-    town: Town,
+    town: Federation,
 ) -> None:
-    town.network.detach(town.cards[7].identity)
+    town.disconnect(7)
     town.run(SUMS)
-    for card in town.cards[:4]:
-        town.network.detach(card.identity)
+    town.disconnect(*range(4))
     run = town.service.begin(SUMS)
     life = Life(town)
 
     def after(looks: int) -> None:
         if looks == 2:
-            town.network.attach(town.cards[7].identity, town.agents[7].answer)
+            town.connect(7)
         if looks == 30:
-            assert town.agents[7].model is not None
+            assert town.devices[7].model is not None
             assert town.folder.unfinished() == run
             ask_to_give_up(town.folder, run)
         if looks > 30 and town.folder.unfinished() is None:
@@ -185,16 +175,15 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def test_on_a_full_disk_the_model_is_handed_out_and_requests_wait_for_room(
-    town: Town, disk: list[bool]
+    town: Federation, disk: list[bool]
 ) -> None:
-    late = town.cards[7].identity
-    town.network.detach(late)
+    town.disconnect(7)
     town.run(SUMS)
-    town.network.attach(late, town.agents[7].answer)
+    town.connect(7)
     life = Life(town)
     disk.append(True)
     life.live(stop_at(9))
-    assert town.agents[7].model is not None
+    assert town.devices[7].model is not None
     assert (
         sum("checkpoint" in line for line in life.said) == 1
     )  # the model went once, and what was wrong is said once
@@ -215,7 +204,7 @@ def test_on_a_full_disk_the_model_is_handed_out_and_requests_wait_for_room(
 
 
 def test_a_run_whose_disk_fills_goes_on_when_there_is_room(
-    town: Town, disk: list[bool], monkeypatch: pytest.MonkeyPatch
+    town: Federation, disk: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, life, gather = ask_for_run(town.folder, SUMS), Life(town), Direct.gather
 
@@ -236,7 +225,7 @@ def test_a_run_whose_disk_fills_goes_on_when_there_is_room(
     assert any("could not write checkpoint" in line for line in life.said)
 
 
-def test_what_cannot_begin_is_said_and_forgotten(town: Town) -> None:
+def test_what_cannot_begin_is_said_and_forgotten(town: Federation) -> None:
     ask_for_run(town.folder, msgspec.structs.replace(SUMS, minimum=99))
     life = Life(town)
     life.live(stop_at(2))
@@ -248,7 +237,7 @@ def test_what_cannot_begin_is_said_and_forgotten(town: Town) -> None:
     drop_request(town.folder)
 
 
-def test_runs_of_different_kinds_follow_each_other(town: Town) -> None:
+def test_runs_of_different_kinds_follow_each_other(town: Federation) -> None:
     life = Life(town)
     town.run(SUMS)
     ask_for_run(town.folder, BITS)
@@ -256,7 +245,7 @@ def test_runs_of_different_kinds_follow_each_other(town: Town) -> None:
     assert [summary["method"] for summary in life.ended] == ["hdp-bit"]
 
 
-def test_the_schedule_repeats_the_last_run_and_no_sooner(town: Town) -> None:
+def test_the_schedule_repeats_the_last_run_and_no_sooner(town: Federation) -> None:
     life = Life(town, Schedule(every="7d"))
     life.live(stop_at(9))
     assert life.runs == 0
@@ -274,7 +263,7 @@ def test_the_schedule_repeats_the_last_run_and_no_sooner(town: Town) -> None:
     assert life.runs == 2
 
 
-def test_the_rule_waits_for_enough(town: Town) -> None:
+def test_the_rule_waits_for_enough(town: Federation) -> None:
     life = Life(town, Schedule(rule=True))
     town.run(SUMS)
     life.live(stop_at(5), step=DAY)
@@ -285,7 +274,7 @@ def test_the_rule_waits_for_enough(town: Town) -> None:
 
 
 def test_no_schedule_repeats_what_spends_epsilon_again_or_what_the_rule_cannot_weigh(
-    town: Town,
+    town: Federation,
 ) -> None:
     life = Life(town, Schedule(rule=True))
     town.run(BITS)
@@ -304,7 +293,7 @@ def test_no_schedule_repeats_what_spends_epsilon_again_or_what_the_rule_cannot_w
     assert life.runs == 2
 
 
-def test_the_schedule_is_in_the_configuration(tmp_path: Path, town: Town) -> None:
+def test_the_schedule_is_in_the_configuration(tmp_path: Path, town: Federation) -> None:
     for schedule in (Schedule(), Schedule(every="7d"), Schedule(rule=True)):
         path = tmp_path / str(schedule.every) / str(schedule.rule)
         ServiceFolder.create(
@@ -320,40 +309,40 @@ def test_the_schedule_is_in_the_configuration(tmp_path: Path, town: Town) -> Non
     assert ServiceFolder(path).config.schedule.never
 
 
-def test_whether_it_is_served(town: Town) -> None:
+def test_whether_it_is_served(town: Federation) -> None:
     assert not town.folder.served()
     with town.folder.serving():
         assert town.folder.served()
     assert not town.folder.served()
 
 
-def test_the_newest_model_is_handed_out_also_while_a_run_waits_for_devices(town: Town) -> None:
-    late = town.cards[7].identity
-    town.network.detach(late)
+def test_the_newest_model_is_handed_out_also_while_a_run_waits_for_devices(
+    town: Federation,
+) -> None:
+    town.disconnect(7)
     town.run(SUMS)
     pace = msgspec.structs.replace(PACE, gather=5.0)
     town.folder.config = msgspec.structs.replace(town.folder.config, pace=pace)
-    for card in town.cards[:4]:
-        town.network.detach(card.identity)
+    town.disconnect(*range(4))
     naps = 0
 
     def sleep(_: float) -> None:
         nonlocal naps
         naps += 1
-        town.network.attach(late, town.agents[7].answer)
-        if town.agents[7].model is not None or naps > 5:
+        town.connect(7)
+        if town.devices[7].model is not None or naps > 5:
             raise StoppedError
 
     service = Service(town.folder, town.network, sleep=sleep)
     with pytest.raises(StoppedError):
         service.conduct(service.begin(SUMS))
-    assert town.agents[7].model is not None
+    assert town.devices[7].model is not None
     assert town.folder.unfinished() is not None
 
 
-def test_why_devices_refuse_is_seen_while_others_are_waited_for(town: Town) -> None:
+def test_why_devices_refuse_is_seen_while_others_are_waited_for(town: Federation) -> None:
     town.stores[0].set_policy(msgspec.structs.replace(town.stores[0].policy, methods=("hdp-bit",)))
-    town.network.detach(town.cards[7].identity)
+    town.disconnect(7)
     town.folder.config = msgspec.structs.replace(
         town.folder.config, pace=msgspec.structs.replace(PACE, gather=5.0)
     )
@@ -369,44 +358,27 @@ def test_why_devices_refuse_is_seen_while_others_are_waited_for(town: Town) -> N
     assert (state["stage"], state["refusals_of_run"]) == ("waiting for devices", {"policy": 1})
 
 
-class Watched:
-    """A network that is told of before every exchange: who is asked, and how long they have."""
-
-    def __init__(self, town: Town, before: Callable[[int, Collection[str]], object]) -> None:
-        self._town, self._before, self.turns = town, before, list[tuple[frozenset[str], float]]()
-
-    def present(self) -> frozenset[str]:
-        return self._town.network.present()
-
-    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
-        self.turns.append((frozenset(messages), deadline))
-        self._before(len(self.turns), messages)
-        return self._town.network.exchange(messages, deadline)
-
-    def close(self) -> None: ...
-
-
 @pytest.mark.parametrize(
     "moment", [3, 4, 7]
 )  # of nine exchanges: numbers are made ready; keys; confirmations
 def test_the_newest_model_is_handed_out_between_the_exchanges_of_a_run(
-    town: Town, moment: int
+    town: Federation, moment: int
 ) -> None:
-    late = town.cards[7].identity
-    town.network.detach(late)
+    town.disconnect(7)
     first = town.run(SUMS).summary["run"]
     town.add_later_ones()
     had: list[str | None] = []
 
     def before(exchange: int, asked: Collection[str]) -> None:
         if exchange == moment:
-            town.network.attach(late, town.agents[7].answer)
-        model = town.agents[7].model
+            town.connect(7)
+        model = town.devices[7].model
         had.append(None if model is None else model.run)
 
     let_in: list[str] = []
-    network = Watched(town, before)
-    service = Service(town.folder, network, admit=let_in.extend, sleep=lambda _: None)
+    town.network.turns.clear()
+    town.network.before = before
+    service = town.restart_service(admit=let_in.extend)
     outcome = service.conduct(service.begin(SUMS))
     assert first in had  # before the run had ended, and it went on
     assert outcome.summary["users"] == 7
@@ -414,9 +386,9 @@ def test_the_newest_model_is_handed_out_between_the_exchanges_of_a_run(
     assert sorted(set(let_in)) == sorted(card.identity for card in town.cards)
 
 
-def test_who_knocks_in_a_run_and_says_nothing_is_asked_once_and_briefly(town: Town) -> None:
+def test_who_knocks_in_a_run_and_says_nothing_is_asked_once_and_briefly(town: Federation) -> None:
     late = town.cards[7].identity
-    town.network.detach(late)
+    town.disconnect(7)
     town.run(SUMS)
     pace = msgspec.structs.replace(PACE, deadline=30.0)
     town.folder.config = msgspec.structs.replace(town.folder.config, pace=pace)
@@ -424,15 +396,20 @@ def test_who_knocks_in_a_run_and_says_nothing_is_asked_once_and_briefly(town: To
     def silent(_: bytes) -> bytes:
         raise StoppedError
 
-    network = Watched(
-        town, lambda exchange, _: town.network.attach(late, silent) if exchange == 4 else None
-    )
-    service = Service(town.folder, network, sleep=lambda _: None)
-    assert service.conduct(service.begin(SUMS)).summary["users"] == 7
-    assert [(asked, turn) for asked, turn in network.turns if late in asked] == [({late}, BRIEF)]
+    def knock(exchange: int, asked: Collection[str]) -> None:
+        if exchange == 4:
+            town.network.attach(late, silent)
+
+    town.network.turns.clear()
+    town.network.before = knock
+    assert town.run(SUMS).summary["users"] == 7
+    turns = [(asked, seconds) for asked, seconds in town.network.turns if late in asked]
+    assert turns == [({late}, BRIEF)]
 
 
-def test_refusals_before_a_kill_are_counted(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_before_a_kill_are_counted(
+    town: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = town.stores[0]
     store.set_policy(msgspec.structs.replace(store.policy, methods=("hdp-bit",)))
     run = town.service.begin(SUMS)
@@ -444,12 +421,12 @@ def test_refusals_before_a_kill_are_counted(town: Town, monkeypatch: pytest.Monk
         patch.setattr(Run, "deliver", killed)
         with pytest.raises(StoppedError):
             town.service.conduct(run)
-    outcome = Service(town.folder, town.network, sleep=lambda _: None).conduct(run)
+    outcome = town.restart_service().conduct(run)
     assert outcome.summary["refusals"] == {"policy": 1}
 
 
 def test_why_devices_refused_is_said_in_words_and_of_the_last_run_only(
-    town: Town, capsys: pytest.CaptureFixture[str]
+    town: Federation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for store in town.stores[:4]:
         store.set_policy(msgspec.structs.replace(store.policy, methods=("hdp-bit",)))
@@ -461,10 +438,10 @@ def test_why_devices_refused_is_said_in_words_and_of_the_last_run_only(
     status(folder=town.folder.path, watch=False, every=None, json=False)
     said = capsys.readouterr().out
     assert "4 refusals (policy): their owners' policies forbid it; to do: " in said
-    assert not any(store.ledger.spent_total() for store in town.stores)  # nobody is charged for it
+    assert not any(town.spent())  # nobody is charged for it
     town.service.give_up(run)
     for store in town.stores:
-        store.set_policy(POLICY)
+        store.set_policy(PLENTY)
     town.run(SUMS)
     status(folder=town.folder.path, watch=False, every=None, json=False)
     assert "refusals: none" in capsys.readouterr().out

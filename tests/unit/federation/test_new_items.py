@@ -4,8 +4,6 @@ masks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +27,17 @@ from hdpmf.untrusted.recommender.runs import Answered
 from hdpmf.untrusted.service.daemon import Daemon, Peers
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import CATALOGUE, KEY, change_items
-from tests.unit.federation.growing_town import BITS, SUMS, WORLD, Town
+from tests.world import BITS, GROWING, SUMS, Federation
 
 pytestmark = pytest.mark.slow
 
 NEW = ItemTable.build([1000, 0], ["Tomorrow", "Yesterday"], [["Drama"], ["Space"]], [2026, 1950])
 """Of these 0 would be the first in the order of sorting; they come last all the same."""
-N = WORLD.n_items
+N = GROWING.n_items
 RETIRED = 3  # a position
 
 
-@pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    with ExitStack() as stack:
-        yield Town(tmp_path, stack)
-
-
-def rate_new(town: Town, n: int = 5) -> None:
+def rate_new(town: Federation, n: int = 5) -> None:
     for store in town.stores[:n]:
         store.rate("0", 5.0, user=owner(store))
     town.stores[0].rate("1000", 1.0, user=owner(town.stores[0]))
@@ -61,8 +53,8 @@ def weights(answer: Any) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_new_items_are_in_the_next_run_and_a_retired_one_is_not(town: Town) -> None:
-    retired = str(WORLD.items.ids[RETIRED])
+def test_new_items_are_in_the_next_run_and_a_retired_one_is_not(town: Federation) -> None:
+    retired = str(GROWING.items.ids[RETIRED])
     for store in town.stores[:3]:
         store.rate(retired, 4.0, user=owner(store))
     rate_new(town)  # before the catalogue has them: kept, not used
@@ -90,7 +82,7 @@ def test_new_items_are_in_the_next_run_and_a_retired_one_is_not(town: Town) -> N
     )  # what was summed stays
     assert second.summary["catalogue_version"] == 2
     assert second.model.items.ids.tolist()[-2:] == [0, 1000]
-    for agent, store in zip(town.agents, town.stores, strict=True):
+    for agent, store in zip(town.devices, town.stores, strict=True):
         listed = recommend(store, 50, user=owner(store), keep_rated=True, model=agent.model)
         names = {entry.item for entry in listed}
         assert len(listed) == N + 1
@@ -99,10 +91,10 @@ def test_new_items_are_in_the_next_run_and_a_retired_one_is_not(town: Town) -> N
     assert ServiceFolder(town.folder.path).model() is not None
 
 
-def test_an_earlier_run_is_read_with_its_own_items(town: Town) -> None:
+def test_an_earlier_run_is_read_with_its_own_items(town: Federation) -> None:
     first = town.run(SUMS)
     before = town.service.answered(first.run)
-    change_items(town.folder, NEW, [str(WORLD.items.ids[RETIRED])])
+    change_items(town.folder, NEW, [str(GROWING.items.ids[RETIRED])])
     after = town.service.answered(first.run)
     assert (after.survey, after.retired) == (before.survey, ())
     assert after.survey.n_items == N
@@ -112,7 +104,7 @@ def test_an_earlier_run_is_read_with_its_own_items(town: Town) -> None:
     assert own.survey.catalogue == known_items(town.folder.items).fingerprint
 
 
-def test_a_run_under_way_keeps_its_items(town: Town) -> None:
+def test_a_run_under_way_keeps_its_items(town: Federation) -> None:
     run = town.service.begin(SUMS)
     change_items(town.folder, NEW)
     assert number_of(town.folder.items) == 2
@@ -126,27 +118,26 @@ def test_a_run_under_way_keeps_its_items(town: Town) -> None:
 
 
 def test_devices_see_new_items_before_a_run_and_the_model_of_before_still_serves(
-    town: Town,
+    town: Federation,
 ) -> None:
-    late = town.stores[7]
-    town.network.detach(late.identity.public.hex())
+    town.disconnect(7)
     town.run(SUMS)
-    change_items(town.folder, NEW, [str(WORLD.items.ids[RETIRED])])
-    town.network.attach(late.identity.public.hex(), town.agents[7].answer)
+    change_items(town.folder, NEW, [str(GROWING.items.ids[RETIRED])])
+    town.connect(7)
     town.service.hand_out_items()
     assert [store.pinned_catalogue.number for store in town.stores] == [2] * 8  # type: ignore[union-attr]
     sent = town.service.metrics.messages
     town.service.hand_out_items()
     assert town.service.metrics.messages == sent  # everybody was asked once
     assert town.service.hand_out() == 1
-    for agent, store in zip(town.agents, town.stores, strict=True):
+    for agent, store in zip(town.devices, town.stores, strict=True):
         rate_new(town, 1)
         listed = recommend(store, 50, user=owner(store), keep_rated=True, model=agent.model)
         assert len(listed) == N - 1  # of the new ones nothing is known yet, the retired one is gone
-        assert not {entry.item for entry in listed} & {"0", "1000", str(WORLD.items.ids[RETIRED])}
+        assert not {entry.item for entry in listed} & {"0", "1000", str(GROWING.items.ids[RETIRED])}
 
 
-def test_bits_of_earlier_runs_are_about_the_same_items(town: Town) -> None:
+def test_bits_of_earlier_runs_are_about_the_same_items(town: Federation) -> None:
     first = town.run(BITS)
     change_items(town.folder, NEW)
     rate_new(town)
@@ -163,7 +154,7 @@ def test_bits_of_earlier_runs_are_about_the_same_items(town: Town) -> None:
     assert release.items.ids.tolist()[-2:] == [0, 1000]
 
 
-def test_training_runs_grow_too(town: Town) -> None:
+def test_training_runs_grow_too(town: Federation) -> None:
     settings = msgspec.structs.replace(BITS, method="mf", rounds=2, factors=3, epsilon=1.0)
     for store in town.stores:
         policy = msgspec.structs.replace(
@@ -171,13 +162,13 @@ def test_training_runs_grow_too(town: Town) -> None:
         )
         store.set_policy(policy)
     late = town.stores[7]
-    town.network.detach(late.identity.public.hex())
+    town.disconnect(7)
     town.run(settings)
-    change_items(town.folder, NEW, [str(WORLD.items.ids[RETIRED])])
-    town.network.attach(late.identity.public.hex(), town.agents[7].answer)
+    change_items(town.folder, NEW, [str(GROWING.items.ids[RETIRED])])
+    town.connect(7)
     town.service.hand_out_items()
     assert town.service.hand_out() == 1
-    listed = recommend(late, 50, user=owner(late), keep_rated=True, model=town.agents[7].model)
+    listed = recommend(late, 50, user=owner(late), keep_rated=True, model=town.devices[7].model)
     assert 0 < len(listed) < N
     rate_new(town)
     outcome = town.run(settings)
@@ -187,7 +178,7 @@ def test_training_runs_grow_too(town: Town) -> None:
 
 
 def test_a_device_that_cannot_follow_refuses_and_the_operator_sees_it(
-    town: Town, tmp_path: Path
+    town: Federation, tmp_path: Path
 ) -> None:
     """A recommender that was restored from a backup and has added something else since."""
     town.run(SUMS)
@@ -211,18 +202,18 @@ def test_a_device_that_cannot_follow_refuses_and_the_operator_sees_it(
     assert town.run(SUMS).summary["users"] == 8
 
 
-def test_who_refuses_the_items_is_not_asked_for_ever(town: Town) -> None:
+def test_who_refuses_the_items_is_not_asked_for_ever(town: Federation) -> None:
     late = town.stores[7]
-    town.network.detach(late.identity.public.hex())
+    town.disconnect(7)
     town.run(SUMS)
-    late.pin_catalogue(catalogue_table(NEW.index, WORLD.scale, NEW))
-    town.network.attach(late.identity.public.hex(), town.agents[7].answer)
+    late.pin_catalogue(catalogue_table(NEW.index, GROWING.scale, NEW))
+    town.connect(7)
     for _ in range(3):
         assert town.service.hand_out() == 0
     assert town.service.metrics.refusals["catalogue"] == 1
 
 
-def test_a_folder_of_before_there_were_versions(town: Town) -> None:
+def test_a_folder_of_before_there_were_versions(town: Federation) -> None:
     """Its catalogue is a plain table, without a key: it is the first version, and signed with
     the second.
     """
@@ -250,7 +241,7 @@ def test_a_folder_of_before_there_were_versions(town: Town) -> None:
     ],
 )
 def test_changes_that_cannot_be_made_change_nothing(
-    town: Town, added: Any, retired: list[str], words: str
+    town: Federation, added: Any, retired: list[str], words: str
 ) -> None:
     before = (town.folder.path / CATALOGUE).read_bytes()
     with pytest.raises(ConfigError, match=words):
@@ -258,7 +249,7 @@ def test_changes_that_cannot_be_made_change_nothing(
     assert (town.folder.path / CATALOGUE).read_bytes() == before
 
 
-def test_another_key_signs_nothing(town: Town) -> None:
+def test_another_key_signs_nothing(town: Federation) -> None:
     (town.folder.path / KEY).write_bytes(b"x" * 32)
     with pytest.raises(ConfigError, match="another key"):
         change_items(town.folder, NEW)
@@ -270,7 +261,7 @@ def test_another_key_signs_nothing(town: Town) -> None:
         change_items(town.folder, NEW)
 
 
-def test_a_service_that_idles_shows_new_items(town: Town) -> None:
+def test_a_service_that_idles_shows_new_items(town: Federation) -> None:
     town.run(SUMS)
     change_items(town.folder, NEW)
     naps = iter(range(3))
@@ -289,7 +280,7 @@ def test_noise_of_runs_that_did_not_know_an_item_is_not_in_it() -> None:
     from hdpmf.untrusted.recommender.sums import add_up_runs
 
     settings = msgspec.structs.replace(SUMS, epsilon=1.0)
-    table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
+    table = catalogue_table(GROWING.items, GROWING.scale, GROWING.item_table)
     survey = settings.survey(known_items(table), 6)
 
     def answered(n: int, **more: Any) -> Answered:

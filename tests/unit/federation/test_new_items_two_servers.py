@@ -29,7 +29,7 @@ from hdpmf.untrusted.service.keys import change_items, pin_servers
 from hdpmf.untrusted.service.publish import public_file
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
-from tests.unit.federation.growing_town import POLICY
+from tests.world import PLENTY
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ class Village:
             catalogue_table(IdIndex(ITEMS), RatingScale(1.0, 5.0, 1.0)),
         )
         pin_servers(self.folder.path, "village", self.pair.servers)
-        policy = msgspec.structs.replace(POLICY, servers=(self.pair.servers.digest,))
+        policy = msgspec.structs.replace(PLENTY, servers=(self.pair.servers.digest,))
         self.stores = [DeviceStore.create(":memory:", policy=policy) for _ in range(3)]
         self.folder.enroll(
             DeviceCard(name=f"d{n}", identity=store.identity.public.hex())

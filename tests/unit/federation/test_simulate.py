@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.common.data import Ratings, load_dataset, synthetic_world
+from hdpmf.common.data import load_dataset, synthetic_world
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.protocol import ItemFacts, Round
 from hdpmf.errors import ConfigError
@@ -21,22 +21,11 @@ from hdpmf.lab.simulate.simulate import simulate
 from hdpmf.models import make_model
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.settings import RunSettings
+from tests.world import as_on_devices
 
 pytestmark = pytest.mark.slow
 
 WORLD = synthetic_world(24, 30, 500, rng=3)
-
-
-def as_on_devices(ratings: Ratings) -> Ratings:
-    """Users' ids as text, which is how devices know them: first vectors follow from ids."""
-    return Ratings.from_arrays(
-        [str(user) for user in ratings.users.ids[ratings.user_codes].tolist()],
-        ratings.items.ids[ratings.item_codes],
-        ratings.values,
-        scale=ratings.scale,
-        items_index=ratings.items,
-        item_table=ratings.item_table,
-    )
 
 
 @pytest.mark.parametrize(

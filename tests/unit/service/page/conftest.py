@@ -5,7 +5,6 @@ was given up.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -15,24 +14,23 @@ from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.web.sessions import BrowserSessions
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.page.http import Login, OperatorPage, TokenLogin
-from tests.unit.federation.growing_town import SUMS, Town
 from tests.unit.page.conftest import HOST, ORIGIN, Client, Clock
+from tests.world import SUMS, Federation, growing_federation
 
 PAGES = ("/overview", "/runs", "/devices", "/model", "/knowledge")
 OWN = {"sec-fetch-site": "same-origin"}
 
 
 @pytest.fixture(scope="session")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+def town(tmp_path_factory: pytest.TempPathFactory) -> Federation:
     """A recommender with two runs. Tests only read it."""
-    with ExitStack() as stack:
-        made = Town(tmp_path_factory.mktemp("operator"), stack)
-        ensure_certificates(made.folder.tls_folder, ("localhost",))
-        made.run(SUMS)
-        made.service.metrics.refusals["policy"] += 3
-        made.service.give_up(made.service.begin(SUMS))
-        made.service.write_state()
-        yield made
+    made = growing_federation(tmp_path_factory.mktemp("operator"))
+    ensure_certificates(made.folder.tls_folder, ("localhost",))
+    made.run(SUMS)
+    made.service.metrics.refusals["policy"] += 3
+    made.service.give_up(made.service.begin(SUMS))
+    made.service.write_state()
+    return made
 
 
 class Operator:
@@ -84,7 +82,7 @@ def visitor() -> Iterator[Callable[[Path], Operator]]:
 
 
 @pytest.fixture
-def outside(town: Town, visitor: Callable[[Path], Operator]) -> Operator:
+def outside(town: Federation, visitor: Callable[[Path], Operator]) -> Operator:
     """Somebody before the page of the town's recommender."""
     return visitor(town.folder.path)
 

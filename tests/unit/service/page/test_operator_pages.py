@@ -18,8 +18,8 @@ from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.page.views import ModelItems
 from hdpmf.untrusted.service.past_runs import weight_deviations
-from tests.unit.federation.growing_town import BITS, SUMS, WORLD, Town
 from tests.unit.service.page.conftest import PAGES
+from tests.world import BITS, GROWING, SUMS, Federation, growing_federation
 
 
 def told(operator, path: str) -> str:
@@ -30,7 +30,7 @@ def told(operator, path: str) -> str:
     )
 
 
-def test_the_overview_says_how_it_is_and_what_to_do(operator, town: Town):
+def test_the_overview_says_how_it_is_and_what_to_do(operator, town: Federation):
     text = told(operator, "/overview")
     assert "town" in text
     assert "8 enrolled, for 8 users" in text
@@ -53,7 +53,7 @@ def test_without_trouble_nothing_is_to_do(operator, monkeypatch):
     assert "1000.0 GB" in text
 
 
-def test_runs_with_their_budgets(operator, town: Town):
+def test_runs_with_their_budgets(operator, town: Federation):
     text = told(operator, "/runs")
     done, given_up = (run.hex()[:12] for run in town.folder.runs())
     assert text.index(given_up) < text.index(done)
@@ -62,7 +62,7 @@ def test_runs_with_their_budgets(operator, town: Town):
 
 
 def test_devices_are_counted_and_refusals_classed_and_nobody_is_named(
-    operator, town: Town, monkeypatch
+    operator, town: Federation, monkeypatch
 ):
     monkeypatch.setattr(ServiceFolder, "summary", lambda *_: {"refusals": {"policy": 3, "odd": 1}})
     text = told(operator, "/devices")
@@ -72,7 +72,7 @@ def test_devices_are_counted_and_refusals_classed_and_nobody_is_named(
     assert "odd 1 their answers could not be taken" in text
 
 
-def test_no_page_has_a_device_in_it(operator, town: Town):
+def test_no_page_has_a_device_in_it(operator, town: Federation):
     pages = "".join(operator.get(path).text for path in PAGES)
     words = " ".join(told(operator, path) for path in PAGES)
     for card in town.cards:
@@ -81,7 +81,7 @@ def test_no_page_has_a_device_in_it(operator, town: Town):
     assert town.folder.enrolled.digest in pages  # there is something to be seen
 
 
-def test_the_model_has_titles_and_what_noise_makes_uncertain(operator, town: Town):
+def test_the_model_has_titles_and_what_noise_makes_uncertain(operator, town: Federation):
     model = town.folder.model()
     best = int(np.argmax(model.numbers.popularity))
     text = told(operator, "/model")
@@ -90,7 +90,7 @@ def test_the_model_has_titles_and_what_noise_makes_uncertain(operator, town: Tow
         math.sqrt(2 * 8 / 5) * WEIGHT_SCALE / 5000.0
     )  # 8 users added noise where 5 make the whole of it
     assert weight_deviations(town.folder, town.folder.runs()[0]) == pytest.approx(
-        np.full(WORLD.n_items, noise)
+        np.full(GROWING.n_items, noise)
     )
     assert f"{model.numbers.popularity[best]:.1f} ± {noise:.1f}" in text
     found = told(operator, f"/model?words={item}")
@@ -107,7 +107,7 @@ def test_the_model_has_titles_and_what_noise_makes_uncertain(operator, town: Tow
     assert "&lt;script" in operator.get("/model?words=<script>alert(1)</script>").text
 
 
-def test_most_liked_is_not_what_is_most_uncertain(town: Town):
+def test_most_liked_is_not_what_is_most_uncertain(town: Federation):
     model = town.folder.model()
     items = ModelItems(model, None)
     facts = model.numbers
@@ -133,23 +133,20 @@ def test_what_it_knows_comes_from_the_methods_claims(operator):
 
 
 def test_bits_are_counted_without_noise_and_runs_that_are_put_together_have_more(tmp_path: Path):
-    from contextlib import ExitStack
-
-    with ExitStack() as stack:
-        town = Town(tmp_path, stack)
-        first = town.run(SUMS).run
-        town.add_later_ones()
-        second = town.run(SUMS).run
-        alone, together = (
-            weight_deviations(town.folder, first),
-            weight_deviations(town.folder, second),
-        )
-        assert (together > alone).all()
-        bits = town.service.begin(BITS)
-        assert (weight_deviations(town.folder, bits) == 0).all()
+    town = growing_federation(tmp_path)
+    first = town.run(SUMS).run
+    town.add_later_ones()
+    second = town.run(SUMS).run
+    alone, together = (
+        weight_deviations(town.folder, first),
+        weight_deviations(town.folder, second),
+    )
+    assert (together > alone).all()
+    bits = town.service.begin(BITS)
+    assert (weight_deviations(town.folder, bits) == 0).all()
 
 
-def test_a_new_recommender_has_pages_too(visitor, tmp_path: Path, town: Town):
+def test_a_new_recommender_has_pages_too(visitor, tmp_path: Path, town: Federation):
     ServiceFolder.create(tmp_path / "new", Config(name="new"), town.folder.catalogue)
     newcomer = visitor(tmp_path / "new")
     newcomer.enter()
@@ -160,7 +157,7 @@ def test_a_new_recommender_has_pages_too(visitor, tmp_path: Path, town: Town):
     assert "knows its items, its roster and nothing else" in told(newcomer, "/knowledge")
 
 
-def test_what_cannot_be_read_is_said(visitor, tmp_path: Path, town: Town):
+def test_what_cannot_be_read_is_said(visitor, tmp_path: Path, town: Federation):
     shutil.copytree(town.folder.path, tmp_path / "copy", symlinks=True)
     (tmp_path / "copy" / "state.json").write_text("{}")
     newcomer = visitor(tmp_path / "copy")
@@ -170,7 +167,7 @@ def test_what_cannot_be_read_is_said(visitor, tmp_path: Path, town: Town):
     assert "state.json is damaged" in answer.text
 
 
-def test_nothing_is_ever_written(operator, town: Town):
+def test_nothing_is_ever_written(operator, town: Federation):
     before = everything(town.folder.path)
     for path in PAGES:
         assert operator.get(path).status_code == 200
@@ -184,7 +181,7 @@ def test_nothing_is_ever_written(operator, town: Town):
     assert everything(town.folder.path) == before
 
 
-def test_an_old_folder_is_not_migrated_by_looking(tmp_path: Path, town: Town):
+def test_an_old_folder_is_not_migrated_by_looking(tmp_path: Path, town: Federation):
     shutil.copytree(town.folder.path, tmp_path / "old", symlinks=True)
     (tmp_path / "old" / "format").unlink()
     before = everything(tmp_path / "old")
