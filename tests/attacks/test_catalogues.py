@@ -4,7 +4,6 @@ their backs.
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +137,7 @@ LIES: dict[str, CatalogueVersion | CatalogueTable] = {
 def test_what_does_not_follow_is_refused_and_changes_nothing(agent: Device, lie: str) -> None:
     before = state(agent.store)
     said: list[str] = []
-    agent._conversation._setup = dataclasses.replace(agent._setup, log=said.append)
+    agent = Device(agent.store, log=said.append)
     assert refusals(agent, LIES[lie]) == ["catalogue"]
     assert state(agent.store) == before
     assert "refused (catalogue)" in said[0]

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,21 +24,17 @@ from hdpmf.common.aggregation.masks import (
 from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.aggregation.masks.messages import DealtShares, Unmasking
 from hdpmf.common.data import synthetic_world
-from hdpmf.common.net import InProcessNetwork
-from hdpmf.common.privacy import PrivacyWeights
-from hdpmf.common.protocol import BitContribution, DeviceCard, Reply, Terms, decode, encode
+from hdpmf.common.protocol import BitContribution, Reply, Terms, decode, encode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import SumLayout
 from hdpmf.errors import HdpmfError, SecureSumError
-from hdpmf.lab.simulate.population import deal
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.session import Plans, SumOfJob
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.bits import facts_from_bits
-from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
-from tests.world import Device
+from tests.world import Device, Federation
 
 pytestmark = pytest.mark.slow
 
@@ -71,32 +66,13 @@ def no_shares(message: ToRecommender) -> ToRecommender:
     return replace(message, seeds={}, keys={}) if isinstance(message, Unmasking) else message
 
 
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
-def town(
-    folder: Path, stack: ExitStack, hostile: dict[int, Change]
-) -> tuple[Service, list[str], list[str]]:
-    network, names, said, agents = InProcessNetwork({}), [], [], []
-    for home in deal(WORLD, PrivacyWeights.uniform(WORLD), N, 0):
-        store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
-        store.add(home.ratings)
-        agents.append(Device(store))
-        names.append(store.identity.public.hex())
-    pace = Pace(gather=0.0, deadline=5.0, attempts=2, pause=0.0)
-    table = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
-    made = ServiceFolder.create(folder / "r", Config(name="town", pace=pace), table)
-    made.enroll([DeviceCard(name=name[:8], identity=name) for name in names])
-    cards = made.enrolled.cards
-    for number, agent in enumerate(agents):
-        agent.store.pin_roster(
-            [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
-        )
-        network.attach(names[number], _answers(agent, hostile.get(number)))
-    return Service(made, network, sleep=lambda _: None, log=said.append), names, said
+def town(folder: Path, hostile: dict[int, Change]) -> tuple[Service, list[str], list[str]]:
+    made = Federation(WORLD, folder=folder, policy=POLICY, noise=None)
+    for number, agent in enumerate(made.devices):
+        made.network.attach(agent.name, _answers(agent, hostile.get(number)))
+    said: list[str] = []
+    service = made.restart_service(log=said.append)
+    return service, [agent.name for agent in made.devices], said
 
 
 def _answers(agent: Device, change: Change | None) -> Callable[[bytes], bytes]:
@@ -114,9 +90,7 @@ def _answers(agent: Device, change: Change | None) -> Callable[[bytes], bytes]:
 
 @pytest.mark.parametrize("method", ["hdp-sum", "hdpmf"])
 @pytest.mark.parametrize("change", [wrong_shares, no_shares])
-def test_one_wrong_share_does_not_end_the_run(
-    tmp_path: Path, stack: ExitStack, method: str, change: Change
-) -> None:
+def test_one_wrong_share_does_not_end_the_run(tmp_path: Path, method: str, change: Change) -> None:
     unmasked = 0
 
     def counting(message: ToRecommender) -> ToRecommender:
@@ -124,7 +98,7 @@ def test_one_wrong_share_does_not_end_the_run(
         unmasked += isinstance(message, Unmasking)
         return change(message)
 
-    service, names, said = town(tmp_path, stack, {4: counting})
+    service, names, said = town(tmp_path, {4: counting})
     more = {"rounds": 1} if method == "hdp-sum" else {"rounds": 2, "factors": 3}
     service.conduct(service.begin(RunSettings(method=method, view="sums", minimum=9, **more)))
     named = [line for line in said if "wrong shares" in line]
@@ -137,8 +111,8 @@ def test_one_wrong_share_does_not_end_the_run(
         assert unmasked == (1 if method == "hdp-sum" else 3)
 
 
-def test_more_liars_than_can_be_corrected_are_named(tmp_path: Path, stack: ExitStack) -> None:
-    service, names, said = town(tmp_path, stack, dict.fromkeys(range(6), wrong_shares))
+def test_more_liars_than_can_be_corrected_are_named(tmp_path: Path) -> None:
+    service, names, said = town(tmp_path, dict.fromkeys(range(6), wrong_shares))
     with pytest.raises(HdpmfError, match="right shares"):
         service.conduct(
             service.begin(RunSettings(method="hdp-sum", view="sums", minimum=9, rounds=1))
@@ -148,9 +122,9 @@ def test_more_liars_than_can_be_corrected_are_named(tmp_path: Path, stack: ExitS
     assert named <= {name[:16] for name in names[:6]}
 
 
-def test_a_recommender_cannot_draw_for_ever(stack: ExitStack) -> None:
+def test_a_recommender_cannot_draw_for_ever() -> None:
     """It breaks off whenever it does not like who holds shares, and proposes the same sum again."""
-    store = stack.enter_context(DeviceStore.create(":memory:", policy=POLICY))
+    store = DeviceStore.create(":memory:", policy=POLICY)
     others = [DeviceIdentity.generate().public for _ in range(19)]
     store.pin_roster([store.identity.public, *others], [1] * 20)
     items = store.pin_catalogue(
@@ -193,17 +167,17 @@ def test_a_card_of_two_billion_users_costs_the_recommender_no_memory() -> None:
 
 
 def test_an_honest_recommender_that_tries_again_stays_far_below_what_devices_allow(
-    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four of twelve drop out of every attempt, and nine are needed: as many plans as attempts,
     and nothing left.
     """
-    drawn: Counter[DeviceStore] = Counter()
+    drawn: Counter[Plans] = Counter()
     draw = Plans.draw
 
     def counted(plans: Plans) -> None:
         draw(plans)
-        drawn[plans._store] = plans.open
+        drawn[plans] = plans.open
 
     def lost(message: ToRecommender) -> ToRecommender:
         return (
@@ -213,7 +187,7 @@ def test_an_honest_recommender_that_tries_again_stays_far_below_what_devices_all
         )
 
     monkeypatch.setattr(Plans, "draw", counted)
-    service, _, _ = town(tmp_path, stack, dict.fromkeys(range(4), lost))
+    service, _, _ = town(tmp_path, dict.fromkeys(range(4), lost))
     run = service.begin(RunSettings(method="hdp-sum", view="sums", minimum=9, rounds=1))
     with pytest.raises(HdpmfError, match="broke off 2 times"):  # as often as the town's pace says
         service.conduct(run)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +162,7 @@ def test_a_large_one_is_refused_by_its_length_alone(agent: Device) -> None:
     """50 MB for 40 items: it is not decoded, and nothing of its size is made."""
     assert _say(agent, _facts(digest_of(GOOD)), 1, RUN) == Accepted()
     log: list[str] = []
-    agent._conversation._setup = replace(agent._setup, log=log.append)
+    agent = Device(agent.store, log=log.append)
     bomb = b"\x91" * 50_000_000
     data = envelope(bomb, 2, run=RUN, part="lists")
     tracemalloc.start()

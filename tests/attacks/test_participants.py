@@ -19,7 +19,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.untrusted.service.settings import RunSettings
-from tests.world import RUN, ask, enrol, envelope, survey, table, terms
+from tests.world import ask, enrol, envelope, survey, table, terms, waiting_numbers
 
 from .hostile import STARS, device
 
@@ -144,10 +144,7 @@ def test_the_whole_noise_is_in_the_smallest_sum() -> None:
     for agent in agents[8:60]:  # of 60 in the sum the first 8 tell theirs
         ask(agent, terms("hdp-sum", "sums", wide, users=80, minimum=60, sharing=sharing))
         assert ask(agent, survey("A", wide, contributors=sharing)) == Ready(number=0)
-        found = agent._conversation._sessions[RUN].sum
-        assert found is not None
-        assert found.numbers is not None
-        honest += found.numbers[: len(wide.ids)]
+        honest += waiting_numbers(agent)[: len(wide.ids)]
     scale = 64 * 10 / (0.98 * 0.5)
     assert abs(np.abs(honest).mean() / scale - 1) < 0.2
 

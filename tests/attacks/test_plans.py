@@ -22,7 +22,7 @@ from hdpmf.errors import ConfigError, SecureSumError
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.session import DAY, Plans
 from hdpmf.private.device.store.device_store import DeviceStore
-from tests.world import Device, ask, enrol, envelope, survey, table, terms
+from tests.world import Clock, Device, ask, enrol, envelope, survey, table, terms, waiting_sum
 
 from .hostile import STARS, device
 
@@ -39,21 +39,16 @@ SMALL: dict[str, Any] = {
 NOW = 1_800_000_000.0
 
 
-class Clock:
-    """A clock that can be set."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def victim(
     clock: Clock, ratings: dict[str, float] = STARS, path: Any = ":memory:", **policy: Any
 ) -> Device:
     store = device(ratings, policy=Policy(**(SMALL | policy)), catalogue=TABLE, path=path).store
     return Device(store, recommender="first", clock=clock)
+
+
+def unused(agent: Device, clock: Clock) -> int:
+    """Plans of this day that the device drew for and that led to nothing."""
+    return Plans(agent.store, "first", clock).open
 
 
 def run_of(number: int) -> bytes:
@@ -100,7 +95,7 @@ def attack(agent: Device, tries: int, per_run: int = 7, first: int = 0) -> list[
 
 
 def test_runs_that_take_nothing_do_not_make_a_device_draw_for_ever() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     agent = victim(clock)
     enrol([agent], others=N - 1)
     limit = Policy().max_plans_per_day
@@ -115,7 +110,7 @@ def test_runs_that_take_nothing_do_not_make_a_device_draw_for_ever() -> None:
 
 
 def test_nobody_is_starved_by_somebody_elses_plans() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     agent = victim(clock, max_plans_per_day=3)
     enrol([agent], others=N - 1)
     assert attack(agent, 5)[3:] == ["secure-sum"] * 2
@@ -125,7 +120,7 @@ def test_nobody_is_starved_by_somebody_elses_plans() -> None:
 
 
 def test_who_rated_nothing_refuses_as_others_do() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     agents = [
         victim(clock, ratings, max_plans_per_day=4) for ratings in (STARS, {}, {"item 01": 3.0})
     ]
@@ -137,7 +132,7 @@ def test_who_rated_nothing_refuses_as_others_do() -> None:
 
 
 def test_a_sum_that_comes_about_does_not_count() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     agents = [victim(clock, max_plans_per_day=2) for _ in range(N)]
     enrol(agents)
     for number in range(5):
@@ -159,13 +154,14 @@ def test_a_sum_that_comes_about_does_not_count() -> None:
                 server.receive(place, decode_to_recommender(reply.body))
             outgoing = server.advance()
         assert len(server.result.survivors) == N
-    assert [agent._conversation._plans.open for agent in agents] == [1, 0, 0, 0]
+    assert [unused(agent, clock) for agent in agents] == [1, 0, 0, 0]
     begin(agents[0], 5, epsilon=0.01)
     assert [drawn(agents[0], 5) == "secure-sum" for _ in range(2)] == [False, True]
 
 
 def test_a_plan_that_is_refused_or_repeated_draws_nothing_and_does_not_count() -> None:
-    agent = victim(Clock(), max_plans_per_day=2)
+    clock = Clock(NOW)
+    agent = victim(clock, max_plans_per_day=2)
     enrol([agent], others=N - 1)
     begin(agent, 0)
     for _ in range(5):
@@ -173,26 +169,25 @@ def test_a_plan_that_is_refused_or_repeated_draws_nothing_and_does_not_count() -
         assert drawn(agent, 0, short) == "secure-sum"
     plan = offer(agent)
     assert len({drawn(agent, 0, plan) for _ in range(5)}) == 1
-    assert agent._conversation._plans.open == 1
+    assert unused(agent, clock) == 1
 
 
 def test_after_the_refusal_there_is_no_sum_to_go_on_with() -> None:
     """What was drawn for a plan that is refused, or for the one before, answers nothing any
     more.
     """
-    agent = victim(Clock(), max_plans_per_day=1)
+    agent = victim(Clock(NOW), max_plans_per_day=1)
     enrol([agent], others=N - 1)
     begin(agent, 0)
     assert [drawn(agent, 0) == "secure-sum" for _ in range(2)] == [False, True]
-    session = agent._conversation._session(run_of(0))
-    assert session is not None
-    assert session.sum is not None
-    assert session.sum._client is None
+    waiting = waiting_sum(agent, run_of(0))
+    assert waiting is not None
+    assert not waiting.joined
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_kill_or_a_restart_forgets_nothing(tmp_path: Path) -> None:
-    clock, path = Clock(), tmp_path / "device.sqlite"
+    clock, path = Clock(NOW), tmp_path / "device.sqlite"
     agent = victim(clock, path=path, max_plans_per_day=4)
     enrol([agent], others=N - 1)
     agent.store.close()
@@ -205,20 +200,20 @@ def test_a_kill_or_a_restart_forgets_nothing(tmp_path: Path) -> None:
         assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     with DeviceStore.open(path, serving=True) as store:
         again = Device(store, recommender="first", clock=clock)
-        assert again._conversation._plans.open == 4
+        assert unused(again, clock) == 4
         assert attack(again, 2, first=200) == ["secure-sum"] * 2
         store.forget()  # the owner's word about runs is none about plans
         assert attack(again, 2, first=300) == ["secure-sum"] * 2
 
 
 def test_a_clock_that_is_put_back_forgets_nothing_and_locks_nobody_out() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     agent = victim(clock, max_plans_per_day=3)
     enrol([agent], others=N - 1)
     assert "secure-sum" not in attack(agent, 2)
     for back in (1.0, DAY, 400 * DAY):
         clock.now = NOW - back
-        assert agent._conversation._plans.open == 2
+        assert unused(agent, clock) == 2
     assert [one == "secure-sum" for one in attack(agent, 2, first=100)] == [False, True]
     clock.now += DAY  # by the clock as it is now
     assert "secure-sum" not in attack(agent, 3, first=200)
@@ -232,7 +227,7 @@ def test_within_a_day_draws_less_vectors_stay_within_the_limit(
     steps: list[tuple[bool, float]], limit: int
 ) -> None:
     """However the clock goes to and fro in it."""
-    clock, balance = Clock(), 0
+    clock, balance = Clock(NOW), 0
     with DeviceStore.create(":memory:", policy=Policy(max_plans_per_day=limit)) as store:
         plans = Plans(store, "first", clock)
         for draws, second in steps:

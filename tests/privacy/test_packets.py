@@ -36,7 +36,7 @@ from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import counts_layout, gradients_layout, survey_layout
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
-from tests.world import Device
+from tests.world import Device, NoNoise, waiting_numbers
 
 pytestmark = pytest.mark.slow
 
@@ -332,22 +332,13 @@ def test_with_secure_sums_what_leaves_is_independent_of_the_ratings():
 def test_the_statistics_tell_two_sets_of_ratings_apart_without_masks():
     """What would leave without masks and noise: the same test sees the difference at once."""
 
-    class Silent:
-        def discrete_laplace(self, scale, size):
-            return np.zeros(size, np.int64)
-
-        def laplace_share(self, scale, n_shares, size, *, count=1):
-            return np.zeros(size, np.int64)
-
     vectors = []
     for seed in (1, 2):
         recorder = Recorder("sums", seed)
         recorder.agents = [
-            Device(store, noise=Silent(), simulation=True) for store in recorder.stores
+            Device(store, noise=NoNoise(), simulation=True) for store in recorder.stores
         ]
         recorder.tell(encode(recorder.terms("hdp-sum", 1)))
         recorder.tell(encode(survey_of("A")))
-        vectors.append(
-            np.tile(recorder.agents[0]._conversation._sessions[RUN].sum.numbers, (40, 1))
-        )
+        vectors.append(np.tile(waiting_numbers(recorder.agents[0], RUN), (40, 1)))
     assert p_value(vectors[0].view(np.uint8), vectors[1].view(np.uint8)) < LEVEL

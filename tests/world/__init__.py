@@ -13,7 +13,17 @@ pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
 from tests.world.carrier import HOUR, Clock, MemoryCarrier, live
-from tests.world.devices import OPEN, Device, NoNoise, ask, enrol, make_store, part_of
+from tests.world.devices import (
+    OPEN,
+    Device,
+    NoNoise,
+    ask,
+    enrol,
+    make_store,
+    part_of,
+    waiting_numbers,
+    waiting_sum,
+)
 from tests.world.federation import (
     BITS,
     FEW,
@@ -81,4 +91,6 @@ __all__ = [
     "survey",
     "table",
     "terms",
+    "waiting_numbers",
+    "waiting_sum",
 ]

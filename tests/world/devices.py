@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
@@ -145,6 +146,38 @@ def ask(device: Participant, message: Message, number: int = 0, *, run: bytes = 
     found = decode(reply.body)
     assert isinstance(found, Refusal) == (reply.part == "refusal")
     return found
+
+
+class WaitingSum(NamedTuple):
+    """A job on a device that is for a secure sum.
+
+    Attributes:
+        number: The job.
+        numbers: What goes into the sum; None when it is in.
+        joined: A sum is under way for it.
+    """
+
+    number: int
+    numbers: np.ndarray | None
+    joined: bool
+
+
+def waiting_sum(device: Participant, run: bytes = RUN) -> WaitingSum | None:
+    """The job of a run that waits for a secure sum on a device, by what `suspend` tells of it."""
+    sums, _ = msgspec.msgpack.decode(device.suspend())
+    if run not in sums:
+        return None
+    number, numbers, client, *_ = msgspec.msgpack.decode(sums[run])
+    kept = None if numbers is None else np.frombuffer(numbers, np.int64)
+    return WaitingSum(number, kept, client is not None)
+
+
+def waiting_numbers(device: Participant, run: bytes = RUN) -> np.ndarray:
+    """The numbers that wait for a secure sum on a device."""
+    found = waiting_sum(device, run)
+    assert found is not None
+    assert found.numbers is not None
+    return found.numbers
 
 
 def part_of(ratings: Ratings, begin: int, end: int) -> Ratings:

@@ -84,7 +84,7 @@ class Federation:
         folder: Of the service; it is made as ``r`` in this one.
         policy: Of each device.
         weights: Of all ratings; 1 unless told otherwise.
-        noise: Of a device, by its number.
+        noise: Of a device, by its number; None makes real devices, which draw their own.
         held: Which of its ratings a device holds at the beginning; `add_later_ones` adds the rest.
         joined: How many devices, the first ones, are enrolled and connected; all unless told
             otherwise.
@@ -108,7 +108,7 @@ class Federation:
         *,
         policy: Policy = PLENTY,
         weights: PrivacyWeights | None = None,
-        noise: Callable[[int], Any] = SeededNoise,
+        noise: Callable[[int], Any] | None = SeededNoise,
         held: slice = slice(None),
         joined: int | None = None,
         name: str = "town",
@@ -143,6 +143,8 @@ class Federation:
             self.enroll(*first)
 
     def _device(self, store: DeviceStore, number: int) -> Device:
+        if self._noise is None:
+            return Device(store)
         return Device(store, noise=self._noise(number), simulation=True, seed=0)
 
     def _answer(self, number: int) -> Callable[[bytes], bytes]:

@@ -30,7 +30,7 @@ from hdpmf.common.protocol.messages import MAX_FACTORS
 from hdpmf.errors import StorageError
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommender_state import MAX_OPEN
-from tests.world import OPEN, RUN, Device, ask, envelope
+from tests.world import OPEN, RUN, Device, ask, envelope, waiting_sum
 
 from .federated import (
     KNOWN,
@@ -288,7 +288,7 @@ def test_a_letter_of_another_job(agent, run):
 
 def test_a_secure_sum_in_a_run_of_messages(agent, run):
     _refused(agent, envelope(b"x", part="sum"), "secure-sum")
-    assert agent._conversation._sessions[RUN].sum is None
+    assert waiting_sum(agent) is None
 
 
 def test_a_run_that_is_over_does_not_begin_again(agent, run):

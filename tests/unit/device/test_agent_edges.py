@@ -9,7 +9,7 @@ from hdpmf.common.protocol import Accepted, Message, Opening, Refusal, Reply, Ro
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.budget import TYPICAL_RATERS, agreed_words
 from hdpmf.private.device.device_identity import card_of
-from tests.world import RUN, ask, envelope
+from tests.world import RUN, ask, envelope, waiting_sum
 
 from .federated import (
     WORLD,
@@ -114,13 +114,7 @@ def test_what_the_disk_refused_has_not_happened(
                 assert agent.store.ledger.entries() == before
             answers.append(ask(agent, message, number))
         entries = [(entry.action, entry.paid) for entry in agent.store.ledger.entries()]
-        session = agent._conversation._sessions.get(RUN)
-        return (
-            answers,
-            entries,
-            agent.store.runs.load(RUN),
-            session is not None and session.sum is not None,
-        )
+        return answers, entries, agent.store.runs.load(RUN), waiting_sum(agent) is not None
 
     answers, entries, state, waiting = lived(None)
     again = lived(step)
@@ -139,13 +133,11 @@ def test_a_restarted_survey_makes_ready_only_what_was() -> None:
     for message, number in _conversation("hdp-sum", "sums"):
         ask(agent, message, number)
     again = agent_for(store)
-    session = again._conversation._session(RUN)
-    assert session is not None
     for other in (1, 2):
-        session.revive(other)
-        assert session.sum is None
-    session.revive(0)
-    assert session.sum is not None
+        again.answer(envelope(b"no message", other, part="sum"))
+        assert waiting_sum(again) is None
+    again.answer(envelope(b"no message", 0, part="sum"))
+    assert waiting_sum(again) is not None
 
 
 def test_a_store_without_a_name_has_no_card() -> None:

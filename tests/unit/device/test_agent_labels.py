@@ -23,7 +23,7 @@ from hdpmf.errors import ProtocolError, StorageError
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.device.recommender_state import read_state
 from hdpmf.private.device.store.device_store import DeviceStore
-from tests.world import OPEN, RUN, NoNoise, ask, envelope
+from tests.world import OPEN, RUN, NoNoise, ask, envelope, waiting_numbers, waiting_sum
 
 from .federated import (
     WEIGHTS,
@@ -79,10 +79,6 @@ def counted(agents, roster, grouping=None):
     return run, total
 
 
-def numbers(agent):
-    return agent._conversation._sessions[RUN].sum.numbers
-
-
 def labels_of(agent):
     return read_state(agent.store.runs.load(RUN)).labels
 
@@ -134,18 +130,19 @@ def test_a_restarted_device_keeps_its_label(tmp_path):
     ]
     roster = enrol(agents)
     run, _ = counted(agents, roster, GROUPING)
-    before = [numbers(one) for one in agents]
+    before = [waiting_numbers(one) for one in agents]
     plain, _ = agents_of()
     counted(plain, enrol(plain), GROUPING)
     assert any(
-        not np.array_equal(numbers(one), old) for one, old in zip(plain, before, strict=True)
+        not np.array_equal(waiting_numbers(one), old)
+        for one, old in zip(plain, before, strict=True)
     )
     for one in agents:
         one.store.close()
     run.agents = [agent_for(DeviceStore.open(path), Undrawn()) for path in paths]
     assert run.tell(GROUPING, 1) == [Ready(number=1)] * N
     for one, old in zip(run.agents, before, strict=True):
-        np.testing.assert_array_equal(numbers(one), old)
+        np.testing.assert_array_equal(waiting_numbers(one), old)
     words = survey_layout(SURVEY, N, len(GROUPING.heads))
     total = secure_sum(run, roster, 1, words)
     np.testing.assert_array_equal(words.decode(total), np.sum(before, axis=0))
@@ -160,7 +157,7 @@ def test_a_sum_that_begins_after_a_restart_finds_the_numbers():
     """Without the grouping being sent again: the sum's own envelope comes first."""
     agents, roster = agents_of(noise=Flipped())
     run, _ = counted(agents, roster, GROUPING)
-    before = np.sum([numbers(one) for one in agents], axis=0)
+    before = np.sum([waiting_numbers(one) for one in agents], axis=0)
     run.agents = [agent_for(one.store, Undrawn()) for one in agents]
     words = survey_layout(SURVEY, N, len(GROUPING.heads))
     np.testing.assert_array_equal(words.decode(secure_sum(run, roster, 1, words)), before)
@@ -203,7 +200,7 @@ def test_a_label_that_could_not_be_kept_is_used_for_nothing(monkeypatch):
         disk.setattr(agent.store.runs, "put_reply", full)
         refuses(agent, GROUPING, "storage", 1)
     assert labels_of(agent) is None
-    assert RUN not in agent._conversation._sessions  # the numbers made with it are gone, too
+    assert waiting_sum(agent) is None  # the numbers made with it are gone, too
     words = survey_layout(SURVEY, N, len(GROUPING.heads))
     data = envelope(encode_sum(propose(roster, words.length, minimum=N, wide=True)), 1, part="sum")
     assert decode(decode(agent.answer(data)).body) == Refusal(reason="secure-sum")
@@ -214,14 +211,14 @@ def test_a_grouping_is_answered_once():
     agents, roster = agents_of()
     counted(agents, roster, GROUPING)
     agent = agents[0]
-    drawn, waiting, before = labels_of(agent), numbers(agent), agent.store.ledger.entries()
+    drawn, waiting, before = labels_of(agent), waiting_numbers(agent), agent.store.ledger.entries()
     assert ask(agent, GROUPING, 1) == Ready(number=1)
     assert agent.store.ledger.entries() == before
     for other in (replace(GROUPING, scores=-SCORES), replace(GROUPING, heads=GROUPING.heads[1:])):
         refuses(agent, other, "protocol", 1)
     refuses(agent, SURVEY, "protocol")
     assert labels_of(agent) == drawn
-    np.testing.assert_array_equal(numbers(agent), waiting)
+    np.testing.assert_array_equal(waiting_numbers(agent), waiting)
     again = agent_for(agent.store, Undrawn())
     refuses(again, replace(GROUPING, scores=-SCORES), "protocol", 1)
     assert labels_of(again) == drawn
@@ -315,7 +312,7 @@ def test_a_sum_of_other_heads_than_the_grouping_has():
         plan = propose(roster, words.length, minimum=N, wide=True)
         reply = decode(agents[0].answer(envelope(encode_sum(plan), 1, part="sum")))
         assert decode(reply.body) == Refusal(reason="secure-sum")
-    assert numbers(agents[0]) is not None
+    assert waiting_numbers(agents[0]) is not None
 
 
 @pytest.mark.parametrize(
@@ -371,7 +368,7 @@ def test_what_changed_between_the_sums_is_held_to_what_was_paid(change):
         assert labels_of(agents[0]) is None
         return
     assert ask(agents[0], GROUPING, 1) == Ready(number=1)
-    n, numbers = WORLD.n_items, agents[0]._conversation._sessions[RUN].sum.numbers
+    n, numbers = WORLD.n_items, waiting_numbers(agents[0])
     units = np.bincount(ratings.item_codes, weight_units(store_weights), n)
     sent = numbers[n + len(GROUPING.heads) : 2 * n + len(GROUPING.heads)]
     assert sent.sum() < units.sum()  # what weighs more than was paid for, or is gone, is not in it

@@ -26,7 +26,7 @@ from hdpmf.common.protocol.layout import (
     gradients_layout,
     survey_layout,
 )
-from tests.world import OPEN, RUN, ask, envelope
+from tests.world import OPEN, ask, envelope, waiting_numbers, waiting_sum
 
 from .federated import (
     WORLD,
@@ -265,14 +265,14 @@ def test_a_surveys_numbers_come_back_with_new_noise_that_nobody_has_seen():
     survey = survey_for()
     run.tell(run.terms)
     run.tell(survey)
-    first = run.agents[0]._conversation._sessions[RUN].sum.numbers
+    first = waiting_numbers(run.agents[0])
     run.agents = [
         agent_for(agent.store, SeededNoise(90 + place)) for place, agent in enumerate(agents)
     ]
     assert run.tell(survey) == [Ready(number=0)] * N
-    assert not np.array_equal(run.agents[0]._conversation._sessions[RUN].sum.numbers, first)
+    assert not np.array_equal(waiting_numbers(run.agents[0]), first)
     secure_sum(run, roster, 0, survey_layout(survey, N))
-    assert run.agents[0]._conversation._sessions[RUN].sum.numbers is None
+    assert waiting_sum(run.agents[0]).numbers is None
     refuses(run.agents[0], survey, "secure-sum")
     assert len([one for one in run.agents[0].store.ledger.entries() if one.action == "agreed"]) == 1
 
@@ -319,10 +319,8 @@ def test_numbers_too_large_for_the_words_are_reduced_by_their_width():
     run.tell(run.terms)
     run.tell(plan_for())
     run.tell(Opening(noise_budget=0.5))
-    job = run.agents[0]._conversation._sessions[RUN].sum
-    job.numbers = job.numbers + 2**40
-    small = job.numbers - 2**40
-    assert np.array_equal(job.layout(3).encode(job.numbers), small.astype(np.uint32))
+    numbers, words = waiting_numbers(run.agents[0]), counts_layout(run.plan, 3)
+    assert np.array_equal(words.encode(numbers + 2**40), numbers.astype(np.uint32))
     assert to_device(run, 0, propose(run.roster, 30, neighbours=2, minimum=3)).part == "sum"
 
 
