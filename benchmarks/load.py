@@ -135,7 +135,7 @@ def _by_polls(
     mute: frozenset[str],
 ) -> None:
     from hdpmf.common.net.polling import PollingDevice
-    from hdpmf.private.device.messages import in_slots
+    from hdpmf.private.device.messages import quantize_response_time
     from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.recommendations import kept_model
 
@@ -160,7 +160,7 @@ def _by_polls(
         quiet = store.identity.public.hex() in mute
         stop.wait(random.uniform(0.0, 0.02 * len(stores)))  # they do not start in one moment
         PollingDevice(address, authority, store.identity).serve(
-            silent if quiet else in_slots(answer), stop
+            silent if quiet else quantize_response_time(answer), stop
         )
 
     keys, users = [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
@@ -227,13 +227,13 @@ def _by_reports(
     from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.pinned_servers import pin_servers
 
-    door = _TimedDoor(address, authority, told)
+    client = _TimedDoor(address, authority, told)
     for store in stores:
         pin_servers(store, pair)
     warm = prio3_sum_vec(4, 8, 5)  # what Numba has compiled is loaded once when a device starts
     warm.shard(warm.circuit.encode(np.zeros(4, np.int64)), bytes(16))
     reporters = [
-        Participant(store, door, recommender=address, every=LOOK_EVERY) for store in stores
+        Participant(store, client, recommender=address, every=LOOK_EVERY) for store in stores
     ]
     pipe.send("ready")
     pipe.recv()
@@ -511,7 +511,7 @@ def _by_two_servers(
             pair.servers,
         )
         watched.add(RECOMMENDER, pair.deployment.recommender(service.path).process.pid)
-        _wait(plan, pair.deployment, time.monotonic(), None, service.served)
+        _wait(plan, pair.deployment, time.monotonic(), None, service.is_serving)
         begin = time.monotonic()
         _ask_for_run(service, plan)
         for pipe in pipes:

@@ -23,7 +23,7 @@ from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.lab.simulate.deploy import free_port
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.publish import PublicFiles
-from hdpmf.untrusted.service.website import served
+from hdpmf.untrusted.service.website import serve_website
 
 
 async def poll(port: int, trust: ssl.SSLContext, etag: str, gate: asyncio.Semaphore) -> int:
@@ -70,7 +70,7 @@ def main() -> None:
             Path(folder) / "shop", Config(name="shop", port=free_port()), table
         )
         PublicFiles(service).write()
-        with served(service):
+        with serve_website(service):
             trust = ssl.create_default_context(cafile=str(service.tls_folder / "authority.pem"))
             for etag in ('"other"', "*"):
                 for at_once in (devices, 50):

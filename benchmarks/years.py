@@ -36,7 +36,7 @@ from hdpmf.models.one_round import wanted_features
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.one_round import make_survey
-from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.scheduler import PAUSE, PastRun, worth_a_run
 from lists import find_data
 
@@ -74,7 +74,7 @@ class Replay:
         place[np.argsort(self.times, kind="stable")] = np.arange(len(self.times))
         return place * n_runs // len(place)
 
-    def release(self, rows: np.ndarray, run: int, noises: int) -> Answered:
+    def release(self, rows: np.ndarray, run: int, noises: int) -> SurveyAnswer:
         """These ratings in a run of everybody's: those with nothing new add their share of the
         noise, too.
         """
@@ -100,23 +100,23 @@ class Replay:
             weights=np.sum([part.weights for part in sums], axis=0),
             total=sum(part.total for part in sums),
         )
-        return Answered(self.survey, together, noises)
+        return SurveyAnswer(self.survey, together, noises)
 
-    def runs(self, how: str, n_runs: int, noises: int) -> list[Answered]:
+    def runs(self, how: str, n_runs: int, noises: int) -> list[SurveyAnswer]:
         """What so many runs release."""
         run = self.cut(how, n_runs)
         return [
             self.release(np.flatnonzero(run == number), number, noises) for number in range(n_runs)
         ]
 
-    def by_rule(self, noises: int) -> tuple[list[Answered], float]:
+    def by_rule(self, noises: int) -> tuple[list[SurveyAnswer], float]:
         """What runs release that the rule starts, and the part of ratings that still waits at
         the end.
         """
         first = np.full(self.train.n_users, np.inf)
         np.minimum.at(first, self.train.user_codes, self.times)
         opened, done = float(self.times.min()), -np.inf
-        released: list[Answered] = []
+        released: list[SurveyAnswer] = []
         past: list[PastRun] = []
         for now in np.arange(opened + PAUSE, self.times.max() + PAUSE, PAUSE):
             devices = int(np.count_nonzero(first <= now))
@@ -129,12 +129,12 @@ class Replay:
                 done = float(now)
         return released, float(np.mean(self.times > done))
 
-    def weighed(self, runs: Sequence[Answered]) -> ItemFacts:
+    def weighed(self, runs: Sequence[SurveyAnswer]) -> ItemFacts:
         """By the recommender."""
         *earlier, last = runs
         return self.recommender.facts([last.answer], last.noises, earlier)
 
-    def added(self, runs: Sequence[Answered]) -> ItemFacts:
+    def added(self, runs: Sequence[SurveyAnswer]) -> ItemFacts:
         """By plain addition: as if all of it were cohorts of one run."""
         return self.recommender.facts([run.answer for run in runs], sum(run.noises for run in runs))
 
@@ -148,7 +148,7 @@ class Replay:
 def measure(replay: Replay, test: Ratings, given: argparse.Namespace) -> Iterator[Row]:
     """All rows of one seed and epsilon."""
 
-    def row(cut: str, runs: Sequence[Answered], noises: int, way: str, **more: Any) -> Row:
+    def row(cut: str, runs: Sequence[SurveyAnswer], noises: int, way: str, **more: Any) -> Row:
         model = replay.model(replay.added(runs) if way == "added" else replay.weighed(runs))
         found: Row = {
             "cut": cut,

@@ -9,7 +9,7 @@ The tree::
     │   │                      noise that would not be what was agreed
     │   └── UnsupportedEventError  a release that this privacy accountant cannot account for
     ├── ConfigError            an option with a value that makes no sense
-    ├── AnsweredNoError        somebody answered no to a question, so nothing was done
+    ├── NotConfirmedError      somebody answered no to a question, so nothing was done
     ├── NotFittedError         a model used before ``fit``
     ├── DivergedError          training ran away to infinity; the learning rate is too large
     ├── UnknownIdError         a user the model has never seen, where no fallback makes sense
@@ -64,7 +64,7 @@ class ConfigError(HdpmfError):
     exit_code = 2
 
 
-class AnsweredNoError(HdpmfError):
+class NotConfirmedError(HdpmfError):
     """Somebody answered no to a question; nothing was done."""
 
     exit_code = 14

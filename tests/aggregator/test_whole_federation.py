@@ -54,7 +54,7 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
         pair.start(LEADER, HELPER)
         pair.deployment.recommender(shop)
         place = ServiceFolder(shop)
-        wait_for(pair, place.served)
+        wait_for(pair, place.is_serving)
         hdpmf(
             "recommender", "run", shop, "--period", "30s", "--precision", "5s", "--minimum", USERS
         )

@@ -19,7 +19,7 @@ from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.store import database, encryption, integrity
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.schema import HiddenItem
 from hdpmf.private.device.store.tables import ONLY, Table, Tables
 from tests.world import table
@@ -235,12 +235,12 @@ def test_a_store_of_an_older_schema_comes_forward(
     """The mechanism, by a schema that adds a table and writes a row anew."""
     before = facts(path, passphrase)
 
-    def migrate(file: Database, vault: Vault) -> None:
+    def migrate(file: Database, cipher: StoreCipher) -> None:
         file.execute("CREATE TABLE notes (tag BLOB PRIMARY KEY, number, sealed) WITHOUT ROWID")
-        tables = Tables(file, vault)
+        tables = Tables(file, cipher)
         device = tables.device.need(ONLY)
         tables.device.put(msgspec.structs.replace(device, name=device.name + ", migrated"))
-        note = Table(file, vault, "notes", HiddenItem, lambda row: row.item)
+        note = Table(file, cipher, "notes", HiddenItem, lambda row: row.item)
         note.put(HiddenItem(item="made by the migration"))
 
     schema = database._KIND.schema

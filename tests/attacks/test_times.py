@@ -10,7 +10,7 @@ import pytest
 
 from hdpmf.cli.device.join import answer_messages
 from hdpmf.common.net import polling
-from hdpmf.private.device.messages import SLOT, in_slots
+from hdpmf.private.device.messages import SLOT, quantize_response_time
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import envelope, table
 
@@ -29,7 +29,7 @@ def test_answers_leave_at_fixed_times(takes: float, slots: int) -> None:
         pass_time(takes)
         return data[::-1]
 
-    assert in_slots(answer, clock=lambda: now, sleep=pass_time)(b"ab") == b"ba"
+    assert quantize_response_time(answer, clock=lambda: now, sleep=pass_time)(b"ab") == b"ba"
     assert now - 100.0 == pytest.approx(slots * SLOT)
 
 
@@ -45,7 +45,7 @@ def test_an_error_leaves_at_a_fixed_time_too() -> None:
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        in_slots(fail, clock=lambda: now, sleep=pass_time)(b"")
+        quantize_response_time(fail, clock=lambda: now, sleep=pass_time)(b"")
     assert now - 100.0 == pytest.approx(SLOT)
 
 

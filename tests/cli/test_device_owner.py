@@ -14,7 +14,7 @@ from hdpmf.cli.device import disclosures
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.private.device.consent import consents, pending
 from hdpmf.private.device.disclosures.refusals import RefusalBook
-from hdpmf.private.device.joined import joined
+from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service import keys
 from tests.unit.device.reporting_world import (
@@ -119,7 +119,7 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
     assert "leave those out" in refused.err
     assert call("device", "join", path, "--invitation", told["file"]).code == 0
     with DeviceStore.open(path) as store:
-        assert [known.address for known in joined(store)] == ["https://localhost:9443"]
+        assert [known.address for known in joined_recommenders(store)] == ["https://localhost:9443"]
         assert store.policy.servers == (SERVERS.digest,)
     where = "https://localhost:9443"
     assert call("device", "recommenders", path, where, "--pause", "--json").json["recommenders"][0][

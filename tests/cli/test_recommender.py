@@ -219,4 +219,4 @@ def test_sigterm_ends_serving_in_order(
     ended = call("recommender", "serve", folder)
     assert (ended.code, "goes on at the next start" in ended.err) == (0, True)
     assert signal.getsignal(signal.SIGTERM) is before
-    assert not ServiceFolder(folder).served()
+    assert not ServiceFolder(folder).is_serving()

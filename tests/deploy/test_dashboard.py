@@ -15,7 +15,7 @@ pytest.importorskip("prometheus_client")
 from prometheus_client import generate_latest
 
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
-from hdpmf.untrusted.service.health import NAMES, CertificateEnd, FolderLook
+from hdpmf.untrusted.service.health import NAMES, CertificateEnd, FolderHealth
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.telemetry import UNREADABLE, RecommenderMetrics
 
@@ -27,7 +27,7 @@ DASHBOARD, RULES = DEPLOY / "grafana-dashboard.json", DEPLOY / "alerts.yml"
 def exported() -> set[str]:
     """Every name that can be asked for."""
     registry = RecommenderMetrics(
-        Metrics(), lambda: FolderLook((CertificateEnd("server", 2.0),), 1, (), 1.0)
+        Metrics(), lambda: FolderHealth((CertificateEnd("server", 2.0),), 1, (), 1.0)
     )
     text = (generate_latest(registry) + AggregatorMetrics().text()).decode()
     names = set()

@@ -19,8 +19,8 @@ from hdpmf.common.protocol.servers import read_collector
 from hdpmf.lab.simulate.deploy import Deployment
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.ledger import Entry
-from hdpmf.private.device.joined import join
-from hdpmf.private.device.messages import in_slots
+from hdpmf.private.device.memberships import join
+from hdpmf.private.device.messages import quantize_response_time
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import ServiceFolder
@@ -102,9 +102,9 @@ def living(stores: list[DeviceStore], invitation: Invitation) -> Iterator[None]:
     reporters = []
     for store in stores:
         join(store, invitation)
-        door = WebClient(invitation.address, invitation.authority.encode())
+        client = WebClient(invitation.address, invitation.authority.encode())
         reporters.append(
-            Participant(store, door, recommender=invitation.address, every=2, uniform=lambda: 0.3)
+            Participant(store, client, recommender=invitation.address, every=2, uniform=lambda: 0.3)
         )
 
     def work() -> None:
@@ -130,7 +130,9 @@ def answering(stores: Sequence[DeviceStore], address: str, authority: bytes) -> 
         agent = Participant(store, recommender=address)
         device = PollingDevice(address, authority, store.identity)
         threads.append(
-            threading.Thread(target=device.serve, args=(in_slots(agent.answer), stop), daemon=True)
+            threading.Thread(
+                target=device.serve, args=(quantize_response_time(agent.answer), stop), daemon=True
+            )
         )
         threads[-1].start()
     try:

@@ -21,7 +21,7 @@ from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.lab.simulate.deploy import Deployment, free_port
 from hdpmf.private.device.device_identity import card_of, new_device
-from hdpmf.private.device.joined import join
+from hdpmf.private.device.memberships import join
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import ServiceFolder
@@ -97,7 +97,7 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
 
         # A run that needs everybody: it asks, shows, and waits for the owner.
         deployment.recommender(shop)
-        wait_for(deployment, place.served)
+        wait_for(deployment, place.is_serving)
         read_until(page, "connected to")
         for store in others:
             join(store, invitation)

@@ -21,7 +21,7 @@ from hdpmf.private.device.consent import require_consent
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.errors import DeclinedError
-from hdpmf.private.device.joined import at_recommender, join
+from hdpmf.private.device.memberships import at_recommender, join
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import name_in
 from hdpmf.private.device.store.device_store import DeviceStore

@@ -93,7 +93,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         invitation = invite(shop, port, [card, *(card_of(store) for store in others)], pair)
         pair.start(LEADER, HELPER)
         pair.deployment.recommender(shop)
-        wait_for(pair.deployment, place.served, 60)
+        wait_for(pair.deployment, place.is_serving, 60)
 
         # Joining: nothing before the digests were compared.
         form = page.locator("form[data-action='/recommenders/preview']")

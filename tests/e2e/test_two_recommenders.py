@@ -67,7 +67,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(
         for name in CLUBS:
             pair.deployment.start(name, "hdpmf", "recommender", "serve", str(tmp_path / name))
         for name in CLUBS:
-            wait_for(pair.deployment, ServiceFolder(tmp_path / name).served, 60)
+            wait_for(pair.deployment, ServiceFolder(tmp_path / name).is_serving, 60)
 
         # Both are joined; each brings its items, and item 1 is rated with each.
         enter(page, served)

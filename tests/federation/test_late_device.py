@@ -60,7 +60,7 @@ def test_a_late_device_gets_the_model_and_recommends_at_once(tmp_path: Path) -> 
     enroll(*stores[:3])
     with Deployment(tmp_path / "logs") as deployment:
         deployment.recommender(service)
-        wait_until(lambda: ServiceFolder(service).served(), "it serves")
+        wait_until(lambda: ServiceFolder(service).is_serving(), "it serves")
         assert _hdpmf("recommender", "run", service, "--method", "hdp-bit")["requested"]
         for store in stores[:3]:
             deployment.device(store.stem, store, *join)

@@ -75,8 +75,8 @@ PLANTED = (
     Planted(
         "who gave wrong shares is asked again",
         "untrusted/service/aggregation/masks.py",
-        "honest = set(job.asked) - set(self.run.checkpoint.barred)",
-        "honest = set(job.asked)",
+        "honest = set(job.devices) - set(self.run.checkpoint.barred)",
+        "honest = set(job.devices)",
         ("tests/attacks/test_hostile_device.py",),
     ),
     Planted(
@@ -303,8 +303,8 @@ PLANTED = (
     Planted(
         "a store made by halves",
         "private/device/store/device_store.py",
-        "with database.transaction():\n                database.lay_tables(vault)",
-        "if True:\n                database.lay_tables(vault)",
+        "with database.transaction():\n                database.lay_tables(cipher)",
+        "if True:\n                database.lay_tables(cipher)",
         (_MADE,),
     ),
     Planted(
@@ -345,7 +345,7 @@ PLANTED = (
     Planted(
         "answers leave when they are ready",
         "cli/device/join.py",
-        "transport.serve(in_slots(answer), stop)",
+        "transport.serve(quantize_response_time(answer), stop)",
         "transport.serve(answer, stop)",
         ("tests/attacks/test_times.py",),
     ),

@@ -212,9 +212,9 @@ STATES = {
 }
 STRICT = {
     "private.device.policy.Policy",
-    "private.device.disclosures.receipts.AskedBy",
-    "private.device.disclosures.receipts.Happened",
-    "private.device.disclosures.receipts.LeftBytes",
+    "private.device.disclosures.receipts.Requester",
+    "private.device.disclosures.receipts.LedgerEvent",
+    "private.device.disclosures.receipts.SentRecord",
     "private.device.disclosures.receipts.Organisation",
     "private.device.disclosures.receipts.Receipt",
     "private.device.disclosures.receipts.UnderTerms",

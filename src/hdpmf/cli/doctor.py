@@ -233,7 +233,7 @@ def _recommender_health(path: Path) -> tuple[str, str]:
     from hdpmf.untrusted.service.folder import ServiceFolder
 
     folder = ServiceFolder(path)
-    if not folder.served():
+    if not folder.is_serving():
         raise FederationError(f"nothing serves {path}: hdpmf recommender serve {path}")
     try:
         authority = (folder.tls_folder / "authority.pem").read_text("ascii")

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from hdpmf.errors import AnsweredNoError, ConfigError, StorageError
+from hdpmf.errors import ConfigError, NotConfirmedError, StorageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -281,7 +281,7 @@ def confirm(question: str, *, yes: bool, otherwise: str) -> None:
         otherwise: The error where nobody can be asked.
 
     Raises:
-        AnsweredNoError: The answer is not yes.
+        NotConfirmedError: The answer is not yes.
         ConfigError: There is no terminal.
     """
     if yes:
@@ -289,7 +289,7 @@ def confirm(question: str, *, yes: bool, otherwise: str) -> None:
     if not sys.stdin.isatty():
         raise ConfigError(otherwise)
     if not typer.confirm(question, err=True):
-        raise AnsweredNoError("not confirmed; nothing was done")
+        raise NotConfirmedError("not confirmed; nothing was done")
 
 
 def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from hdpmf.models.input_checks import (
     column,
     columns_of,
     in_pairs,
-    joined,
+    join_pairs,
     kind_of,
     plain,
     tags,
@@ -97,7 +97,7 @@ class Estimator(Parameters):
         if scale is not None and isinstance(train, Ratings):
             raise ConfigError("these ratings know their own scale; leave scale out")
         if weights is not None and not isinstance(weights, PrivacyWeights):
-            train, weights = joined(train, weights, scale), None
+            train, weights = join_pairs(train, weights, scale), None
         ratings = self._taken(train, scale)
         held = None if validation is None else self._taken(validation, ratings.scale)
         self._fit(
@@ -208,7 +208,7 @@ class Estimator(Parameters):
         """
         self._check_fitted()
         if y is not None:
-            return -float(self.score(joined(test, y, self.catalogue_.scale))["mse"])
+            return -float(self.score(join_pairs(test, y, self.catalogue_.scale))["mse"])
         test = self._taken(test, self.catalogue_.scale)
         if test.implicit:
             raise RatingsError(

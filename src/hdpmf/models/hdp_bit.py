@@ -22,7 +22,7 @@ from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.lists import train_list_model
 from hdpmf.untrusted.recommender.one_round import Answer
-from hdpmf.untrusted.recommender.release import Release, joined
+from hdpmf.untrusted.recommender.release import Release, join_contributions
 
 
 @dataclass(eq=False, repr=False)
@@ -142,7 +142,9 @@ class HDPBit(BitOptions, OneRound):
     ) -> Release:
         return Release(
             survey,
-            joined([answer for answer in answers if isinstance(answer, BitContribution)]),
+            join_contributions(
+                [answer for answer in answers if isinstance(answer, BitContribution)]
+            ),
             train.items,
             replace(claim, items="stated" if train.items.stated else "rated"),
             train.name,

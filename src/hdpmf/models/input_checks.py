@@ -127,7 +127,7 @@ def columns_of(pairs: Any) -> tuple[np.ndarray, np.ndarray]:
     return table[:, 0], table[:, 1]
 
 
-def joined(pairs: Any, ratings: Any, scale: ScaleLike | None) -> Ratings:
+def join_pairs(pairs: Any, ratings: Any, scale: ScaleLike | None) -> Ratings:
     """Both together, as a table."""
     users, items = columns_of(pairs)
     return Ratings.from_arrays(users, items, np.asarray(ratings), scale=scale)

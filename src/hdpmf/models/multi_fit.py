@@ -54,7 +54,7 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FitResult:
     """The result of fitting one of the models.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Prepared:
     seed: int
 
 
-def fit_together(fits: Sequence[Fit]) -> Iterator[Fitted]:
+def fit_together(fits: Sequence[Fit]) -> Iterator[FitResult]:
     """Fit models on the GPU, as many at once as go together; yields each one when it is done."""
     groups: dict[Any, list[_Prepared]] = {}
     entered: dict[Any, EnteredRatings] = {}
@@ -88,7 +88,7 @@ def fit_together(fits: Sequence[Fit]) -> Iterator[Fitted]:
         try:
             prepared = _prepare(number, fit, entered)
         except HdpmfError as error:
-            yield Fitted(number, error=error)
+            yield FitResult(number, error=error)
             continue
         model, mechanism = fit.model, fit.model._mechanism()
         private = prepared.ratings.budget is not None
@@ -136,7 +136,7 @@ def _fitting(group: list[_Prepared]) -> Iterator[list[_Prepared]]:
     yield part
 
 
-def _train(recipe: Any, part: list[_Prepared]) -> Iterator[Fitted]:
+def _train(recipe: Any, part: list[_Prepared]) -> Iterator[FitResult]:
     import torch
 
     from hdpmf.private.kernels.gpu.training import GpuTraining
@@ -162,12 +162,12 @@ def _train(recipe: Any, part: list[_Prepared]) -> Iterator[Fitted]:
             message = (
                 f"training ran away to infinity with learning rate {rate:g}; use a smaller one"
             )
-            yield Fitted(
+            yield FitResult(
                 prepared.number, seconds, DivergedError(message), last=run == len(part) - 1
             )
             continue
         _set_state(prepared, training, run, runs[run].view, states)
-        yield Fitted(prepared.number, seconds, last=run == len(part) - 1)
+        yield FitResult(prepared.number, seconds, last=run == len(part) - 1)
 
 
 def _first_factors(part: list[_Prepared]) -> tuple[np.ndarray, np.ndarray]:

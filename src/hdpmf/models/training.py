@@ -85,7 +85,7 @@ class EpochRecord:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Trained:
+class TrainingResult:
     """User vectors, item factors, the ratings that took part per item, and the history."""
 
     vectors: np.ndarray
@@ -196,7 +196,7 @@ def run_epochs(
     validate: Callable[[np.ndarray, np.ndarray, np.ndarray], float] | None,
     patience: int | None,
     callbacks: Iterable[Callable[[EpochRecord], object]],
-) -> Trained:
+) -> TrainingResult:
     """Drive a solver to its end, or until validation has not improved for ``patience`` epochs.
 
     With ``patience`` the best epoch's factors are returned, otherwise the last epoch's.
@@ -224,7 +224,7 @@ def run_epochs(
             break
     if best is not None:
         _, _, vectors, factors = best
-    return Trained(np.array(vectors), np.array(factors), raters, tuple(history))
+    return TrainingResult(np.array(vectors), np.array(factors), raters, tuple(history))
 
 
 _ROWS = 50_000

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import PrivacyError, StorageError
-from hdpmf.private.device.disclosures.history import spent_together
+from hdpmf.private.device.disclosures.history import total_spending
 from hdpmf.private.device.disclosures.ledger import SLACK
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -163,7 +163,7 @@ def test_a_person_is_charged_for_all_ratings_together(path: Path) -> None:
     said.
     """
     store = DeviceStore.create(path, users=2, policy=Policy(allow_unprotected=True, max_total=None))
-    assert spent_together(store.ledger).pure == 0
+    assert total_spending(store.ledger).pure == 0
     for number in range(60):
         store.rate(f"i{number:02d}", 3.0, user="ann")
     store.rate("i00", 3.0, user="bob")
@@ -174,7 +174,7 @@ def test_a_person_is_charged_for_all_ratings_together(path: Path) -> None:
     ratings = store.ratings()
     for run in ("ab" * 16, "cd" * 16):
         store.ledger.charge(entry(run=run, epsilon=0.25), ratings, np.arange(61), np.full(61, 0.25))
-    found = spent_together(store.ledger)
+    found = total_spending(store.ledger)
     assert found.proved
     assert found.pure == pytest.approx(30.0) == store.ledger.spent_total()
     assert 8 < found.at_delta < 0.7 * found.pure
@@ -185,8 +185,8 @@ def test_a_person_is_charged_for_all_ratings_together(path: Path) -> None:
         np.arange(1),
         np.full(1, math.inf),
     )
-    assert math.isinf(spent_together(store.ledger).pure)
-    assert "without protection" in str(spent_together(store.ledger))
+    assert math.isinf(total_spending(store.ledger).pure)
+    assert "without protection" in str(total_spending(store.ledger))
 
 
 def test_a_limit_per_run(path: Path) -> None:

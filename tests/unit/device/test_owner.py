@@ -19,7 +19,7 @@ from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError, UnknownIdError
 from hdpmf.private.device.disclosures.data_export import data_export
-from hdpmf.private.device.joined import join, joined, leave, pause
+from hdpmf.private.device.memberships import join, joined_recommenders, leave, pause
 from hdpmf.private.device.own_items import (
     load_catalogue,
     preview_file,
@@ -200,16 +200,19 @@ def test_recommenders_side_by_side(plain_store: DeviceStore):
     second = Invitation(address="https://books.example:9443", servers=other)
     join(plain_store, first)
     join(plain_store, second)
-    assert [known.address for known in joined(plain_store)] == [first.address, second.address]
+    assert [known.address for known in joined_recommenders(plain_store)] == [
+        first.address,
+        second.address,
+    ]
     assert plain_store.policy.servers == (SERVERS.digest, other.digest)
     pause(plain_store, first.address)
-    assert [known.paused for known in joined(plain_store) if known.address == first.address] == [
-        True
-    ]
+    assert [
+        known.paused for known in joined_recommenders(plain_store) if known.address == first.address
+    ] == [True]
     with pytest.raises(ConfigError, match="another authority or other servers"):
         join(plain_store, Invitation(address=first.address, servers=other))
     leave(plain_store, second.address)
-    assert [known.address for known in joined(plain_store)] == [first.address]
+    assert [known.address for known in joined_recommenders(plain_store)] == [first.address]
     assert plain_store.policy.servers == (SERVERS.digest,)
     with pytest.raises(ConfigError):
         pause(plain_store, second.address)

@@ -17,11 +17,11 @@ from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 from hdpmf.private.device.consent import give_answer, pending
 from hdpmf.private.device.disclosures.history import budgets
-from hdpmf.private.device.joined import (
+from hdpmf.private.device.memberships import (
     at_recommender,
     forget,
     join,
-    joined,
+    joined_recommenders,
     leave,
     remember,
     store_for,
@@ -235,7 +235,7 @@ def test_a_recommender_names_its_own_servers(store: DeviceStore):
 def test_who_comes_back_has_the_place_of_before(store: DeviceStore):
     at(store, SECOND).pin_catalogue(BOOKS)
     leave(store, SECOND.address)
-    assert [known.address for known in joined(store)] == [FIRST.address]
+    assert [known.address for known in joined_recommenders(store)] == [FIRST.address]
     assert [known.address for known, _ in with_catalogue(store)] == [SECOND.address]
     assert OTHERS.digest not in store.policy.servers
     renewed = Invitation(
@@ -297,7 +297,7 @@ def test_on_the_command_line_an_unknown_address_is_the_same_recommender_that_mov
     more = store_for(store, "https://masks.example:9092", another=True)
     assert more.recommender_id == 3
     remember(more, "https://masks.example:9092")
-    assert [known.id for known in joined(store)] == [1, 2, 3]
+    assert [known.id for known in joined_recommenders(store)] == [1, 2, 3]
 
 
 def test_an_earlier_version_of_a_catalogue_is_of_the_same_items_also_without_titles():
@@ -326,7 +326,10 @@ def test_a_name_says_its_shelf_and_its_id(item: str, place: int):
 )
 def test_an_address_is_the_same_however_it_is_written(store: DeviceStore, written: str):
     join(store, Invitation(address=written, servers=SERVERS))
-    assert [known.address for known in joined(store)] == [FIRST.address, SECOND.address]
+    assert [known.address for known in joined_recommenders(store)] == [
+        FIRST.address,
+        SECOND.address,
+    ]
     assert at_recommender(store, written).recommender_id == 1
     assert store_for(store, written).recommender_id == 1
     with pytest.raises(ConfigError, match="is joined already"):

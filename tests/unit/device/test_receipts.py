@@ -26,11 +26,11 @@ from hdpmf.private.device.disclosures import sent_bytes
 from hdpmf.private.device.disclosures.data_export import data_export
 from hdpmf.private.device.disclosures.receipts import (
     MOST_BYTES,
-    AskedBy,
-    Happened,
-    LeftBytes,
+    LedgerEvent,
     Organisation,
     Receipt,
+    Requester,
+    SentRecord,
     UnderTerms,
     all_receipts,
     read_receipt,
@@ -81,7 +81,7 @@ def test_a_receipt_says_who_asked_what_left_and_what_was_answered(tmp_path: Path
     ((_, _, body),) = world.uploads
     found = read_receipt(receipt_of(store, RUN).to_json())
     assert found.run == RUN
-    assert found.asked_by == AskedBy(
+    assert found.asked_by == Requester(
         recommender="https://films.example",
         authority=(digest(authority),),
         leader=Organisation(name="Leaders", url="https://leaders.example:8443"),
@@ -202,7 +202,7 @@ def test_masked_messages_have_the_digest_of_what_left():
         found = read_receipt(receipt_of(store, federated.RUN.hex()).to_json())
         assert [piece.sha256 for piece in found.left] == left[place]
         assert [piece.number for piece in found.left] == [0, 1]
-        assert found.asked_by == AskedBy(recommender="films.example:9443")
+        assert found.asked_by == Requester(recommender="films.example:9443")
         assert (found.terms.view, found.terms.minimum) == ("sums", federated.WORLD.n_users)
         assert found.left[0].answer is None
 
@@ -338,7 +338,7 @@ def test_an_old_run_has_a_receipt_that_says_what_it_does_not_know(store: DeviceS
     assert (found.left, found.sent_as, found.asked_by) == (
         (),
         (),
-        AskedBy(recommender="films.example"),
+        Requester(recommender="films.example"),
     )
     assert (found.terms.method, found.terms.catalogue) == ("hdp-sum", None)
 
@@ -416,7 +416,7 @@ _RECEIPTS = st.builds(
     sent_as=st.lists(_TEXT, max_size=2).map(tuple),
     run=_TEXT,
     asked_by=st.builds(
-        AskedBy,
+        Requester,
         recommender=_TEXT,
         authority=st.lists(_TEXT, max_size=2).map(tuple),
         leader=st.none() | st.builds(Organisation, name=_TEXT, url=_TEXT),
@@ -433,7 +433,7 @@ _RECEIPTS = st.builds(
     complete=st.booleans(),
     left=st.lists(
         st.builds(
-            LeftBytes,
+            SentRecord,
             number=st.integers(0, 9),
             at=_TEXT,
             size=st.integers(0, 1 << 50),
@@ -443,7 +443,7 @@ _RECEIPTS = st.builds(
     ).map(tuple),
     given_back=_FLOATS,
     happened=st.lists(
-        st.builds(Happened, at=_TEXT, action=_TEXT, number=st.integers(0, 9), words=_TEXT),
+        st.builds(LedgerEvent, at=_TEXT, action=_TEXT, number=st.integers(0, 9), words=_TEXT),
         max_size=2,
     ).map(tuple),
     sees=_TEXT,

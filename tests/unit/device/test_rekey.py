@@ -170,4 +170,4 @@ def _opens(path: Path, passphrase: str) -> bool:
 def test_header_keys_of_other_lengths_are_damage() -> None:
     header = encryption._Header("plain", b"", 0, b"short")
     with pytest.raises(StorageError, match="wrong length"):
-        encryption.Vault(header, header.key)
+        encryption.StoreCipher(header, header.key)

@@ -15,7 +15,7 @@ from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.enrolment import Enrolled, Invitation
 from hdpmf.errors import ConfigError, SecureSumError
 from hdpmf.private.device.device_identity import card_of, new_device
-from hdpmf.private.device.joined import join, joined, leave
+from hdpmf.private.device.memberships import join, joined_recommenders, leave
 from hdpmf.private.device.pinned_servers import (
     look_at_roster,
     pin_roster,
@@ -82,7 +82,10 @@ def test_joining_by_an_invitation_pins_address_and_authority_beside_others(
     invitation = Invitation(address="https://films.example:9443", authority=first)
     known = join(store, invitation)
     here = store.at(known.id)
-    assert [pinned_servers(store.at(each.id)) for each in joined(store)] == [SERVERS, None]
+    assert [pinned_servers(store.at(each.id)) for each in joined_recommenders(store)] == [
+        SERVERS,
+        None,
+    ]
     assert (here.recommender.authority, here.recommender.servers, here.roster) == (
         first.encode(),
         b"",
@@ -96,7 +99,7 @@ def test_joining_by_an_invitation_pins_address_and_authority_beside_others(
     assert join(store, invitation) == here.recommender  # the same one again changes nothing
     assert here.recommender.authority == first.encode()
     leave(store, invitation.address)
-    assert [each.address for each in joined(store)] == ["https://books.example:9443"]
+    assert [each.address for each in joined_recommenders(store)] == ["https://books.example:9443"]
     assert store.policy.servers == (SERVERS.digest,)
     join(store, Invitation(address="https://films.example:9443", authority=second))
     assert here.recommender.authority == second.encode()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.federation import DeviceCard
-from hdpmf.common.protocol.key_rotation import Succession
+from hdpmf.common.protocol.key_rotation import KeyHistory
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.device_identity import card_of, new_device, rotate
 from hdpmf.private.device.disclosures.ledger import Entry
@@ -34,7 +34,7 @@ def test_the_new_card_takes_the_old_ones_place(path: Path, tmp_path: Path) -> No
         neighbour = card_of(other)
     with DeviceStore.open(path) as store:
         old = card_of(store)
-        signed = Succession.from_json(rotate(store).to_json())
+        signed = KeyHistory.from_json(rotate(store).to_json())
         new = card_of(store)
         entries = len(store.ledger.entries())
     assert new.identity != old.identity
@@ -106,15 +106,15 @@ def test_nobody_else_takes_the_place(path: Path, tmp_path: Path) -> None:
     ]
     for wrong in forged:
         with pytest.raises(ConfigError, match="signature"):
-            Succession(links=(wrong,)).card_after(old)
+            KeyHistory(links=(wrong,)).card_after(old)
     with pytest.raises(ConfigError, match="gap"):
-        Succession(links=(link, stolen.links[0])).card_after(old)
+        KeyHistory(links=(link, stolen.links[0])).card_after(old)
 
 
 def test_new_keys_do_not_make_more_users_of_a_device() -> None:
     identity = DeviceIdentity.generate()
     old = DeviceCard(name="a", identity=identity.public.hex(), users=1)
-    grown = Succession(links=()).extended(
+    grown = KeyHistory(links=()).extended(
         identity, msgspec.structs.replace(old, identity="00" * 32, users=50)
     )
     with pytest.raises(ConfigError, match="enrolled for 1 users"):
@@ -124,7 +124,7 @@ def test_new_keys_do_not_make_more_users_of_a_device() -> None:
 def test_a_key_that_anybody_can_sign_for_is_refused() -> None:
     identity = DeviceIdentity.generate()
     old = DeviceCard(name="a", identity=identity.public.hex(), users=1)
-    weak = Succession(links=()).extended(
+    weak = KeyHistory(links=()).extended(
         identity, msgspec.structs.replace(old, identity="01" + "00" * 31)
     )
     with pytest.raises(ConfigError, match="none that a device makes"):
@@ -134,7 +134,7 @@ def test_a_key_that_anybody_can_sign_for_is_refused() -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_signed_card_or_an_error_of_ours(data: bytes) -> None:
     with pytest.raises(ConfigError):
-        Succession.from_json(data)
+        KeyHistory.from_json(data)
 
 
 def test_everything_else_stays(path: Path) -> None:

@@ -55,18 +55,18 @@ def test_a_live_display_on_a_terminal(small: Experiment, monkeypatch: pytest.Mon
 
 
 def test_the_best_is_the_best_mean(small: Experiment) -> None:
-    tally = StageProgress()
+    accumulator = StageProgress()
     runs = [
         run for run in expected_runs([small]) if run.method == "pdpmf" and run.stage == "tuning"
     ]
-    tally.stage("cross-validation", runs)
+    accumulator.stage("cross-validation", runs)
     for run, mse in zip(runs, (1.0, 3.0, 1.5, 1.7), strict=True):
-        tally.finished(Result(run, "done", {"mse": mse, "mae": 1.0}, None))
-    assert tally.best() == {("Synthetic", "pdpmf"): pytest.approx(1.6)}
-    assert (tally.done, tally.total, tally.share) == (4, 4, pytest.approx(1.0))
+        accumulator.finished(Result(run, "done", {"mse": mse, "mae": 1.0}, None))
+    assert accumulator.best() == {("Synthetic", "pdpmf"): pytest.approx(1.6)}
+    assert (accumulator.done, accumulator.total, accumulator.share) == (4, 4, pytest.approx(1.0))
     wild = msgspec.structs.replace(runs[0], method="dpmf")
-    tally.finished(Result(wild, "diverged", {}, None))
-    assert tally.unusable == 1
+    accumulator.finished(Result(wild, "diverged", {}, None))
+    assert accumulator.unusable == 1
 
 
 @pytest.mark.parametrize(

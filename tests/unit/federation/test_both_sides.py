@@ -21,7 +21,7 @@ from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.daemon import Daemon, Peers
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.settings import RunSettings
-from hdpmf.untrusted.service.survey import kept_answer
+from hdpmf.untrusted.service.survey import load_answer
 from tests.world import FEW, Federation
 
 pytestmark = pytest.mark.slow
@@ -225,7 +225,7 @@ def test_bits_of_all_cohorts_are_one_data_set(town: Federation) -> None:
         outcome = town.run(BITS)
         release = Release.load(town.folder.path / "runs" / outcome.run.hex() / "ratings.release")
         sizes.append((release.presence.n_users, len(release.bits.items)))
-        answers.append(len(kept_answer(town.folder.run_files(outcome.run).load()).items))  # type: ignore[union-attr]
+        answers.append(len(load_answer(town.folder.run_files(outcome.run).load()).items))  # type: ignore[union-attr]
     assert sizes[0] == (6, answers[0])
     assert sizes[1][1] == sum(answers)
     assert (

@@ -310,10 +310,10 @@ def test_the_schedule_is_in_the_configuration(tmp_path: Path, town: Federation) 
 
 
 def test_whether_it_is_served(town: Federation) -> None:
-    assert not town.folder.served()
+    assert not town.folder.is_serving()
     with town.folder.serving():
-        assert town.folder.served()
-    assert not town.folder.served()
+        assert town.folder.is_serving()
+    assert not town.folder.is_serving()
 
 
 def test_the_newest_model_is_handed_out_also_while_a_run_waits_for_devices(

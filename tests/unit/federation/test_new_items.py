@@ -23,7 +23,7 @@ from hdpmf.common.protocol.catalogue import catalogue_table, known_items, number
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.private.device.recommendations import recommend
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.daemon import Daemon, Peers
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import CATALOGUE, KEY, change_items
@@ -93,13 +93,13 @@ def test_new_items_are_in_the_next_run_and_a_retired_one_is_not(town: Federation
 
 def test_an_earlier_run_is_read_with_its_own_items(town: Federation) -> None:
     first = town.run(SUMS)
-    before = town.service.answered(first.run)
+    before = town.service.survey_answer(first.run)
     change_items(town.folder, NEW, [str(GROWING.items.ids[RETIRED])])
-    after = town.service.answered(first.run)
+    after = town.service.survey_answer(first.run)
     assert (after.survey, after.retired) == (before.survey, ())
     assert after.survey.n_items == N
     second = town.run(SUMS)
-    own = town.service.answered(second.run)
+    own = town.service.survey_answer(second.run)
     assert (own.survey.n_items, own.retired) == (N + 2, (RETIRED,))
     assert own.survey.catalogue == known_items(town.folder.items).fingerprint
 
@@ -283,12 +283,12 @@ def test_noise_of_runs_that_did_not_know_an_item_is_not_in_it() -> None:
     table = catalogue_table(GROWING.items, GROWING.scale, GROWING.item_table)
     survey = settings.survey(known_items(table), 6)
 
-    def answered(n: int, **more: Any) -> Answered:
+    def answered(n: int, **more: Any) -> SurveyAnswer:
         asked = msgspec.structs.replace(survey, n_items=n)
         numbers = np.full(
             n, 10_000
         )  # all items alike, so that only who knew them makes a difference
-        return Answered(
+        return SurveyAnswer(
             asked, SumContribution(scores=numbers // 2, weights=numbers, total=0), **more
         )
 

@@ -63,7 +63,10 @@ class Village:
         self.lines: list[str] = []
         self.devices = [self.device(store) for store in self.stores]
         self.service = Service(
-            self.folder, servers=self.pair.door, sleep=self.sleep, clock=lambda: self.pair.now
+            self.folder,
+            servers=self.pair.sum_servers,
+            sleep=self.sleep,
+            clock=lambda: self.pair.now,
         )
 
     def device(self, store: DeviceStore) -> Participant:
@@ -99,7 +102,7 @@ class Village:
         assert isinstance(answer, SumContribution)
         return np.rint(answer.weights / 64).astype(int)
 
-    # The door of a device
+    # The carrier of a device
 
     def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
         data = public_file(self.folder.path / "public", name)

@@ -25,7 +25,7 @@ from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.publish import PublicFiles
-from hdpmf.untrusted.service.website import served
+from hdpmf.untrusted.service.website import serve_website
 
 TABLE = catalogue_table(IdIndex(range(5)), RatingScale(1.0, 5.0, 1.0))
 NAMES = ["localhost", "127.0.0.1"]
@@ -37,13 +37,13 @@ class WebDevice:
     def __init__(self, store: DeviceStore, address: str, authority: bytes) -> None:
         store.change_recommender(authority=authority)
         self.store, self.said = store, list[str]()
-        door = WebClient(address, authority)
+        client = WebClient(address, authority)
         self._reporter = Participant(
             store,
-            door,
+            client,
             recommender=address,
             every=1e-3,
-            follow=lambda told: door.trust(follow(store, told, self.said.append)),
+            follow=lambda told: client.trust(follow(store, told, self.said.append)),
             log=self.said.append,
         )
 
@@ -65,7 +65,7 @@ def test_with_two_servers(tmp_path: Path) -> None:
 
         def serve(*, sees: Callable[[], str]) -> str:
             PublicFiles(service).write()
-            with served(service):
+            with serve_website(service):
                 return sees()
 
         assert "authority" not in serve(sees=there.look)
@@ -97,7 +97,7 @@ def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patched, DeviceStore.create(tmp_path / "ana") as store:
         patched.setattr("hdpmf.untrusted.service.publish.authority_message", lambda folder: lie)
         PublicFiles(service).write()
-        with served(service) as address:
+        with serve_website(service) as address:
             device = WebDevice(store, address, old)
             assert "the pinned one has not signed it" in device.look()
             assert device.look() == ""  # it is not asked for again

@@ -13,7 +13,7 @@ from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.private.device.consent import consents, give_answer, require_consent
 from hdpmf.private.device.errors import DeclinedError
-from hdpmf.private.device.joined import join
+from hdpmf.private.device.memberships import join
 from hdpmf.private.device.recommendations import keep_model
 from hdpmf.private.device.store.catalogues import name_in
 from hdpmf.private.device.store.schema import LocalModel, Question

@@ -19,7 +19,7 @@ from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.private.device.consent import consents, pending, require_consent
 from hdpmf.private.device.errors import DeclinedError
-from hdpmf.private.device.joined import joined
+from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.store.schema import Question
 
 from .conftest import Person, complaints
@@ -85,14 +85,14 @@ def test_the_invitation_is_compared_and_then_it_is_answered(
     assert "sends it noisy numbers directly" in page
     assert "telephone" in page
     with person.owner.store() as store:
-        assert joined(store) == []  # nothing before the owner's word
+        assert joined_recommenders(store) == []  # nothing before the owner's word
     assert engine.served == []
     person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
     page = person.get("/recommenders").text
     assert "It gets noisy numbers from this device directly" in page
     assert complaints(page) == []
     with person.owner.store() as store:
-        (known,) = joined(store)
+        (known,) = joined_recommenders(store)
         assert (known.address, store.recommender.authority) == (ADDRESS, authority.encode())
     assert soon(lambda: engine.served == [ADDRESS])  # without a restart of the page
     assert soon(lambda: "it cannot be reached; trying again" in person.get("/recommenders").text)
@@ -117,7 +117,7 @@ def test_what_is_joined_is_what_the_tab_shows(person: Person, invited: Invitatio
         person.post("/recommenders/answer", fields | {"answer": "yes"})
         assert "Look at the invitation once more" in person.get("/recommenders").text
         with person.owner.store() as store:
-            assert joined(store) == []
+            assert joined_recommenders(store) == []
     person.post("/recommenders/answer", {"digest": other.digest, "answer": "no"})
     assert other.digest not in person.get("/recommenders").text
 
@@ -139,7 +139,7 @@ def test_hostile_invitations_are_refused_with_a_word(person: Person, authority: 
         assert "Compare before you agree" not in page
         assert name not in page
     with person.owner.store() as store:
-        assert joined(store) == []
+        assert joined_recommenders(store) == []
 
 
 def test_one_that_cannot_be_reached_is_tried_again_and_shown(person: Person, authority: str):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio import Prio3, Sharded
+from hdpmf.common.aggregation.two_servers.prio import Prio3, ReportShares
 
 NONCE = bytes(range(16))
 
@@ -16,7 +16,7 @@ def key_of(vdaf: Prio3) -> bytes:
     return bytes(range(vdaf.seed_size))
 
 
-def check(vdaf: Prio3, report: Sharded, nonce: bytes = NONCE) -> list[np.ndarray]:
+def check(vdaf: Prio3, report: ReportShares, nonce: bytes = NONCE) -> list[np.ndarray]:
     """Every server's share of what is summed, or a refusal."""
     prepared = [
         vdaf.prepare(key_of(vdaf), server, nonce, report.public_share, share)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.common.aggregation.two_servers.prio import Prio3, Sharded, prio3_sum_vec
+from hdpmf.common.aggregation.two_servers.prio import Prio3, ReportShares, prio3_sum_vec
 from hdpmf.errors import PrioError
 from tests.unit.prio import npm_packages
 from tests.unit.prio.prio_servers import check, key_of
@@ -45,7 +45,7 @@ def test_reports_go_both_ways(partner: Path, entries: int, bits: int, chunk: int
 
     # The same bytes leave a device, and the same bytes go between servers.
     theirs = [
-        Sharded(
+        ReportShares(
             bytes.fromhex(report["publicShare"]),
             [bytes.fromhex(share) for share in report["inputShares"]],
         )
@@ -68,7 +68,7 @@ def test_reports_go_both_ways(partner: Path, entries: int, bits: int, chunk: int
         vdaf.verify([bytes.fromhex(part) for part in answer["checked"][-1]["parts"]])
 
 
-def messages(vdaf: Prio3, nonce: bytes, report: Sharded) -> dict[str, Any]:
+def messages(vdaf: Prio3, nonce: bytes, report: ReportShares) -> dict[str, Any]:
     """What goes between our servers."""
     parts = [
         vdaf.prepare(key_of(vdaf), server, nonce, report.public_share, share)[1]
@@ -78,7 +78,7 @@ def messages(vdaf: Prio3, nonce: bytes, report: Sharded) -> dict[str, Any]:
 
 
 def ask(
-    partner: Path, vdaf: Prio3, rows, nonces, randomness, reports: list[Sharded]
+    partner: Path, vdaf: Prio3, rows, nonces, randomness, reports: list[ReportShares]
 ) -> dict[str, Any]:
     """What the partner makes of measurements, and of reports."""
     question = {

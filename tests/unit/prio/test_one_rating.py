@@ -16,7 +16,7 @@ from hdpmf.common.aggregation.two_servers.prio import (
     FIELD64,
     OneRatingPerItem,
     Prio3,
-    Sharded,
+    ReportShares,
     prio3_one_rating,
     prio3_sum_vec_multiproof,
     soundness_bits,
@@ -283,12 +283,15 @@ def test_a_changed_share_proof_part_or_nonce_is_refused(vdaf: Prio3):
     proof = vdaf.circuit.length * 8
     altered = [
         *(
-            Sharded(report.public_share, [flipped(leader, place), helper])
+            ReportShares(report.public_share, [flipped(leader, place), helper])
             for place in (0, proof, proof + 800)
         ),
-        *(Sharded(report.public_share, [leader, flipped(helper, place)]) for place in (0, 32, 64)),
-        *(Sharded(flipped(report.public_share, place), [leader, helper]) for place in (0, 32)),
-        Sharded(report.public_share, [flipped(leader, len(leader) - 1), helper]),
+        *(
+            ReportShares(report.public_share, [leader, flipped(helper, place)])
+            for place in (0, 32, 64)
+        ),
+        *(ReportShares(flipped(report.public_share, place), [leader, helper]) for place in (0, 32)),
+        ReportShares(report.public_share, [flipped(leader, len(leader) - 1), helper]),
     ]
     for attempt in altered:
         with pytest.raises(PrioError):
@@ -340,7 +343,7 @@ def test_a_share_of_nothing_looks_like_a_share_of_ratings(vdaf: Prio3):
 def test_no_share_is_printed(vdaf: Prio3):
     report = vdaf.shard(truth(vdaf.circuit).vector(), NONCE)
     kept, _ = vdaf.prepare(bytes(32), 0, NONCE, report.public_share, report.input_shares[0])
-    assert repr(report) == f"Sharded(public_share={report.public_share!r})"
+    assert repr(report) == f"ReportShares(public_share={report.public_share!r})"
     assert repr(kept) == "Preparation()"
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.two_servers.prio import (
     FIELD64,
     Prio3,
-    Sharded,
+    ReportShares,
     SumVec,
     prio3_one_rating,
     prio3_sum_vec_multiproof,
@@ -23,7 +23,7 @@ SIZES = (VDAF.input_share_size(0), VDAF.input_share_size(1))
 
 
 @pytest.fixture(scope="module")
-def report() -> Sharded:
+def report() -> ReportShares:
     return VDAF.shard(VDAF.circuit.encode(np.array([64, 0, 9]), np.array([0, 1, 2])), NONCE)
 
 
@@ -83,27 +83,27 @@ def test_no_bytes_between_servers_or_for_the_collector_break_them(parts, sums):
 
 @given(place=st.integers(0, SIZES[0] + SIZES[1] + 63), bit=st.integers(0, 7))
 @settings(max_examples=60)
-def test_a_single_wrong_bit_is_refused(report: Sharded, place: int, bit: int):
+def test_a_single_wrong_bit_is_refused(report: ReportShares, place: int, bit: int):
     joined = bytearray(b"".join((*report.input_shares, report.public_share)))
     joined[place] ^= 1 << bit
     shares = [bytes(joined[: SIZES[0]]), bytes(joined[SIZES[0] : sum(SIZES)])]
     with pytest.raises(PrioError):
-        check(VDAF, Sharded(bytes(joined[sum(SIZES) :]), shares))
+        check(VDAF, ReportShares(bytes(joined[sum(SIZES) :]), shares))
 
 
-def test_a_message_that_is_not_the_servers_own_is_refused(report: Sharded):
+def test_a_message_that_is_not_the_servers_own_is_refused(report: ReportShares):
     kept, _ = VDAF.prepare(key_of(VDAF), 0, NONCE, report.public_share, report.input_shares[0])
     for message in (b"", bytes(32), kept.joint_seed[:-1]):
         with pytest.raises(PrioError, match="joint randomness"):
             VDAF.finish(kept, message)
 
 
-def test_a_large_message_is_refused_before_anything_is_read(report: Sharded):
+def test_a_large_message_is_refused_before_anything_is_read(report: ReportShares):
     with pytest.raises(PrioError, match="input share has"):
         VDAF.prepare(key_of(VDAF), 0, NONCE, report.public_share, bytes(10_000_000))
 
 
-def test_servers_and_their_number_are_checked(report: Sharded):
+def test_servers_and_their_number_are_checked(report: ReportShares):
     with pytest.raises(ConfigError, match="no server 2"):
         VDAF.prepare(key_of(VDAF), 2, NONCE, report.public_share, report.input_shares[0])
     with pytest.raises(ConfigError, match="servers"):

@@ -14,7 +14,7 @@ from hdpmf.common.protocol import BitContribution, SumContribution, Survey
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
 from hdpmf.untrusted.recommender.one_round import OneRoundRecommender
-from hdpmf.untrusted.recommender.runs import Answered, weigh
+from hdpmf.untrusted.recommender.runs import SurveyAnswer, weigh
 from hdpmf.untrusted.recommender.sums import facts_from_sums
 
 N = 600
@@ -46,7 +46,7 @@ def answered(seed, raters, survey=None, noises=1):
     for _ in range(noises):
         scores = scores + noise.discrete_laplace(640.0 / 0.98 / survey.epsilon, n)
         units = units + noise.discrete_laplace(WEIGHT_SCALE * WEIGHT_UNITS / survey.epsilon, n)
-    return Answered(survey, SumContribution(scores=scores, weights=units, total=0), noises)
+    return SurveyAnswer(survey, SumContribution(scores=scores, weights=units, total=0), noises)
 
 
 def facts(runs, design="A", epsilon=1.0):
@@ -102,10 +102,10 @@ def test_every_run_brings_its_own_noise():
     poor = answered(1, RATERS / 2, survey_for(epsilon=0.1))
     good = answered(2, RATERS / 2)
     told = facts([poor, good])
-    lied = facts([Answered(survey_for(), poor.answer), good])
+    lied = facts([SurveyAnswer(survey_for(), poor.answer), good])
     assert off(told) < 0.9 * off(lied)
     # The same numbers, said to have more noise in them, count less.
-    more = Answered(survey_for(), poor.answer, 100.0)
+    more = SurveyAnswer(survey_for(), poor.answer, 100.0)
     np.testing.assert_allclose(facts([more, good]).bias, told.bias, atol=1e-4)
 
 
@@ -114,8 +114,10 @@ def test_the_mean_is_that_of_runs_that_hold_something():
     total = (
         4.0 * WEIGHT_UNITS * 0.25 * RATERS.sum()
     )  # a quarter of the scale above the middle: 4 stars
-    full = Answered(full.survey, msgspec.structs.replace(full.answer, total=round(total)))
-    wild = Answered(empty.survey, msgspec.structs.replace(empty.answer, total=round(-total / 3)))
+    full = SurveyAnswer(full.survey, msgspec.structs.replace(full.answer, total=round(total)))
+    wild = SurveyAnswer(
+        empty.survey, msgspec.structs.replace(empty.answer, total=round(-total / 3))
+    )
     assert facts([wild, full]).mean == pytest.approx(4.0, abs=0.1)
 
 
@@ -159,7 +161,7 @@ def test_an_item_that_a_run_did_not_know_has_none_of_its_noise():
 def test_nothing_but_noise_gives_facts_of_nothing(design):
     survey = survey_for(design)
     noise = [answered(seed, np.zeros(N), survey) for seed in range(6)]
-    silent = Answered(
+    silent = SurveyAnswer(
         survey, SumContribution(scores=np.zeros(N, int), weights=np.zeros(N, int), total=0)
     )
     for runs in (noise, [silent, silent]):
@@ -208,14 +210,14 @@ def test_what_cannot_be_put_together_is_refused():
     }
     for words, asked in others.items():
         with pytest.raises(ProtocolError, match=words):
-            facts([Answered(asked, own.answer), own])
+            facts([SurveyAnswer(asked, own.answer), own])
     nothing = np.zeros(0, np.int64)
     bits = BitContribution(senders=nothing, items=nothing, units=nothing, plus=nothing)
     with pytest.raises(ProtocolError, match="different designs"):
-        facts([Answered(survey, bits), own])
+        facts([SurveyAnswer(survey, bits), own])
     for noises in (0.5, np.inf, np.nan):
         with pytest.raises(ConfigError, match="at least once"):
-            Answered(survey, own.answer, noises)
+            SurveyAnswer(survey, own.answer, noises)
 
 
 def test_bits_of_several_runs_are_put_together_as_they_are():
@@ -233,9 +235,9 @@ def test_bits_of_several_runs_are_put_together_as_they_are():
     recommender = OneRoundRecommender(survey)
     together = recommender.facts([bits(0), bits(1)])
     np.testing.assert_array_equal(
-        recommender.facts([bits(1)], earlier=[Answered(survey, bits(0))]).bias, together.bias
+        recommender.facts([bits(1)], earlier=[SurveyAnswer(survey, bits(0))]).bias, together.bias
     )
     with pytest.raises(ProtocolError, match="different epsilon"):
-        recommender.facts([bits(1)], earlier=[Answered(survey_for("L", 1.0), bits(0))])
+        recommender.facts([bits(1)], earlier=[SurveyAnswer(survey_for("L", 1.0), bits(0))])
     with pytest.raises(ProtocolError, match="different designs"):
-        recommender.facts([bits(1)], earlier=[Answered(survey, answered(0, RATERS).answer)])
+        recommender.facts([bits(1)], earlier=[SurveyAnswer(survey, answered(0, RATERS).answer)])

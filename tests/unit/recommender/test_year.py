@@ -11,7 +11,7 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.models.one_round import wanted_features
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.recommender.one_round import OneRoundRecommender, make_survey
-from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
 
 RUNS = 12
 
@@ -46,7 +46,7 @@ def test_twelve_runs_of_equal_time_are_better_weighed_than_added_and_worse_than_
     *before, last = (released(np.flatnonzero(run_of == run), run) for run in range(RUNS))
     recommender = OneRoundRecommender(survey, features)
     once = recommender.facts([released(np.arange(len(train)), 0)])
-    weighed = recommender.facts([last], earlier=[Answered(survey, answer) for answer in before])
+    weighed = recommender.facts([last], earlier=[SurveyAnswer(survey, answer) for answer in before])
     added = recommender.facts([*before, last], n_sums=RUNS)
     errors = [
         HDPSum(epsilon=1.0, n_threads=1).with_facts(train, weights, facts).score(test)["mse"]

@@ -15,7 +15,7 @@ from hdpmf.common.net.certificates import ensure_certificates, renew_server
 from hdpmf.errors import StorageError
 from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
-from hdpmf.untrusted.service.health import DAY, NAMES, CertificateEnd, RunSeen, alerts, look
+from hdpmf.untrusted.service.health import DAY, NAMES, CertificateEnd, RunHealth, alerts, look
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
@@ -26,7 +26,7 @@ NOW = 1_800_000_000.0
 ROOMY = namedtuple("Usage", "total used free")(10**12, 0, 10**12)
 
 
-def seen(**change: Any) -> RunSeen:
+def seen(**change: Any) -> RunHealth:
     usual = {
         "run": "ab" * 16,
         "ending": "done",
@@ -35,7 +35,7 @@ def seen(**change: Any) -> RunSeen:
         "minimum": 50,
         "enrolled_now": 50,
     }
-    return RunSeen(**(usual | change))
+    return RunHealth(**(usual | change))
 
 
 def names(**change: Any) -> list[str]:

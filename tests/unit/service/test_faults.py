@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 def go_on(world: Federation, settings: RunSettings, folder: Path, **options: Any) -> RunOutcome:
     run = world.run_alone(settings, id=b"r" * 16, files=RunFolder(folder), **options)
-    return run.conduct(draws=SeededNoise(0, 1))
+    return run.conduct(random_source=SeededNoise(0, 1))
 
 
 @pytest.mark.parametrize(("view", "step"), [("messages", 7), ("sums", 9)])

@@ -10,7 +10,7 @@ import pytest
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import Round
-from hdpmf.common.protocol.key_rotation import Succession
+from hdpmf.common.protocol.key_rotation import KeyHistory
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.settings import RunSettings
 from tests.world import small_federation
@@ -40,7 +40,7 @@ def test_a_device_with_new_keys_has_the_model_and_is_there_once(tmp_path: Path) 
     world.run(settings)
     device, new, old = world.devices[3], DeviceIdentity.generate(), world.cards[3]
     card = msgspec.structs.replace(old, identity=new.public.hex())
-    signed = Succession(links=()).extended(device.store.identity, card)
+    signed = KeyHistory(links=()).extended(device.store.identity, card)
     with pytest.raises(ConfigError, match="no device 'nobody'"):
         folder.replace("nobody", signed)
     with pytest.raises(ConfigError, match="not of device"):

@@ -31,7 +31,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service import website
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.publish import PublicFiles
-from hdpmf.untrusted.service.website import Website, served
+from hdpmf.untrusted.service.website import Website, serve_website
 
 TABLE = catalogue_table(IdIndex(range(5)), RatingScale(1.0, 5.0, 1.0))
 
@@ -202,9 +202,9 @@ def test_over_tls_and_by_one_process_at_a_time(
 ) -> None:
     monkeypatch.setattr(website, "LIMITS", replace(website.LIMITS, header_seconds=0.2))
     PublicFiles(service).write()
-    with served(service) as address:
+    with serve_website(service) as address:
         assert address == f"https://localhost:{service.config.port}"
-        with pytest.raises(ConfigError, match="cannot listen"), served(service):
+        with pytest.raises(ConfigError, match="cannot listen"), serve_website(service):
             pass
         trust = ssl.create_default_context(cafile=str(service.tls_folder / "authority.pem"))
         with httpx.Client(verify=trust, trust_env=False) as client:

@@ -39,7 +39,9 @@ PACE = Pace(gather=0.0, deadline=30.0, attempts=3, pause=0.0)
 
 
 def run(world: Federation, settings: RunSettings, **options: Any) -> RunOutcome:
-    return world.run_alone(settings, **({"pace": PACE} | options)).conduct(draws=SeededNoise(0, 1))
+    return world.run_alone(settings, **({"pace": PACE} | options)).conduct(
+        random_source=SeededNoise(0, 1)
+    )
 
 
 def library_factors(world: Federation, settings: RunSettings) -> np.ndarray:

@@ -13,7 +13,7 @@ from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import BitContribution, SumContribution, Survey
 from hdpmf.errors import ConfigError, ProtocolError
-from hdpmf.untrusted.recommender.runs import Answered, weigh
+from hdpmf.untrusted.recommender.runs import SurveyAnswer, weigh
 from hdpmf.untrusted.service.scheduler import GROWTH, PastRun, worth_a_run
 
 DAY = 86_400.0
@@ -118,7 +118,7 @@ def test_a_run_by_what_it_released():
             noise.discrete_laplace(WEIGHT_SCALE * WEIGHT_UNITS / 0.5, n) for _ in (1, 2)
         )
         answer = SumContribution(scores=np.zeros(n, np.int64), weights=weights, total=0)
-        drawn.append(PastRun.of(Answered(survey, answer, 2.0), at=5.0, devices=7))
+        drawn.append(PastRun.of(SurveyAnswer(survey, answer, 2.0), at=5.0, devices=7))
     found = np.array([run.weight for run in drawn])
     # Level 1e-4: a mean of 400 is within 4 deviations, their spread within 15 %.
     assert abs(found.mean() - 20 * n) < 4 * drawn[0].deviation / 20
@@ -126,7 +126,7 @@ def test_a_run_by_what_it_released():
     nothing = np.zeros(0, np.int64)
     bits = BitContribution(senders=nothing, items=nothing, units=nothing, plus=nothing)
     with pytest.raises(ProtocolError, match="bits have no noise"):
-        PastRun.of(Answered(survey, bits), at=5.0, devices=7)
+        PastRun.of(SurveyAnswer(survey, bits), at=5.0, devices=7)
 
 
 @pytest.mark.parametrize("growth", [0.5, 1.0, 2.0])

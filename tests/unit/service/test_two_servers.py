@@ -20,7 +20,7 @@ from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.protocol import SumContribution, decode, encode
 from hdpmf.errors import ConfigError, DapError, FederationError, ProtocolError, TransportError
 from hdpmf.untrusted.recommender import OneRoundRecommender
-from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.aggregation.two_servers import open_collection
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import CollectorKeys, pin_servers
@@ -142,19 +142,21 @@ def test_a_run_that_is_killed_at_any_step_goes_on_with_the_same_task_and_the_sam
 ) -> None:
     for kill in steps:
         world, fuse = World(settings, users=3), Fuse(kill)
-        door, files = Door(world, fuse), Kept(fuse)
+        client, files = Door(world, fuse), Kept(fuse)
         killed = False
         try:
-            world.run(door, files).conduct()
+            world.run(client, files).conduct()
         except Killed:
             killed = True
             world.sleep(7.0)
-            run = world.run(door, files)
+            run = world.run(client, files)
             outcome = run.conduct()
             assert_same(outcome.answer, exact(world, tasks_of(world, run.checkpoint))[-1])
             assert run.checkpoint.users == [3] * settings.rounds
         assert (
-            len({request[0] for request in door.requests}) == len(door.requests) == settings.rounds
+            len({request[0] for request in client.requests})
+            == len(client.requests)
+            == settings.rounds
         )
         assert killed == (kill < 16 or settings.labels is not None)
 
@@ -178,30 +180,30 @@ def test_a_helper_that_is_away_is_waited_for() -> None:
 
 def test_a_task_that_the_servers_cannot_be_given_stops_the_run_which_goes_on_later() -> None:
     world, files = World(), Kept()
-    door = Door(world)
+    client = Door(world)
 
     def unreachable(document: bytes, devices: object) -> None:
         raise TransportError("the server of 'university' cannot be reached")
 
-    door.add_task, real = unreachable, door.add_task  # type: ignore[method-assign]
+    client.add_task, real = unreachable, client.add_task  # type: ignore[method-assign]
     with pytest.raises(
         FederationError, match=r"cannot be reached; tried 3 times\. The run is kept"
     ):
-        world.run(door, files).conduct()
+        world.run(client, files).conduct()
     assert world.published is None
-    door.add_task = real  # type: ignore[method-assign]
-    run = world.run(door, files)
+    client.add_task = real  # type: ignore[method-assign]
+    run = world.run(client, files)
     check(world, run.conduct(), run.checkpoint)
     # And too late: nobody has the task, so that nobody reported.
     world, files = World(), Kept()
-    door.add_task = unreachable  # type: ignore[method-assign]
+    client.add_task = unreachable  # type: ignore[method-assign]
     with pytest.raises(FederationError):
-        world.run(door, files).conduct()
+        world.run(client, files).conduct()
     world.now += 1000
     with pytest.raises(
         FederationError, match="was over before both servers had it; nobody has reported"
     ):
-        world.run(door, files).conduct()
+        world.run(client, files).conduct()
 
 
 @pytest.mark.parametrize(
@@ -213,17 +215,17 @@ def test_a_task_that_the_servers_cannot_be_given_stops_the_run_which_goes_on_lat
 )
 def test_a_refusal_says_why_and_what_to_do(kind: Problem, words: str) -> None:
     world = World()
-    door = Door(world)
+    client = Door(world)
 
     def refuse(*given: Any) -> None:
         raise DapError("no", kind)
 
-    door.begin_collection = refuse  # type: ignore[method-assign]
+    client.begin_collection = refuse  # type: ignore[method-assign]
     with pytest.raises(FederationError, match=words):
-        world.run(door).conduct()
-    door.add_task = refuse  # type: ignore[method-assign,assignment]
+        world.run(client).conduct()
+    client.add_task = refuse  # type: ignore[method-assign,assignment]
     with pytest.raises(FederationError, match=r"a server refuses the task.*aggregator admit"):
-        world.run(door).conduct()
+        world.run(client).conduct()
 
 
 def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -> None:
@@ -297,7 +299,7 @@ def test_every_device_may_report_in_every_run_and_the_sums_are_put_together(tmp_
     second = service.conduct(service.begin(SETTINGS))
     assert (first.summary["cohorts"], second.summary["cohorts"]) == (1, 2)
     recommender = OneRoundRecommender(SETTINGS.survey(world.known, 1), world.known.features)
-    before = Answered(recommender.survey, first.answer, 2)  # type: ignore[arg-type]
+    before = SurveyAnswer(recommender.survey, first.answer, 2)  # type: ignore[arg-type]
     expected = recommender.facts([second.answer], n_sums=2, earlier=[before])  # type: ignore[list-item]
     assert_same(second.model.numbers, expected)
     index = msgspec.json.decode((tmp_path / "shop" / "public" / "index.json").read_bytes())
@@ -340,7 +342,7 @@ def test_settings_that_say_nothing_with_two_servers_are_refused(
 def test_earlier_runs_are_reckoned_with_their_own_noise_by_masks_too(tmp_path: Any) -> None:
     world = World()
     service = make_service(world, tmp_path / "shop")
-    assert service.answered(service.conduct(service.begin(SETTINGS)).run).noises == 2
+    assert service.survey_answer(service.conduct(service.begin(SETTINGS)).run).noises == 2
     masked = RunSettings(method="hdp-sum", view="sums", minimum=3, rounds=1, max_colluding=0.5)
     run = service.begin(masked)
     files = service.folder.run_files(run)
@@ -349,7 +351,7 @@ def test_earlier_runs_are_reckoned_with_their_own_noise_by_masks_too(tmp_path: A
     members = tuple(card.identity for card in world.enrolled.cards)
     files.save(Checkpoint(members=members, answer=encode(answer)))
     # Four shares, of which one makes the whole noise: the minimum less two that may collude.
-    assert service.answered(run).noises == 4
+    assert service.survey_answer(run).noises == 4
     # Whoever answered by masks may report to two servers what is new since.
     service.give_up(run)
     after = service.folder.record(service.begin(SETTINGS))

@@ -96,7 +96,7 @@ class World:
             simulation=True,
         )
 
-    def run(self, door: Any = None, files: RunFiles | None = None, **more: Any) -> Run:
+    def run(self, client: Any = None, files: RunFiles | None = None, **more: Any) -> Run:
         given: dict[str, Any] = {
             "settings": self.settings,
             "table": self.table,
@@ -104,7 +104,7 @@ class World:
             "aggregation": TwoServers(
                 self.servers,
                 self.collector,
-                ServersHere(self.leader, self.helper) if door is None else door,
+                ServersHere(self.leader, self.helper) if client is None else client,
                 publish=self.publish,
                 clock=self.clock,
             ),

@@ -36,8 +36,8 @@ def test_until_most_have_answered_everybody_has_the_whole_deadline(clock: Clock)
     patience = Patience(30.0)
     asked(patience, "a", "b", "c", "d")
     clock.now += 10
-    patience.answered("a")
-    patience.answered("b")
+    patience.on_answer("a")
+    patience.on_answer("b")
     assert patience.left == pytest.approx(20.0)
     clock.now += 20
     assert patience.over() == ["c", "d"]
@@ -51,7 +51,7 @@ def test_then_the_others_have_three_times_as_long_as_these_took(
     asked(patience, "a", "b", "c", "mute")
     clock.now += took
     for device in "abc":
-        patience.answered(device)
+        patience.on_answer(device)
     assert patience.left == pytest.approx(turn - took)
     clock.now += turn - took - 0.01
     assert patience.over() == []
@@ -77,7 +77,7 @@ def test_whoever_is_never_heard_costs_less_each_time(clock: Clock):
         patience = Patience(30.0, silent)
         asked(patience, "a", "b", "c", "mute")
         for device in "abc":
-            patience.answered(device)
+            patience.on_answer(device)
         begin = clock.now
         while not patience.over():
             clock.now += patience.left + 1e-6
@@ -87,7 +87,7 @@ def test_whoever_is_never_heard_costs_less_each_time(clock: Clock):
     patience = Patience(30.0, silent)
     asked(patience, "a", "b", "c", "mute")
     for device in ("a", "b", "mute"):
-        patience.answered(device)
+        patience.on_answer(device)
     assert silent == {}
 
 
@@ -107,5 +107,5 @@ def test_an_answer_after_the_turn_is_nobodys(clock: Clock):
     asked(patience, "a")
     clock.now += 2
     assert patience.over() == ["a"]
-    patience.answered("a")
+    patience.on_answer("a")
     assert silent == {"a": 1}

@@ -61,13 +61,13 @@ class Far:
         ]
         self.party = PartyKey.generate()
         self.seen: list[Sent] = []
-        self.door = TwoServers(Servers(leader=cards[0], helper=cards[1]), self.party)
+        self.client = TwoServers(Servers(leader=cards[0], helper=cards[1]), self.party)
 
         def heard(method: str, url: str, **more: object) -> HttpsAnswer:
             self.seen.append(Sent(method, url, **more))  # type: ignore[arg-type]
             return answer(self.seen[-1])
 
-        for server in (self.door._leader, self.door._helper):
+        for server in (self.client._leader, self.client._helper):
             server._client.request = heard  # type: ignore[method-assign]
 
 
@@ -77,7 +77,7 @@ def answering(status: int, content: bytes = b"", kind: str = "", **headers: str)
 
 def test_the_helper_gets_a_task_first_and_without_the_devices() -> None:
     far = Far(answering(201))
-    far.door.add_task(b"document", [("ab", 2)])
+    far.client.add_task(b"document", [("ab", 2)])
     first, second = far.seen
     assert (first.host, second.host) == ("university.example", "library.example")
     assert first.path == second.path
@@ -94,22 +94,22 @@ def test_the_helper_gets_a_task_first_and_without_the_devices() -> None:
 
 def test_a_sum_is_polled() -> None:
     far = Far(answering(202))
-    assert far.door.collection(TASK, JOB) is None
+    assert far.client.collection(TASK, JOB) is None
     assert far.seen[0].method == "POST"
     assert (
-        Far(answering(200, b"sum", "application/dap-collection")).door.collection(TASK, JOB)
+        Far(answering(200, b"sum", "application/dap-collection")).client.collection(TASK, JOB)
         == b"sum"
     )
     with pytest.raises(DapError, match="no sum"):
-        Far(answering(200, b"sum", "text/html")).door.collection(TASK, JOB)
+        Far(answering(200, b"sum", "text/html")).client.collection(TASK, JOB)
     with pytest.raises(ConfigError):
-        far.door.collection(TASK, b"short")
+        far.client.collection(TASK, b"short")
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 def test_what_may_pass_is_tried_again(status: int) -> None:
     with pytest.raises(TransportError, match="at the moment"):
-        Far(answering(status)).door.begin_collection(TASK, JOB, b"")
+        Far(answering(status)).client.begin_collection(TASK, JOB, b"")
 
 
 def problem(kind: str) -> bytes:
@@ -141,7 +141,7 @@ def test_a_refusal_has_its_reason_and_nothing_else_of_what_the_server_wrote(
 ) -> None:
     far = Far(answer)
     with pytest.raises(DapError) as refused:
-        far.door.begin_collection(TASK, JOB, b"")
+        far.client.begin_collection(TASK, JOB, b"")
     assert (refused.value.kind, len(far.seen)) == (kind, 1)
     assert "library" in str(refused.value)
     assert "<" not in str(refused.value)
@@ -149,13 +149,13 @@ def test_a_refusal_has_its_reason_and_nothing_else_of_what_the_server_wrote(
 
 def test_no_more_is_read_than_an_answer_may_have() -> None:
     far = Far(answering(202))
-    far.door.collection(TASK, JOB)
+    far.client.collection(TASK, JOB)
     assert far.seen[0].most == MAX_ANSWER
 
 
 def test_a_server_that_cannot_be_reached_is_named() -> None:
     far = Far(answering(200))
-    del far.door._leader._client.request  # type: ignore[method-assign]
-    assert isinstance(far.door._leader._client, HttpsClient)
+    del far.client._leader._client.request  # type: ignore[method-assign]
+    assert isinstance(far.client._leader._client, HttpsClient)
     with pytest.raises(TransportError, match=r"the server of 'library' cannot be reached \("):
-        far.door.collection(TASK, JOB)
+        far.client.collection(TASK, JOB)

@@ -108,7 +108,7 @@ def address(tls: tuple[Path, Path, Path]) -> Iterator[str]:
 
 
 @pytest.fixture
-def door(address: str, tls: tuple[Path, Path, Path]) -> WebClient:
+def client(address: str, tls: tuple[Path, Path, Path]) -> WebClient:
     return WebClient(address, tls[0].read_bytes())
 
 
@@ -118,9 +118,9 @@ def leader_at(address: str, authority: str) -> Server:
     )
 
 
-def test_files_come_once(door: WebClient) -> None:
-    assert door.fetch("file", 5) == (b"hello", '"1"')
-    assert door.fetch("file", 5, '"1"') is None
+def test_files_come_once(client: WebClient) -> None:
+    assert client.fetch("file", 5) == (b"hello", '"1"')
+    assert client.fetch("file", 5, '"1"') is None
     assert Handler.asked[0][2].get("accept-encoding") == "identity"  # nothing is unpacked here
 
 
@@ -128,18 +128,18 @@ def test_files_come_once(door: WebClient) -> None:
     "name",
     ["elsewhere", "large", "endless", "packed", "absent", "../file", "a/b", "", "file?x", "https:"],
 )
-def test_what_is_no_file_of_the_right_size_is_refused(door: WebClient, name: str) -> None:
+def test_what_is_no_file_of_the_right_size_is_refused(client: WebClient, name: str) -> None:
     with pytest.raises(TransportError):
-        door.fetch(name, 1000)
+        client.fetch(name, 1000)
     assert [
         path for _, path, _, _ in Handler.asked if path.endswith("/file")
     ] == []  # redirects are not followed
 
 
-def test_a_file_that_drips_ends(door: WebClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door._client, "_deadline", 0.3)
+def test_a_file_that_drips_ends(client: WebClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client._client, "_deadline", 0.3)
     with pytest.raises(TransportError):
-        door.fetch("dripping", 1000)
+        client.fetch("dripping", 1000)
 
 
 def test_only_the_pinned_authority_is_believed(
@@ -161,14 +161,14 @@ def test_only_the_pinned_authority_is_believed(
 
 
 def test_a_report_leaves_after_it_was_said(
-    door: WebClient, address: str, tls: tuple[Path, Path, Path]
+    client: WebClient, address: str, tls: tuple[Path, Path, Path]
 ) -> None:
     def leaving() -> None:
         threading.Event().wait(0.1)
         Handler.order.append("said")
 
     leader = leader_at(address, tls[0].read_text())
-    assert door.upload(leader, "/tasks/x/reports", HEADERS, REPORT, leaving) == 201
+    assert client.upload(leader, "/tasks/x/reports", HEADERS, REPORT, leaving) == 201
     assert Handler.order.index("said") < Handler.order.index("body here")
     (method, path, headers, body), = Handler.asked  # fmt: skip
     assert (method, path, body) == ("PUT", "/tasks/x/reports", REPORT)
@@ -177,10 +177,10 @@ def test_a_report_leaves_after_it_was_said(
 
 
 def test_a_leader_that_points_elsewhere_is_not_followed(
-    door: WebClient, address: str, tls: tuple[Path, ...]
+    client: WebClient, address: str, tls: tuple[Path, ...]
 ) -> None:
     assert (
-        door.upload(
+        client.upload(
             leader_at(address, tls[0].read_text()), "/elsewhere", HEADERS, REPORT, lambda: None
         )
         == 307
@@ -189,13 +189,13 @@ def test_a_leader_that_points_elsewhere_is_not_followed(
 
 
 def test_where_the_commit_fails_nothing_of_the_report_leaves(
-    door: WebClient, address: str, tls: tuple[Path, Path, Path]
+    client: WebClient, address: str, tls: tuple[Path, Path, Path]
 ) -> None:
     def full() -> None:
         raise StorageError("the disk is full")
 
     with pytest.raises(StorageError):
-        door.upload(
+        client.upload(
             leader_at(address, tls[0].read_text()), "/tasks/x/reports", HEADERS, REPORT, full
         )
     assert "body here" not in Handler.order or not Handler.asked[-1][3]

@@ -14,7 +14,7 @@ from hdpmf.cli.output import Block, Paragraph, Result, Table
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.private.device.disclosures.receipts import LeftBytes, Receipt
+    from hdpmf.private.device.disclosures.receipts import Receipt, SentRecord
     from hdpmf.private.device.store.device_store import DeviceStore
     from hdpmf.private.device.store.schema import Question, Refusals
 
@@ -113,7 +113,7 @@ def ledger(
 
 
 def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[Block]:
-    from hdpmf.private.device.disclosures.history import past_runs, spent_together
+    from hdpmf.private.device.disclosures.history import past_runs, total_spending
     from hdpmf.private.device.disclosures.refusals import kept_refusals
 
     entries = store.ledger.entries()
@@ -139,7 +139,7 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
         title=f"Entries, oldest first{_more(recent, entries)}",
     )
     yield from _refusals_text(kept_refusals(store), last)
-    together = spent_together(store.ledger)
+    together = total_spending(store.ledger)
     limit = store.policy.own_total
     whose = "one user" if store.users == 1 else "the user here who has spent most"
     proof = "" if together.proved else "No guarantee: some of it counts one channel of several. "
@@ -272,7 +272,7 @@ def _receipt_lines(found: Receipt) -> Iterator[str]:
     yield f"What it reveals: {found.reveals}"
 
 
-def _left_words(piece: LeftBytes) -> str:
+def _left_words(piece: SentRecord) -> str:
     digest = f"SHA-256 {piece.sha256}"
     if piece.sha256 is None:
         digest = "in clear, so without a digest: a guess could be checked by it"

@@ -176,7 +176,7 @@ def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
 def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
     """Pin the options; return the store for the recommender, and its address."""
     from hdpmf.common.protocol.servers import check_address
-    from hdpmf.private.device.joined import known_as, remember, store_for
+    from hdpmf.private.device.memberships import known_as, remember, store_for
     from hdpmf.private.device.pinned_servers import pin_servers, pinned_servers
 
     invited = pins.read_invitation()
@@ -297,7 +297,7 @@ def answer_messages(
     """Answer until stopped; return what was done, for JSON and in words."""
     from hdpmf.common.net.polling import PollingDevice
     from hdpmf.private.device.device_identity import follow
-    from hdpmf.private.device.messages import in_slots
+    from hdpmf.private.device.messages import quantize_response_time
     from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.recommendations import kept_model
 
@@ -332,7 +332,7 @@ def answer_messages(
         return reply
 
     try:
-        transport.serve(in_slots(answer), stop)
+        transport.serve(quantize_response_time(answer), stop)
     finally:
         agent.settle()
     sums = "direct" if store.roster is None else "masks"

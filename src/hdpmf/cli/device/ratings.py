@@ -22,7 +22,7 @@ from hdpmf.cli.recommendations import AllUsers, ListOptions
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.private.device.disclosures.ledger import Charged
+    from hdpmf.private.device.disclosures.ledger import Charge
     from hdpmf.private.device.store.device_store import DeviceStore
     from hdpmf.private.device.store.ratings_table import Record
 
@@ -224,7 +224,7 @@ def _releases(store: DeviceStore, user: str, item: str, *, removed: bool) -> lis
     ]
 
 
-def _release_fields(run: Charged) -> dict[str, str]:
+def _release_fields(run: Charge) -> dict[str, str]:
     entry = run.sent
     return {
         "at": entry.at,
@@ -287,7 +287,7 @@ def _list_ratings(store: DeviceStore) -> Result:
     return Result({"ratings": items}, [Table(columns, rows, numeric=("rating", "weight"))])
 
 
-def _last_release(record: Record, runs: list[Charged]) -> str:
+def _last_release(record: Record, runs: list[Charge]) -> str:
     """Return the day of a rating's last release, and whether it has changed since."""
     if not runs:
         return ""

@@ -94,9 +94,9 @@ def _address(store: DeviceStore) -> str | None:
 
 def _task(store: DeviceStore, address: str | None) -> list[str]:
     """Return the task of two servers that is under way."""
-    from hdpmf.private.device.recommender_state import ReportBook
+    from hdpmf.private.device.recommender_state import RecommenderStates
 
-    task = b"" if address is None else ReportBook(store, address).state().task
+    task = b"" if address is None else RecommenderStates(store, address).state().task
     return [task.hex()] if task else []
 
 
@@ -239,7 +239,7 @@ def recommenders(
     ] = False,
 ) -> Result:
     """List the recommenders that you have joined, or pause, resume, leave or forget one."""
-    from hdpmf.private.device import joined as book
+    from hdpmf.private.device import memberships
 
     if sum((pause, resume, leave, forget)) != (address is not None):
         raise ConfigError(
@@ -247,13 +247,13 @@ def recommenders(
         )
     with target.open() as store:
         if address is not None and (leave or forget):
-            (book.forget if forget else book.leave)(store, address)
+            (memberships.forget if forget else memberships.leave)(store, address)
             note("What it was sent cannot be recalled; the ledger keeps it.")
         elif address is not None:
-            book.pause(store, address, pause)
+            memberships.pause(store, address, pause)
         known = []
         lines = []
-        for each in book.joined(store):
+        for each in memberships.joined_recommenders(store):
             fields, words = _recommender(store.at(each.id))
             about = {"address": each.address, "since": each.since, "paused": each.paused}
             known.append({**about, **fields})

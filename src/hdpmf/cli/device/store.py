@@ -89,7 +89,7 @@ class RecommenderStoreOptions(StoreOptions):
 
     def open(self, *, serving: bool = False, moved: bool = False) -> DeviceStore:
         """Open the store for the recommender."""
-        from hdpmf.private.device.joined import at_recommender
+        from hdpmf.private.device.memberships import at_recommender
 
         store = super().open(serving=serving, moved=moved)
         try:

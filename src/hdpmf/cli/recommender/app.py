@@ -130,7 +130,7 @@ def enroll(
     ] = None,
 ) -> Result:
     """Put devices on the roster, or remove them; without either, show it. Compare its digest."""
-    from hdpmf.common.protocol.key_rotation import Succession
+    from hdpmf.common.protocol.key_rotation import KeyHistory
     from hdpmf.untrusted.service.enrolment import read_card
     from hdpmf.untrusted.service.folder import ServiceFolder
 
@@ -139,7 +139,7 @@ def enroll(
     if replaces is not None:
         if len(given) != 1 or remove:
             raise ConfigError("--replaces goes with one signed card, and without --remove")
-        service.replace(replaces, Succession.from_json(read_bytes(given.pop())))
+        service.replace(replaces, KeyHistory.from_json(read_bytes(given.pop())))
     new = [read_card(read_bytes(path)) for path in given]
     for name in remove or ():
         service.expel(name)

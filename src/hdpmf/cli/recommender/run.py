@@ -149,11 +149,11 @@ def run(
 
     service = ServiceFolder(folder)
     unfinished = service.unfinished()
-    served = service.served()
+    serving = service.is_serving()
     if give_up:
-        return _give_up(service, unfinished, served)
+        return _give_up(service, unfinished, serving)
     if unfinished is not None:
-        if served:
+        if serving:
             raise ConfigError(
                 f"run {unfinished.hex()[:12]} is under way in the process that serves {folder}"
             )
@@ -164,7 +164,7 @@ def run(
         users = _count_users(service.enrolled, run_options.view(method, two_servers=pinned))
         users = min(users, more.get("cohort", users))
         settings = run_options.settings(method, options, users, minimum, two_servers=pinned, **more)
-    if served:
+    if serving:
         return _request(service, settings)
     return _conduct(service, settings, unfinished, monitoring)
 
@@ -238,20 +238,20 @@ def _warn(folder: ServiceFolder, settings: RunSettings) -> None:
         )
 
 
-def _give_up(folder: ServiceFolder, unfinished: bytes | None, served: bool) -> Result:
+def _give_up(folder: ServiceFolder, unfinished: bytes | None, serving: bool) -> Result:
     from hdpmf.untrusted.service.daemon import ask_to_give_up
     from hdpmf.untrusted.service.service import Service
 
     if unfinished is None:
         raise ConfigError("there is no unfinished run to give up")
-    if served:
+    if serving:
         ask_to_give_up(folder, unfinished)
     else:
         Service(folder).give_up(unfinished)
     run = unfinished.hex()
-    done = "is being given up by the process that serves it" if served else "is given up"
+    done = "is being given up by the process that serves it" if serving else "is given up"
     return Result(
-        {"run": run, "given_up": not served, "requested": served},
+        {"run": run, "given_up": not serving, "requested": serving},
         [f"run {run[:12]} {done}; what devices have paid for it stays paid"],
     )
 
@@ -307,12 +307,12 @@ _SMALL = 64 << 10  # bytes of an answer while no run is under way
 def _on_network(folder: ServiceFolder) -> Iterator[Peers]:
     """Serve public files and the mailbox, inside the block; yields the peers to others."""
     from hdpmf.untrusted.service.daemon import Peers
-    from hdpmf.untrusted.service.website import mailbox_of, served
+    from hdpmf.untrusted.service.website import mailbox_of, serve_website
 
     mailbox = mailbox_of(folder, lambda: _longest_contribution(folder))
     servers = _PinnedServers(folder)
     try:
-        with served(folder, mailbox) as address:
+        with serve_website(folder, mailbox) as address:
             note(f"listening on {address}")
             yield Peers(devices=mailbox, servers=servers, admit=mailbox.admit)
     finally:
@@ -398,7 +398,7 @@ def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
         ).live()
 
 
-class _Terminated(BaseException):
+class _TerminationSignal(BaseException):
     """SIGTERM came."""
 
 
@@ -408,12 +408,12 @@ def _until_terminated() -> Iterator[None]:
 
     def end(number: int, frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one is enough
-        raise _Terminated
+        raise _TerminationSignal
 
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
-    except _Terminated:
+    except _TerminationSignal:
         note("stopped; what is under way goes on at the next start")
     finally:
         signal.signal(signal.SIGTERM, before)

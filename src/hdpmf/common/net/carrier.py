@@ -91,7 +91,7 @@ class Patience:
         self._asked += 1
         self._begun[device] = time.monotonic()
 
-    def answered(self, device: str) -> None:
+    def on_answer(self, device: str) -> None:
         """Its turn is over (or it is known that it will not answer)."""
         begun = self._begun.pop(device, None)
         if begun is not None:
@@ -266,7 +266,7 @@ class InProcessNetwork:
                     continue
                 if name in missing:
                     missing.discard(name)
-                    patience.answered(name)
+                    patience.on_answer(name)
                     if reply is not None:
                         yield DeviceReply(name, reply)
         finally:

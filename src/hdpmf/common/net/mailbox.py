@@ -197,7 +197,7 @@ class Mailbox:
                     patience.sent(offer.device)
                     continue
                 del waiting[offer.device]
-                patience.answered(offer.device)
+                patience.on_answer(offer.device)
                 if data is not None:
                     yield DeviceReply(offer.device, data)
         finally:

@@ -27,13 +27,13 @@ class SignedStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     signature: str
 
 
-class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class KeyHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All changes of a device's keys, oldest first; the last card is the one in use."""
 
     links: tuple[SignedStep, ...]
 
     @classmethod
-    def from_json(cls, data: bytes) -> Succession:
+    def from_json(cls, data: bytes) -> KeyHistory:
         """Return what ``to_json`` wrote."""
         try:
             found = msgspec.json.decode(data, type=cls)
@@ -49,12 +49,12 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         """As a file."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
-    def extended(self, old: DeviceIdentity, card: DeviceCard) -> Succession:
+    def extended(self, old: DeviceIdentity, card: DeviceCard) -> KeyHistory:
         """One more step, to this card."""
         link = SignedStep(
             old=old.public.hex(), card=card, signature=old.sign(_text(old.public.hex(), card)).hex()
         )
-        return Succession(links=(*self.links, link)[-MOST_LINKS:])
+        return KeyHistory(links=(*self.links, link)[-MOST_LINKS:])
 
     def card_after(self, card: DeviceCard) -> DeviceCard:
         """Return the card that replaces this one.

@@ -37,7 +37,7 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import (
     aggregate_share_info,
     input_share_info,
 )
-from hdpmf.common.aggregation.two_servers.prio import Prio3, Sharded
+from hdpmf.common.aggregation.two_servers.prio import Prio3, ReportShares
 from hdpmf.common.aggregation.two_servers.prio.prio3 import MASKS
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Grouping, Survey, Task, encode
@@ -77,7 +77,9 @@ class FaultyPrio(Prio3):
         self.__dict__.update(prio.__dict__)
         self._fault = fault
 
-    def shard(self, vector: np.ndarray, nonce: bytes, randomness: bytes | None = None) -> Sharded:
+    def shard(
+        self, vector: np.ndarray, nonce: bytes, randomness: bytes | None = None
+    ) -> ReportShares:
         """Shard with too little randomness."""
         return super().shard(
             vector, nonce, FIXED[: self.random_size] if self._fault == "seeds" else randomness
@@ -301,7 +303,7 @@ def _keys() -> tuple[ServerKeys, ServerKeys]:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RuleOutcome:
     """The outcome of one rule.
 
     Attributes:
@@ -315,7 +317,7 @@ class Look:
 
 def look_at_shares(
     view: CorruptView, users: tuple[Entries, Entries], truth: np.ndarray, confidence: float
-) -> dict[str, Look]:
+) -> dict[str, RuleOutcome]:
     """Guess one rating of each report.
 
     Args:
@@ -348,7 +350,7 @@ def look_at_shares(
         right = int((guesses == truth).sum())
         lower, _ = clopper_pearson(np.array([max(right, len(truth) - right)]), len(truth), error)
         p = float(lower[0])
-        found[rule] = Look(right / len(truth), max(0.0, math.log(p / (1.0 - p))))
+        found[rule] = RuleOutcome(right / len(truth), max(0.0, math.log(p / (1.0 - p))))
     return found
 
 

@@ -33,7 +33,7 @@ from hdpmf.lab.audit.server_pair import (
     AuditedServers,
     CorruptView,
     Fault,
-    Look,
+    RuleOutcome,
     ServerName,
     look_at_shares,
 )
@@ -96,12 +96,12 @@ class SharesResult:
 
     audit: ServerAudit
     verdict: str
-    looks: dict[str, Look]
+    looks: dict[str, RuleOutcome]
     deviation: float
     seconds: float
 
     @property
-    def best(self) -> Look:
+    def best(self) -> RuleOutcome:
         """The outcome that was farthest from a coin's."""
         return max(self.looks.values(), key=lambda look: abs(look.right - 0.5))
 
@@ -158,7 +158,7 @@ def _played(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> list[Corru
     ]
 
 
-def _shares(audit: ServerAudit, truth: np.ndarray) -> dict[str, Look]:
+def _shares(audit: ServerAudit, truth: np.ndarray) -> dict[str, RuleOutcome]:
     """Attack the shares of persons with one unknown rating each; of the last task."""
     users = len(truth)
     ends = np.zeros((2, _ITEMS))

@@ -23,7 +23,7 @@ class SentReport:
     body: bytes = field(repr=False)
 
 
-class _Door:
+class _RecordingCarrier:
     """Has the recommender's files, and keeps what is uploaded."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -75,10 +75,10 @@ def reports_of(
     for store, noise in zip(stores, noises, strict=True):
         pin_servers(store, servers)
         said: list[str] = []
-        door = _Door(files)
+        carrier = _RecordingCarrier(files)
         reporter = Participant(
             store,
-            door,
+            carrier,
             recommender="recommender",
             clock=lambda: now,
             uniform=lambda: 0.0,
@@ -87,8 +87,8 @@ def reports_of(
             log=said.append,
         )
         reporter.step()
-        if len(door.sent) != store.users:
+        if len(carrier.sent) != store.users:
             raise FederationError(
                 f"a simulated device did not report: {said[-1] if said else 'no word'}"
             )
-        yield from door.sent
+        yield from carrier.sent

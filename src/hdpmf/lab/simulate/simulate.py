@@ -176,7 +176,7 @@ def simulate(
                 metrics=metrics,
                 log=log,
             )
-            outcome = run.conduct(draws=SeededNoise(seed, _RECOMMENDER_STREAM))
+            outcome = run.conduct(random_source=SeededNoise(seed, _RECOMMENDER_STREAM))
         vectors = simulated.vectors()
     model = _everyones_model(settings, train, weights, outcome, vectors)
     score = {} if test is None else model.score(test)

@@ -76,7 +76,7 @@ class ServersInProcess:
             noise=SeededNoise(seed, _LEADER_STREAM),
             rules=rules,
         )
-        self.door = ServersHere(self.leader, helper)
+        self.sum_servers = ServersHere(self.leader, helper)
 
     def take(self, name: bytes, reports: Iterable[SentReport]) -> Iterator[SentReport]:
         """Take reports for a task as they come, and hand them on to whoever counts them."""
@@ -139,7 +139,7 @@ def run_with_two_servers(
             table=table,
             enrolled=enrolled,
             aggregation=TwoServers(
-                pair.servers, keys, pair.door, publish=publish, clock=lambda: pair.now
+                pair.servers, keys, pair.sum_servers, publish=publish, clock=lambda: pair.now
             ),
             pace=Pace(gather=0.0, attempts=1, pause=0.0),
             metrics=metrics,

@@ -38,7 +38,7 @@ _BLOCK = 1 << 22  # ratings that are coded at a time: bounds the memory; no muta
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SurveyCharge:
     """The price that a client's ratings have paid: the survey that was answered and its epsilon
     (each rating W times that).
     """
@@ -82,7 +82,7 @@ class OneRoundShard:
         self._catalogue = catalogue
         self._n_users = ratings.n_users if n_users is None else n_users
         self._survey: Survey | None = None
-        self._spent: Spent | None = None
+        self._spent: SurveyCharge | None = None
         self._answered = False
         self._grouping: Grouping | None = None
         self._labels: np.ndarray | None = None
@@ -94,7 +94,7 @@ class OneRoundShard:
         )
 
     @property
-    def spent(self) -> Spent | None:
+    def spent(self) -> SurveyCharge | None:
         """The price that these ratings have paid, or None. They pay only once."""
         return self._spent
 
@@ -165,7 +165,7 @@ class OneRoundShard:
                 np.int64
             )
         weights += self._share(channels.popularity.scale, survey.contributors, survey.n_items)
-        self._spent = Spent(survey, survey.epsilon)
+        self._spent = SurveyCharge(survey, survey.epsilon)
         return compose(Popularity, weights=weights)
 
     def group(self, grouping: Grouping) -> None:
@@ -219,7 +219,7 @@ class OneRoundShard:
             labels.dtype != np.bool_ or labels.shape != (self._ratings.n_users,)
         ):
             raise ProtocolError("refused: these are labels of other users")
-        self._spent = Spent(self._survey, self._survey.epsilon)
+        self._spent = SurveyCharge(self._survey, self._survey.epsilon)
         self._grouping, self._labels = grouping, labels
 
     def contribute(self) -> SumContribution | BitContribution:
@@ -236,7 +236,7 @@ class OneRoundShard:
                 "refused: the survey is by taste labels, and these devices have none yet"
             )
         answer = self._bits(survey) if survey.design == "L" else self._sums(survey)
-        self._spent, self._answered = Spent(survey, survey.epsilon), True
+        self._spent, self._answered = SurveyCharge(survey, survey.epsilon), True
         return answer
 
     def entries(self, n_users: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -258,7 +258,7 @@ class OneRoundShard:
             raise ProtocolError(
                 "refused: these ratings have spent their budget; the answer is given once"
             )
-        self._spent, self._answered = Spent(survey, survey.epsilon), not counts
+        self._spent, self._answered = SurveyCharge(survey, survey.epsilon), not counts
         return self._by_user(self._ratings.n_users if n_users is None else n_users, counts)
 
     def _by_user(self, n_users: int, counts: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -18,7 +18,7 @@ from hdpmf.common.model.device_fit import DeviceFit, to_stars
 from hdpmf.common.privacy.mechanisms import Mechanism
 
 if TYPE_CHECKING:
-    from hdpmf.private.kernels.batch import Grouped
+    from hdpmf.private.kernels.batch import GroupedRatings
 
 
 SPREAD = 0.1
@@ -99,7 +99,7 @@ def constrained_ridge(
     return np.asarray(basis @ best, np.float32)
 
 
-def constrained_ridges(by_user: Grouped, factors: np.ndarray, ridge: float) -> np.ndarray:
+def constrained_ridges(by_user: GroupedRatings, factors: np.ndarray, ridge: float) -> np.ndarray:
     """``constrained_ridge`` within the unit ball for every user at once, to the precision of the
     result.
     """
@@ -339,7 +339,7 @@ class Devices:
         self.stars = np.concatenate([lists[user][1] for user in order])
 
 
-def fit_vectors(fit: DeviceFit, by_user: Grouped, workers: Workers) -> np.ndarray:
+def fit_vectors(fit: DeviceFit, by_user: GroupedRatings, workers: Workers) -> np.ndarray:
     """One vector per user, to be multiplied with ``fit.factors``: theta and a 1 for the offset."""
     from hdpmf.private.kernels.batch import (
         fit_users,
@@ -361,7 +361,7 @@ def fit_vectors(fit: DeviceFit, by_user: Grouped, workers: Workers) -> np.ndarra
     return vectors
 
 
-def ratings_by_user(ratings: Ratings) -> Grouped:
+def ratings_by_user(ratings: Ratings) -> GroupedRatings:
     """Ratings in stars, user after user."""
     from hdpmf.private.kernels.batch import group
 

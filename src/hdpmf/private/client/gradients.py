@@ -44,13 +44,13 @@ from hdpmf.private.kernels.batch import group
 from hdpmf.private.kernels.simd import pad
 
 if TYPE_CHECKING:
-    from hdpmf.private.kernels.batch import Grouped
+    from hdpmf.private.kernels.batch import GroupedRatings
 
 
 _WITHIN = np.float32(1.0 - 1e-6)
 
 
-def stand_in_vectors(by_user: Grouped, V: np.ndarray) -> np.ndarray:
+def stand_in_vectors(by_user: GroupedRatings, V: np.ndarray) -> np.ndarray:
     """The direction of the mean of the items that each user rated, whatever the ratings were; at
     most unit length.
 

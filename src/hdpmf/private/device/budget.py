@@ -31,7 +31,7 @@ TYPICAL_RATERS = 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TakingPart:
+class Participation:
     """Ratings that take part in a run.
 
     Attributes:
@@ -102,7 +102,7 @@ def charge(store: DeviceStore, entry: Entry, chosen: np.ndarray, pays: np.ndarra
         raise DeclinedError("busy", str(error)) from error
 
 
-def taking_part(store: DeviceStore, chosen: np.ndarray) -> TakingPart:
+def taking_part(store: DeviceStore, chosen: np.ndarray) -> Participation:
     """The chosen ratings by themselves."""
     table, weights = store.ratings(), store.weights()
     ratings = table.take(chosen)
@@ -112,10 +112,10 @@ def taking_part(store: DeviceStore, chosen: np.ndarray) -> TakingPart:
         ratings.item_codes.tobytes(),
     )
     digest = sha256(repr(pairs).encode()).digest()
-    return TakingPart(table, ratings, weights.take(chosen), digest)
+    return Participation(table, ratings, weights.take(chosen), digest)
 
 
-def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> TakingPart:
+def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> Participation:
     """The ratings that have paid for a run that is under way and would send no more than they have
     paid for.
 

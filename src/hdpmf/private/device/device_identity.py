@@ -14,7 +14,7 @@ from hdpmf.common.net.authority_rotation import learn
 from hdpmf.common.net.certificates import read_authorities
 from hdpmf.common.net.extras import needs
 from hdpmf.common.protocol.federation import DeviceCard
-from hdpmf.common.protocol.key_rotation import Succession
+from hdpmf.common.protocol.key_rotation import KeyHistory
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.disclosures.ledger import utc_now
 from hdpmf.private.device.policy import Policy
@@ -99,7 +99,7 @@ def authorities_of(store: DeviceStore) -> dict[str, object] | None:
     return {"sha256": digests(known.authority), "changed": known.authority_changed or None}
 
 
-def rotate(store: DeviceStore) -> Succession:
+def rotate(store: DeviceStore) -> KeyHistory:
     """Give a device new keys, in one commit; what its recommender needs to put the new card in
     place of the old one.
 
@@ -109,7 +109,7 @@ def rotate(store: DeviceStore) -> Succession:
     old = store.identity
     with store.transaction():
         known = store.device.key_succession
-        before = Succession.from_json(known) if known else Succession(links=())
+        before = KeyHistory.from_json(known) if known else KeyHistory(links=())
         store.set_identity(DeviceIdentity.generate())
         made = before.extended(old, card_of(store))
         store.change_device(key_succession=made.to_json())

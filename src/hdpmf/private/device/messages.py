@@ -38,7 +38,7 @@ with the next slot.
 """
 
 
-def in_slots(
+def quantize_response_time(
     answer: Callable[[bytes], bytes],
     *,
     clock: Callable[[], float] = time.monotonic,

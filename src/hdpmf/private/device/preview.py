@@ -24,7 +24,7 @@ from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.common.protocol import Terms
 from hdpmf.private.device.budget import choose
 from hdpmf.private.device.errors import DeclinedError
-from hdpmf.private.device.joined import store_of
+from hdpmf.private.device.memberships import store_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Question
 

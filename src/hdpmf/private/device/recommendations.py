@@ -106,7 +106,7 @@ def recommend_each(
 
 def prepare(
     store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None
-) -> Prepared:
+) -> PredictionInputs:
     """User vectors and item factors, ready for predictions; arguments as for `recommend`."""
     model, pinned = kept_model(store) if model is None else model, store.pinned_catalogue
     if model is None or pinned is None:
@@ -148,7 +148,7 @@ def _prior_for(facts: ItemFacts, given: Prior | None) -> Prior | None:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Prepared:
+class PredictionInputs:
     """All that a prediction takes.
 
     Attributes:
@@ -211,7 +211,7 @@ def _after_facts(
     facts: ItemFacts,
     simple: bool,
     prior: Prior | None,
-) -> Prepared:
+) -> PredictionInputs:
     """Vectors fitted to the item facts, from all ratings that there are now."""
     table = store.over(catalogue)
     ratings, weights = table.ratings, table.weights
@@ -228,7 +228,7 @@ def _after_facts(
         np.float64
     )  # item weights are the owner's own: nobody else's are known here
     names, columns = taste_columns(fit, popularity)
-    return Prepared(
+    return PredictionInputs(
         catalogue=catalogue,
         devices=devices,
         factors=fit.factors(ratings.scale),
@@ -243,7 +243,7 @@ def _after_facts(
 
 def _after_rounds(
     store: DeviceStore, catalogue: PinnedCatalogue, model: LocalModel, plan: Plan, last: Round
-) -> Prepared:
+) -> PredictionInputs:
     """Vectors of the run; users who were no part of it are fitted to the item factors."""
     table = store.over(catalogue)
     ratings, weights = table.ratings, table.weights
@@ -277,8 +277,8 @@ def _after_rounds(
         )
         # Rated items that nobody else has rated are rated all the same.
         whole = Devices.after_training(ratings, devices.vectors, weights.beta, weights.gamma)
-        return Prepared(catalogue, whole, factors, trained, mechanism, last.raters)
-    return Prepared(catalogue, devices, factors, trained, mechanism, last.raters)
+        return PredictionInputs(catalogue, whole, factors, trained, mechanism, last.raters)
+    return PredictionInputs(catalogue, devices, factors, trained, mechanism, last.raters)
 
 
 def predict_ratings(

@@ -118,7 +118,7 @@ class TaskState(msgspec.Struct, kw_only=True):
     retry_at: float = 0.0
 
 
-class ReportBook:
+class RecommenderStates:
     """The state of one recommender and its task under way, in the device's store.
 
     It is read anew each time.

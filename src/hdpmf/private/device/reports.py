@@ -41,7 +41,7 @@ from hdpmf.private.device.published_files import (
     pinned_items,
     read_task,
 )
-from hdpmf.private.device.recommender_state import ReportBook, TaskState, collector_digest
+from hdpmf.private.device.recommender_state import RecommenderStates, TaskState, collector_digest
 from hdpmf.private.device.session import Setup
 from hdpmf.private.device.store.schema import CountedSurvey, Question
 
@@ -71,7 +71,7 @@ class Reports:
         self._setup = setup
         self._store = setup.store
         self._carrier = carrier
-        self.book = ReportBook(setup.store, setup.recommender)
+        self.book = RecommenderStates(setup.store, setup.recommender)
         self._held: tuple[str, bytes] = ("", b"")  # a task whose time has not come
         self._rest_until = 0.0  # after the disk refused
         self._told = b""  # the task that the owner was last told to wait for an answer

@@ -28,7 +28,7 @@ from hdpmf.errors import ProtocolError
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.client.outgoing import compose
 from hdpmf.private.device.budget import (
-    TakingPart,
+    Participation,
     agreed_words,
     check_policy,
     choose,
@@ -133,10 +133,10 @@ class SurveySession(Session):
             ),
         )
 
-    def _paid(self) -> TakingPart:
+    def _paid(self) -> Participation:
         return who_paid(self._store, self.run, self.agreed().epsilon)
 
-    def _shard(self, survey: Survey, part: TakingPart) -> OneRoundShard:
+    def _shard(self, survey: Survey, part: Participation) -> OneRoundShard:
         terms, setup = self.agreed(), self._setup
         shard = OneRoundShard(
             part.ratings,

@@ -23,7 +23,7 @@ from hdpmf.common.protocol.layout import SumLayout, counts_layout, gradients_lay
 from hdpmf.errors import ProtocolError
 from hdpmf.private.client.device_gradients import DeviceShard, ShardState
 from hdpmf.private.client.outgoing import compose
-from hdpmf.private.device.budget import TakingPart, agreed_words, choose, taking_part, who_paid
+from hdpmf.private.device.budget import Participation, agreed_words, choose, taking_part, who_paid
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError
 from hdpmf.private.device.recommender_state import RunState, kept
 from hdpmf.private.device.session import Outcome, Session, Setup
@@ -41,7 +41,7 @@ class TrainingSession(Session):
     ) -> None:
         super().__init__(setup, run, state, saved)
         self._shard: DeviceShard | None = None
-        self._part: TakingPart | None = None
+        self._part: Participation | None = None
         self._agreed_plan = kept(state.plan, Plan)
         self._opening = kept(state.opening, Opening)
 
@@ -273,7 +273,7 @@ class TrainingSession(Session):
             simulation=setup.simulation,
         )
 
-    def _taking_part(self) -> TakingPart:
+    def _taking_part(self) -> Participation:
         if self._part is None:
             raise ProtocolError("no ratings take part yet")
         return self._part

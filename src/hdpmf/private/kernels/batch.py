@@ -19,7 +19,7 @@ from hdpmf.private.kernels.simd import dot, in_unit_ball, lanes_of, load, prefet
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Grouped:
+class GroupedRatings:
     """Ratings in compressed rows: those of row ``s`` are ``start[s]:start[s + 1]``.
 
     Attributes:
@@ -50,10 +50,10 @@ class Grouped:
         """The arrays as kernels take them."""
         return self.start, self.partner, self.target, self.coefficient
 
-    def copy(self) -> Grouped:
+    def copy(self) -> GroupedRatings:
         """A copy that a kernel may reorder within rows."""
         coefficient = None if self.coefficient is None else self.coefficient.copy()
-        return Grouped(self.start, self.partner.copy(), self.target.copy(), coefficient)
+        return GroupedRatings(self.start, self.partner.copy(), self.target.copy(), coefficient)
 
 
 @njit(nogil=True, cache=True)
@@ -82,12 +82,12 @@ def group(
     coefficient: np.ndarray | None,
     n_rows: int,
     dtype: Any = np.float32,
-) -> Grouped:
+) -> GroupedRatings:
     """Lay ratings out by ``rows`` (counting sort: linear time, no temporary larger than the
     result).
     """
     start = _starts(rows, n_rows)
-    return Grouped(
+    return GroupedRatings(
         start,
         _placed(rows, partner, start, np.int32),
         _placed(rows, target, start, dtype),
@@ -183,7 +183,7 @@ def _step_users(
 
 
 def item_gradients(
-    by_item: Grouped, U: np.ndarray, V: np.ndarray, out: np.ndarray, workers: Workers
+    by_item: GroupedRatings, U: np.ndarray, V: np.ndarray, out: np.ndarray, workers: Workers
 ) -> None:
     """Per item, the sum over its ratings of ``2 c (u.v - t) u``, written to ``out`` (padded
     matrices throughout).
@@ -195,7 +195,7 @@ def item_gradients(
 
 
 def step_users(
-    by_user: Grouped,
+    by_user: GroupedRatings,
     U: np.ndarray,
     V: np.ndarray,
     steps: np.ndarray,

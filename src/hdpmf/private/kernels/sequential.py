@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 
 from hdpmf.common.base.threads import Workers
-from hdpmf.private.kernels.batch import Grouped, exchange, weighted
+from hdpmf.private.kernels.batch import GroupedRatings, exchange, weighted
 from hdpmf.private.kernels.simd import (
     bits_to_float,
     dot,
@@ -266,7 +266,7 @@ def _joint_pass(
 
 
 def item_pass(
-    by_item: Grouped,
+    by_item: GroupedRatings,
     U: np.ndarray,
     V: np.ndarray,
     rate: float,
@@ -285,7 +285,7 @@ def item_pass(
 
 
 def user_pass(
-    by_user: Grouped,
+    by_user: GroupedRatings,
     U: np.ndarray,
     V: np.ndarray,
     rate: float,
@@ -301,7 +301,7 @@ def user_pass(
 
 
 def _run(
-    grouped: Grouped,
+    grouped: GroupedRatings,
     own: np.ndarray,
     others: np.ndarray,
     rate: float,

@@ -11,7 +11,7 @@ from hdpmf.common.methods.descriptions import MEANING, guess_at, percent
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.consent import Answer, consents, give_answer, pending, take_back
 from hdpmf.private.device.disclosures.data_export import disclosures
-from hdpmf.private.device.disclosures.history import budgets, past_runs, reveals, spent_together
+from hdpmf.private.device.disclosures.history import budgets, past_runs, reveals, total_spending
 from hdpmf.private.device.disclosures.receipts import receipt_of
 from hdpmf.private.device.disclosures.refusals import kept_refusals
 from hdpmf.private.device.preview import SendPreview, preview_of
@@ -32,7 +32,7 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
         policy = store.policy
         runs = past_runs(store)[::-1]
         kept = kept_refusals(store)
-        together = spent_together(store.ledger)
+        together = total_spending(store.ledger)
         total = store.ledger.spent_total()
         return {
             "ask": policy.ask,

@@ -14,8 +14,8 @@ from hdpmf.common.web.sessions import AttemptLimit
 from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, StorageError
 from hdpmf.private.device.device_identity import follow, new_device
 from hdpmf.private.device.disclosures.ledger import utc_now
-from hdpmf.private.device.joined import joined
-from hdpmf.private.device.messages import in_slots
+from hdpmf.private.device.memberships import joined_recommenders
+from hdpmf.private.device.messages import quantize_response_time
 from hdpmf.private.device.own_items import shown_items
 from hdpmf.private.device.participant import LOOK_EVERY, Participant
 from hdpmf.private.device.pinned_servers import pinned_servers
@@ -87,7 +87,9 @@ class BackgroundReports:
         """Start threads for joined recommenders, stop those of paused ones, and poll soon."""
         if self._store is None:
             return
-        wanted = {known.address: known for known in joined(self._store) if not known.paused}
+        wanted = {
+            known.address: known for known in joined_recommenders(self._store) if not known.paused
+        }
         for address in [known for known in self._threads if known not in wanted]:
             self._stop(address)
         for address, known in wanted.items():
@@ -147,13 +149,13 @@ class BackgroundReports:
     ) -> None:
         from hdpmf.common.net.polling import WebClient
 
-        door = WebClient(known.address, store.recommender.authority or b"")
+        client = WebClient(known.address, store.recommender.authority or b"")
         reporter = Participant(
             store,
-            door,
+            client,
             recommender=known.address,
             every=self._every,
-            follow=lambda told: door.trust(follow(store, told, self._log_of(known))),
+            follow=lambda told: client.trust(follow(store, told, self._log_of(known))),
             log=self._log_of(known),
         )
         try:
@@ -183,7 +185,7 @@ class BackgroundReports:
             log=connection,
         )
         try:
-            transport.serve(in_slots(agent.answer), stop)
+            transport.serve(quantize_response_time(agent.answer), stop)
         finally:
             agent.settle()
 

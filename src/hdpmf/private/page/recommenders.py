@@ -10,11 +10,11 @@ from hdpmf.common.net.certificates import check_authority
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.device_identity import card_of
-from hdpmf.private.device.joined import (
-    ever_joined,
+from hdpmf.private.device.memberships import (
     forget,
     join,
-    joined,
+    joined_recommenders,
+    known_recommenders,
     leave,
     pause,
     with_catalogue,
@@ -34,11 +34,11 @@ def recommenders_page(request: PageRequest) -> dict[str, Any]:
             "joined": [
                 _known(store.at(known.id), known)
                 | {"now": request.owner.background.state(known.address)}
-                for known in joined(store)
+                for known in joined_recommenders(store)
             ],
             "left": [
                 known.address
-                for known in ever_joined(store)
+                for known in known_recommenders(store)
                 if known.left and _anything(store.at(known.id))
             ],
             "invited": invited,

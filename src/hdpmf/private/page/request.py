@@ -12,7 +12,7 @@ from hdpmf.common.protocol.servers import HTTPS
 from hdpmf.common.web.sessions import BrowserSession
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.joined import with_catalogue
+from hdpmf.private.device.memberships import with_catalogue
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import FIRST

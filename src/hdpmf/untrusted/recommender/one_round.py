@@ -41,10 +41,10 @@ from hdpmf.common.protocol import (
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.deconvolution import deconvolve, deconvolve_twice
-from hdpmf.untrusted.recommender.runs import Answered, check_alike
+from hdpmf.untrusted.recommender.runs import SurveyAnswer, check_alike
 from hdpmf.untrusted.recommender.sums import (
     WEIGHT_RATIO,
-    Observed,
+    NoisySums,
     Spread,
     add_up,
     coding_of,
@@ -135,7 +135,7 @@ def facts_from_labels(
         weights,
         noise * LABELLED_WEIGHT_SCALE / survey.epsilon,
     )
-    observed = Observed(scores, weights, both.mean)
+    observed = NoisySums(scores, weights, both.mean)
     bias, variance = sharp_biases(survey, observed, known, noise, features)
     total = np.maximum(known.mean[heads], 1.0)
     per_label = (scores_0[heads], scores_1), (weights_0[heads], weights_1)
@@ -328,7 +328,7 @@ class OneRoundRecommender:
         self._counted, self._grouping = counted, grouping
 
     def facts(
-        self, answers: Sequence[Answer], n_sums: float = 1, earlier: Sequence[Answered] = ()
+        self, answers: Sequence[Answer], n_sums: float = 1, earlier: Sequence[SurveyAnswer] = ()
     ) -> ItemFacts:
         """Item facts from the answers.
 

@@ -170,7 +170,7 @@ _WORDS = ("origin", "terms", "max_ratings", "made_by")
 _WRONG = (KeyError, ValueError, TypeError, AttributeError)
 
 
-def joined(parts: Sequence[BitContribution]) -> BitContribution:
+def join_contributions(parts: Sequence[BitContribution]) -> BitContribution:
     """The answers of several cohorts as one; people are counted over all of them, in their
     order.
     """

@@ -50,7 +50,7 @@ class Catalogue:
 _SPREAD = 0.1  # standard deviation of the first item factors
 
 
-class Draws(Protocol):
+class RandomSource(Protocol):
     """The source of the recommender's random numbers: a seed in simulations, the operating system
     elsewhere.
     """
@@ -75,7 +75,9 @@ class Recommender:
             numbers).
     """
 
-    def __init__(self, plan: Plan, mechanism: Mechanism, noise: Draws, h_per_item: bool) -> None:
+    def __init__(
+        self, plan: Plan, mechanism: Mechanism, noise: RandomSource, h_per_item: bool
+    ) -> None:
         self.plan = plan
         self._mechanism = mechanism
         self._noise = noise

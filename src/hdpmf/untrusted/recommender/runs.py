@@ -34,7 +34,7 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answered:
+class SurveyAnswer:
     """The answer to an earlier run, and how much noise is in it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Answered:
             )
 
 
-def check_alike(survey: Survey, earlier: Sequence[Answered]) -> None:
+def check_alike(survey: Survey, earlier: Sequence[SurveyAnswer]) -> None:
     """Refuse runs whose numbers do not mean the same. The item table may have grown at its end,
     and epsilon changed.
     """
@@ -94,7 +94,7 @@ def check_alike(survey: Survey, earlier: Sequence[Answered]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class RunWeights:
     """The weight of each run.
 
     Attributes:
@@ -110,7 +110,7 @@ class Weighed:
     noise: np.ndarray
 
 
-def weigh(weights: np.ndarray, noise: np.ndarray, known: np.ndarray) -> Weighed:
+def weigh(weights: np.ndarray, noise: np.ndarray, known: np.ndarray) -> RunWeights:
     """Weigh runs by what they hold.
 
     Args:
@@ -131,7 +131,7 @@ def weigh(weights: np.ndarray, noise: np.ndarray, known: np.ndarray) -> Weighed:
     variance = 2.0 * (WEIGHT_SCALE * _together(1.0 - items, scales)) ** 2
     plain = np.maximum(0.0, 1.0 - CLEAR * variance / np.maximum(off**2, 1e-12))
     items = items + plain * (1.0 - items)
-    return Weighed(runs, items, _together(items, scales))
+    return RunWeights(runs, items, _together(items, scales))
 
 
 def _by_weight(

@@ -25,7 +25,7 @@ from hdpmf.common.privacy.coding import (
 from hdpmf.common.protocol import ItemFacts, SumContribution, Survey
 from hdpmf.errors import ProtocolError
 from hdpmf.untrusted.recommender.deconvolution import Weights, deconvolve
-from hdpmf.untrusted.recommender.runs import Answered, check_alike, weigh
+from hdpmf.untrusted.recommender.runs import SurveyAnswer, check_alike, weigh
 
 STARS = 4.0
 """Width of the scale in stars."""
@@ -68,7 +68,7 @@ BIASES = Spread(SPREAD, 0.05, 0.5, 30.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class NoisySums:
     """Noisy sums in real units.
 
     Attributes:
@@ -82,15 +82,15 @@ class Observed:
     mean: float
 
 
-def add_up(survey: Survey, contributions: Sequence[SumContribution], n_heads: int = 0) -> Observed:
+def add_up(survey: Survey, contributions: Sequence[SumContribution], n_heads: int = 0) -> NoisySums:
     """Add the contributions of all clients, in real units."""
     scores, weights, total = _real_sums(survey, contributions, n_heads)
-    return Observed(scores, weights, _mean(total, float(weights.sum())))
+    return NoisySums(scores, weights, _mean(total, float(weights.sum())))
 
 
 def add_up_runs(
-    survey: Survey, own: Answered, earlier: Sequence[Answered]
-) -> tuple[Observed, np.ndarray]:
+    survey: Survey, own: SurveyAnswer, earlier: Sequence[SurveyAnswer]
+) -> tuple[NoisySums, np.ndarray]:
     """Add several runs, each weighed by what it holds; also return the scale of the noise per item.
 
     Scales are in those of one sum's noise at the survey's epsilon. An item that an earlier run did
@@ -114,7 +114,7 @@ def add_up_runs(
     noise = np.array([np.sqrt(run.noises) / run.survey.epsilon for run in runs])
     counted = weigh(weights, noise, known)
     mean = _mean(float(counted.runs @ totals), float(counted.runs @ weights.sum(1)))
-    observed = Observed((counted.items * scores).sum(0), (counted.items * weights).sum(0), mean)
+    observed = NoisySums((counted.items * scores).sum(0), (counted.items * weights).sum(0), mean)
     return observed, counted.noise * survey.epsilon
 
 
@@ -152,7 +152,7 @@ def facts_from_sums(
     contributions: Sequence[SumContribution],
     features: np.ndarray | None,
     n_sums: float = 1,
-    earlier: Sequence[Answered] = (),
+    earlier: Sequence[SurveyAnswer] = (),
     retired: Sequence[int] = (),
 ) -> ItemFacts:
     """Item facts from secure sums.
@@ -171,7 +171,7 @@ def facts_from_sums(
     more: float | np.ndarray = np.sqrt(n_sums)
     if earlier:
         observed, more = add_up_runs(
-            survey, Answered(survey, _joined(contributions), n_sums, retired), earlier
+            survey, SurveyAnswer(survey, _joined(contributions), n_sums, retired), earlier
         )
     else:
         observed = add_up(survey, contributions)
@@ -192,7 +192,7 @@ def _joined(contributions: Sequence[SumContribution]) -> SumContribution:
 
 def sharp_biases(
     survey: Survey,
-    observed: Observed,
+    observed: NoisySums,
     known: Weights,
     noise: np.ndarray,
     features: np.ndarray | None,
@@ -241,7 +241,7 @@ def item_facts(
 
 
 def _simple(
-    observed: Observed, epsilon: float | np.ndarray
+    observed: NoisySums, epsilon: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Design S: each item's shrunken mean, noise and uncertain weight taken into account."""
     offset = observed.mean - MIDDLE

@@ -50,7 +50,7 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     format: int = _FORMAT
 
 
-class _Numbered(msgspec.Struct):
+class _ManifestVersion(msgspec.Struct):
     """The part of a manifest that every version has."""
 
     format: int = _FORMAT
@@ -176,7 +176,7 @@ def _checked(staging: Path, file: Path) -> Backup:
     """Return the manifest, if every file is there with its digest."""
     try:
         about = (staging / _MANIFEST).read_bytes()
-        if msgspec.json.decode(about, type=_Numbered).format > _FORMAT:
+        if msgspec.json.decode(about, type=_ManifestVersion).format > _FORMAT:
             raise ConfigError(made_by_newer(file))
         made = msgspec.json.decode(about, type=Backup)
     except FileNotFoundError:

@@ -317,7 +317,7 @@ def next_settings(
             "the rule weighs sums against noise, and bits have none; set every in config.toml",
         )
     past = [
-        PastRun.of(service.answered(run), at=at, devices=len(folder.record(run).devices))
+        PastRun.of(service.survey_answer(run), at=at, devices=len(folder.record(run).devices))
         for at, run in done
         if run in service.earlier(settings)
     ]

@@ -9,7 +9,7 @@ import msgspec
 from hdpmf.common.aggregation.masks.primitives import is_identity_key
 from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.enrolment import Enrolled, check_fields
-from hdpmf.common.protocol.key_rotation import Succession
+from hdpmf.common.protocol.key_rotation import KeyHistory
 from hdpmf.errors import ConfigError
 
 
@@ -32,7 +32,7 @@ def check_card(card: DeviceCard) -> DeviceCard:
     return card
 
 
-def replaced(enrolled: Enrolled, name: str, signed: Succession) -> Enrolled:
+def replaced(enrolled: Enrolled, name: str, signed: KeyHistory) -> Enrolled:
     """Return the same devices, one of them with the new card that its old key has signed."""
     for place, card in enumerate(enrolled.cards):
         if name in (card.name, card.identity):

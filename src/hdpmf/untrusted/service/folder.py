@@ -49,7 +49,7 @@ from hdpmf.common.protocol.catalogue import (
     version_at,
 )
 from hdpmf.common.protocol.enrolment import Enrolled
-from hdpmf.common.protocol.key_rotation import Succession
+from hdpmf.common.protocol.key_rotation import KeyHistory
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.untrusted.service.enrolment import replaced
 from hdpmf.untrusted.service.keys import CATALOGUE, CatalogueKey
@@ -207,7 +207,7 @@ class ServiceFolder:
         atomic_write(self.path / "roster.json", enrolled.to_json())
         return enrolled
 
-    def replace(self, name: str, signed: Succession) -> Enrolled:
+    def replace(self, name: str, signed: KeyHistory) -> Enrolled:
         """Put a device's new card in place of its old one, in one step: it is never there twice."""
         before = self.enrolled
         after = replaced(self.enrolled, name, signed)
@@ -334,7 +334,7 @@ class ServiceFolder:
         """Write the state of the service."""
         atomic_write(self.path / "state.json", state)
 
-    def served(self) -> bool:
+    def is_serving(self) -> bool:
         """Return whether a process serves this folder; takes a shared lock for a moment."""
         try:
             with (self.path / ".serving").open() as stream:

@@ -40,7 +40,7 @@ class CertificateEnd:
 
 
 @dataclass(frozen=True)
-class RunSeen:
+class RunHealth:
     """A run, as far as alerts are about it.
 
     Attributes:
@@ -76,7 +76,7 @@ class Alert:
 
 def alerts(
     *,
-    runs: Sequence[RunSeen],
+    runs: Sequence[RunHealth],
     certificates: Sequence[CertificateEnd],
     free: int,
     total: int,
@@ -126,7 +126,7 @@ def _certificate(end: CertificateEnd, now: float) -> Alert | None:
     return Alert(CERTIFICATE, f"the {end.name}'s certificate {ending_in(end.ends, now)}", todo)
 
 
-def _cohort(last: RunSeen) -> Alert | None:
+def _cohort(last: RunHealth) -> Alert | None:
     if last.enrolled_now >= last.minimum:
         return None
     return Alert(
@@ -137,7 +137,7 @@ def _cohort(last: RunSeen) -> Alert | None:
     )
 
 
-def _ended_badly(last: RunSeen) -> Alert | None:
+def _ended_badly(last: RunHealth) -> Alert | None:
     name = last.run[:12]
     if last.ending == "stopped":
         return Alert(
@@ -152,7 +152,7 @@ def _ended_badly(last: RunSeen) -> Alert | None:
     return None
 
 
-def _refusals(before: RunSeen, last: RunSeen) -> Alert | None:
+def _refusals(before: RunHealth, last: RunHealth) -> Alert | None:
     more = last.refusals / max(last.asked, 1) - before.refusals / max(before.asked, 1)
     if more <= ROSE_BY:
         return None
@@ -177,7 +177,7 @@ def _disk(free: int, total: int) -> Alert | None:
 
 
 @dataclass(frozen=True)
-class FolderLook:
+class FolderHealth:
     """The state of a folder at one time.
 
     Attributes:
@@ -193,7 +193,7 @@ class FolderLook:
     now: float
 
 
-def look(folder: ServiceFolder, now: float | None = None) -> FolderLook:
+def look(folder: ServiceFolder, now: float | None = None) -> FolderHealth:
     """Look at a folder; nothing in it is changed."""
     now = time.time() if now is None else now
     try:
@@ -210,7 +210,7 @@ def look(folder: ServiceFolder, now: float | None = None) -> FolderLook:
         runs.append(seen)
         done += seen.ending == "done"
     found = alerts(runs=runs[::-1], certificates=ends, free=disk.free, total=disk.total, now=now)
-    return FolderLook(ends, disk.free, tuple(found), now)
+    return FolderHealth(ends, disk.free, tuple(found), now)
 
 
 def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
@@ -224,15 +224,15 @@ def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
     )
 
 
-def _seen(folder: ServiceFolder, run: bytes) -> RunSeen:
+def _seen(folder: ServiceFolder, run: bytes) -> RunHealth:
     record = folder.record(run)
     summary = folder.summary(run)
     if summary is None:
-        ending = "under way" if folder.served() else "stopped"
+        ending = "under way" if folder.is_serving() else "stopped"
     else:
         ending = "given up" if summary.get("given_up") else "done"
     refusals = (summary or {}).get("refusals", {})
-    return RunSeen(
+    return RunHealth(
         run=run.hex(),
         ending=ending,
         asked=len(record.cohort),

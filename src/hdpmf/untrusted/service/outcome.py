@@ -17,7 +17,7 @@ from hdpmf.common.protocol.catalogue import number_of
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.common.protocol.task import task_id
 from hdpmf.untrusted.recommender.one_round import Answer
-from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.run_files import decode_as
 from hdpmf.untrusted.service.settings import RunSettings
 
@@ -49,7 +49,7 @@ def outcome_of(
     plan: Plan | Survey,
     answer: Answer | None,
     *,
-    earlier: Sequence[Answered] = (),
+    earlier: Sequence[SurveyAnswer] = (),
     traffic: tuple[int, int] = (0, 0),
 ) -> RunOutcome:
     """Return the outcome of a run.

@@ -9,14 +9,14 @@ import numpy as np
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.enrolment import Enrolled
-from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.recommender.sums import add_up_runs
 from hdpmf.untrusted.service.aggregation.two_servers import NOISES
 from hdpmf.untrusted.service.folder import ServiceFolder
-from hdpmf.untrusted.service.survey import kept_answer
+from hdpmf.untrusted.service.survey import load_answer
 
 
-def answered(folder: ServiceFolder, run: bytes) -> Answered:
+def survey_answer(folder: ServiceFolder, run: bytes) -> SurveyAnswer:
     """Return the release of a survey, and how many times the whole noise is in it."""
     record = folder.record(run)
     checkpoint = folder.run_files(run).load()
@@ -33,9 +33,9 @@ def answered(folder: ServiceFolder, run: bytes) -> Answered:
     known = known_items(
         folder.items_of(run)
     )  # those that were asked about, not those that there are now
-    return Answered(
+    return SurveyAnswer(
         settings.survey(known, sharing),
-        kept_answer(checkpoint),
+        load_answer(checkpoint),
         noises,
         tuple(known.retired.tolist()),
     )
@@ -52,8 +52,8 @@ def weight_deviations(folder: ServiceFolder, run: bytes) -> np.ndarray | None:
     n_items = len(known_items(folder.items_of(run)).items)
     if record.settings.kind.family != "sums":  # who rated what is in plain sight
         return np.zeros(n_items)
-    own = answered(folder, run)
-    earlier = [answered(folder, bytes.fromhex(name)) for name in record.earlier]
+    own = survey_answer(folder, run)
+    earlier = [survey_answer(folder, bytes.fromhex(name)) for name in record.earlier]
     scales = (
         add_up_runs(own.survey, own, earlier)[1]
         if earlier

@@ -15,8 +15,8 @@ from hdpmf.common.protocol.catalogue import KnownItems, known_items
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.federation import RUN_BYTES
 from hdpmf.untrusted.recommender.one_round import Answer
-from hdpmf.untrusted.recommender.rounds import Draws
-from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.recommender.rounds import RandomSource
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.aggregation import Aggregation
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome, outcome_of
@@ -113,13 +113,13 @@ class Run:
         self.save()
 
     def conduct(
-        self, *, earlier: Sequence[Answered] = (), draws: Draws | None = None
+        self, *, earlier: Sequence[SurveyAnswer] = (), random_source: RandomSource | None = None
     ) -> RunOutcome:
         """Bring the run to its end, from its last checkpoint.
 
         Args:
             earlier: Answers to the same survey in other runs.
-            draws: Draws h and the first factors; from the operating system where not given.
+            random_source: Draws h and the first factors; from the operating system where not given.
         """
         before = (self.metrics.bytes_in, self.metrics.bytes_out)
         numbers: Round | ItemFacts
@@ -132,13 +132,15 @@ class Run:
             plan = survey.survey
         else:
             self.aggregation.gather()
-            training = TrainingRun(self, SystemDraws() if draws is None else draws)
+            training = TrainingRun(
+                self, SystemRandomSource() if random_source is None else random_source
+            )
             numbers = training.conduct()
             plan = training.plan
         return outcome_of(self, numbers, plan, answer, earlier=earlier, traffic=before)
 
 
-class SystemDraws:
+class SystemRandomSource:
     """Draws from the operating system's entropy, which nobody can repeat.
 
     That is why a round is kept on disk before it is sent.

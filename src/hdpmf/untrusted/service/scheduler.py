@@ -11,7 +11,7 @@ import msgspec
 from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
 from hdpmf.common.protocol import SumContribution
 from hdpmf.errors import ConfigError, ProtocolError
-from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.settings import seconds
 
 GROWTH = 0.5
@@ -71,16 +71,18 @@ class PastRun:
     deviation: float
 
     @classmethod
-    def of(cls, answered: Answered, *, at: float, devices: int) -> PastRun:
+    def of(cls, survey_answer: SurveyAnswer, *, at: float, devices: int) -> PastRun:
         """A run by what it released."""
-        if not isinstance(answered.answer, SumContribution):
+        if not isinstance(survey_answer.answer, SumContribution):
             raise ProtocolError(
                 "bits have no noise on weights; a run of them is worth what it brings"
             )
-        survey = answered.survey
+        survey = survey_answer.survey
         scale = WEIGHT_SCALE / survey.epsilon
-        weight = float(answered.answer.weights[: survey.n_items].sum()) / WEIGHT_UNITS
-        return cls(at, devices, weight, scale * math.sqrt(2.0 * answered.noises * survey.n_items))
+        weight = float(survey_answer.answer.weights[: survey.n_items].sum()) / WEIGHT_UNITS
+        return cls(
+            at, devices, weight, scale * math.sqrt(2.0 * survey_answer.noises * survey.n_items)
+        )
 
 
 @dataclass(frozen=True, slots=True)

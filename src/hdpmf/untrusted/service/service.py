@@ -16,9 +16,9 @@ from hdpmf.common.protocol.catalogue import known_items, number_of
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.federation import RUN_BYTES
 from hdpmf.errors import ConfigError, FederationError, StorageError
-from hdpmf.untrusted.recommender.runs import Answered
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.aggregation import Aggregation
-from hdpmf.untrusted.service.aggregation.device_client import RunChannel, hand_out
+from hdpmf.untrusted.service.aggregation.device_client import DeviceClient, hand_out
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
@@ -26,7 +26,7 @@ from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pinned_servers
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
-from hdpmf.untrusted.service.past_runs import answered
+from hdpmf.untrusted.service.past_runs import survey_answer
 from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import RunSettings
@@ -153,7 +153,7 @@ class Service:
     def conduct(self, run: bytes) -> RunOutcome:
         """A run that was begun, to its end."""
         record = self.folder.record(run)
-        earlier = [self.answered(bytes.fromhex(name)) for name in record.earlier]
+        earlier = [self.survey_answer(bytes.fromhex(name)) for name in record.earlier]
         try:
             outcome = self._run(run, record).conduct(earlier=earlier)
         except FederationError:
@@ -236,7 +236,7 @@ class Service:
         took, refused = hand_out(
             model,
             items,
-            RunChannel(self._transport, run, self.metrics),
+            DeviceClient(self._transport, run, self.metrics),
             wanting - self._settled[1],
             self.folder.config.pace.deadline if turn is None else turn,
         )
@@ -277,7 +277,7 @@ class Service:
         asked = (self._transport.present() & set(self.folder.enrolled.users)) - self._told[1]
         self._told[1].update(asked)
         if asked:
-            channel = RunChannel(self._transport, bytes(RUN_BYTES), self.metrics)
+            channel = DeviceClient(self._transport, bytes(RUN_BYTES), self.metrics)
             channel.send_items(
                 asked, items, known_items(items).fingerprint, self.folder.config.pace.deadline
             )
@@ -320,9 +320,9 @@ class Service:
             alike.append(run)
         return alike
 
-    def answered(self, run: bytes) -> Answered:
+    def survey_answer(self, run: bytes) -> SurveyAnswer:
         """Return the release of a run that has ended, and how often the whole noise is in it."""
-        return answered(self.folder, run)
+        return survey_answer(self.folder, run)
 
     def _asks_the_same(self, before: RunSettings, now: RunSettings) -> bool:
         """Return whether the answers mean the same; sums, not bits, may differ in epsilon."""

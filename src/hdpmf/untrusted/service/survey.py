@@ -37,9 +37,9 @@ from hdpmf.errors import FederationError
 from hdpmf.untrusted.recommender.feasibility import clamp_to_feasible
 from hdpmf.untrusted.recommender.lists import check_trainable, train_list_model
 from hdpmf.untrusted.recommender.one_round import Answer, OneRoundRecommender
-from hdpmf.untrusted.recommender.release import Release, joined
-from hdpmf.untrusted.recommender.runs import Answered
-from hdpmf.untrusted.service.aggregation import Collected, Job, Summation, Tally
+from hdpmf.untrusted.recommender.release import Release, join_contributions
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
+from hdpmf.untrusted.service.aggregation import Accumulator, Job, JobResult, Summation
 from hdpmf.untrusted.service.run_files import Checkpoint, decode_as
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class SurveyRun:
         earlier: Answers to earlier surveys of the same design.
     """
 
-    def __init__(self, run: Run, earlier: Sequence[Answered] = ()) -> None:
+    def __init__(self, run: Run, earlier: Sequence[SurveyAnswer] = ()) -> None:
         self._run = run
         self._earlier = tuple(earlier)
         settings = run.settings
@@ -85,7 +85,7 @@ class SurveyRun:
             self._count()
         if checkpoint.stage == "work":
             self._ask()
-        answer = kept_answer(checkpoint)
+        answer = load_answer(checkpoint)
         if self.survey.labels:
             self._recommender.resume(
                 [decode_as(checkpoint.counted, Popularity)], decode_as(checkpoint.round, Grouping)
@@ -115,7 +115,9 @@ class SurveyRun:
             msgspec.structs.replace(
                 self.survey, catalogue=fingerprint(known.items, known.features)
             ),
-            joined([answer for answer in answers if isinstance(answer, BitContribution)]),
+            join_contributions(
+                [answer for answer in answers if isinstance(answer, BitContribution)]
+            ),
             known.items,
             claim_of(settings.kind, settings.epsilon),
             f"run {run.id.hex()}",
@@ -145,7 +147,7 @@ class SurveyRun:
             number=0,
             words="counting what is rated",
             offer=survey,
-            asked=checkpoint.agreed,
+            devices=checkpoint.agreed,
             kind=Popularity,
             summation=Summation(
                 layout=lambda n: popularity_layout(survey, n),
@@ -166,7 +168,7 @@ class SurveyRun:
     def _ask(self) -> None:
         run = self._run
         checkpoint = self._run.checkpoint
-        collected: Collected[BitContribution] | Collected[SumContribution]
+        collected: JobResult[BitContribution] | JobResult[SumContribution]
         answer: Answer
         if self.survey.design == "L":
             job = self._bits()
@@ -192,9 +194,9 @@ class SurveyRun:
             number=0,
             words="asking the survey",
             offer=self.survey,
-            asked=self._run.checkpoint.agreed,
+            devices=self._run.checkpoint.agreed,
             kind=BitContribution,
-            tally=lambda: _BitTally(users, n_items),
+            accumulator=lambda: _BitAccumulator(users, n_items),
         )
 
     def _sums(self) -> Job[SumContribution]:
@@ -208,7 +210,7 @@ class SurveyRun:
             offer=grouping or survey,
             # By labels only those whose weights are counted: the two sums are to be about the same
             # ratings.
-            asked=checkpoint.agreed if grouping is None else checkpoint.members,
+            devices=checkpoint.agreed if grouping is None else checkpoint.members,
             kind=SumContribution,
             summation=Summation(
                 layout=lambda n: survey_layout(survey, n, heads),
@@ -218,7 +220,7 @@ class SurveyRun:
             grouping=grouping,
         )
 
-    def _possible(self, answer: Sum, collected: Collected[Sum]) -> Sum:
+    def _possible(self, answer: Sum, collected: JobResult[Sum]) -> Sum:
         """Return a sum as the users behind it can have made it."""
         answer, changed = clamp_to_feasible(self.survey, answer, collected.users, collected.noises)
         self._run.impossible(changed, collected.users)
@@ -230,7 +232,7 @@ class SurveyRun:
         run.metrics.members = len(run.checkpoint.agreed)
         run.metrics.round_begins(job.number + 1)
 
-    def _end(self, job: Job[T], collected: Collected[T]) -> None:
+    def _end(self, job: Job[T], collected: JobResult[T]) -> None:
         run = self._run
         checkpoint = self._run.checkpoint
         checkpoint.members = tuple(sorted(collected.devices or ()))
@@ -240,7 +242,7 @@ class SurveyRun:
         run.aggregation.forget(job.number)
 
 
-class _BitTally(Tally[BitContribution]):
+class _BitAccumulator(Accumulator[BitContribution]):
     """Every device's bits, with senders counted over all devices."""
 
     expected = (BitContribution,)
@@ -276,7 +278,7 @@ class _BitTally(Tally[BitContribution]):
         )
 
 
-def kept_answer(checkpoint: Checkpoint) -> Answer:
+def load_answer(checkpoint: Checkpoint) -> Answer:
     """Return what the devices of a run answered."""
     answer = decode(checkpoint.answer)
     if not isinstance(answer, Answer):

@@ -13,7 +13,7 @@ from typing import TextIO
 from hdpmf.common.base.logs import event, logging_json, remove_ids
 from hdpmf.common.net.extras import needs
 from hdpmf.errors import ConfigError, HdpmfError
-from hdpmf.untrusted.service.health import NAMES, FolderLook
+from hdpmf.untrusted.service.health import NAMES, FolderHealth
 from hdpmf.untrusted.service.metrics import Metrics
 
 with needs("prometheus_client"):
@@ -57,7 +57,7 @@ class RecommenderMetrics(CollectorRegistry):
         look: Inspects the folder, if there is one.
     """
 
-    def __init__(self, progress: Metrics, look: Callable[[], FolderLook] | None = None) -> None:
+    def __init__(self, progress: Metrics, look: Callable[[], FolderHealth] | None = None) -> None:
         super().__init__()
         self._progress = progress
         self._look = look
@@ -100,7 +100,7 @@ class RecommenderMetrics(CollectorRegistry):
             self._inspect(self._look)
         return super().collect()
 
-    def _inspect(self, look: Callable[[], FolderLook]) -> None:
+    def _inspect(self, look: Callable[[], FolderHealth]) -> None:
         try:
             seen = look()
         except HdpmfError:  # the other metrics are still useful
@@ -121,7 +121,7 @@ def endpoint(
     progress: Metrics,
     port: int,
     address: str = LOCAL,
-    look: Callable[[], FolderLook] | None = None,
+    look: Callable[[], FolderHealth] | None = None,
 ) -> Iterator[int]:
     """Serve ``http://address:port/metrics`` while inside; yield the port (0 takes a free one).
 

@@ -27,8 +27,8 @@ from hdpmf.common.protocol.layout import (
 from hdpmf.errors import ConfigError, DivergedError, FederationError, ProtocolError
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.feasibility import clamp_gradients
-from hdpmf.untrusted.recommender.rounds import Draws
-from hdpmf.untrusted.service.aggregation import Collected, Job, Summation, Tally
+from hdpmf.untrusted.recommender.rounds import RandomSource
+from hdpmf.untrusted.service.aggregation import Accumulator, Job, JobResult, Summation
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import SumBrokenOffError
 from hdpmf.untrusted.service.run_files import decode_as
@@ -45,14 +45,16 @@ class TrainingRun:
 
     Args:
         run: Devices have agreed to its terms.
-        draws: Draws h and the first factors.
+        random_source: Draws h and the first factors.
     """
 
-    def __init__(self, run: Run, draws: Draws) -> None:
+    def __init__(self, run: Run, random_source: RandomSource) -> None:
         self._run = run
         self.plan: Plan = run.settings.plan(run.known)
         self._mechanism = run.settings.mechanism()
-        self._recommender = Recommender(self.plan, self._mechanism, draws, run.settings.h_per_item)
+        self._recommender = Recommender(
+            self.plan, self._mechanism, random_source, run.settings.h_per_item
+        )
 
     def conduct(self) -> Round:
         """Everything up to the final factors, which all members that are there then have."""
@@ -82,7 +84,7 @@ class TrainingRun:
                 "two servers sum surveys, not rounds of training; choose messages or masks"
             )
         run.stage("agreeing on the plan")
-        budgets = _BudgetTally(self.plan.epsilon, needed=self._mechanism.needs_budgets)
+        budgets = _BudgetAccumulator(self.plan.epsilon, needed=self._mechanism.needs_budgets)
         collected = aggregation.ask(checkpoint.agreed, 0, self.plan, budgets)
         opening = self._recommender.open(collected.value)
         checkpoint.agreed = tuple(sorted(collected.devices or ()))
@@ -101,9 +103,9 @@ class TrainingRun:
             number=0,
             words="counting ratings per item",
             offer=checkpoint.opening,
-            asked=checkpoint.agreed,
+            devices=checkpoint.agreed,
             kind=ItemCounts,
-            tally=lambda: _CountTally(users, plan.n_items),
+            accumulator=lambda: _CountAccumulator(users, plan.n_items),
             summation=Summation(layout=lambda n: counts_layout(plan, n), read=self._read_counts),
         )
         collected = run.aggregation.collect(job)
@@ -166,16 +168,16 @@ class TrainingRun:
             number=number,
             words=f"round {number} of {plan.epochs}",
             offer=checkpoint.round,
-            asked=checkpoint.members,
+            devices=checkpoint.members,
             kind=Gradients,
-            tally=lambda: _GradientTally(number, (plan.n_items, plan.n_factors)),
+            accumulator=lambda: _GradientAccumulator(number, (plan.n_items, plan.n_factors)),
             summation=Summation(
                 layout=lambda n: gradients_layout(plan, n),
                 read=lambda n, total: gradients_from_sum(plan, number, n, total),
             ),
         )
 
-    def _possible(self, collected: Collected[Gradients]) -> Gradients:
+    def _possible(self, collected: JobResult[Gradients]) -> Gradients:
         """Clamp gradients to what so many users can have sent, if the noise is bounded."""
         if self._mechanism.needs_h:
             return collected.value
@@ -205,7 +207,7 @@ class TrainingRun:
             )
 
 
-class _BudgetTally(Tally[list[BudgetReport]]):
+class _BudgetAccumulator(Accumulator[list[BudgetReport]]):
     """Summaries of the budgets on devices, where the mechanism needs them."""
 
     expected = (Accepted, BudgetReport)
@@ -227,7 +229,7 @@ class _BudgetTally(Tally[list[BudgetReport]]):
         return [self._reports[device] for device in sorted(devices) if device in self._reports]
 
 
-class _CountTally(Tally[ItemCounts]):
+class _CountAccumulator(Accumulator[ItemCounts]):
     """Ratings per item over all devices."""
 
     expected = (ItemCounts,)
@@ -250,7 +252,7 @@ class _CountTally(Tally[ItemCounts]):
         return ItemCounts(counts=self._total)
 
 
-class _GradientTally(Tally[Gradients]):
+class _GradientAccumulator(Accumulator[Gradients]):
     """The gradients of a round over all devices."""
 
     expected = (Gradients,)

@@ -120,7 +120,7 @@ def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None)
 
 
 @contextlib.contextmanager
-def served(service: ServiceFolder, mailbox: Mailbox | None = None) -> Iterator[str]:
+def serve_website(service: ServiceFolder, mailbox: Mailbox | None = None) -> Iterator[str]:
     """Serve the public files, and a mailbox if given, while inside; yield the address.
 
     Raises:

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from hdpmf.private.device.consent import consents
-from hdpmf.private.device.disclosures.history import past_runs, spent_together
+from hdpmf.private.device.disclosures.history import past_runs, total_spending
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.disclosures.receipts import all_receipts
 from hdpmf.private.device.disclosures.refusals import refusal_fields
-from hdpmf.private.device.joined import ever_joined
+from hdpmf.private.device.memberships import known_recommenders
 from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.recommendations import hidden_items
 from hdpmf.private.device.store.catalogues import id_of, namespace_of
@@ -26,7 +26,7 @@ def disclosures(store: DeviceStore) -> dict[str, Any]:
     entries, total, together = (
         store.ledger.entries(),
         store.ledger.spent_total(),
-        spent_together(store.ledger),
+        total_spending(store.ledger),
     )
     return {
         "entries": [_fields(entry) for entry in entries],
@@ -88,7 +88,7 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
                 "left": known.left,
                 "item_namespace": store.at(known.id).item_namespace,
             }
-            for known in ever_joined(store)
+            for known in known_recommenders(store)
         ],
         "answers": [
             {"terms": consent.asked.key, "answer": consent.answer, "at": consent.at}

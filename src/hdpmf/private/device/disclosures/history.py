@@ -18,7 +18,7 @@ from hdpmf.common.methods import METHODS, method_named
 from hdpmf.common.methods.descriptions import MEANING, percent
 from hdpmf.common.privacy.accounting import DELTA, Cost, cost, epsilon_at, pure
 from hdpmf.common.privacy.accounting.events import Composed, Event
-from hdpmf.private.device.disclosures.ledger import Charged, Entry, Ledger
+from hdpmf.private.device.disclosures.ledger import Charge, Entry, Ledger
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import Record
 
@@ -67,13 +67,13 @@ def afterwards(store: DeviceStore) -> dict[str, Afterwards]:
     return told
 
 
-def releases(store: DeviceStore, user: str, item: str) -> list[Charged]:
+def releases(store: DeviceStore, user: str, item: str) -> list[Charge]:
     """The runs that a rating was part of, oldest first, whether it is still here or not."""
     tag = store.ledger.tag_of(user, item)
     return [run for run in store.ledger.charged() if tag in run.pairs]
 
 
-def by_rating(store: DeviceStore) -> Iterator[tuple[Record, list[Charged]]]:
+def by_rating(store: DeviceStore) -> Iterator[tuple[Record, list[Charge]]]:
     """Every rating here with the runs that it was part of."""
     runs = [(run, frozenset(run.pairs)) for run in store.ledger.charged()]
     for record in store.records():
@@ -103,7 +103,7 @@ _SLACK = (
 
 
 @dataclass(frozen=True, slots=True)
-class SpentTogether:
+class TotalSpending:
     """The privacy cost of a person, not of one rating.
 
     Attributes:
@@ -130,7 +130,7 @@ class SpentTogether:
         )
 
 
-def spent_together(ledger: Ledger, delta: float = DELTA) -> SpentTogether:
+def total_spending(ledger: Ledger, delta: float = DELTA) -> TotalSpending:
     """Return what the ratings of one user have spent together; in a silo, of the user who has spent
     most.
     """
@@ -140,13 +140,13 @@ def spent_together(ledger: Ledger, delta: float = DELTA) -> SpentTogether:
         for user, epsilon in zip(run.users, run.paid.tolist(), strict=True):
             totals[user] = totals.get(user, 0.0) + epsilon
     if not totals:
-        return SpentTogether(0.0, 0.0, delta, True)
+        return TotalSpending(0.0, 0.0, delta, True)
     most = max(totals, key=lambda user: totals[user])
     own = [(run.entry, run.paid[[user == most for user in run.users]]) for run in charged]
     return _together([(entry, epsilons) for entry, epsilons in own if len(epsilons)], delta)
 
 
-def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> SpentTogether:
+def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> TotalSpending:
     events: list[Event] = []
     known: dict[
         tuple[object, ...], Cost
@@ -154,7 +154,7 @@ def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> Spen
     proved = True
     for entry, epsilons in charges:
         if not math.isfinite(entry.epsilon) or bool(np.isinf(epsilons).any()):
-            return SpentTogether(math.inf, math.inf, delta, False)
+            return TotalSpending(math.inf, math.inf, delta, False)
         weights = np.sort(np.minimum(epsilons / entry.epsilon * (1 + _SLACK), 1.0))
         terms = (
             entry.method,
@@ -180,7 +180,7 @@ def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> Spen
         proved &= found.status == "proved"
         events.append(found.event)
     together = Composed(tuple(events))
-    return SpentTogether(pure(together), epsilon_at(together, delta), delta, proved)
+    return TotalSpending(pure(together), epsilon_at(together, delta), delta, proved)
 
 
 _RATERS = 100

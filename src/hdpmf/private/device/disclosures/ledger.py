@@ -23,8 +23,8 @@ from hdpmf.common.protocol.servers import HTTPS, plain_address
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.database import Database
-from hdpmf.private.device.store.encryption import TAG_BYTES, Vault
-from hdpmf.private.device.store.ratings_table import RatedItems
+from hdpmf.private.device.store.encryption import TAG_BYTES, StoreCipher
+from hdpmf.private.device.store.ratings_table import SealedRatings
 from hdpmf.private.device.store.tables import decoded
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Charged:
+class Charge:
     """A run that ratings have paid for. PRIVATE.
 
     Attributes:
@@ -113,7 +113,7 @@ class Ledger:
     """The ledger of one store.
 
     Args:
-        vault: What seals it.
+        cipher: What seals it.
         rated: The ratings, for their weights.
         policy: What the device agrees to now.
         clock: What time it is.
@@ -122,13 +122,13 @@ class Ledger:
     def __init__(
         self,
         database: Database,
-        vault: Vault,
-        rated: RatedItems,
+        cipher: StoreCipher,
+        rated: SealedRatings,
         policy: Callable[[], Policy],
         clock: Callable[[], str] = utc_now,
     ) -> None:
         self._database = database
-        self._vault = vault
+        self._cipher = cipher
         self._rated = rated
         self._policy = policy
         self._clock = clock
@@ -310,7 +310,7 @@ class Ledger:
         """
         return max(self._sums("user", held=False).values(), default=0.0)
 
-    def charged(self) -> list[Charged]:
+    def charged(self) -> list[Charge]:
         """The runs that ratings have paid for, since something of them has left; in their order."""
         about, sent, first, owners = (
             dict[str, Entry](),
@@ -334,7 +334,7 @@ class Ledger:
             if paid:
                 pays, users = np.array(list(paid.values())), [owners[tag] for tag in paid]
                 found.append(
-                    Charged(written, sent.get(run, written), first[run], list(paid), users, pays)
+                    Charge(written, sent.get(run, written), first[run], list(paid), users, pays)
                 )
         return found
 
@@ -342,7 +342,7 @@ class Ledger:
         """Of a rating. It stays the same when the rating changes, goes or returns, and when the
         passphrase changes.
         """
-        return self._vault.lasting_tag(b"pair", user, item)
+        return self._cipher.lasting_tag(b"pair", user, item)
 
     def _check_ratings(self, charges: np.ndarray, weights: np.ndarray, policy: Policy) -> None:
         spent = self._sums("pair")
@@ -384,7 +384,7 @@ class Ledger:
         return weights
 
     def _user_tag(self, user: str) -> bytes:
-        return self._vault.lasting_tag(b"user", user)
+        return self._cipher.lasting_tag(b"user", user)
 
     def _look_up(self, ratings: Ratings, sums: dict[bytes, float]) -> np.ndarray:
         if not sums:
@@ -433,7 +433,7 @@ class Ledger:
         )
 
     def _opened(self, number: int, sealed: bytes) -> np.ndarray:
-        data = self._vault.open(sealed, entry_context(b"charges", number))
+        data = self._cipher.open(sealed, entry_context(b"charges", number))
         if len(data) % _CHARGES.itemsize:
             raise StorageError("a ledger entry has the wrong length: the store is damaged")
         return np.frombuffer(data, _CHARGES)
@@ -442,16 +442,18 @@ class Ledger:
         rows = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM ledger")
         number = int(rows[0][0])
         stamped = msgspec.structs.replace(entry, at=self._clock())
-        sealed = self._vault.seal(msgspec.msgpack.encode(stamped), entry_context(b"ledger", number))
+        sealed = self._cipher.seal(
+            msgspec.msgpack.encode(stamped), entry_context(b"ledger", number)
+        )
         paid = (
             None
             if charges is None
-            else self._vault.seal(charges, entry_context(b"charges", number))
+            else self._cipher.seal(charges, entry_context(b"charges", number))
         )
         self._database.execute("INSERT INTO ledger VALUES (?, ?, ?)", (number, sealed, paid))
 
     def _entry(self, number: int, sealed: bytes) -> Entry:
-        data = self._vault.open(sealed, entry_context(b"ledger", number))
+        data = self._cipher.open(sealed, entry_context(b"ledger", number))
         return decoded(data, Entry, "ledger")
 
 

@@ -49,7 +49,7 @@ class Organisation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     url: str
 
 
-class AskedBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Requester(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The recommender that asked, and the servers that sum.
 
     Attributes:
@@ -93,7 +93,7 @@ class UnderTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     catalogue_version: int | None = None
 
 
-class LeftBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SentRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A report or a message, as it left.
 
     Attributes:
@@ -114,7 +114,7 @@ class LeftBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     answered: str | None = None
 
 
-class Happened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class LedgerEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An entry of the ledger."""
 
     at: str
@@ -150,14 +150,14 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     device: str
     sent_as: tuple[str, ...]
     run: str
-    asked_by: AskedBy
+    asked_by: Requester
     terms: UnderTerms
     complete: bool
-    left: tuple[LeftBytes, ...]
+    left: tuple[SentRecord, ...]
     more: int = 0
     more_bytes: int = 0
     given_back: float = 0.0
-    happened: tuple[Happened, ...]
+    happened: tuple[LedgerEvent, ...]
     sees: str
     reveals: str
     cost: dict[str, _Fact]
@@ -279,7 +279,7 @@ def _made(store: DeviceStore, run: str, entries: Sequence[Entry]) -> Receipt:
         ),
         complete=left is not None,
         left=tuple(
-            LeftBytes(
+            SentRecord(
                 number=piece.number,
                 at=piece.at,
                 size=piece.size,
@@ -293,7 +293,7 @@ def _made(store: DeviceStore, run: str, entries: Sequence[Entry]) -> Receipt:
         more_bytes=0 if left is None else left.more_bytes,
         given_back=max((entry.part for entry in entries), default=0.0),
         happened=tuple(
-            Happened(at=entry.at, action=entry.action, number=entry.number, words=entry.words)
+            LedgerEvent(at=entry.at, action=entry.action, number=entry.number, words=entry.words)
             for entry in entries
         ),
         sees=claim.sees,
@@ -303,13 +303,13 @@ def _made(store: DeviceStore, run: str, entries: Sequence[Entry]) -> Receipt:
     return msgspec.structs.replace(unsigned, signature=store.identity.sign(unsigned.signed).hex())
 
 
-def _asked_by(recommender: str, left: SentRun | None) -> AskedBy:
+def _asked_by(recommender: str, left: SentRun | None) -> Requester:
     if left is None:
-        return AskedBy(recommender=recommender)
+        return Requester(recommender=recommender)
     if not left.servers:
-        return AskedBy(recommender=recommender, authority=left.authority)
+        return Requester(recommender=recommender, authority=left.authority)
     (leader, leader_url), (helper, helper_url) = left.leader, left.helper
-    return AskedBy(
+    return Requester(
         recommender=recommender,
         authority=left.authority,
         leader=Organisation(name=leader, url=leader_url),

@@ -14,7 +14,7 @@ from typing import IO, Any
 from hdpmf.common.base.platform import lock_file
 from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.integrity import (
     HEAD_TABLE,
     TYPED_TABLES,
@@ -33,7 +33,7 @@ _KIND = FileKind(
     remedy="restore a backup that is not older than its last use, because an older one has "
     "forgotten what was sent since",
 )
-MIGRATIONS: dict[int, Callable[[Database, Vault], None]] = {}
+MIGRATIONS: dict[int, Callable[[Database, StoreCipher], None]] = {}
 """By schema, what brings a file to the next one: new tables, and rows that are decoded and written
 anew. It runs in a transaction, on a file whose rows were checked.
 """
@@ -125,35 +125,35 @@ class Database:
             self._serving.close()
             self._serving = None
 
-    def lay_tables(self, vault: Vault) -> None:
+    def lay_tables(self, cipher: StoreCipher) -> None:
         """Make the tables, inside the transaction that fills them."""
         for statement in _statements(_TABLES + _TYPED_TABLES + _LEDGER_KEPT + HEAD_TABLE):
             self.execute(statement)
         if not self.in_memory:  # nobody else gets at that
-            self._integrity = RowIntegrity(self._connection, vault, self.path)
+            self._integrity = RowIntegrity(self._connection, cipher, self.path)
             self._integrity.follow()
             self._integrity.begin(first=True)
         self.execute(f"PRAGMA application_id = {_KIND.application}")
         self.execute(f"PRAGMA user_version = {_KIND.schema}")
 
-    def check_rows(self, vault: Vault, *, old_copy: bool = False) -> None:
+    def check_rows(self, cipher: StoreCipher, *, old_copy: bool = False) -> None:
         """Check that the file is whole and the newest, bring it to this version's schema, and
         watch over it from now on; as in `RowIntegrity.check`.
         """
         with self._lock, _KIND.errors(self.path):
-            integrity = RowIntegrity(self._connection, vault, self.path)
+            integrity = RowIntegrity(self._connection, cipher, self.path)
             integrity.follow()
             integrity.check(old_copy=old_copy)
             self._integrity = integrity
             while self._schema() < _KIND.schema:
-                self._migrate(vault, integrity)
+                self._migrate(cipher, integrity)
 
-    def rewrite_rows(self, vault: Vault, rewrite: Callable[[], None]) -> None:
-        """In one transaction seal every row anew by another vault; nobody can use this connection
+    def rewrite_rows(self, cipher: StoreCipher, rewrite: Callable[[], None]) -> None:
+        """In one transaction seal every row anew by another cipher; nobody can use this connection
         after it.
 
         Args:
-            vault: What seals the file from now on.
+            cipher: What seals the file from now on.
             rewrite: Takes every row out and puts it back. For as long as it runs the ledger lets go
                 of its rows.
         """
@@ -162,7 +162,7 @@ class Database:
             rewrite()
             self.execute(_LEDGER_KEPT)
             if self._integrity is not None:
-                self._integrity.adopt(vault)
+                self._integrity.adopt(cipher)
 
     def execute(self, statement: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement; its rows."""
@@ -302,12 +302,12 @@ class Database:
     def _schema(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
-    def _migrate(self, vault: Vault, integrity: RowIntegrity) -> None:
+    def _migrate(self, cipher: StoreCipher, integrity: RowIntegrity) -> None:
         """Bring the file one schema forward, unless another process has just done so."""
         schema = self._schema()
         with self.transaction():
             if self._schema() == schema:
-                MIGRATIONS[schema](self, vault)
+                MIGRATIONS[schema](self, cipher)
                 integrity.follow()
                 integrity.adopt()
                 self._connection.execute(f"PRAGMA user_version = {schema + 1}")

@@ -32,9 +32,9 @@ from hdpmf.private.device.disclosures.ledger import Ledger
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, PinnedRoster
 from hdpmf.private.device.store.database import Database
-from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.pins import PinnedItems, RosterPin
-from hdpmf.private.device.store.ratings_table import ME, RatedItems, RatedTable, Record
+from hdpmf.private.device.store.ratings_table import ME, RatingsTable, Record, SealedRatings
 from hdpmf.private.device.store.schema import FIRST, OWN_FILE, Device, Recommender, Transfer
 from hdpmf.private.device.store.tables import ONLY, Runs, Tables, read_header, write_header
 
@@ -52,21 +52,21 @@ class DeviceStore:
         recommender_id: Of the recommender whose catalogue, roster and model this is about (`at`).
     """
 
-    def __init__(self, database: Database, vault: Vault) -> None:
+    def __init__(self, database: Database, cipher: StoreCipher) -> None:
         self._database = database
-        self._vault = vault
-        self.tables = Tables(database, vault)
+        self._cipher = cipher
+        self.tables = Tables(database, cipher)
         device = self.device
         self.users = device.users
         self.identity = DeviceIdentity(device.identity)
-        self.rated = RatedItems(database, vault, self.users)
-        self.runs = Runs(database, vault)
-        self.ledger = Ledger(database, vault, self.rated, lambda: self.policy)
+        self.rated = SealedRatings(database, cipher, self.users)
+        self.runs = Runs(database, cipher)
+        self.ledger = Ledger(database, cipher, self.rated, lambda: self.policy)
         self.recommender_id = FIRST
         self._views = {FIRST: self}  # one for each recommender, which all of them share
         self._items = PinnedItems(database, self.tables)
         self._roster = RosterPin(database, self.tables)
-        self._table: tuple[tuple[int, ...], PinnedCatalogue, RatedTable] | None = None
+        self._table: tuple[tuple[int, ...], PinnedCatalogue, RatingsTable] | None = None
 
     @classmethod
     def create(
@@ -93,12 +93,12 @@ class DeviceStore:
         """
         if users < 1:
             raise ConfigError("a device speaks for 1 user or more")
-        vault = Vault.new(passphrase)
+        cipher = StoreCipher.new(passphrase)
         database = Database(path, make=True)
         try:
             with database.transaction():
-                database.lay_tables(vault)
-                write_header(database, vault)
+                database.lay_tables(cipher)
+                write_header(database, cipher)
                 scales = {} if scale is None else {PLAIN: (scale.low, scale.high, scale.step)}
                 device = Device(
                     users=users,
@@ -106,8 +106,8 @@ class DeviceStore:
                     policy=policy or Policy(),
                     scales=scales,
                 )
-                Tables(database, vault).device.put(device)
-            return cls(database, vault)
+                Tables(database, cipher).device.put(device)
+            return cls(database, cipher)
         except BaseException:
             with suppress(OSError):
                 database.remove()
@@ -143,9 +143,9 @@ class DeviceStore:
         """
         database = Database(path)
         try:
-            vault = Vault.unlock(read_header(database), passphrase)
-            database.check_rows(vault, old_copy=old_copy)
-            made = cls(database, vault)
+            cipher = StoreCipher.unlock(read_header(database), passphrase)
+            database.check_rows(cipher, old_copy=old_copy)
+            made = cls(database, cipher)
             if serving:
                 database.serve()
             if not moved:
@@ -159,7 +159,7 @@ class DeviceStore:
     def from_bytes(cls, data: bytes) -> DeviceStore:
         """Return a simulated device's store from what `to_bytes` gave."""
         database = Database.from_bytes(data)
-        return cls(database, Vault.unlock(read_header(database), None))
+        return cls(database, StoreCipher.unlock(read_header(database), None))
 
     def to_bytes(self) -> bytes:
         """Return a store that is in memory as bytes: simulated devices travel between processes."""
@@ -170,7 +170,7 @@ class DeviceStore:
         """Return True if a store needs a passphrase."""
         database = Database(path)
         try:
-            return Vault.needs_passphrase(read_header(database))
+            return StoreCipher.needs_passphrase(read_header(database))
         finally:
             database.close()
 
@@ -252,7 +252,7 @@ class DeviceStore:
     @property
     def encrypted(self) -> bool:
         """True if there is a passphrase."""
-        return self._vault.is_encrypted
+        return self._cipher.is_encrypted
 
     def set_identity(self, identity: DeviceIdentity) -> None:
         """Be another device from now on."""
@@ -439,7 +439,7 @@ class DeviceStore:
         """Delete the file, with its identity and its ledger."""
         self._database.remove()
 
-    def over(self, catalogue: PinnedCatalogue) -> RatedTable:
+    def over(self, catalogue: PinnedCatalogue) -> RatingsTable:
         """Ratings and weights over the items of a catalogue: the pinned one, or an earlier
         version of it.
         """
@@ -451,7 +451,7 @@ class DeviceStore:
             kept = self._table = now, catalogue, self.rated.table(catalogue)
         return kept[2]
 
-    def _over_catalogue(self) -> RatedTable:
+    def _over_catalogue(self) -> RatingsTable:
         catalogue = self.pinned_catalogue
         if catalogue is None:
             raise ConfigError(

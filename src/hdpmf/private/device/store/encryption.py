@@ -30,7 +30,7 @@ _NONCE_BYTES = 12
 _PAD_TO = 64
 
 SCRYPT_COST = 1 << 17
-"""Of a new vault: 128 MB and about half a second for whoever tries one passphrase."""
+"""Of a new cipher: 128 MB and about half a second for whoever tries one passphrase."""
 
 _MOST_COST = 1 << 20
 _BLOCK_SIZE = 8
@@ -48,7 +48,7 @@ class _Header(msgspec.Struct, frozen=True):
     key: bytes
 
 
-class Vault:
+class StoreCipher:
     """Seals and opens records. Make one with `new` or `unlock`."""
 
     def __init__(self, header: _Header, keys: bytes) -> None:
@@ -64,21 +64,21 @@ class Vault:
         self._cipher = _Cipher(_derived(key, b"records")) if header.kind == "scrypt" else None
 
     @classmethod
-    def new(cls, passphrase: str | None = None) -> Vault:
-        """A vault with a new key; without a passphrase it seals nothing."""
+    def new(cls, passphrase: str | None = None) -> StoreCipher:
+        """A cipher with a new key; without a passphrase it seals nothing."""
         key = secrets.token_bytes(KEY_BYTES)
         if passphrase is None:
             return cls(_Header("plain", b"", 0, key), key)
         return cls(_wrapped(key, passphrase), key)
 
-    def renewed(self, passphrase: str) -> Vault:
-        """A vault with a new key and the same lasting one, for this passphrase."""
+    def renewed(self, passphrase: str) -> StoreCipher:
+        """A cipher with a new key and the same lasting one, for this passphrase."""
         keys = secrets.token_bytes(KEY_BYTES) + self._lasting
         return type(self)(_wrapped(keys, passphrase), keys)
 
     @classmethod
-    def unlock(cls, header: bytes, passphrase: str | None = None) -> Vault:
-        """The vault with this header.
+    def unlock(cls, header: bytes, passphrase: str | None = None) -> StoreCipher:
+        """The cipher with this header.
 
         Raises:
             PrivacyError: The passphrase is wrong, or one is needed.
@@ -103,7 +103,7 @@ class Vault:
 
     @staticmethod
     def needs_passphrase(header: bytes) -> bool:
-        """Return True if a vault with this header needs a passphrase."""
+        """Return True if a cipher with this header needs a passphrase."""
         return _read(header).kind == "scrypt"
 
     @property
@@ -112,7 +112,7 @@ class Vault:
         return self._cipher is not None
 
     def __repr__(self) -> str:
-        return f"Vault({'encrypted' if self.is_encrypted else 'plain'})"
+        return f"StoreCipher({'encrypted' if self.is_encrypted else 'plain'})"
 
     def header(self) -> bytes:
         """Return the header that `unlock` needs besides the passphrase."""

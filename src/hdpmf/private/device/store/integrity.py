@@ -16,7 +16,7 @@ import msgspec
 
 from hdpmf.common.base.files import atomic_write
 from hdpmf.errors import StorageError
-from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.encryption import StoreCipher
 
 TYPED_TABLES = (
     "device",
@@ -59,7 +59,7 @@ NEWEST = (
 class _Head(msgspec.Struct, frozen=True, array_like=True):
     commits: int
     total: bytes
-    check: bytes  # the vault's, over both: without a passphrase a head is not sealed
+    check: bytes  # the cipher's, over both: without a passphrase a head is not sealed
 
 
 class _Counter(msgspec.Struct, frozen=True):
@@ -71,12 +71,12 @@ class _Counter(msgspec.Struct, frozen=True):
 class RowIntegrity:
     """The sum over the rows of one connection's file, kept up to date inside its transactions."""
 
-    def __init__(self, connection: sqlite3.Connection, vault: Vault, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, cipher: StoreCipher, path: Path) -> None:
         self._connection = connection
-        self._vault = vault
+        self._cipher = cipher
         self._path = path
         self._counter = counter_of(path)
-        self._name = vault.lasting_check(b"store").hex()[:32]
+        self._name = cipher.lasting_check(b"store").hex()[:32]
         self._open = self._changed = False
         self._commits = self._total = 0
         self._followed: list[str] = []
@@ -117,8 +117,8 @@ class RowIntegrity:
             return
         self._commits += 1
         total = self._total.to_bytes(_BYTES, "big")
-        head = _Head(self._commits, total, self._vault.check(_stated(self._commits, total)))
-        sealed = self._vault.seal(msgspec.msgpack.encode(head), b"head")
+        head = _Head(self._commits, total, self._cipher.check(_stated(self._commits, total)))
+        sealed = self._cipher.seal(msgspec.msgpack.encode(head), b"head")
         self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?)", (sealed,))
 
     def committed(self) -> None:
@@ -177,12 +177,12 @@ class RowIntegrity:
                 "newest copy; " + NEWEST.format(counter=self._counter.name)
             )
 
-    def adopt(self, vault: Vault | None = None) -> None:
-        """Inside a transaction: count all rows, by another vault if one is given, which then
+    def adopt(self, cipher: StoreCipher | None = None) -> None:
+        """Inside a transaction: count all rows, by another cipher if one is given, which then
         seals the head.
         """
-        if vault is not None:
-            self._vault = vault
+        if cipher is not None:
+            self._cipher = cipher
         self._total = self._sum()
         self._changed = True
 
@@ -193,7 +193,7 @@ class RowIntegrity:
         self._changed = True
 
     def _digest(self, row: tuple[object, ...]) -> int:
-        return int.from_bytes(self._vault.check(msgspec.msgpack.encode(row)), "big")
+        return int.from_bytes(self._cipher.check(msgspec.msgpack.encode(row)), "big")
 
     def _sum(self) -> int:
         total = 0
@@ -206,12 +206,12 @@ class RowIntegrity:
     def _head(self) -> _Head:
         rows = self._connection.execute("SELECT sealed FROM head").fetchall()
         try:
-            head = msgspec.msgpack.decode(self._vault.open(rows[0][0], b"head"), type=_Head)
+            head = msgspec.msgpack.decode(self._cipher.open(rows[0][0], b"head"), type=_Head)
         except (IndexError, TypeError, msgspec.MsgspecError):
             raise StorageError(
                 f"{self._path} has no head: it is damaged or was tampered with"
             ) from None
-        if head.check != self._vault.check(_stated(head.commits, head.total)):
+        if head.check != self._cipher.check(_stated(head.commits, head.total)):
             raise StorageError(f"the head of {self._path} is damaged or was tampered with")
         return head
 
@@ -241,7 +241,7 @@ class RowIntegrity:
         atomic_write(self._counter, msgspec.json.encode(counter) + b"\n", mode=0o600)
 
     def _signed(self, commits: int) -> str:
-        return self._vault.lasting_check(msgspec.msgpack.encode(("counter", commits))).hex()
+        return self._cipher.lasting_check(msgspec.msgpack.encode(("counter", commits))).hex()
 
 
 def counter_of(path: Path) -> Path:

@@ -16,7 +16,7 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import PrivacyError, RatingsError, UnknownIdError
 from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, name_in
 from hdpmf.private.device.store.database import Database
-from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.tables import decoded
 
 ME = "me"
@@ -54,7 +54,7 @@ class _Weight(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RatedTable:
+class RatingsTable:
     """Ratings and their weights over a catalogue, and how many ratings it has no place for."""
 
     ratings: Ratings
@@ -62,26 +62,26 @@ class RatedTable:
     n_left_out: int
 
 
-class RatedItems:
+class SealedRatings:
     """Ratings and weights, sealed one by one.
 
     Attributes:
         changes: How often this process has written any.
     """
 
-    def __init__(self, database: Database, vault: Vault, users: int) -> None:
+    def __init__(self, database: Database, cipher: StoreCipher, users: int) -> None:
         self._database = database
-        self._vault = vault
+        self._cipher = cipher
         self._users = users
         self.changes = 0
 
     def pair_tag(self, user: str, item: str) -> bytes:
         """Return the tag of a rating in the file."""
-        return self._vault.tag(b"pair", user, item)
+        return self._cipher.tag(b"pair", user, item)
 
     def user_tag(self, user: str) -> bytes:
         """Return the tag of a user in the file."""
-        return self._vault.tag(b"user", user)
+        return self._cipher.tag(b"user", user)
 
     def put(self, records: Sequence[Record], catalogue: PinnedCatalogue | None) -> None:
         """Add ratings, replacing those of the same user and item (whose own weight stays, where
@@ -230,8 +230,8 @@ class RatedItems:
             for table in ("ratings", "user_weights", "item_weights"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608  # names of ours
 
-    def move_to(self, other: RatedItems) -> None:
-        """Seal everything anew by the vault of ``other``, which is for the same file."""
+    def move_to(self, other: SealedRatings) -> None:
+        """Seal everything anew by the cipher of ``other``, which is for the same file."""
         ratings, people, items = (
             self._unsorted(),
             list(self._weights("user_weights")),
@@ -254,7 +254,7 @@ class RatedItems:
 
         return np.array([weight(pair) for pair in pairs], np.float64)
 
-    def table(self, catalogue: PinnedCatalogue) -> RatedTable:
+    def table(self, catalogue: PinnedCatalogue) -> RatingsTable:
         """Ratings and weights over a catalogue."""
         betas, gammas, items = self.betas() or {ME: 1.0}, self.gammas(), catalogue.known.items
         users = IdIndex(sorted(betas))
@@ -283,7 +283,7 @@ class RatedItems:
             if bool((own > 0).any())
             else None
         )
-        return RatedTable(
+        return RatingsTable(
             ratings, PrivacyWeights(users, items, beta, gamma, mixed), len(rows) - len(kept)
         )
 
@@ -322,11 +322,11 @@ class RatedItems:
             self._write("user_weights", [(tag, _Weight(user, None))])
 
     def _item_tag(self, item: str) -> bytes:
-        return self._vault.tag(b"item", item)
+        return self._cipher.tag(b"item", item)
 
     def _write(self, table: str, rows: Iterable[tuple[bytes, Record | _Weight]]) -> None:
         self.changes += 1
-        seal, encode = self._vault.seal, msgspec.msgpack.encode
+        seal, encode = self._cipher.seal, msgspec.msgpack.encode
         self._database.execute_many(
             f"INSERT OR REPLACE INTO {table} VALUES (?, ?)",  # noqa: S608  # a name of ours
             # In the order of the file: much faster for many, and no order of rating can be read off
@@ -342,7 +342,7 @@ class RatedItems:
         return [self._record(tag, sealed) for tag, sealed in rows]
 
     def _record(self, tag: bytes, sealed: bytes) -> Record:
-        return decoded(self._vault.open(sealed, b"ratings" + tag), Record, "ratings")
+        return decoded(self._cipher.open(sealed, b"ratings" + tag), Record, "ratings")
 
     def _weights(self, table: str, tags: Iterable[bytes] | None = None) -> Iterator[_Weight]:
         query, execute = f"SELECT tag, sealed FROM {table}", self._database.execute  # noqa: S608  # a name of ours
@@ -352,7 +352,7 @@ class RatedItems:
             else (row for tag in tags for row in execute(f"{query} WHERE tag = ?", (tag,)))
         )
         for tag, sealed in rows:
-            yield decoded(self._vault.open(sealed, table.encode() + tag), _Weight, table)
+            yield decoded(self._cipher.open(sealed, table.encode() + tag), _Weight, table)
 
 
 def _ratings(

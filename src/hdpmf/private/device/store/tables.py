@@ -12,7 +12,7 @@ import msgspec
 
 from hdpmf.errors import StorageError
 from hdpmf.private.device.store.database import Database
-from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.schema import (
     AgreedTask,
     Consent,
@@ -42,10 +42,15 @@ class Table(Generic[T]):
     """
 
     def __init__(
-        self, database: Database, vault: Vault, name: str, kind: type[T], key: Callable[[T], Key]
+        self,
+        database: Database,
+        cipher: StoreCipher,
+        name: str,
+        kind: type[T],
+        key: Callable[[T], Key],
     ) -> None:
         self._database = database
-        self._vault = vault
+        self._cipher = cipher
         self._name = name
         self._kind = kind
         self._key = key
@@ -77,7 +82,7 @@ class Table(Generic[T]):
     def put(self, row: T) -> None:
         """Write a row, in place of the one with its key. It is the last one then."""
         tag = self._tag(self._key(row))
-        sealed = self._vault.seal(msgspec.msgpack.encode(row), self._context(tag))
+        sealed = self._cipher.seal(msgspec.msgpack.encode(row), self._context(tag))
         with self._database.transaction():
             self._database.execute(
                 f"INSERT OR REPLACE INTO {self._name} "  # noqa: S608  # a name of ours
@@ -98,23 +103,23 @@ class Table(Generic[T]):
         with self._database.transaction():
             self._database.execute(f"DELETE FROM {self._name}")  # noqa: S608  # a name of ours
 
-    def reseal(self, vault: Vault) -> None:
-        """Seal all rows anew by another vault, inside a transaction."""
+    def reseal(self, cipher: StoreCipher) -> None:
+        """Seal all rows anew by another cipher, inside a transaction."""
         rows = self.rows()
         self.clear()
-        self._vault = vault
+        self._cipher = cipher
         for row in rows:
             self.put(row)
 
     def _tag(self, key: Key) -> bytes:
         text = key.hex() if isinstance(key, bytes) else str(key)
-        return self._vault.tag(self._name.encode(), text)
+        return self._cipher.tag(self._name.encode(), text)
 
     def _context(self, tag: bytes) -> bytes:
         return self._name.encode() + tag
 
     def _decoded(self, tag: bytes, sealed: bytes) -> T:
-        return decoded(self._vault.open(sealed, self._context(tag)), self._kind, self._name)
+        return decoded(self._cipher.open(sealed, self._context(tag)), self._kind, self._name)
 
 
 ONLY = 0
@@ -124,9 +129,9 @@ ONLY = 0
 class Tables:
     """All typed tables of a store."""
 
-    def __init__(self, database: Database, vault: Vault) -> None:
+    def __init__(self, database: Database, cipher: StoreCipher) -> None:
         def table(name: str, kind: type[T], key: Callable[[T], Key]) -> Table[T]:
-            return Table(database, vault, name, kind, key)
+            return Table(database, cipher, name, kind, key)
 
         self.device = table("device", Device, lambda row: ONLY)
         self.recommenders = table("recommenders", Recommender, lambda row: row.id)
@@ -144,10 +149,10 @@ class Tables:
         self.sent_runs = table("sent_runs", SentRun, lambda row: row.run)
         self.hidden_items = table("hidden_items", HiddenItem, lambda row: row.item)
 
-    def reseal(self, vault: Vault) -> None:
-        """Seal all rows anew by another vault, inside a transaction."""
+    def reseal(self, cipher: StoreCipher) -> None:
+        """Seal all rows anew by another cipher, inside a transaction."""
         for table in vars(self).values():
-            table.reseal(vault)
+            table.reseal(cipher)
 
 
 def decoded(data: bytes, kind: type[T], name: str) -> T:
@@ -158,10 +163,10 @@ def decoded(data: bytes, kind: type[T], name: str) -> T:
         raise StorageError(f"a row of {name} cannot be read: the store is damaged") from None
 
 
-def write_header(database: Database, vault: Vault) -> None:
+def write_header(database: Database, cipher: StoreCipher) -> None:
     """Write into the file, unsealed, how it is decrypted."""
     with database.transaction():
-        database.execute("INSERT OR REPLACE INTO header VALUES (1, ?)", (vault.header(),))
+        database.execute("INSERT OR REPLACE INTO header VALUES (1, ?)", (cipher.header(),))
 
 
 def read_header(database: Database) -> bytes:
@@ -175,21 +180,21 @@ def read_header(database: Database) -> bytes:
 class Runs:
     """States and replies, by run."""
 
-    def __init__(self, database: Database, vault: Vault) -> None:
+    def __init__(self, database: Database, cipher: StoreCipher) -> None:
         self._database = database
-        self._vault = vault
+        self._cipher = cipher
 
     def save(self, run: bytes, data: bytes) -> None:
         """Keep the state of a run."""
         with self._database.transaction():
             self._database.execute("DELETE FROM runs WHERE run = ?", (run,))
-            sealed = self._vault.seal(data, run_context(run))
+            sealed = self._cipher.seal(data, run_context(run))
             self._database.execute("INSERT INTO runs (run, sealed) VALUES (?, ?)", (run, sealed))
 
     def load(self, run: bytes) -> bytes | None:
         """Return the state of a run."""
         rows = self._database.execute("SELECT sealed FROM runs WHERE run = ?", (run,))
-        return self._vault.open(rows[0][0], run_context(run)) if rows else None
+        return self._cipher.open(rows[0][0], run_context(run)) if rows else None
 
     def drop(self, run: bytes) -> None:
         """Forget a run and what was answered in it."""
@@ -211,7 +216,7 @@ class Runs:
                     run,
                     number,
                     request,
-                    self._vault.seal(reply, reply_context(run, number, request)),
+                    self._cipher.seal(reply, reply_context(run, number, request)),
                 ),
             )
 
@@ -221,13 +226,13 @@ class Runs:
             "SELECT sealed FROM replies WHERE run = ? AND number = ? AND request = ?",
             (run, number, request),
         )
-        return self._vault.open(rows[0][0], reply_context(run, number, request)) if rows else None
+        return self._cipher.open(rows[0][0], reply_context(run, number, request)) if rows else None
 
     def keep(self, run: bytes, name: bytes, data: bytes) -> None:
         """Keep something of a run beside its state, in place of what had this name."""
         with self._database.transaction():
             self.let_go(run, name)
-            sealed = self._vault.seal(data, reply_context(run, 0, name))
+            sealed = self._cipher.seal(data, reply_context(run, 0, name))
             self._database.execute(
                 "INSERT INTO replies VALUES (?, ?, ?, ?)", (run, 0, name, sealed)
             )

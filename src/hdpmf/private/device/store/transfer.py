@@ -27,9 +27,9 @@ from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.disclosures.ledger import entry_context, utc_now
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore, refuse_moved
-from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.integrity import counter_of
-from hdpmf.private.device.store.ratings_table import RatedItems
+from hdpmf.private.device.store.ratings_table import SealedRatings
 from hdpmf.private.device.store.schema import Transfer
 from hdpmf.private.device.store.tables import (
     Tables,
@@ -68,7 +68,7 @@ def seal_anew(
     """The same, whatever the new passphrase is: the key is another one in any case."""
     database = Database(path)
     try:
-        before = Vault.unlock(read_header(database), old)
+        before = StoreCipher.unlock(read_header(database), old)
         database.check_rows(before, old_copy=old_copy)
         database.serve()
         after = before.renewed(new)
@@ -78,16 +78,16 @@ def seal_anew(
         database.close()
 
 
-def _rewrite(database: Database, before: Vault, after: Vault) -> None:
+def _rewrite(database: Database, before: StoreCipher, after: StoreCipher) -> None:
     write_header(database, after)
     Tables(database, before).reseal(after)
     # How many users there may be is checked when they come.
-    RatedItems(database, before, 1).move_to(RatedItems(database, after, 1))
+    SealedRatings(database, before, 1).move_to(SealedRatings(database, after, 1))
     _rewrite_runs(database, before, after)
     _rewrite_ledger(database, before, after)
 
 
-def _rewrite_runs(database: Database, before: Vault, after: Vault) -> None:
+def _rewrite_runs(database: Database, before: StoreCipher, after: StoreCipher) -> None:
     runs = database.execute("SELECT number, run, sealed FROM runs ORDER BY number")
     replies = database.execute("SELECT run, number, request, sealed FROM replies")
     database.execute("DELETE FROM runs")
@@ -102,7 +102,7 @@ def _rewrite_runs(database: Database, before: Vault, after: Vault) -> None:
         database.execute("INSERT INTO replies VALUES (?, ?, ?, ?)", kept)
 
 
-def _rewrite_ledger(database: Database, before: Vault, after: Vault) -> None:
+def _rewrite_ledger(database: Database, before: StoreCipher, after: StoreCipher) -> None:
     rows = database.execute("SELECT number, entry, charges FROM ledger ORDER BY number")
     database.execute("DELETE FROM ledger")
 

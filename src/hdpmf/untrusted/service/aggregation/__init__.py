@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Tally(ABC, Generic[T]):
+class Accumulator(ABC, Generic[T]):
     """Adds up contributions that the recommender sees, as they come."""
 
     expected: tuple[type, ...]
@@ -58,10 +58,9 @@ class Job(Generic[T]):
     Attributes:
         words: The activity, for people.
         offer: The question to participants.
-        asked: The devices, where the recommender asks them; two servers take reports of the whole
-            roster.
+        devices: Those that the recommender asks; two servers take reports of the whole roster.
         kind: Type of the answer.
-        tally: Reads contributions in clear; None where a job is only ever summed.
+        accumulator: Reads contributions in clear; None where a job is only ever summed.
         summation: Reads a masked sum; None where a job is never summed.
         part: Of a survey, for two servers.
         grouping: Of ``labels``: by what devices draw their taste labels.
@@ -70,16 +69,16 @@ class Job(Generic[T]):
     number: int
     words: str
     offer: Message | bytes
-    asked: tuple[str, ...]
+    devices: tuple[str, ...]
     kind: type[T]
-    tally: Callable[[], Tally[T]] | None = None
+    accumulator: Callable[[], Accumulator[T]] | None = None
     summation: Summation[T] | None = None
     part: Part = "whole"
     grouping: Grouping | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Collected(Generic[T]):
+class JobResult(Generic[T]):
     """The answer to a job.
 
     Attributes:
@@ -112,7 +111,7 @@ class Aggregation(ABC):
         """Find out who takes part, where that is asked before the first job."""
 
     @abstractmethod
-    def collect(self, job: Job[T]) -> Collected[T]:
+    def collect(self, job: Job[T]) -> JobResult[T]:
         """Return the answer to a job; resume it where a killed run had begun it.
 
         Raises:

@@ -29,7 +29,7 @@ from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.survey import facts_number
 
 
-class RunChannel:
+class DeviceClient:
     """The messages of one run.
 
     A reply is taken, or counted under a reason and dropped: the device's own word for its refusal,
@@ -202,7 +202,7 @@ class RunChannel:
 def hand_out(
     model: PublicModel,
     items: AnyCatalogue,
-    channel: RunChannel,
+    channel: DeviceClient,
     devices: Collection[str],
     deadline: float,
 ) -> tuple[set[str], set[str]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from hdpmf.common.net import RecommenderTransport
 from hdpmf.common.protocol import Message
 from hdpmf.errors import ConfigError, FederationError
-from hdpmf.untrusted.service.aggregation import Aggregation, Collected, Job, Tally
-from hdpmf.untrusted.service.aggregation.device_client import RunChannel
+from hdpmf.untrusted.service.aggregation import Accumulator, Aggregation, Job, JobResult
+from hdpmf.untrusted.service.aggregation.device_client import DeviceClient
 from hdpmf.untrusted.service.refusals import refusals_in_short
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Direct(Aggregation):
                 "sums by two servers come from a task that they are given, not from asking devices"
             )
         super().attach(run)
-        self.channel = RunChannel(self._transport, run.id, run.metrics)
+        self.channel = DeviceClient(self._transport, run.id, run.metrics)
 
     def gather(self) -> None:
         """Find devices that agree to the terms, until all have been asked or the time is over.
@@ -94,19 +94,23 @@ class Direct(Aggregation):
             f"{len(refused)} refused"
         )
 
-    def collect(self, job: Job[T]) -> Collected[T]:
+    def collect(self, job: Job[T]) -> JobResult[T]:
         """Return the sum of contributions, in memory that does not grow with devices."""
-        if job.tally is None:
+        if job.accumulator is None:
             raise ConfigError(
                 "the numbers of this job are summed before anybody sees them; they are not "
                 "sent in clear"
             )
-        return self.ask(job.asked, job.number, job.offer, job.tally())
+        return self.ask(job.devices, job.number, job.offer, job.accumulator())
 
     def ask(
-        self, asked: Collection[str], number: int, offer: Message | bytes, tally: Tally[T]
-    ) -> Collected[T]:
-        """Ask devices until enough have given an answer that the tally takes.
+        self,
+        asked: Collection[str],
+        number: int,
+        offer: Message | bytes,
+        accumulator: Accumulator[T],
+    ) -> JobResult[T]:
+        """Ask devices until enough have given an answer that the accumulator takes.
 
         A device that is silent, refuses or gives impossible numbers is left out. With too few,
         missing devices are asked again after a pause, a bounded number of times.
@@ -117,16 +121,18 @@ class Direct(Aggregation):
             if attempt:
                 run.sleep(run.pace.pause)
             missing = self._wait_for(asked, answered) - answered
-            replies = self.channel.ask(missing, number, offer, run.pace.deadline, *tally.expected)
+            replies = self.channel.ask(
+                missing, number, offer, run.pace.deadline, *accumulator.expected
+            )
             for device, answer in replies:
-                reason = tally.take(device, answer)
+                reason = accumulator.take(device, answer)
                 if reason is None:
                     answered.add(device)
                 else:
                     self.channel.refused(reason)
             if run.enough(answered):
                 users = run.enrolled.count_users(answered)
-                return Collected(tally.total(answered), frozenset(answered), users, 1.0)
+                return JobResult(accumulator.total(answered), frozenset(answered), users, 1.0)
             run.log(
                 f"{run.enrolled.count_users(answered)} of {run.settings.minimum} users needed "
                 "have answered"

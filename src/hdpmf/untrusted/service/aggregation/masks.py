@@ -25,7 +25,7 @@ from hdpmf.common.protocol import Message, Ready
 from hdpmf.common.protocol.catalogue import bound_to
 from hdpmf.common.protocol.layout import SumLayout
 from hdpmf.errors import ConfigError, FederationError, SecureSumError
-from hdpmf.untrusted.service.aggregation import Collected, Job, Summation, Tally
+from hdpmf.untrusted.service.aggregation import Accumulator, Job, JobResult, Summation
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.enrolment import devices_needed
 from hdpmf.untrusted.service.run_files import CLOSED, SumLog
@@ -51,7 +51,7 @@ class SumBrokenOffError(SecureSumError):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Summed:
+class MaskedSum:
     """A sum that came about.
 
     Attributes:
@@ -65,7 +65,7 @@ class Summed:
     participants: int
 
 
-class _Readiness(Tally[None]):
+class _Readiness(Accumulator[None]):
     """Hears from devices whose numbers are ready for the sum."""
 
     expected = (Ready,)
@@ -96,7 +96,7 @@ class Masks(Direct):
             users.values()
         )
 
-    def collect(self, job: Job[T]) -> Collected[T]:
+    def collect(self, job: Job[T]) -> JobResult[T]:
         """Return the masked sum; retry one that breaks off before anyone has sent any number.
 
         Raises:
@@ -135,7 +135,7 @@ class Masks(Direct):
             else:
                 value = job.summation.read(summed.participants, summed.total)
                 users = run.enrolled.count_users(summed.devices)
-                return Collected(value, summed.devices, users, self.surplus(summed.devices))
+                return JobResult(value, summed.devices, users, self.surplus(summed.devices))
         raise FederationError("a secure sum needs at least one attempt")
 
     def forget(self, number: int) -> None:
@@ -144,12 +144,14 @@ class Masks(Direct):
 
     def _ready(self, job: Job[T]) -> frozenset[str]:
         """Ask devices to get ready; return those that are."""
-        honest = set(job.asked) - set(self.run.checkpoint.barred)
+        honest = set(job.devices) - set(self.run.checkpoint.barred)
         return (
             self.ask(honest, job.number, job.offer, _Readiness(job.number)).devices or frozenset()
         )
 
-    def _sum(self, job: Job[T], summation: Summation[T], devices: Collection[str] | None) -> Summed:
+    def _sum(
+        self, job: Job[T], summation: Summation[T], devices: Collection[str] | None
+    ) -> MaskedSum:
         """Sum these devices' numbers of a job; None resumes a sum that is under way.
 
         Raises:
@@ -199,7 +201,7 @@ class _Session:
             else:
                 self._server.receive(device, decode_to_recommender(data))
 
-    def conduct(self, number: int) -> Summed:
+    def conduct(self, number: int) -> MaskedSum:
         """The rest of the sum."""
         enrolled = self._run.enrolled
         server = self._server
@@ -210,7 +212,7 @@ class _Session:
         result = server.result
         self._bar(result.liars)
         devices = frozenset(map(enrolled.device, result.survivors))
-        return Summed(result.total, devices, server.plan.n_participants)
+        return MaskedSum(result.total, devices, server.plan.n_participants)
 
     def _step(self, number: int) -> None:
         """Send everyone a message; where too few answer, repeat it to the silent, up to a deadline.

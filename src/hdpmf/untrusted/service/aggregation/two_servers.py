@@ -31,7 +31,7 @@ from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.survey_task import answer_of, survey_circuit
 from hdpmf.common.protocol.task import Part, Task, prio_of, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, TransportError
-from hdpmf.untrusted.service.aggregation import Aggregation, Collected, Job
+from hdpmf.untrusted.service.aggregation import Aggregation, Job, JobResult
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.run_files import Period
 from hdpmf.untrusted.service.settings import RunSettings
@@ -61,7 +61,7 @@ class TwoServers(Aggregation):
     Args:
         servers: The pair.
         keys: The recommender's.
-        door: The way to the pair.
+        sum_servers: Client of the pair.
         publish: Shows devices the task under way, or withdraws it (None); may be repeated.
         clock: For tests.
     """
@@ -72,14 +72,14 @@ class TwoServers(Aggregation):
         self,
         servers: Servers,
         keys: CollectorKeys,
-        door: SumServers,
+        sum_servers: SumServers,
         *,
         publish: Callable[[bytes | None], None] = not_published,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._servers = servers
         self._keys = keys
-        self._door = door
+        self._sum_servers = sum_servers
         self._publish = publish
         self._clock = clock
 
@@ -88,7 +88,7 @@ class TwoServers(Aggregation):
         if self.run.checkpoint.stage == "gather":
             self.run.checkpoint.stage = "open"
 
-    def collect(self, job: Job[T]) -> Collected[T]:
+    def collect(self, job: Job[T]) -> JobResult[T]:
         """Return the answer in the sum of one task."""
         run = self.run
         period = self._period(job)
@@ -105,7 +105,7 @@ class TwoServers(Aggregation):
                 "task, and its sum is not used. Give the run up (--give-up)"
             )
         run.log(f"{reports} reports are in the sum")
-        return Collected(answer, None, reports, self.noises)
+        return JobResult(answer, None, reports, self.noises)
 
     def _period(self, job: Job[T]) -> Period:
         """Return the task of a job, as before a kill or new, and saved before anybody sees it."""
@@ -138,7 +138,7 @@ class TwoServers(Aggregation):
                 )
             self.run.stage(f"giving task {name} to {task.servers.names}")
             devices = [(card.identity, card.users) for card in self.run.enrolled.cards]
-            self._try(lambda: self._door.add_task(period.document, devices))
+            self._try(lambda: self._sum_servers.add_task(period.document, devices))
             period.placed = True
             self.run.save()
         if self._clock() < task.end:
@@ -167,9 +167,9 @@ class TwoServers(Aggregation):
             try:
                 if not asked:
                     # After a kill once more: the same job, the same bytes.
-                    self._door.begin_collection(name, period.job, collection_request(task))
+                    self._sum_servers.begin_collection(name, period.job, collection_request(task))
                     asked = True
-                found = self._door.collection(name, period.job)
+                found = self._sum_servers.collection(name, period.job)
                 trouble = "" if found is not None else "the servers are still summing"
             except TransportError as error:
                 found = None

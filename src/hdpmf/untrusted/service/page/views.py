@@ -142,7 +142,7 @@ class OperatorViews:
         enrolled = folder.enrolled
         return {
             "recommender": folder.config.name,
-            "served": folder.served(),
+            "served": folder.is_serving(),
             "state": folder.state(),
             "alerts": seen.alerts,
             "certificates": [

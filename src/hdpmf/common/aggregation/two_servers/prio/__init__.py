@@ -11,7 +11,7 @@ from hdpmf.common.aggregation.two_servers.prio.prio3 import (
     NONCE_SIZE,
     Preparation,
     Prio3,
-    Sharded,
+    ReportShares,
     prio3_sum_vec,
     prio3_sum_vec_multiproof,
 )
@@ -26,7 +26,7 @@ __all__ = [
     "OneRatingPerItem",
     "Preparation",
     "Prio3",
-    "Sharded",
+    "ReportShares",
     "SumVec",
     "prio3_one_rating",
     "prio3_sum_vec",

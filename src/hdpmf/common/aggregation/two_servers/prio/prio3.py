@@ -34,7 +34,7 @@ _VECTOR, _PROOF, _JOINT, MASKS, _QUERY, _JOINT_SEED, _JOINT_PART = range(1, 8)
 
 
 @dataclass(frozen=True)
-class Sharded:
+class ReportShares:
     """A sharded vector: the public share, and one input share per server (the leader's first)."""
 
     public_share: bytes
@@ -98,7 +98,9 @@ class Prio3:
         """Bytes that a server gives to the others for each report."""
         return self.proofs * self.circuit.verifier_length * self.field.size + self.seed_size
 
-    def shard(self, vector: np.ndarray, nonce: bytes, randomness: bytes | None = None) -> Sharded:
+    def shard(
+        self, vector: np.ndarray, nonce: bytes, randomness: bytes | None = None
+    ) -> ReportShares:
         """Share an encoded vector. Tests may fix the randomness."""
         self._check_size("nonce", nonce, NONCE_SIZE)
         randomness = secrets.token_bytes(self.random_size) if randomness is None else randomness
@@ -131,7 +133,7 @@ class Prio3:
         for server, (_, proof_seed, _) in enumerate(helpers, 1):
             proof = self.field.sub(proof, self._proof_share(server, proof_seed))
         leader = encoded + self.field.encode(proof) + leader_blind
-        return Sharded(b"".join(parts), [leader, *(b"".join(helper) for helper in helpers)])
+        return ReportShares(b"".join(parts), [leader, *(b"".join(helper) for helper in helpers)])
 
     def prepare(
         self, verify_key: bytes, server: int, nonce: bytes, public_share: bytes, input_share: bytes

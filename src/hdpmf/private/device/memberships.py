@@ -15,17 +15,22 @@ from hdpmf.private.device.consent import withdraw
 from hdpmf.private.device.device_identity import digests
 from hdpmf.private.device.disclosures.ledger import utc_now
 from hdpmf.private.device.pinned_servers import pinned_servers
-from hdpmf.private.device.recommender_state import ReportBook, open_runs, read_state, set_open
+from hdpmf.private.device.recommender_state import (
+    RecommenderStates,
+    open_runs,
+    read_state,
+    set_open,
+)
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import FIRST, Recommender
 
 
-def joined(store: DeviceStore) -> list[Recommender]:
+def joined_recommenders(store: DeviceStore) -> list[Recommender]:
     """Return those that the owner has not left, the oldest first."""
-    return [known for known in ever_joined(store) if not known.left]
+    return [known for known in known_recommenders(store) if not known.left]
 
 
-def ever_joined(store: DeviceStore) -> list[Recommender]:
+def known_recommenders(store: DeviceStore) -> list[Recommender]:
     """Return all of them, the oldest first."""
     known = (row for row in store.tables.recommenders.rows() if row.address)
     return sorted(known, key=lambda row: row.id)
@@ -37,7 +42,11 @@ def known_as(store: DeviceStore, address: str) -> str:
     """
     wanted = plain_address(address)
     return next(
-        (each.address for each in ever_joined(store) if plain_address(each.address) == wanted),
+        (
+            each.address
+            for each in known_recommenders(store)
+            if plain_address(each.address) == wanted
+        ),
         wanted,
     )
 
@@ -49,7 +58,7 @@ def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStor
     Raises:
         ConfigError: It was never joined.
     """
-    known = {each.address: each for each in ever_joined(store)}
+    known = {each.address: each for each in known_recommenders(store)}
     if address is not None:
         found = known.get(known_as(store, address))
         if found is None:
@@ -60,20 +69,22 @@ def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStor
         return store.at(found.id)
     last = known.get(store.device.last_recommender)
     if last is None or last.left:
-        here = [*joined(store), *(each for each, _ in with_catalogue(store))]
+        here = [*joined_recommenders(store), *(each for each, _ in with_catalogue(store))]
         last = here[0] if here else None
     return store.at(FIRST if last is None else last.id)
 
 
 def store_of(store: DeviceStore, recommender: str) -> DeviceStore:
     """The store at the place of a recommender that asked for something."""
-    found = next((known for known in ever_joined(store) if known.address == recommender), None)
+    found = next(
+        (known for known in known_recommenders(store) if known.address == recommender), None
+    )
     return store if found is None else store.at(found.id)
 
 
 def with_catalogue(store: DeviceStore) -> list[tuple[Recommender, DeviceStore]]:
     """Those whose catalogue is here, whether the owner has left them or not, with their places."""
-    known = ((each, store.at(each.id)) for each in ever_joined(store))
+    known = ((each, store.at(each.id)) for each in known_recommenders(store))
     return [(each, view) for each, view in known if view.pinned_catalogue is not None]
 
 
@@ -89,7 +100,10 @@ def store_for(store: DeviceStore, address: str, *, another: bool = False) -> Dev
     Raises:
         ConfigError: Another one is to be joined, and this one is already.
     """
-    known, address = {each.address: each for each in ever_joined(store)}, known_as(store, address)
+    known, address = (
+        {each.address: each for each in known_recommenders(store)},
+        known_as(store, address),
+    )
     if address in known:
         if another and not known[address].left:
             raise ConfigError(f"{address} is joined already; leave out --another")
@@ -105,7 +119,7 @@ def remember(store: DeviceStore, address: str) -> None:
         before = store.recommender
         same = before.address == address and not before.left
         since = before.since if same and before.since else utc_now()
-        for other in ever_joined(store):
+        for other in known_recommenders(store):
             if other.address == address and other.id != store.recommender_id:
                 _change(store, other, address="")
         store.change_recommender(address=address, since=since, paused=False, left=False)
@@ -126,7 +140,7 @@ def join(store: DeviceStore, invitation: Invitation) -> Recommender:
     authority = invitation.authority.encode()
     with store.transaction():
         address = known_as(store, invitation.address)
-        known = {each.address: each for each in ever_joined(store)}
+        known = {each.address: each for each in known_recommenders(store)}
         before = known.get(address)
         if before is not None:
             view = store.at(before.id)
@@ -187,9 +201,9 @@ def forget(store: DeviceStore, address: str) -> None:
     with store.transaction():
         address = known_as(store, address)
         view = at_recommender(store, address)
-        if any(known.address == address for known in joined(store)):
+        if any(known.address == address for known in joined_recommenders(store)):
             leave(store, address)
-        ReportBook(store, address).change(collector=b"")
+        RecommenderStates(store, address).change(collector=b"")
     view.forget_recommender()
 
 
@@ -197,7 +211,7 @@ def _end_runs(store: DeviceStore, address: str) -> None:
     """End what is under way with a recommender: should the owner come back, nothing of before
     goes on.
     """
-    book = ReportBook(store, address)
+    book = RecommenderStates(store, address)
     task = book.state().task
     if task:
         store.runs.drop(task)
@@ -221,7 +235,7 @@ def _covers(pinned: bytes, given: bytes) -> bool:
 
 def _find(store: DeviceStore, address: str) -> Recommender:
     wanted = known_as(store, address)
-    found = next((known for known in joined(store) if known.address == wanted), None)
+    found = next((known for known in joined_recommenders(store) if known.address == wanted), None)
     if found is None:
         raise ConfigError("this device has not joined such a recommender")
     return found
@@ -229,7 +243,7 @@ def _find(store: DeviceStore, address: str) -> Recommender:
 
 def _pairs(store: DeviceStore) -> list[Servers]:
     """The servers of every recommender that is joined."""
-    pairs = (pinned_servers(store.at(known.id)) for known in joined(store))
+    pairs = (pinned_servers(store.at(known.id)) for known in joined_recommenders(store))
     return [pair for pair in pairs if pair is not None]
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.private.device.store import encryption
-from hdpmf.private.device.store.encryption import Vault
+from hdpmf.private.device.store.encryption import StoreCipher
 
 with pytest.MonkeyPatch.context() as patch:
     patch.setattr(encryption, "SCRYPT_COST", 16)
-    VAULT = Vault.new("passphrase")
+    VAULT = StoreCipher.new("passphrase")
 
 
 @given(st.binary(max_size=300), st.binary(max_size=20))
@@ -43,12 +43,12 @@ def test_a_record_in_another_place_does_not_open() -> None:
 
 
 def test_it_opens_again_with_its_passphrase() -> None:
-    again = Vault.unlock(VAULT.header(), "passphrase")
+    again = StoreCipher.unlock(VAULT.header(), "passphrase")
     assert again.open(VAULT.seal(b"data", b"here"), b"here") == b"data"
     assert again.tag(b"pair", "user", "item") == VAULT.tag(b"pair", "user", "item")
     for wrong in ("Passphrase", "passphrase ", None):
         with pytest.raises(PrivacyError):
-            Vault.unlock(VAULT.header(), wrong)
+            StoreCipher.unlock(VAULT.header(), wrong)
 
 
 def test_lengths_say_little_and_nothing_comes_twice() -> None:
@@ -58,7 +58,7 @@ def test_lengths_say_little_and_nothing_comes_twice() -> None:
 
 
 def test_tags_need_the_key_and_keep_parts_apart() -> None:
-    other = Vault.new("passphrase")
+    other = StoreCipher.new("passphrase")
     assert other.tag(b"pair", "user", "item") != VAULT.tag(b"pair", "user", "item")
     told_apart = {
         VAULT.tag(b"pair", "ab", "c"),
@@ -70,25 +70,26 @@ def test_tags_need_the_key_and_keep_parts_apart() -> None:
 
 def test_a_damaged_header() -> None:
     with pytest.raises(StorageError, match="damaged"):
-        Vault.unlock(b"nonsense", "passphrase")
+        StoreCipher.unlock(b"nonsense", "passphrase")
     fields = msgspec.msgpack.decode(VAULT.header())
     for cost in (3, 1 << 40, 0):  # a tampered file must not be able to fill the memory
         with pytest.raises(StorageError, match="impossible"):
-            Vault.unlock(msgspec.msgpack.encode(fields | {"cost": cost}), "passphrase")
+            StoreCipher.unlock(msgspec.msgpack.encode(fields | {"cost": cost}), "passphrase")
 
 
 def test_repr_says_nothing() -> None:
-    assert repr(VAULT) == "Vault(encrypted)"
-    assert repr(Vault.new()) == "Vault(plain)"
+    assert repr(VAULT) == "StoreCipher(encrypted)"
+    assert repr(StoreCipher.new()) == "StoreCipher(plain)"
 
 
 def test_without_the_package_it_says_what_to_install() -> None:
     script = (
         "import sys; sys.modules['cryptography'] = None\n"
-        "from hdpmf.private.device.store.encryption import Vault\n"
+        "from hdpmf.private.device.store.encryption import StoreCipher\n"
         "from hdpmf.errors import MissingExtraError\n"
-        "Vault.new()\n"
-        "try:\n    Vault.new('passphrase')\nexcept MissingExtraError as error:\n    print(error)\n"
+        "StoreCipher.new()\n"
+        "try:\n    StoreCipher.new('passphrase')\n"
+        "except MissingExtraError as error:\n    print(error)\n"
     )
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
@@ -115,7 +116,7 @@ def test_what_was_written_before_opens_for_ever() -> None:
     """Header, record, digest and name as they are in files: with other ones nobody's store would
     open any more.
     """
-    encrypted, plain = Vault.unlock(HEADER, "horse"), Vault.unlock(PLAIN)
+    encrypted, plain = StoreCipher.unlock(HEADER, "horse"), StoreCipher.unlock(PLAIN)
     assert encrypted.open(SEALED, b"ratings") == b"a rating"
     for found in (encrypted, plain):
         assert (
@@ -131,10 +132,10 @@ def test_new_vaults_are_written_like_that(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         "hdpmf.private.device.store.encryption.secrets.token_bytes", lambda n: bytes(range(n))
     )
-    made = Vault.new("horse")
+    made = StoreCipher.new("horse")
     assert made.header() == HEADER
     assert made.seal(b"a rating", b"ratings") == SEALED
-    assert Vault.new().header() == PLAIN
+    assert StoreCipher.new().header() == PLAIN
 
 
 def test_a_header_may_ask_for_so_much_work_and_no_more() -> None:
@@ -144,8 +145,8 @@ def test_a_header_may_ask_for_so_much_work_and_no_more() -> None:
         )
 
     for cost in (2, 16, 1 << 20):
-        assert Vault.needs_passphrase(header(cost))
+        assert StoreCipher.needs_passphrase(header(cost))
     for cost in (-2, 0, 1, 3, 24, 1 << 21):
         with pytest.raises(StorageError, match="impossible amount of work"):
-            Vault.needs_passphrase(header(cost))
-    assert not Vault.needs_passphrase(PLAIN)
+            StoreCipher.needs_passphrase(header(cost))
+    assert not StoreCipher.needs_passphrase(PLAIN)
