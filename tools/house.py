@@ -62,9 +62,7 @@ def modules() -> dict[str, ast.Module]:
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield every import anywhere in a module as (module, name); the name is empty for ``import
-    x``.
-    """
+    """Yield every import in a module as (module, name), where ``import x`` has no name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)

@@ -1,5 +1,4 @@
-"""Build the site of the documentation (``make docs``): every page with its files, the API, versions
-side by side.
+"""Build the documentation's site (``make docs``): pages, API, and versions side by side.
 
 Pages are written to be read in the repository, too. So they are put together in ``build/docs``
 first, where links lead from page to page: the README becomes the home page, proofs and decisions
@@ -55,9 +54,7 @@ def places(root: Path) -> dict[Path, Path]:
 def rewritten(
     text: str, source: Path, known: dict[Path, Path], root: Path
 ) -> tuple[str, set[Path]]:
-    """A page with links that lead to the same things in the site, and the files of the source
-    that they need.
-    """
+    """Return a page with links within the site, and the source files that they need."""
     here, needed = known[source].parent, set[Path]()
 
     def lead(match: re.Match[str]) -> str:

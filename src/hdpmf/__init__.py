@@ -1,5 +1,4 @@
-"""Recommendations without trusting the recommender: matrix factorization with heterogeneous
-differential privacy.
+"""Recommendations without trusting the recommender, by heterogeneous differential privacy.
 
 The names below are the public interface; everything else may change. They load on first use, so
 that importing the package costs nothing.

@@ -1,5 +1,6 @@
-"""The Flower app: simulated devices on Ray, or silos on SuperNodes whose SuperLink they trust. See
-docs/flower.md.
+"""The Flower app: simulated devices on Ray, or silos on SuperNodes whose SuperLink they trust.
+
+See docs/flower.md.
 
 Flower is used by its public interface only: ``flwr.app``, ``flwr.clientapp``, ``flwr.serverapp``,
 ``flwr.simulation``.

@@ -1,5 +1,6 @@
-"""The private side as a Flower ClientApp: each message meets a device made from its state, on
-whichever worker is free.
+"""The private side as a Flower ClientApp.
+
+Each message meets a device made from its state, on whichever worker is free.
 
 A simulated device is bytes in ``context.state`` between two messages. A silo is a device store on
 the SuperNode's own disk, named by its node config: ``--node-config 'store="/srv/silo.store"'``.

@@ -1,6 +1,4 @@
-"""The records that the two halves of the Flower app exchange: typed values as bytes in a
-``ConfigRecord``.
-"""
+"""Records that the two halves of the Flower app exchange: typed values as bytes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The untrusted side as a Flower ServerApp: the run of a recommender whose way to devices is
-Flower's Grid.
-"""
+"""The untrusted side as a Flower ServerApp: a run that reaches devices by Flower's Grid."""
 
 from __future__ import annotations
 
@@ -94,8 +92,9 @@ def simulate(
 
 
 def run_on_engine(main: Callable[[Grid], T], nodes: int, processes: int) -> T:
-    """Call a function with the Grid of Flower's simulation engine and return its result;
-    arguments as in `simulate`.
+    """Call a function with the Grid of Flower's simulation engine and return its result.
+
+    Arguments as in `simulate`.
     """
     os.environ.setdefault(
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
@@ -134,8 +133,9 @@ def run_on_engine(main: Callable[[Grid], T], nodes: int, processes: int) -> T:
 
 
 def simulate_on(grid: Grid, train: Ratings, *args: Any, **more: Any) -> Simulation:
-    """Run a federation of simulated devices on the nodes of a Grid; arguments as for the
-    simulation in memory.
+    """Run a federation of simulated devices on the nodes of a Grid.
+
+    Arguments as for the simulation in memory.
     """
     table = catalogue_table(train.items, train.scale, train.item_table)
     return simulate_with(train, *args, engine=partial(DevicesOnFlower, grid, table), **more)

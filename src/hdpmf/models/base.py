@@ -42,8 +42,7 @@ Several = list[Any] | tuple[Any, ...] | np.ndarray
 
 
 class Estimator(Parameters):
-    """A method that can be fitted and asked: what all of them here are, and what yours becomes by
-    subclassing.
+    """A method that can be fitted and queried; subclass it to add your own.
 
     A subclass is a dataclass whose fields are its options. It says how it learns (``learn``) and
     what rating it expects (``expect``), and keeps what it learned in attributes that end in an
@@ -112,16 +111,15 @@ class Estimator(Parameters):
         return tags()
 
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
-        """For subclasses: learn from ratings, and keep it in attributes that end in an
-        underscore.
-        """
+        """For subclasses: learn from ratings and set attributes that end in an underscore."""
         raise ConfigError(
             f"{type(self).__name__} does not say how it learns; give it learn(self, train, weights)"
         )
 
     def expect(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """For subclasses: the ratings expected of pairs of positions in ``train.users`` and
-        ``train.items``.
+        """For subclasses: predict ratings for pairs of user and item positions.
+
+        Positions are those in ``train.users`` and ``train.items``.
 
         Only of users and items that had ratings in training; what is off the scale is brought back
         to it.
@@ -228,8 +226,7 @@ class Estimator(Parameters):
         }
 
     def rank(self, test: RatingsLike, n: int = 10) -> dict[str, float | int]:
-        """Measure lists of the ``n`` best items, by the protocol that
-        ``hdpmf.models.ranking_metrics`` states.
+        """Measure lists of the ``n`` best items by the protocol of ``ranking_metrics``.
 
         Returns:
             All ``METRICS`` there, ``NAME_margin`` of those that every user has (one side of a 95 %
@@ -299,9 +296,7 @@ class Estimator(Parameters):
         keep_rated: bool = False,
         only: ItemFilter | None = None,
     ) -> Iterator[tuple[Id, list[Recommendation]]]:
-        """Each user with their list, one after the other, so that memory does not grow with
-        their number.
-        """
+        """Yield each user with their list, in memory that does not grow with the users."""
         self._check_fitted()
         self._check_ranks()
         codes = self._user_codes(users)
@@ -309,8 +304,7 @@ class Estimator(Parameters):
         return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
 
     def similar_items(self, item: Id, n: int = 10) -> list[SimilarItem]:
-        """The ``n`` items that are most like one, by what the model learned about items; needs
-        nothing private.
+        """Return the ``n`` items most similar to one, by public numbers only.
 
         Raises:
             UnknownIdError: The item is not in the catalogue.
@@ -320,8 +314,7 @@ class Estimator(Parameters):
         return similar(self.catalogue_, self._item_vectors(), self._candidates(), item, n)
 
     def only_users(self, users: Id | Several) -> Self:
-        """A copy that holds only these users' private part, to be saved or given to them; the
-        public part is the same.
+        """Return a copy with only these users' private part; the public part is the same.
 
         It has neither the seed (which would give away the simulated noise) nor the history of the
         training.
@@ -332,8 +325,7 @@ class Estimator(Parameters):
         return with_users(self, self._user_codes(column(users)))
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the model: ``folder/recommender`` has nothing private, ``folder/devices``
-        everything that is.
+        """Write the model: ``folder/recommender`` is public, ``folder/devices`` private.
 
         The folder appears whole or not at all; an earlier model there is replaced.
         """
@@ -414,9 +406,7 @@ class Estimator(Parameters):
         return self._predict_codes(*pairs).reshape(len(users), n_items)
 
     def _candidates(self) -> np.ndarray:
-        """Return a mask of the items that may be listed: those that the model learned something
-        about.
-        """
+        """Return a mask of the items that may be listed: those the model learned about."""
         return self._ever_rated()
 
     def _ever_rated(self) -> np.ndarray:
@@ -445,9 +435,7 @@ class Estimator(Parameters):
         return ratings
 
     def _newcomers(self, ratings: RatingsLike, replace: bool) -> Ratings:
-        """The ratings of new users, without users who have none; refuses those that this model
-        cannot take in.
-        """
+        """Return the ratings of new users who have any; refuse those that do not fit."""
         self._check_fitted()
         ratings = self._taken(ratings, self.catalogue_.scale).compact()
         self._check_like_training(ratings, "new")

@@ -65,8 +65,9 @@ _SPREAD = 0.1
 
 @dataclass(eq=False, repr=False)
 class BiasedMF(BiasedOptions, Estimator):
-    """Matrix factorization with user and item biases, on ratings given away: ``mean + b_i + b_j +
-    u_i . v_j``.
+    """Matrix factorization with user and item biases, on ratings that are given away.
+
+    A prediction is ``mean + b_i + b_j + u_i . v_j``.
 
     Args:
         n_factors: Length K of the latent vectors.

@@ -134,8 +134,7 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         *,
         replace: bool = False,
     ) -> np.ndarray:
-        """Take in new users: each one's vector is computed on the device with the item factors
-        fixed.
+        """Add new users: each vector is computed on the device with the item factors fixed.
 
         Nothing is sent. From then on ``predict`` and ``recommend`` know these users. Items that the
         model does not know are left out.
@@ -174,9 +173,7 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         )
 
     def setup(self, train: Ratings) -> tuple[Plan, Mechanism, bool]:
-        """Return the plan of a training on these ratings, how they enter, and whether h is drawn
-        per item.
-        """
+        """Return the training plan, the ratings' mechanism, and whether h is drawn per item."""
         mechanism = self._mechanism()
         return self._plan(train, mechanism), mechanism, self._h_per_item()
 
@@ -225,9 +222,7 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         )
 
     def _h_per_item(self) -> bool:
-        """By default as each solver's source has it: the paper's text per item, the published
-        numbers shared.
-        """
+        """Return the solver's default: per item as in the paper's text, else shared."""
         return self.solver == "batch" if self.h == "auto" else self.h == "item"
 
     def _check_params(self, validation: Ratings | None) -> None:

@@ -126,9 +126,7 @@ _STATE = ("vectors", "beta", "gamma", "means", "rated_start", "rated", "stars")
 
 
 def save_model(model: Estimator, folder: str | os.PathLike[str]) -> None:
-    """Write a fitted model; ``folder`` then holds all of it or, if anything fails, what it held
-    before.
-    """
+    """Write a fitted model; on failure ``folder`` keeps what it held before."""
     target = Path(folder)
     is_model = (target / "recommender" / "model.json").is_file()
     if target.exists() and not is_model and (not target.is_dir() or any(target.iterdir())):

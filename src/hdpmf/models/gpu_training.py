@@ -1,5 +1,4 @@
-"""Training on a GPU: ratings as a mechanism lets them enter are brought to the device, and the
-loops run there.
+"""Training on a GPU: ratings enter as their mechanism says, and the loops run there.
 
 First factors, and which ratings a mechanism samples, are those of the same seed on a CPU. The noise
 and the orders of ratings come from another generator: the same distribution, other numbers.
@@ -70,8 +69,9 @@ def gpu_epochs(
     seed: int,
     solver: str,
 ) -> Iterator[tuple[Any, Any, np.ndarray]]:
-    """Train on the GPU; yields (user vectors, item factors, raters) after every epoch, read from
-    it when asked for.
+    """Train on the GPU and yield (user vectors, item factors, raters) after every epoch.
+
+    They are read from the GPU only when asked for.
     """
     from hdpmf.private.kernels.gpu.training import GpuTraining
 
@@ -153,9 +153,7 @@ class OnGpu:
 
 
 def fit_devices(train: Ratings, fit: DeviceFit, beta: np.ndarray, gamma: np.ndarray) -> Devices:
-    """The private state of the users of ``train`` after the fit, to the precision of what a CPU
-    computes.
-    """
+    """Return the users' private state after the fit, to the precision of a CPU."""
     import torch
 
     from hdpmf.private.kernels.gpu.layout import begins, shuffled

@@ -50,9 +50,7 @@ class HDPBit(BitOptions, OneRound):
 
     @property
     def lists_(self) -> ListModel | None:
-        """The model for lists, trained when it is first needed; None where the released bits are
-        not at hand.
-        """
+        """The list model, trained when first needed; None without the released bits."""
         if self._lists is None and self.release_ is not None:
             self._lists = train_list_model(
                 self.list_model,
@@ -80,6 +78,7 @@ class HDPBit(BitOptions, OneRound):
         noise: ReleasedNoise | None = None,
     ) -> Release:
         """Return the data set that devices with these ratings would leave with a recommender.
+
         Nothing is trained.
 
         Args:

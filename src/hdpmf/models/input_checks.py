@@ -1,6 +1,4 @@
-"""Input of estimators, as scikit-learn knows it: constructor parameters, ids, and ``X`` and
-``y`` apart.
-"""
+"""Input of estimators, as in scikit-learn: parameters, ids, and ``X`` and ``y`` apart."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from hdpmf.errors import ConfigError, RatingsError
 
 
 class Parameters:
-    """Gives a class ``get_params``, ``set_params`` and a readable repr, from the signature of
-    its ``__init__``.
-    """
+    """Adds ``get_params``, ``set_params`` and a repr, from the signature of ``__init__``."""
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
@@ -27,9 +23,7 @@ class Parameters:
         return tuple(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments, by name (``deep`` is there for scikit-learn and changes
-        nothing).
-        """
+        """Return the constructor's arguments by name; ``deep`` changes nothing."""
         return {name: getattr(self, name) for name in self.parameter_names()}
 
     def set_params(self, **params: Any) -> Self:
@@ -81,9 +75,7 @@ def in_pairs(users: Any, items: Any) -> tuple[Any, Any]:
 
 
 def check_kind(index: IdIndex, ids: Any, what: str) -> None:
-    """Refuse ids that cannot be in the index, whatever their value: text where ids are integers,
-    or the reverse.
-    """
+    """Refuse ids of the wrong kind: text where ids are integers, or the reverse."""
     if not len(index) or not len(ids):
         return
     if isinstance(ids, np.ndarray) and ids.dtype.kind in "iuU":

@@ -1,5 +1,4 @@
-"""Many factorizations fitted at once on a GPU: a grid of learning rates and regularisations, folds,
-seeds.
+"""Many factorizations fitted at once on a GPU: learning rates, regularisations, seeds.
 
 What can share a launch does: models with the same K, solver, kind of noise and number of epochs (in
 ``sequential`` also of one seed), over the union of their training ratings. What a model becomes
@@ -118,9 +117,7 @@ def _prepare(number: int, fit: Fit, entered: dict[Any, EnteredRatings]) -> _Prep
 
 
 def _fitting(group: list[_Prepared]) -> Iterator[list[_Prepared]]:
-    """Parts of a group that are small enough: few enough views for a word of bits, and factors
-    that fit.
-    """
+    """Split a group so that its views fit a word of bits and its factors fit the memory."""
     from hdpmf.private.kernels.gpu.layout import MAX_VIEWS, padded
 
     first = group[0]
@@ -171,8 +168,9 @@ def _train(recipe: Any, part: list[_Prepared]) -> Iterator[FitResult]:
 
 
 def _first_factors(part: list[_Prepared]) -> tuple[np.ndarray, np.ndarray]:
-    """First user vectors and item factors, of shape (rows, runs, K): models of the same seed
-    start from the same.
+    """Return first user vectors and item factors, of shape (rows, runs, K).
+
+    Models of the same seed start from the same ones.
     """
     by_seed = {
         prepared.seed: first_factors(prepared.fit.train, prepared.plan, prepared.seed)

@@ -1,5 +1,6 @@
-"""One-round methods with a proved guarantee: the base class, and HDPSum. Everything after the round
-is on the device.
+"""One-round methods with a proved guarantee: the base class, and HDPSum.
+
+Everything after the round is on the device.
 
 A prediction is ``mean + b_j + x_j . theta_i``: a matrix factorization whose item factors are public
 or privately released and whose user vectors never leave the device.
@@ -95,8 +96,9 @@ class OneRound(OneRoundOptions, Estimator):
         self.n_silent_ = n_silent
 
     def with_facts(self, train: Ratings, weights: PrivacyWeights, facts: ItemFacts) -> Self:
-        """The model of devices with these ratings whom a recommender has told these facts, as after
-        a federated run.
+        """Return the model of devices that a recommender has told these facts.
+
+        It is the model after a federated run.
 
         ``n_silent_`` is 0 then: how many ratings sent nothing is known to their devices alone.
         """
@@ -146,8 +148,9 @@ class OneRound(OneRoundOptions, Estimator):
         return chosen_coding(self._design(), self.coding, self.catalogue_.scale, self.epsilon)
 
     def score(self, test: RatingsLike, y: Any = None) -> Any:
-        """Mean squared and absolute error on ``test``; refused where the prior was learned from
-        the same data set.
+        """Return mean squared and absolute error on ``test``.
+
+        Refused where the prior was learned from the same data set.
         """
         self._check_fitted()
         origin = self.prior_origin_
@@ -170,8 +173,9 @@ class OneRound(OneRoundOptions, Estimator):
         *,
         replace: bool = False,
     ) -> np.ndarray:
-        """Take in new users: each one's vector is fitted on the device. Nothing is sent, so nothing
-        is paid.
+        """Take in new users: each one's vector is fitted on the device.
+
+        Nothing is sent, so nothing is paid.
 
         Args:
             ratings: The new users' ratings, as `fit` takes them. Items that the model does not know
@@ -285,17 +289,13 @@ class OneRound(OneRoundOptions, Estimator):
         """Keep what the recommender holds of the answers beside the facts, if anything."""
 
     def _order(self) -> ListOrder:
-        """Released popularity, each user's own taste by public features, and a little of the
-        predicted rating.
-        """
+        """Score by released popularity, the user's taste in features, and the predicted rating."""
         popularity = self._popularity()
         names, columns = taste_columns(self.fit_, popularity)
         return ChooseAndLike(self.devices_, self._predicted, popularity, columns, names)
 
     def _popularity(self) -> np.ndarray:
-        """Return how many raters items have. One table of item weights holds for everybody here, so
-        every device has it.
-        """
+        """Return how many raters items have, from item weights that hold for everybody."""
         noise_scale = 0.0 if self._design() == "L" else WEIGHT_SCALE / self.epsilon
         return correct_popularity(
             self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale

@@ -1,6 +1,4 @@
-"""Learn a population prior, and the score of taste labels, from ratings that were declared
-public.
-"""
+"""Learn a population prior and the score of taste labels from public ratings."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ _STEADYING = 30.0
 
 
 def learn_score(ratings: Ratings, features: ItemFeatures) -> dict[str, float]:
-    """Return the coefficients of the score: of each feature, and of the logarithm of an item's
-    weight.
-    """
+    """Return the score's coefficients: of each feature, and of the log of an item's weight."""
     users, items, n_items = ratings.user_codes, ratings.item_codes, ratings.n_items
     raters = np.bincount(items, minlength=n_items)
     columns = np.column_stack([features.matrix, np.log(np.maximum(raters, 1))])

@@ -116,9 +116,7 @@ class ListQuality:
     n_rated: int
 
     def summary(self) -> dict[str, float | int]:
-        """All ``METRICS``; ``NAME_margin`` is one side of the 95 % interval of a mean over
-        users.
-        """
+        """All ``METRICS``; ``NAME_margin`` is half of the 95 % interval of a mean over users."""
         total = max(int(self.listed.sum()), 1)
         return (
             {name: float(np.mean(values)) for name, values in self.values.items()}
@@ -133,8 +131,9 @@ class ListQuality:
 
 
 def users_at_once(n_items: int) -> int:
-    """Return how many users are scored in one block. Peak memory is that of a block, however many
-    users there are.
+    """Return how many users are scored in one block.
+
+    Peak memory is that of a block, however many users there are.
     """
     wished = max(_BLOCK_SCORES // max(1, n_items), _BLOCK_USERS)
     return max(1, min(wished, _MOST_SCORES // max(1, n_items)))

@@ -20,9 +20,7 @@ from hdpmf.models.result_tables import Comparison
 
 
 def make_model(name: str, **params: Any) -> Estimator:
-    """A model of the method ``name``; a parameter that the method does not have is an error that
-    names those it has.
-    """
+    """Return a model of the method ``name``; unknown parameters are errors."""
     model: Estimator = method_named(name).configure(**params)
     return model
 
@@ -39,8 +37,7 @@ def add_method(
     form: Form | None = None,
     **more: Any,
 ) -> Method:
-    """Make an estimator a method: for ``make_model``, the command line, experiments and their
-    reports.
+    """Register an estimator as a method, for the command line and experiments, too.
 
     Args:
         name: For commands: small letters, digits and hyphens.
@@ -104,8 +101,7 @@ def compare(
     lists: bool = False,
     rng: int = 0,
 ) -> Comparison:
-    """Fit models on the same ratings and measure them on the same others, beside both trivial
-    baselines.
+    """Fit models on the same ratings and measure them beside both trivial baselines.
 
     In a notebook the answer shows itself as a table; ``.plot()`` is a picture, ``.to_frame()`` a
     data frame.

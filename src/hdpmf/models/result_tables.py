@@ -1,6 +1,4 @@
-"""Results with many rows (lists, similar items, comparisons) for notebooks, data frames and
-files.
-"""
+"""Results with many rows (lists, similar items, comparisons), for notebooks and files."""
 
 from __future__ import annotations
 
@@ -134,8 +132,9 @@ class Comparison(Tabular):
     __repr__ = __str__
 
     def plot(self) -> Any:
-        """A picture of the errors, coloured by what each epsilon stands on (for notebooks;
-        ``.data`` is the PNG).
+        """Return a chart of the errors, coloured by each epsilon's status.
+
+        For notebooks; ``.data`` is the PNG.
         """
         from hdpmf.lab.plots import comparison_png
 

@@ -1,5 +1,6 @@
-"""Training loops: the protocol in one process (``batch``) and the published procedure
-(``sequential``).
+"""Training loops: the protocol in one process (``batch``), and ``sequential``.
+
+``sequential`` is the published procedure.
 
 Both are generators that yield user vectors and item factors after every epoch, so that progress,
 validation and early stopping are written once, in ``run_epochs``.
@@ -38,9 +39,7 @@ SHARD_STREAM = 2
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EnteredRatings(TrainingRatings):
-    """All ratings as a mechanism lets them enter, with the epsilon that sets the noise (None: no
-    noise).
-    """
+    """Ratings as a mechanism lets them enter, with the noise's epsilon (None: no noise)."""
 
     budget: float | None
 
@@ -135,8 +134,9 @@ def sequential_epochs(
     seed: int,
     workers: Workers,
 ) -> Epochs:
-    """The procedure behind the published numbers: one step per rating. A simulation; no
-    federation can run it.
+    """The procedure behind the published numbers: one step per rating.
+
+    A simulation; no federation can run it.
     """
     from hdpmf.private.kernels import sequential
     from hdpmf.private.kernels.batch import group
@@ -240,9 +240,7 @@ class FarFromConvergedWarning(UserWarning):
 
 
 def warn_if_far(model: Factorization, train: Ratings) -> None:
-    """Warn where the model is much worse on its own training ratings than each user's own mean
-    is.
-    """
+    """Warn where the model fits its own training ratings much worse than the user mean."""
     rows = slice(None, None, max(1, len(train) // _ROWS))
     users, items, values = train.user_codes[rows], train.item_codes[rows], train.values[rows]
     error = float(np.mean((model._predict_codes(users, items) - values) ** 2))

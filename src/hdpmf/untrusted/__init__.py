@@ -1,3 +1,4 @@
-"""The UNTRUSTED side: recommenders and the servers that sum reports. Nothing private may be
-imported.
+"""The UNTRUSTED side: recommenders and the servers that sum reports.
+
+Nothing private may be imported.
 """

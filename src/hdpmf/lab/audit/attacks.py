@@ -1,6 +1,4 @@
-"""Recommenders that cheat, and noise that is used twice: what the shard refuses, and what would
-leak.
-"""
+"""Recommenders that cheat, and noise that is used twice: what is refused, what would leak."""
 
 from __future__ import annotations
 
@@ -146,8 +144,7 @@ class ZeroH:
 def zero_h(
     path: RecordedRun, ratings: Ratings, weights: np.ndarray, n_users: int = 20, seed: int = 0
 ) -> ZeroH:
-    """Send h = 0, then the smallest h that might pass, and solve for the ratings behind the first
-    round's messages.
+    """Send h = 0, then the smallest h that might pass, and solve for the ratings.
 
     If the client refuses both, the messages are simulated, to show what would leak.
     """

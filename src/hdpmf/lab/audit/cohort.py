@@ -118,8 +118,7 @@ def make_agent(
 
 
 class Cohort:
-    """A recommender's conversation with an audited device and, where it sees sums, with honest
-    others.
+    """A recommender's conversation with an audited device and, for sums, with honest others.
 
     Args:
         table: The item table.

@@ -1,5 +1,4 @@
-"""The distinguishing game against taste labels (design C), played with the real ``OneRoundShard``,
-both rounds of it.
+"""The distinguishing game against taste labels (design C), played with the real client.
 
 * ``sums``: the attacker is a recommender that cheats as far as devices allow. It names the audited
   item's score 1, all others 0, and the device's other items heads, so that the label says as much

@@ -123,8 +123,9 @@ def _solve(
     stars: np.ndarray,
     prior: np.ndarray,
 ) -> np.ndarray:
-    """Return each star's posterior for each rating of a user, from messages (rounds, ratings,
-    factors).
+    """Return each star's posterior for each rating of a user.
+
+    Messages have the shape (rounds, ratings, factors).
     """
     plan = path.plan
     mechanism = path.mechanism

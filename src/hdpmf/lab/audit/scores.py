@@ -139,9 +139,7 @@ class LowerBound:
 
 
 def clopper_pearson(successes: np.ndarray, n: int, error: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return exact one-sided bounds of a probability, each wrong with probability ``error`` at
-    most.
-    """
+    """Return exact one-sided bounds of a probability, each wrong with at most ``error``."""
     from scipy.special import betaincinv
 
     k = np.asarray(successes, np.float64)

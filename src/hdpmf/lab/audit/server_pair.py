@@ -1,5 +1,4 @@
-"""Two real servers in one process, of which one works with the recommender: what these two hold in
-the end.
+"""Two real servers in one process, one of which colludes with the recommender.
 
 Reports are made by what devices make them with (``hdpmf.private.client``); checks, batches, noise
 and encryption are those of ``hdpmf.untrusted.aggregator``. Nothing is read from inside of the

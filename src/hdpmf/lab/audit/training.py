@@ -1,5 +1,6 @@
-"""The distinguishing game against the final item factors (view ``final``): training is repeated for
-every run.
+"""The distinguishing game against the final item factors (view ``final``).
+
+Training is repeated for every run.
 
 Ten thousand trainings of a real data set would take hours, so this view has a small world: 20
 items, 30 users, about ten ratings each. One rating among so few moves the factors more than it

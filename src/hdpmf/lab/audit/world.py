@@ -1,6 +1,4 @@
-"""The one-round designs as they are audited: the real shard and the real recommender, or one
-with too little noise.
-"""
+"""The one-round designs under audit: the real ones, or one with too little noise."""
 
 from __future__ import annotations
 
@@ -99,8 +97,9 @@ class Target:
 
 
 def choose_target(ratings: Ratings, weight: float = 1.0, *, seed: int = 0) -> Target:
-    """Choose an ordinary rating: of a user with a median number of ratings (at most 30) and an item
-    of median popularity.
+    """Choose an ordinary rating.
+
+    Its user has a median number of ratings (at most 30), its item median popularity.
 
     Everybody else's privacy weights are drawn by the paper's specification, with ``seed``.
     """

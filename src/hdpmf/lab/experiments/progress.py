@@ -1,6 +1,4 @@
-"""Progress of runs: a live view on a terminal, a line every ten seconds elsewhere, and the
-status of a store.
-"""
+"""Progress of runs, live on a terminal or as lines elsewhere, and the status of a store."""
 
 from __future__ import annotations
 

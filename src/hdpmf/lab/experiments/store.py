@@ -202,9 +202,7 @@ class Store(AbstractContextManager["Store"]):
         self._connection.close()
 
     def add(self, result: Result) -> None:
-        """Write a result down for good. A finished one stays as it is, unless this one has lists
-        and that has not.
-        """
+        """Append a result. A finished one stays, unless only the new one has lists."""
         values = (getattr(result, name) for name in Result.__struct_fields__)
         row = (
             result.run.id,

@@ -61,9 +61,7 @@ def experiment(name: str) -> Experiment:
 
 
 def quick(full: Experiment) -> Experiment:
-    """Reduce an experiment: ML-100K or the synthetic world, two seeds, half the epochs, a small
-    grid.
-    """
+    """Reduce an experiment: a small data set, two seeds, half the epochs, a small grid."""
     dataset = "ml-100k" if available("ml-100k") else "synthetic"
     reduced = msgspec.structs.replace(
         full,

@@ -1,6 +1,4 @@
-"""The paper's published numbers, its Table II from the library's defaults, and how our numbers
-compare.
-"""
+"""The paper's published numbers, its Table II, and how our numbers compare."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Actual privacy cost of each method's epsilon, as the accountant computes it for the runs in a
-store.
-"""
+"""Actual privacy cost of each method's epsilon, by the accountant, for runs in a store."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A recommender and devices as separate processes on this machine, which start together and end
-together.
+"""A recommender and devices as separate processes on this machine, with one life span.
 
 ::
 

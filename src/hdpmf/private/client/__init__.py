@@ -1,5 +1,4 @@
-"""The PRIVATE side of every method: ratings, privacy weights and user vectors, and all code that
-touches them.
+"""The PRIVATE side of every method: ratings, weights, user vectors, and their code.
 
 A client holds one or more users: a phone is a client of one, a hospital's server a client of many,
 a simulation one client of all. Every message that leaves it is made in ``outgoing`` and nowhere

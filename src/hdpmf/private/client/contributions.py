@@ -39,8 +39,9 @@ _BLOCK = 1 << 22  # ratings that are coded at a time: bounds the memory; no muta
 
 @dataclass(frozen=True, slots=True)
 class SurveyCharge:
-    """The price that a client's ratings have paid: the survey that was answered and its epsilon
-    (each rating W times that).
+    """The survey that a client's ratings have paid for, and its epsilon.
+
+    Each rating has paid W times that.
     """
 
     survey: Survey
@@ -169,9 +170,7 @@ class OneRoundShard:
         return compose(Popularity, weights=weights)
 
     def group(self, grouping: Grouping) -> None:
-        """Let every device draw its taste label: once, from which items it rated, never from
-        how.
-        """
+        """Let every device draw its taste label once, from which items it rated, never how."""
         if self._survey is None or not self._survey.labels or self._spent is None:
             raise ProtocolError(
                 "refused: labels were not agreed on, or come before the items were counted"
@@ -201,8 +200,7 @@ class OneRoundShard:
         return self._labels
 
     def resume(self, grouping: Grouping | None = None, labels: np.ndarray | None = None) -> None:
-        """Go on after a restart, with the survey accepted anew: the items were counted, and these
-        labels drawn.
+        """Resume after a restart, with the survey accepted anew and these labels drawn.
 
         A label is drawn once in a survey, so that what was drawn has to be kept by whoever keeps
         the ratings.
@@ -240,8 +238,7 @@ class OneRoundShard:
         return answer
 
     def entries(self, n_users: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The answer to the accepted survey for two servers: of each user the weights and levels of
-        all entries.
+        """Return the answer for two servers: each user's weights and levels of all entries.
 
         Nothing is added to them: each server adds the whole noise. Before labels are drawn it is
         the counts (weights alone), after that everything else; without labels it is everything.
@@ -322,9 +319,7 @@ class OneRoundShard:
         return compose(SumContribution, scores=scores, weights=weights, total=total)
 
     def _places(self, block: slice) -> np.ndarray:
-        """The entry of each rating: its item's or, where that is a head and the label is 1, the
-        head's.
-        """
+        """Return the entry of each rating: its item's, or the head's where the label is 1."""
         items = self._ratings.item_codes[block]
         if self._grouping is None or self._labels is None:
             return items

@@ -1,5 +1,4 @@
-"""A shard on a real device: what it releases are whole numbers on a grid, with noise that is drawn
-there.
+"""Gradients of a real device: whole numbers on a grid, with noise that it draws itself.
 
 The gradients of the paper's methods are rounded to the grid and get discrete Gaussian shares. Those
 of ``hdpmf-paid`` are on it in every shard.
@@ -185,9 +184,7 @@ class DeviceShard(Shard):
         self._raters, self._kept_noise, self._stated = state.raters, state.kept_noise, state.stated
 
     def resume_without_ratings(self, plan: Plan, opening: Opening, state: ShardState) -> None:
-        """Go on where ratings that took part are gone: with none, so that nobody hears that they
-        are.
-        """
+        """Continue without ratings that are gone, so that nobody hears that they are."""
         none = np.zeros(0, np.int64)
         self.resume(
             plan,
@@ -231,9 +228,7 @@ class DeviceShard(Shard):
         self._stated = stated
 
     def _units(self, plan: Plan) -> np.ndarray:
-        """Rounded gradients of the items that are rated here, with their noise where there is
-        any.
-        """
+        """Return rounded gradients of the items rated here, with their noise if any."""
         units = to_grid(self._gradients(plan))
         if self._noise_budget is not None:
             units += self._gaussian_shares(plan, self._noise_budget)

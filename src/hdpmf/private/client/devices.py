@@ -1,5 +1,4 @@
-"""User vectors and ratings on devices: first vectors, fits to public item factors, predictions, and
-new users.
+"""User vectors and ratings on devices: first vectors, fits, predictions, new users.
 
 Nothing here is sent.
 """
@@ -28,9 +27,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def initial_vectors(users: IdIndex, n_factors: int, seed: int) -> np.ndarray:
-    """N(0, SPREAD^2) vectors in the unit ball, one row per user, the same in every partition
-    into shards.
-    """
+    """Return N(0, SPREAD^2) vectors in the unit ball, the same in every partition."""
     keys = _keys(users.ids) ^ _mixed(np.array([seed], np.uint64) + _GOLDEN)
     # Two uniforms for each number (Box and Muller); the counter makes every coordinate a stream of
     # its own.
@@ -69,8 +66,7 @@ _HALVINGS = 60  # no mutant: further ones are below the precision of a double
 def constrained_ridge(
     factors: np.ndarray, target: np.ndarray, ridge: float, bound: float | None
 ) -> np.ndarray:
-    """The vector u that minimises ``|target - factors u|^2 + ridge |u|^2`` subject to ``|u| <=
-    bound``.
+    """Minimise ``|target - factors u|^2 + ridge |u|^2`` subject to ``|u| <= bound``.
 
     Exact: in the eigenbasis of the normal equations the length of u falls with the ridge, so the
     constraint only asks for the larger ridge at which the length is ``bound``.
@@ -100,9 +96,7 @@ def constrained_ridge(
 
 
 def constrained_ridges(by_user: GroupedRatings, factors: np.ndarray, ridge: float) -> np.ndarray:
-    """``constrained_ridge`` within the unit ball for every user at once, to the precision of the
-    result.
-    """
+    """Solve ``constrained_ridge`` within the unit ball for every user at once."""
     K = factors.shape[1]
     matrix = factors.astype(np.float64)
     vectors = np.zeros((by_user.n_rows, K), np.float32)
@@ -222,9 +216,7 @@ class Devices:
         )
 
     def only(self, users: np.ndarray) -> Devices:
-        """The same with only the users at these positions, which are in order; nothing of the
-        others is left.
-        """
+        """Return a copy with only the users at these positions, which are in order."""
         places = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in users]
         counts = [place.stop - place.start for place in places]
         return Devices(
@@ -247,8 +239,7 @@ class Devices:
         trained: np.ndarray,
         mechanism: Mechanism,
     ) -> np.ndarray:
-        """Predicted ratings for pairs of user and item positions, where -1 stands for an unknown
-        one.
+        """Predict ratings for pairs of user and item positions; -1 is an unknown one.
 
         An item that nobody's ratings taught gets the user's own mean; a user without ratings gets
         the middle of the scale. Neither costs any privacy.
@@ -286,8 +277,7 @@ class Devices:
         reg_per_rating: bool,
         mechanism: Mechanism,
     ) -> np.ndarray:
-        """Fit a vector to each user of ``ratings`` with the item factors fixed, and keep these
-        users from now on.
+        """Fit a vector to each user of ``ratings`` with the item factors fixed, and keep them.
 
         Args:
             ratings: Ratings of users who were not in training (or come again with more ratings).
@@ -321,9 +311,7 @@ class Devices:
         means: np.ndarray,
         rated: list[tuple[np.ndarray, np.ndarray]],
     ) -> None:
-        """Add users, replacing those that are here already; ``rated`` has items and stars of
-        each.
-        """
+        """Add or replace users; ``rated`` has items and stars of each."""
         stay = np.flatnonzero(users.find(self.users.ids) < 0)
         places = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in stay]
         kept = [(self.rated[place], self.stars[place]) for place in places]

@@ -1,5 +1,4 @@
-"""Training by rounds: a client answers the recommender's messages with gradients and updates its
-user vectors.
+"""Training by rounds: a client answers with gradients and updates its user vectors.
 
 The gradients of ``hdpmf-paid`` are whole numbers before their noise. Rounding is part of the
 mechanism, so that the proof's sensitivity holds to the last digit: see ``proofs/hdpmf-paid.md``.
@@ -51,8 +50,7 @@ _WITHIN = np.float32(1.0 - 1e-6)
 
 
 def stand_in_vectors(by_user: GroupedRatings, V: np.ndarray) -> np.ndarray:
-    """The direction of the mean of the items that each user rated, whatever the ratings were; at
-    most unit length.
+    """Return the direction of the mean of each user's rated items, of at most unit length.
 
     The factor just below 1 keeps rounded lengths within the unit ball, which the noise is
     calibrated to. A user without ratings, or whose items cancel out, gets 0.
@@ -76,8 +74,7 @@ _BLOCK = (
 
 
 class WholeGradients:
-    """Ratings from which gradients ``2 W (s.v - R) s`` are made, item by item, in units of
-    ``GRADIENT_STEP``.
+    """Ratings that make gradients ``2 W (s.v - R) s``, in units of ``GRADIENT_STEP``.
 
     Args:
         users: Position of each rating's user.
@@ -178,8 +175,9 @@ class Shard:
 
     @property
     def vectors(self) -> np.ndarray:
-        """User vectors, one row per user. Private: for the owner of the shard, never for a
-        message.
+        """User vectors, one row per user.
+
+        Private: for the owner of the shard, never for a message.
         """
         return self._U[:, : self._expected_plan().n_factors]
 
@@ -250,8 +248,9 @@ class Shard:
         return compose(ItemCounts, counts=self._spread(self._counts))
 
     def _let_in(self, plan: Plan, opening: Opening, entered: TrainingRatings) -> None:
-        """Lay out the ratings that take part. Only rows of items that are rated here are ever
-        computed with.
+        """Lay out the ratings that take part.
+
+        Only rows of items that are rated here are ever computed with.
         """
         users, items = self._ratings.user_codes, self._ratings.item_codes
         if entered.kept is not None:
@@ -289,9 +288,7 @@ class Shard:
         return table
 
     def receive(self, message: Round) -> None:
-        """Take new item factors; from the second round on, make the previous round's step of the
-        user vectors.
-        """
+        """Take new item factors; from the second round on, step the user vectors first."""
         plan = self._expected_plan()
         if not self._opened or not isinstance(message, Round):
             raise ProtocolError("an Opening must come first, and then rounds")
@@ -350,9 +347,7 @@ class Shard:
             self._h_law.check(message.h if len(message.h) == 1 else self._rows(message.h))
 
     def contribute(self) -> Gradients:
-        """The noisy gradients of this round's item factors, once: a second answer would halve
-        the noise.
-        """
+        """Return this round's noisy gradients, once: a second answer would halve the noise."""
         plan, budget = self._to_answer(), self._noise_budget
         if budget is not None and not self._mechanism.needs_h:
             return self._answer(from_grid(self._dense_units(plan)))
@@ -389,8 +384,9 @@ class Shard:
         return sums
 
     def _noisy(self, plan: Plan, budget: float) -> np.ndarray:
-        """The same with the sum of the shares of this shard's raters (the paper's noise, for
-        simulations).
+        """Return the same with the summed noise shares of this client's raters.
+
+        This is the paper's noise, for simulations.
         """
         noise, shares = self._noise, self._kept_noise
         if not isinstance(noise, SeededNoise):
@@ -410,9 +406,7 @@ class Shard:
         return np.asarray(sums)
 
     def _dense_units(self, plan: Plan) -> np.ndarray:
-        """``hdpmf-paid``: whole-number gradients of stand-ins for every item, with each user's
-        share of the noise.
-        """
+        """``hdpmf-paid``: whole-number gradients for every item, with each user's noise share."""
         if self._noise_budget is None or self._whole is None:
             raise ProtocolError("dense noise needs a budget")
         width = plan.scale_high - plan.scale_low
@@ -465,8 +459,6 @@ def draws_of_h(plan: Plan) -> int:
 
 
 def _rated(items: np.ndarray, n_items: int) -> np.ndarray | None:
-    """The items that are rated, ascending; None where it is most of them, and leaving the rest
-    out saves nothing.
-    """
+    """Return the rated items, ascending; None where they are most of all items."""
     own = np.flatnonzero(np.bincount(items, minlength=n_items))
     return None if 2 * len(own) >= n_items else own

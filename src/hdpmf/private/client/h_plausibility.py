@@ -84,8 +84,9 @@ class HPlausibility:
 
 @lru_cache(maxsize=1024)
 def largest_plausible(n: int, log_error: float) -> float:
-    """Return a bound that the sum of ``-log(min(h, 1))`` over ``n`` draws exceeds with probability
-    at most ``exp(log_error)``.
+    """Bound the sum of ``-log(min(h, 1))`` over ``n`` draws.
+
+    It is exceeded with probability at most ``exp(log_error)``.
     """
     s, log_moments = _moments()
     return float(np.min((n * log_moments - log_error) / s))
@@ -93,8 +94,9 @@ def largest_plausible(n: int, log_error: float) -> float:
 
 @lru_cache(maxsize=1)
 def _moments() -> tuple[np.ndarray, np.ndarray]:
-    """Log of ``E[min(h, 1)^-s]`` for h ~ Exp(1): the integral of ``h^-s e^-h`` up to 1, and e^-1
-    beyond.
+    """Return the log of ``E[min(h, 1)^-s]`` for h ~ Exp(1).
+
+    It is the integral of ``h^-s e^-h`` up to 1, and e^-1 beyond.
 
     The floor makes h larger, so that the bound holds for floored draws, too.
     """

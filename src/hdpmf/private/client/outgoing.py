@@ -1,5 +1,6 @@
-"""The one place where the private side makes a message. To see what can leave a device, read the
-calls of this.
+"""The one module where the private side composes messages.
+
+To see what can leave a device, read the calls of this.
 
 To a recommender everything leaves in a ``Reply``. Its body is one of the other messages, encoded,
 or one of a secure sum (``masked``), whose words are under masks that only sums over many devices
@@ -84,8 +85,9 @@ def sealed_report(
     *,
     at: int,
 ) -> bytes:
-    """One user's report for two servers, as it is uploaded. Neither server alone learns anything
-    from it.
+    """One user's report for two servers, as it is uploaded.
+
+    Neither server alone learns anything from it.
 
     Its length, and what is computed for it, depend on the task only.
 
@@ -136,8 +138,9 @@ def sealed_report(
 def report_headers(
     identity: DeviceIdentity, task_id: bytes, report: bytes, *, signed: bool = True
 ) -> dict[str, str]:
-    """Return the headers of a report. They name its device, so that the leader takes no more
-    reports of it than it has users.
+    """Return the headers of a report, which name its device.
+
+    So the leader takes no more reports of it than it has users.
 
     Where nobody is enrolled (``signed`` is off) it is not said.
     """

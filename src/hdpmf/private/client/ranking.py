@@ -267,8 +267,7 @@ class ChooseAndLike:
 def taste(
     own: csr_matrix, features: np.ndarray, popularity: np.ndarray, ridge: float = RIDGE
 ) -> np.ndarray:
-    """Return a score per user and feature: how much more often than people in general they choose
-    items with it.
+    """Return each user's score per feature: how much more often it is chosen than usual.
 
     It is one step of a logistic choice model: the mean features of what somebody rated (a higher
     rating counts more) against those of what people rate in general, through the covariance of the
@@ -324,9 +323,7 @@ class ByListModel:
         return scores
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
-        """Yield the parts of each user's scores: what each rated item adds, and what everybody
-        gets.
-        """
+        """Yield the parts of each user's scores: of each rated item, and of everybody."""
         own = heights(self.devices, users)
         for row, items in enumerate(lists):
             here = slice(own.indptr[row], own.indptr[row + 1])

@@ -1,5 +1,4 @@
-"""The PRIVATE device: its store, its policy, its ledger, and the agent that answers a recommender
-with them.
+"""The PRIVATE device: its store, policy and ledger, and the participant that uses them.
 
 Nothing here is shared with the recommender's side but the messages of ``hdpmf.common.protocol`` and
 ``hdpmf.common.aggregation.masks``.

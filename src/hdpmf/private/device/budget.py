@@ -116,8 +116,7 @@ def taking_part(store: DeviceStore, chosen: np.ndarray) -> Participation:
 
 
 def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> Participation:
-    """The ratings that have paid for a run that is under way and would send no more than they have
-    paid for.
+    """Return the ratings that have paid for a run under way, and would send no more.
 
     Some may be gone, or weigh more by now: they are left out, and nobody hears of it.
     """

@@ -29,9 +29,7 @@ def consents(store: DeviceStore) -> list[Consent]:
 
 
 def pending(store: DeviceStore, now: float | None = None) -> list[Question]:
-    """Return the questions that wait for an answer, the oldest first, without those that are
-    over.
-    """
+    """Return the open questions that wait for an answer, the oldest first."""
     consented = {consent.asked.key for consent in consents(store)}
     return [
         question

@@ -1,5 +1,4 @@
-"""Answer a recommender's offers one by one: every offer gets a reply, and everything that matters
-is on the disk before it.
+"""Answer a recommender's offers one by one; state is on the disk before each reply.
 
 Whatever comes is checked against what the owner has agreed to (policy), what was agreed on before
 (terms, plan, pinned item table and roster) and what ratings have left (ledger). What does not fit
@@ -93,8 +92,9 @@ class Conversation:
         return f"Conversation({self._store!r})"
 
     def answer(self, data: bytes) -> bytes:
-        """The reply to a message. Whatever comes in and whatever goes wrong, a reply goes out
-        and nothing is raised.
+        """The reply to a message.
+
+        Whatever comes in and whatever goes wrong, a reply goes out and nothing is raised.
         """
         with self._lock:
             envelope: Envelope | None = None
@@ -125,8 +125,7 @@ class Conversation:
                 return reply
 
     def suspend(self) -> bytes:
-        """Return as bytes what is in memory and not in the store: secure sums under way and, in
-        simulation, the model.
+        """Return the state that is in memory only: secure sums, and a simulation's model.
 
         For devices without a process of their own, between two messages. PRIVATE.
         """
@@ -399,17 +398,13 @@ class Conversation:
         return None if session is None else session.state
 
     def _forget_half_done(self, run: bytes) -> None:
-        """Drop a session that went further in memory than in the store; it is made anew from the
-        store.
-        """
+        """Drop a session that is ahead of the store; it is made anew from the store."""
         session = self._sessions.get(run)
         if session is not None and session.touched:
             del self._sessions[run]
 
     def _make_room(self) -> None:
-        """A recommender's oldest run makes place for its newest; first one that never led to
-        anything.
-        """
+        """Drop a recommender's oldest run for its newest; first one without a result."""
         runs = self._own_runs()
         if len(runs) < MAX_OPEN:
             return

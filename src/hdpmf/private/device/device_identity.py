@@ -1,6 +1,4 @@
-"""A device's own keys, which its card shows, new ones in their place, and the pinned authorities
-of its recommender.
-"""
+"""A device's keys, their rotation, and the pinned authorities of its recommender."""
 
 from __future__ import annotations
 
@@ -54,8 +52,7 @@ def card_of(store: DeviceStore) -> DeviceCard:
 
 
 def follow(store: DeviceStore, told: bytes, log: Callable[[str], None]) -> bytes:
-    """Pin what follows from what the recommender has told (``succession``), and say it; what is
-    pinned then.
+    """Pin the authorities that follow from a signed rotation, and return them.
 
     Raises:
         ProtocolError: What was told is not signed by a pinned authority; nothing has changed.
@@ -100,8 +97,7 @@ def authorities_of(store: DeviceStore) -> dict[str, object] | None:
 
 
 def rotate(store: DeviceStore) -> KeyHistory:
-    """Give a device new keys, in one commit; what its recommender needs to put the new card in
-    place of the old one.
+    """Give a device new keys in one commit; return the card's signed rotation.
 
     Runs under way are over here: they were agreed on under the old keys. What is held for them is
     given back where nothing has left. Ratings, ledger and model stay.

@@ -37,9 +37,7 @@ def known_recommenders(store: DeviceStore) -> list[Recommender]:
 
 
 def known_as(store: DeviceStore, address: str) -> str:
-    """An address as this device has it: however it is written, it is one recommender, with one
-    entry in the ledger.
-    """
+    """Return an address in the spelling under which this device knows it, if it does."""
     wanted = plain_address(address)
     return next(
         (
@@ -52,8 +50,7 @@ def known_as(store: DeviceStore, address: str) -> str:
 
 
 def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStore:
-    """The store at a recommender's place: by default the one of last time or, if it was left,
-    another one.
+    """Return the store view of a recommender: by default of the last one that was used.
 
     Raises:
         ConfigError: It was never joined.
@@ -112,9 +109,7 @@ def store_for(store: DeviceStore, address: str, *, another: bool = False) -> Dev
 
 
 def remember(store: DeviceStore, address: str) -> None:
-    """Note that the recommender at this address has this place of the store, and what is pinned
-    there.
-    """
+    """Record that this view of the store belongs to the recommender at this address."""
     with store.transaction():
         before = store.recommender
         same = before.address == address and not before.left
@@ -190,8 +185,7 @@ def leave(store: DeviceStore, address: str) -> None:
 
 
 def forget(store: DeviceStore, address: str) -> None:
-    """Leave a recommender, and take its catalogue, model, roster and pins out of the file, for
-    good.
+    """Leave a recommender and delete its catalogue, model, roster and pins for good.
 
     Ratings stay, and so does the ledger.
 
@@ -208,9 +202,7 @@ def forget(store: DeviceStore, address: str) -> None:
 
 
 def _end_runs(store: DeviceStore, address: str) -> None:
-    """End what is under way with a recommender: should the owner come back, nothing of before
-    goes on.
-    """
+    """End all runs with a recommender; none resumes if the owner joins it again."""
     book = RecommenderStates(store, address)
     task = book.state().task
     if task:

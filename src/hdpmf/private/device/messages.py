@@ -124,8 +124,9 @@ def request_tag(data: bytes) -> bytes:
 
 
 def pack(message: Message) -> bytes:
-    """A message for the outbox. Tables of one person are mostly zeros, so only their other rows
-    are kept.
+    """A message for the outbox.
+
+    Tables of one person are mostly zeros, so only their other rows are kept.
     """
     if isinstance(message, Gradients):
         return _sparse(b"g", message.number, message.sums)

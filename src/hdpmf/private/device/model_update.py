@@ -1,5 +1,4 @@
-"""New models on a device: item facts and list models are checked, then kept in place of those
-before.
+"""Model updates: check item facts and list models, then replace the previous ones.
 
 They are public and the same for everybody. A hostile list model can spoil recommendations and
 nothing else; one that cannot be right is refused, and the one before stays in use.
@@ -72,9 +71,7 @@ def model_of_facts(
 
 
 def kept_facts(store: DeviceStore) -> str:
-    """SHA-256 of the facts, or whatever else the model here was made of; empty where there is
-    none.
-    """
+    """Return the SHA-256 of the facts that the model was made of; empty without one."""
     model = kept_model(store)
     return "" if model is None else sha256(model.numbers).hexdigest()
 
@@ -131,9 +128,7 @@ def lack_lists(model: LocalModel) -> bool:
 
 
 def with_older_lists(model: LocalModel, before: LocalModel | None) -> LocalModel:
-    """A new model with the lists of the one before, until its own come; without where it has
-    none of its own.
-    """
+    """Return a new model with the previous lists until its own arrive, if it has any."""
     facts = decode(model.numbers) if before is not None and before.lists else None
     if before is None or not isinstance(facts, ItemFacts) or facts.lists is None:
         return model
@@ -179,16 +174,18 @@ class LastModel:
         self._set(with_older_lists(model, self.now))
 
     def take_lists(self, run: bytes, body: bytes) -> None:
-        """Keep a model for lists beside the facts that name it. Nothing is sent or paid,
-        whatever it is.
+        """Keep a model for lists beside the facts that name it.
+
+        Nothing is sent or paid, whatever it is.
         """
         self._lists_came = run
         with self._store.transaction():
             self._set(with_lists(self.now, run, body, self._store.policy))
 
     def suspend(self) -> LocalModel | None:
-        """Return what memory has that the store has not. Public numbers are needed until lists
-        have come for them.
+        """Return what memory has that the store has not.
+
+        Public numbers are needed until lists have come for them.
         """
         if self.held is None or self.expects_lists:
             return self.held
@@ -211,7 +208,5 @@ class LastModel:
 
 @lru_cache(maxsize=4)
 def _one_copy(numbers: bytes) -> bytes:
-    """The same object for equal bytes: thousands of simulated devices keep the same public
-    numbers and lists.
-    """
+    """Return one object for equal bytes: simulated devices share public numbers."""
     return numbers

@@ -34,8 +34,9 @@ _NO_ITEMS = (
 def load_catalogue(
     store: DeviceStore, path: str | os.PathLike[str], scale: RatingScale | None = None
 ) -> PinnedCatalogue:
-    """Take items from a file, to search and rate before the first recommender. A recommender's own
-    replaces them.
+    """Take items from a file, to search and rate before the first recommender.
+
+    A recommender's own replaces them.
 
     Args:
         store: The device.
@@ -274,9 +275,7 @@ def _titles(shown: PinnedCatalogue) -> dict[str, str]:
 
 
 def _by_title(shown: PinnedCatalogue, titles: dict[str, str], title: str, year: str) -> str | None:
-    """The item of this title and year; where either side has no year, the only one of this
-    title.
-    """
+    """Return the item of this title and year; without a year, the only one of the title."""
     whole = _key(title, year)
     found = titles.get(whole)
     if found is None:

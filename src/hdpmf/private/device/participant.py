@@ -127,8 +127,9 @@ class Participant:
         return f"Participant({self._store!r})"
 
     def answer(self, offer: bytes) -> bytes:
-        """Return the reply to an offer that came as a message. Whatever comes in and whatever goes
-        wrong, a reply goes out and nothing is raised.
+        """Return the reply to an offer that came as a message.
+
+        Whatever comes in and whatever goes wrong, a reply goes out and nothing is raised.
         """
         return self._conversation.answer(offer)
 
@@ -274,8 +275,9 @@ class Published:
             self._once(index.lists, self._take_lists)
 
     def _once(self, file: PublicFile, take: Callable[[PublicFile], None]) -> None:
-        """Take a file, unless it was refused before. One that was not reached is tried again
-        another time.
+        """Take a file, unless it was refused before.
+
+        One that was not reached is tried again another time.
         """
         if file.sha256 in self._refused:
             return

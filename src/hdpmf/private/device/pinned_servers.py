@@ -47,9 +47,7 @@ def pinned_servers(store: DeviceStore) -> Servers | None:
 
 
 def trusted(store: DeviceStore) -> bool:
-    """Return True if the policy names the pinned pair; its owner may have written something else
-    into it.
-    """
+    """Return True if the policy still names the pinned pair; its owner may have edited it."""
     pair = pinned_servers(store)
     try:
         if pair is not None:

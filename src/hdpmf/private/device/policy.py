@@ -1,6 +1,4 @@
-"""The policy of a device, which bounds every choice of a recommender. A person can read and write
-it as TOML.
-"""
+"""The policy of a device: a TOML file that bounds every choice of a recommender."""
 
 from __future__ import annotations
 
@@ -165,9 +163,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         )
 
     def check(self, terms: Terms) -> None:
-        """Raise PrivacyError, with the reason, if a run asks for more than this device agrees
-        to.
-        """
+        """Raise PrivacyError, with the reason, if a run asks for more than was agreed."""
         if terms.method not in self.methods:
             raise PrivacyError(
                 f"the policy does not allow {terms.method} (methods = {', '.join(self.methods)})"
@@ -208,8 +204,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             )
 
     def check_roster(self, terms: Terms, users: Sequence[int]) -> None:
-        """Raise PrivacyError if sums of a run could be over too few of a roster, or its noise made
-        by too few.
+        """Raise PrivacyError if too few of a roster could be in a sum, or make its noise.
 
         The recommender chooses who is in a sum, so that everything is counted against the roster:
         every colluding device of it may be there, those that count for most users first.

@@ -184,7 +184,8 @@ class _Question:
 
 
 def _question(store: DeviceStore, asked: Question) -> _Question | None:
-    """Return how the run codes ratings: as its survey says or, where that comes later, as usual;
+    """Return the run's coding of ratings, the usual one before its survey is known.
+
     None for a training.
     """
     terms, survey, catalogue = asked.terms, asked.survey, store.pinned_catalogue
@@ -201,8 +202,9 @@ def _question(store: DeviceStore, asked: Question) -> _Question | None:
 def _numbers(
     taking: Ratings, units: np.ndarray, question: _Question
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The numbers without noise, with an example of it, and its size; for bits how likely each
-    is, and a draw.
+    """Return the numbers without noise, an example of the noise, and its size.
+
+    For bits, how likely each is, and a draw.
     """
     coding, epsilon, noise = question.coding, question.epsilon, ReleasedNoise()
     entries = coding.encode(taking.values)

@@ -1,5 +1,4 @@
-"""Files that a recommender publishes for devices: an index, files named by their digests, and tasks
-for two servers.
+"""Files that a recommender publishes for devices: an index, content by digest, tasks.
 
 Everything in them is its word, and is checked before the device agrees to anything.
 """
@@ -176,8 +175,7 @@ def read_task(document: bytes) -> ReadTask:
 
 
 def check_task(store: DeviceStore, read: ReadTask) -> None:
-    """Refuse a task that the device's owner has not agreed to, or that is about other items or
-    another scale.
+    """Refuse a task without the owner's consent, or about other items or another scale.
 
     Nothing in here looks at ratings, so that a refusal says nothing about them.
     """

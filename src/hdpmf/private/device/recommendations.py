@@ -1,4 +1,5 @@
 """Recommendations and predictions on the device, from public numbers and its own user vectors.
+
 Nothing is sent.
 """
 
@@ -54,8 +55,9 @@ def recommend(
     model: LocalModel | None = None,
     prior: Prior | None = None,
 ) -> list[Recommendation]:
-    """The ``n`` items that a user would soonest choose and like, best first, and why. Nothing is
-    sent.
+    """The ``n`` items that a user would soonest choose and like, best first, and why.
+
+    Nothing is sent.
 
     Args:
         store: The device.
@@ -86,9 +88,7 @@ def recommend_each(
     model: LocalModel | None = None,
     prior: Prior | None = None,
 ) -> Iterator[tuple[str, list[Recommendation]]]:
-    """Each of these users (all that are here, without ``users``) with their list; see
-    ``recommend``.
-    """
+    """Yield these users (all by default) with their lists, as by ``recommend``."""
     ready = prepare(store, model, prior)
     everyone = ready.devices.users
     codes = np.arange(len(everyone)) if users is None else everyone.find(list(users))
@@ -133,9 +133,7 @@ def prepare(
 
 
 def _prior_for(facts: ItemFacts, given: Prior | None) -> Prior | None:
-    """The prior that was given or, where it came with this software, the one that the facts
-    name: never a file.
-    """
+    """Return the given prior, or the shipped one that the facts name; never a file."""
     prior = load_prior(facts.prior) if given is None and facts.prior in SHIPPED else given
     if (
         facts.labels
@@ -314,8 +312,7 @@ _MOST_HIDDEN = 10_000
 def owner_recommendations(
     store: DeviceStore, n: int = 20, *, only: ItemFilter | None = None
 ) -> list[Recommendation]:
-    """The ``n`` items that the owner would soonest choose and like, but for those that the owner
-    hid.
+    """Return the ``n`` best items for the owner, without those that the owner hid.
 
     Raises:
         NotFittedError: No run has finished here yet.
@@ -328,9 +325,7 @@ def owner_recommendations(
 def without(
     hidden: Set[str], n: int, lists: Iterable[tuple[str, list[Recommendation]]]
 ) -> Iterator[tuple[str, list[Recommendation]]]:
-    """Lists without the owner's hidden items, each of ``n`` at most; others on the device have
-    hidden nothing.
-    """
+    """Yield lists of at most ``n``, without the owner's hidden items."""
     for user, found in lists:
         yield user, [entry for entry in found if user != ME or str(entry.item) not in hidden][:n]
 

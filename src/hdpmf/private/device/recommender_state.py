@@ -1,5 +1,4 @@
-"""Protocol state that outlives a process: runs, report tasks, and what is remembered of each
-recommender.
+"""Protocol state that outlives a process: runs, report tasks, recommenders.
 
 A kill at any moment neither pays twice nor sends two different reports.
 """
@@ -28,8 +27,9 @@ M = TypeVar("M")
 
 
 class RunState(msgspec.Struct, kw_only=True):
-    """The progress of a run. No rating, weight or item is in it; the client's part has the user
-    vectors. PRIVATE.
+    """The progress of a run. PRIVATE.
+
+    No rating, weight or item is in it; the client's part has the user vectors.
 
     Attributes:
         terms: What was agreed to, encoded; None for a device that only wants the model.

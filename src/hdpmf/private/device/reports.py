@@ -272,8 +272,9 @@ class Reports:
             self.book.change(counted=counted)
 
     def _send(self, read: ReadTask, state: TaskState, now: float) -> bool:
-        """Send what the leader has not taken; whether that was all. ``state`` is changed as the
-        store is.
+        """Send the reports that the leader has not taken; return True if that was all.
+
+        ``state`` is changed as the store is.
         """
         path = REPORTS_PATH.format(task_id=id_to_text(read.id))
         for place in state.unsent:

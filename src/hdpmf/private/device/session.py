@@ -42,8 +42,7 @@ DAY = 86_400.0
 
 
 class Plans:
-    """The plans that a recommender has had drawn for, in the store; the owner's ``forget`` keeps
-    them.
+    """Counts of a recommender's plans per day, in the store. Not cleared by ``forget``.
 
     Args:
         store: The device's store.
@@ -139,8 +138,9 @@ class SumOfJob:
     def answer(
         self, store: DeviceStore, body: bytes, plans: Plans, vector_leaves: Callable[[bytes], None]
     ) -> bytes:
-        """The reply's body to a message of the sum. What was drawn for a plan leaves when ``plans``
-        has counted it.
+        """Return the reply's body to a message of the sum.
+
+        What was drawn for a plan leaves only when ``plans`` has counted it.
 
         ``vector_leaves`` gets the masked vector before it is given away; what it writes is on the
         disk by then.
@@ -329,9 +329,7 @@ class Session(ABC):
 
     @abstractmethod
     def revive(self, number: int) -> None:
-        """After a restart: make a job's numbers ready again, where that can be, for a sum that
-        they were not in.
-        """
+        """After a restart, make a job's numbers ready again for a sum that lacked them."""
 
     @abstractmethod
     def layout(self, number: int) -> Callable[[int], SumLayout]:

@@ -1,5 +1,4 @@
-"""A run of the one-round designs on a device: one answer in a rating's life, then facts to fit its
-own vectors to.
+"""A survey on a device: one answer in a rating's life, then facts to fit vectors to.
 
 With taste labels the answer has two parts, each in a secure sum of its own: how much weight items
 have and, once the device has drawn its label, everything else.

@@ -58,9 +58,7 @@ class TrainingSession(Session):
                 raise ProtocolError(f"a {type(message).__name__} has no place in a training")
 
     def revive(self, number: int) -> None:
-        """Counts need no noise, so they are counted again; a round's gradients would have other
-        noise.
-        """
+        """Repeat a count, which needs no noise; a round's gradients would have other noise."""
         if number == 0 and self.state.opening is not None and self.agreed().view == "sums":
             self.wait_for_sum(0, self._going_on().counts().counts)
 
@@ -193,9 +191,7 @@ class TrainingSession(Session):
         )
 
     def _take_model(self, message: Round, body: bytes) -> Outcome:
-        """Final factors for a device that was no part of the training: it fits its own vectors
-        when it needs them.
-        """
+        """Keep final factors on a device that took no part; it fits its vectors later."""
         plan = self._plan()
         if message.item_factors.shape != (plan.n_items, plan.n_factors):
             raise ProtocolError("the item factors do not have the shape of the plan")
@@ -215,9 +211,7 @@ class TrainingSession(Session):
         return Outcome(compose(Accepted), model=model)
 
     def unsent(self) -> float:
-        """Each round of a run with a proof costs its part of epsilon, so that rounds that never
-        came cost nothing.
-        """
+        """Return the part of epsilon for the rounds that never came, which cost nothing."""
         terms = self._terms
         if terms is None or mechanism_of(method_named(terms.method)).needs_budgets:
             return 0.0  # budgets were told in clear, which nothing takes back
@@ -227,9 +221,7 @@ class TrainingSession(Session):
         return (terms.rounds - min(self.state.summed, terms.rounds)) / terms.rounds
 
     def _bare(self) -> bool:
-        """Return True if nothing is hidden, whatever the method is: the same noise twice is removed
-        by subtracting.
-        """
+        """Return True if nothing is hidden: the same noise twice is removed by subtracting."""
         return not self._plan().fresh_noise and self._plan().epochs > 1
 
     def factors(self) -> int:
@@ -241,9 +233,7 @@ class TrainingSession(Session):
         return "none" if self._agreed_plan is not None and self._bare() else super().standing()
 
     def _end(self) -> None:
-        """Drop what is not needed any more; the run itself stays known, so that it does not begin
-        again.
-        """
+        """Drop what is no longer needed; the run stays known, so that it does not begin again."""
         self.state.over, self.state.shard = True, None
         self._shard = self._part = None
 
@@ -279,9 +269,7 @@ class TrainingSession(Session):
         return self._part
 
     def _going_on(self) -> DeviceShard:
-        """The shard as it was after the last round; made anew after a restart, or when ratings
-        have changed.
-        """
+        """Return the client after the last round; made anew after a restart or a new rating."""
         state, plan = self.state, self._plan()
         opening = self._opening
         if opening is None or state.shard is None:

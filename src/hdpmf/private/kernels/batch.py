@@ -1,5 +1,4 @@
-"""All ratings of a row at once: their layout, summed gradients, one step per user, and each user's
-least squares.
+"""All ratings of a row at once: layout, summed gradients, user steps, least squares.
 
 Every row is summed by one thread in a fixed order, so the number of threads changes nothing.
 """
@@ -83,9 +82,7 @@ def group(
     n_rows: int,
     dtype: Any = np.float32,
 ) -> GroupedRatings:
-    """Lay ratings out by ``rows`` (counting sort: linear time, no temporary larger than the
-    result).
-    """
+    """Lay ratings out by ``rows``, by a counting sort in linear time."""
     start = _starts(rows, n_rows)
     return GroupedRatings(
         start,
@@ -185,8 +182,9 @@ def _step_users(
 def item_gradients(
     by_item: GroupedRatings, U: np.ndarray, V: np.ndarray, out: np.ndarray, workers: Workers
 ) -> None:
-    """Per item, the sum over its ratings of ``2 c (u.v - t) u``, written to ``out`` (padded
-    matrices throughout).
+    """Write per item the sum of ``2 c (u.v - t) u`` over its ratings to ``out``.
+
+    All matrices are padded.
     """
     columns, lanes = by_item.columns, lanes_of(V)
     workers.over_rows(
@@ -203,9 +201,7 @@ def step_users(
     unit_ball: bool,
     workers: Workers,
 ) -> None:
-    """One gradient step of every user vector, in place, then (if asked) projection onto the unit
-    ball.
-    """
+    """Step every user vector in place, then project onto the unit ball if asked."""
     columns, lanes, typed_reg = by_user.columns, lanes_of(V), U.dtype.type(reg)
     workers.over_rows(
         by_user.start,
@@ -256,8 +252,9 @@ def _accumulate(
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _solve(H: Any, g: Any) -> None:
-    """Solve H x = g in place of g, H positive definite in its lower triangle, which becomes its
-    Cholesky factor.
+    """Solve H x = g in place of g.
+
+    H is positive definite in its lower triangle, which becomes its Cholesky factor.
     """
     size = len(g)
     for a in range(size):
@@ -312,9 +309,7 @@ def _fit(
 
 @njit(inline="always")
 def describe(z: Any, size: Any, n: Any) -> None:
-    """Turn sums of features into what the prior's mean may depend on: mean features, and how
-    many ratings.
-    """
+    """Turn sums of features into the prior's inputs: mean features and rating counts."""
     for a in range(size):
         z[a] /= max(n, 1)
     amount = np.log(max(n, 1) / 80.0)
@@ -356,8 +351,7 @@ def fit_users(
     out: np.ndarray,
     workers: Workers,
 ) -> None:
-    """Write to each row of ``out`` the vector t that solves ``(precision + sum w x x') t = sum w x
-    y + mean_map z``.
+    """Solve ``(precision + sum w x x') t = sum w x y + mean_map z`` for each row of ``out``.
 
     Args:
         start: Where each user's ratings begin, and the end of the last.
@@ -387,8 +381,9 @@ def user_statistics(
     weight: np.ndarray,
     workers: Workers,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Per user ``sum w x x'`` (lower triangle), ``sum w x y``, its description z, and ``sum w
-    y^2``.
+    """Return per user ``sum w x x'``, ``sum w x y``, its description z, ``sum w y^2``.
+
+    The first is a lower triangle.
     """
     n, size = len(start) - 1, X.shape[1]
     H, g, z, y2 = (

@@ -1,5 +1,6 @@
-"""One SGD step per rating: the procedure behind the published numbers, and biased MF. For
-simulation only.
+"""One SGD step per rating: the procedure behind the published numbers, and biased MF.
+
+For simulation only.
 
 In the item pass users are fixed, so every item depends on its own ratings alone, and the pass runs
 in parallel over items (the user pass over users) with exactly the distribution of the serial loop.
@@ -51,8 +52,9 @@ def mix64(x: Any) -> Any:
 
 @njit(inline="always")
 def stream_key(seed: Any, epoch: Any, segment: Any) -> Any:
-    """One 64-bit key for the stream of ``segment`` in ``epoch``; streams do not depend on
-    threads or order.
+    """Return the 64-bit key of a ``segment``'s stream in ``epoch``.
+
+    Streams do not depend on threads or order.
     """
     golden = np.uint64(0x9E3779B97F4A7C15)
     key = mix64(np.uint64(seed) + golden)
@@ -276,8 +278,9 @@ def item_pass(
     noise: PassNoise | None,
     workers: Workers,
 ) -> None:
-    """One noisy SGD step on v_j per rating of item j; users stay fixed. Reorders ``by_item``
-    within items.
+    """One noisy SGD step on v_j per rating of item j; users stay fixed.
+
+    Reorders ``by_item`` within items.
     """
     spread = None if noise is None else noise.spread
     noise_epoch = epoch if noise is None else noise.epoch
@@ -294,8 +297,9 @@ def user_pass(
     epoch: int,
     workers: Workers,
 ) -> None:
-    """One SGD step on u_i per rating of user i, projected onto the unit ball. Reorders
-    ``by_user`` within users.
+    """One SGD step on u_i per rating of user i, projected onto the unit ball.
+
+    Reorders ``by_user`` within users.
     """
     _run(by_user, U, V, rate, reg, True, seed, 2 * epoch + 1, None, 2 * epoch + 1, workers)
 
@@ -335,8 +339,9 @@ def joint_pass(
     seed: int,
     epoch: int,
 ) -> None:
-    """Non-private MF: one step per rating on u_i and v_j together, in random order, on one
-    thread by its nature.
+    """Non-private MF: one step per rating on u_i and v_j together, in random order.
+
+    On one thread by its nature.
     """
     typed = U.dtype.type
     _joint_pass(

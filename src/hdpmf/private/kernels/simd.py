@@ -221,9 +221,7 @@ def pick(typing: Any, bits: Any, if_set: Any, if_clear: Any) -> Any:
 
 
 def _lanewise(op: Callable[..., Any], on_float: str | None, on_integer: str | None) -> None:
-    """Give ``Vec`` the operator ``op``, between vectors or between a vector and a scalar on the
-    right.
-    """
+    """Give ``Vec`` the operator ``op``; the right side is a vector or a scalar."""
 
     @intrinsic
     def apply(typing: Any, left: Any, right: Any) -> Any:

@@ -1,5 +1,6 @@
-"""The UNTRUSTED side: item factors, and whatever shards chose to send. It cannot import the
-private side.
+"""The UNTRUSTED side: item factors, and whatever shards chose to send.
+
+It cannot import the private side.
 """
 
 from hdpmf.untrusted.recommender.one_round import OneRoundRecommender

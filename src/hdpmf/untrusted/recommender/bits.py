@@ -89,8 +89,9 @@ class Similar(NamedTuple):
 
 
 def similar_items(presence: Presence, patterns: np.ndarray) -> Similar:
-    """Similarity from who rated what. Items beyond the most-rated ones have none: memory is
-    bounded by their number.
+    """Similarity from who rated what.
+
+    Items beyond the most-rated ones have none: memory is bounded by their number.
     """
     most = np.argsort(-presence.raters, kind="stable")[:MAX_SIMILAR_ITEMS]
     items = np.sort(most[presence.raters[most] > 0])
@@ -111,8 +112,9 @@ def similar_items(presence: Presence, patterns: np.ndarray) -> Similar:
 
 
 def _leading(kernel: np.ndarray, rank: int) -> np.ndarray:
-    """F of so many columns with F F^T next to the kernel: subspace iteration from fixed random
-    vectors.
+    """Return F with F F^T next to the kernel, by subspace iteration.
+
+    It starts from fixed random vectors.
     """
     n = len(kernel)
     basis = np.random.default_rng(0).standard_normal((n, min(rank + _SPARE, n)), np.float32)
@@ -164,8 +166,7 @@ class StarBits(NamedTuple):
 def learn_columns(
     bits: StarBits, fixed: np.ndarray, ridges: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
-    """The columns times the root of their covariance, so that vectors have variance 1 along each of
-    them.
+    """Scale the columns by the root of their covariance, so that vectors have variance 1.
 
     A user's information is taken as what all users rate together, times how much the user's bits
     tell; then a round takes a product of matrices instead of an inverse for every user.
@@ -197,8 +198,7 @@ def learn_columns(
 
 
 def learn_pull(bits: StarBits, columns: np.ndarray, centre: np.ndarray) -> float:
-    """Learn how far a user's vector is drawn to the mean columns of what the user rated, by least
-    squares on bits.
+    """Learn by least squares how far user vectors are drawn to the mean of their items.
 
     Args:
         bits: What users said, without what item biases explain.
@@ -360,8 +360,9 @@ def item_biases(bits: StarBits, groups: Sequence[np.ndarray]) -> tuple[np.ndarra
 
 
 class _Posterior(NamedTuple):
-    """Of a regression: squares of its coefficients; per item what it expects, how unsure that
-    is, and its own part.
+    """A regression: its squared coefficients, and per item its mean and variance.
+
+    Per item also the share that is the item's own.
     """
 
     squares: np.ndarray
@@ -389,9 +390,7 @@ def _posterior(
 def _similarity(
     bits: StarBits, facts: ItemFacts, features: ItemFeatures | None, similar: Similar
 ) -> Similarity:
-    """The similarity as devices get it: its columns scaled by what bits say of how vectors are
-    spread.
-    """
+    """Return the similarity as devices get it, scaled by the spread of vectors in bits."""
     n = len(facts.bias)
     _, fixed, ridges = device_columns(facts, features)
     left = bits._replace(

@@ -1,5 +1,6 @@
-"""Sums that so many users cannot have are brought to the nearest that they can. A secure sum hides
-who spoilt it.
+"""Sums that so many users cannot have are brought to the nearest that they can.
+
+A secure sum hides who spoilt it.
 
 A user adds at most 64 weight units to an item, and to its score at most a rating's largest entry
 for each of them; in a round of ``hdpmf-paid`` at most 2 (|v| + the largest rating) to a number of
@@ -31,8 +32,7 @@ A = TypeVar("A", SumContribution, Popularity)
 
 
 def clamp_to_feasible(survey: Survey, answer: A, users: int, noises: float = 1.0) -> tuple[A, int]:
-    """The answer as so many users can have given it, and how many of its numbers were changed for
-    that.
+    """Clamp an answer to what so many users can give; count the changed numbers.
 
     Args:
         survey: What was asked.
@@ -72,8 +72,7 @@ def clamp_to_feasible(survey: Survey, answer: A, users: int, noises: float = 1.0
 def clamp_gradients(
     plan: Plan, message: Round, gradients: Gradients, users: int, noises: float
 ) -> tuple[Gradients, int]:
-    """Gradients of ``hdpmf-paid`` as so many users can have given them, and how many numbers were
-    changed for that.
+    """Clamp gradients of ``hdpmf-paid`` likewise; count the changed numbers.
 
     A user sends 2 W (s.v - low) s - 2 W (R - low) s for an item that it rated, where W and the
     length of s are at most
@@ -89,8 +88,9 @@ def clamp_gradients(
 
 
 def _margin(scale: Fraction, noises: float) -> float:
-    """Return how far so many Laplace noises reach together: they are sub-gamma, with variance 2 and
-    scale 1 times their scale.
+    """Bound the sum of so many Laplace noises.
+
+    They are sub-gamma, with variance 2 and scale 1 times their scale.
     """
     return 1.0 + float(scale) * (2.0 * math.sqrt(max(noises, 1.0) * TAIL) + TAIL)
 

@@ -1,5 +1,4 @@
-"""The recommender's part of the one-round designs: it asks, groups items for taste labels, and
-makes item facts.
+"""The recommender's part of the one-round designs: surveys, groupings, item facts.
 
 The library, the running service and the audit all use this. It sees surveys, sums and bits, never a
 rating.
@@ -74,8 +73,9 @@ def make_grouping(
     popularity_weight: float,
     n_sums: float = 1,
 ) -> Grouping:
-    """Return the grouping that devices draw their labels by: a public score per item, and the items
-    with enough weight for two sums.
+    """Return the grouping by which devices draw their labels.
+
+    It has a public score per item, and the items with enough weight for two sums.
 
     The score adds up features by ``weights`` and the centred logarithm of an item's weight.
     ``n_sums`` is how many times the whole noise is in the answers together.
@@ -111,8 +111,7 @@ def facts_from_labels(
     features: np.ndarray,
     n_sums: float = 1,
 ) -> ItemFacts:
-    """Item facts from sums of which the heads' are per label; the labels' contrast is their one
-    pattern.
+    """Estimate item facts from sums per label; the labels' contrast is their one pattern.
 
     ``n_sums`` is how many times the whole noise is in each of the two sums: twice where each of two
     servers added it.
@@ -153,8 +152,9 @@ def _contrast(
     features: np.ndarray,
     n_sums: float,
 ) -> np.ndarray:
-    """Estimate how much better label 1 rates each item than label 0, shrunken, with mean 0 and
-    variance 1 over ratings.
+    """Estimate how much better label 1 rates each item than label 0, shrunken.
+
+    Scaled to mean 0 and variance 1 over ratings.
     """
     n = survey.n_items
     if len(heads) < _FEWEST_HEADS:
@@ -184,8 +184,9 @@ def _shares(
     features: np.ndarray,
     n_sums: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The part of each head's weight that has label 1, shrunk towards what its features say, and
-    its variance.
+    """Estimate the part of each head's weight with label 1, and its variance.
+
+    Shrunk towards what its features say.
     """
     noise = 2.0 * n_sums * (LABELLED_WEIGHT_SCALE / survey.epsilon) ** 2
     seen = np.clip(weights[1] / np.maximum(weights[0] + weights[1], 1.0), *_SHARE_RANGE)

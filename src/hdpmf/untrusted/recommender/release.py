@@ -73,9 +73,7 @@ class Release:
 
     @cached_property
     def presence(self) -> Presence:
-        """The pairs of user and item; users are renumbered, so that memory goes by how many there
-        are.
-        """
+        """The pairs of user and item, with users renumbered from 0 to save memory."""
         people, users = np.unique(self.bits.senders, return_inverse=True)
         return Presence(users, self.bits.items, len(people), len(self.items))
 
@@ -171,9 +169,7 @@ _WRONG = (KeyError, ValueError, TypeError, AttributeError)
 
 
 def join_contributions(parts: Sequence[BitContribution]) -> BitContribution:
-    """The answers of several cohorts as one; people are counted over all of them, in their
-    order.
-    """
+    """Join the answers of several cohorts; people are counted over all, in their order."""
     rest: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in ("items", "units", "plus")

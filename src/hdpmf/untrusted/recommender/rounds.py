@@ -51,9 +51,7 @@ _SPREAD = 0.1  # standard deviation of the first item factors
 
 
 class RandomSource(Protocol):
-    """The source of the recommender's random numbers: a seed in simulations, the operating system
-    elsewhere.
-    """
+    """The recommender's random numbers: seeded in simulations, else the system's."""
 
     def normals(self, shape: tuple[int, ...]) -> np.ndarray:
         """N(0, 1) draws, float32."""

@@ -1,5 +1,4 @@
-"""Combine what several runs released: every rating is in one of them, and each brings noise of its
-own.
+"""Combine the releases of several runs: every rating is in one, each has its own noise.
 
 Post-processing only: it costs nobody anything, however many runs there are.
 
@@ -60,8 +59,9 @@ class SurveyAnswer:
 
 
 def check_alike(survey: Survey, earlier: Sequence[SurveyAnswer]) -> None:
-    """Refuse runs whose numbers do not mean the same. The item table may have grown at its end,
-    and epsilon changed.
+    """Refuse runs whose numbers do not mean the same.
+
+    The item table may have grown at its end, and epsilon changed.
     """
     for past in earlier:
         asked = past.survey
@@ -137,9 +137,7 @@ def weigh(weights: np.ndarray, noise: np.ndarray, known: np.ndarray) -> RunWeigh
 def _by_weight(
     held: np.ndarray, noise: np.ndarray, known: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Runs weighed by what they hold over the variance of their noise; what they hold together
-    stays the same.
-    """
+    """Weigh runs by what they hold over their noise's variance; the total stays the same."""
     if not held.any():  # nothing but noise anywhere
         return np.ones(len(held)), np.ones(known.shape)
     share = held / noise**2
@@ -151,7 +149,8 @@ def _by_weight(
 
 
 def _together(factors: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """Scale of the noise in a sum of runs with these factors: several Laplace noises count as
-    one of their variance.
+    """Return the scale of the noise in a sum of runs with these factors.
+
+    Several Laplace noises count as one of their variance.
     """
     return np.asarray(np.sqrt(((factors * scales) ** 2).sum(0)))

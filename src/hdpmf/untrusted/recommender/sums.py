@@ -312,8 +312,9 @@ def _posterior(
     prior: np.ndarray,
     spread: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Posterior mean and variance of each bias on a grid: normal prior, Laplace noise on a
-    normal sum.
+    """Return posterior means and variances of biases, on a grid.
+
+    A normal prior, with Laplace noise on a normal sum.
     """
     from scipy.special import log_ndtr
 

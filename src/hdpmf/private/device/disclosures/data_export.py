@@ -1,6 +1,4 @@
-"""Export all personal data as JSON, without keys; and all that ever left the device or was
-refused.
-"""
+"""Export all personal data and all disclosures as JSON, without keys."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
 
 
 def data_export(store: DeviceStore) -> dict[str, Any]:
-    """Ratings with their weights, wishes, what was agreed to, sent and refused, for JSON.
-    PRIVATE.
-    """
+    """Return ratings, weights, consents, disclosures and refusals, for JSON. PRIVATE."""
     titles = all_titles(store)
     return {
         "ratings": [

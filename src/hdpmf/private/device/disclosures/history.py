@@ -1,5 +1,4 @@
-"""Past runs from the ledger: what was sent, what it reveals, what a person's ratings have spent
-together.
+"""Past runs from the ledger: what was sent, what it reveals, and what was spent.
 
 For this device's owner only.
 """
@@ -131,9 +130,7 @@ class TotalSpending:
 
 
 def total_spending(ledger: Ledger, delta: float = DELTA) -> TotalSpending:
-    """Return what the ratings of one user have spent together; in a silo, of the user who has spent
-    most.
-    """
+    """Return the total spending of one user; in a silo, of the user who has spent most."""
     charged = ledger.charged()
     totals: dict[bytes, float] = {}
     for run in charged:
@@ -188,8 +185,7 @@ _RATERS = 100
 
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
-    """One run of the ledger, and its cost for a rating of weight 1 (None where nothing was paid
-    for).
+    """One run of the ledger, with its cost for a rating of weight 1 (None: nothing paid).
 
     Attributes:
         afterwards: What the owner did with its ratings since, where anything has left.

@@ -1,5 +1,4 @@
-"""The ledger: what a device has sent and what its ratings have paid. Append-only, and written
-before anything is sent.
+"""The append-only ledger of what was sent and paid, written before anything is sent.
 
 Entries keep the order in which they were written, whatever the clock says. A rating is known by a
 tag of its user and item, so that what it has spent stays spent when its value changes, when it is
@@ -137,9 +136,7 @@ class Ledger:
         return "Ledger(...)"
 
     def remaining(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy) -> np.ndarray:
-        """Return the remaining budget of each rating: W_ij times this device's epsilon, less all it
-        has spent. May be negative.
-        """
+        """Return each rating's remaining budget: W_ij epsilon less its spending; may be < 0."""
         return np.asarray(
             weights.for_ratings(ratings) * policy.own_epsilon - self._look_up(ratings, self.spent())
         )
@@ -147,17 +144,14 @@ class Ledger:
     def affords(
         self, ratings: Ratings, weights: PrivacyWeights, policy: Policy, epsilons: np.ndarray
     ) -> np.ndarray:
-        """Return a mask of the ratings that can pay these epsilons; `charge` takes exactly these
-        (up to ``max_total``).
-        """
+        """Return a mask of the ratings that can pay; `charge` takes these up to ``max_total``."""
         budget = weights.for_ratings(ratings) * policy.own_epsilon
         return np.asarray(self._look_up(ratings, self.spent()) + epsilons <= budget * (1 + SLACK))
 
     def within_limits(
         self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy
     ) -> np.ndarray:
-        """Those of the chosen ratings that ``max_ratings`` and ``max_total`` leave room for, in the
-        table's order.
+        """Return the chosen ratings within ``max_ratings`` and ``max_total``, in table order.
 
         Who is left out is settled by the tags of ratings, which know no value: of each user the
         first ones in that order, up to the first that would be too much.
@@ -189,8 +183,9 @@ class Ledger:
     def charge(
         self, entry: Entry, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray
     ) -> None:
-        """Write down that ratings pay, all of them or none. It is on the disk when this returns;
-        send after it.
+        """Charge ratings, all of them or none. It is on the disk when this returns.
+
+        Send only after it.
 
         Args:
             entry: What they pay for.
@@ -237,9 +232,7 @@ class Ledger:
             )
 
     def note(self, entry: Entry, *, first: bool = False) -> None:
-        """Write down something that costs nothing more (``first``: from here on what was held
-        for the run is paid).
-        """
+        """Record an event without cost; ``first`` turns what is held for the run into paid."""
         with self._database.transaction():
             self._write(msgspec.structs.replace(entry, ratings=0, paid=0.0), b"" if first else None)
 
@@ -266,9 +259,7 @@ class Ledger:
             self._write(returned, b"")
 
     def give_back_held(self, words: str, recommender: str | None = None) -> None:
-        """Give back what is held for runs (of one recommender) that can send no more, and that
-        nothing was sent in.
-        """
+        """Release the budget held for runs that sent nothing and can send no more."""
         with self._database.transaction():
             held: dict[str, Entry] = {}
             for entry in self.entries():
@@ -289,9 +280,7 @@ class Ledger:
         return self._look_up(ratings, self._sums("pair", lambda entry: entry.run == run))
 
     def answered(self, recommender: str, method: str, ratings: Ratings) -> np.ndarray:
-        """Return a mask of the ratings that paid or are held for a run of this method with this
-        recommender, whatever sums.
-        """
+        """Return a mask of the ratings that paid or are held for this method and recommender."""
         whom = _host(recommender)
         paid = self._sums(
             "pair", lambda entry: entry.method == method and _host(entry.recommender) == whom
@@ -303,8 +292,7 @@ class Ledger:
         return self._sums("pair")
 
     def spent_total(self) -> float:
-        """Return what the ratings of one user have paid together; in a silo, of the user who has
-        paid most.
+        """Return the total that one user's ratings have paid; in a silo, the largest.
 
         What is held for a run from which nothing has left is not paid.
         """
@@ -339,9 +327,7 @@ class Ledger:
         return found
 
     def tag_of(self, user: str, item: str) -> bytes:
-        """Of a rating. It stays the same when the rating changes, goes or returns, and when the
-        passphrase changes.
-        """
+        """Return a rating's tag, which survives changes of the rating and the passphrase."""
         return self._cipher.lasting_tag(b"pair", user, item)
 
     def _check_ratings(self, charges: np.ndarray, weights: np.ndarray, policy: Policy) -> None:

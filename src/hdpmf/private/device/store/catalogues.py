@@ -66,8 +66,7 @@ def check_ids(table: CatalogueTable) -> None:
 
 
 def same_items(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
-    """Return True if two catalogues have the same items: one scale, and one title for every id that
-    both have.
+    """Return True if two catalogues share a scale and the titles of all common ids.
 
     Where ids are shared and titles are missing nobody can tell, and only equal ones or versions of
     one are the same.
@@ -258,9 +257,7 @@ class PinnedRoster:
         self.n_users = sum(self.users)
 
     def asked(self, terms: Terms) -> frozenset[str]:
-        """Identities (hex) of the devices that a run may ask: those that its beacon chooses, or
-        everybody.
-        """
+        """Return the identities (hex) that a run may ask: its beacon's choice, or all."""
         names = [key.hex() for key in self.roster.keys]
         return (
             frozenset(names)

@@ -72,8 +72,9 @@ BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 
 
 class Database:
-    """A connection. Everything goes through `execute`, and what belongs together through
-    `transaction`.
+    """A connection.
+
+    Everything goes through `execute`, and what belongs together through `transaction`.
 
     Several commands may use one file at a time; their transactions come one after another. Threads
     may share one.
@@ -137,8 +138,9 @@ class Database:
         self.execute(f"PRAGMA user_version = {_KIND.schema}")
 
     def check_rows(self, cipher: StoreCipher, *, old_copy: bool = False) -> None:
-        """Check that the file is whole and the newest, bring it to this version's schema, and
-        watch over it from now on; as in `RowIntegrity.check`.
+        """Check the file, migrate it to this version's schema, and watch it from now on.
+
+        As in `RowIntegrity.check`.
         """
         with self._lock, _KIND.errors(self.path):
             integrity = RowIntegrity(self._connection, cipher, self.path)
@@ -149,8 +151,7 @@ class Database:
                 self._migrate(cipher, integrity)
 
     def rewrite_rows(self, cipher: StoreCipher, rewrite: Callable[[], None]) -> None:
-        """In one transaction seal every row anew by another cipher; nobody can use this connection
-        after it.
+        """Seal every row anew by another cipher in one transaction, this connection's last.
 
         Args:
             cipher: What seals the file from now on.
@@ -180,9 +181,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside is one commit, on the disk when this ends; an error undoes all of
-        it.
-        """
+        """Make everything inside one commit, on the disk when this ends; errors undo it."""
         with self._lock, _KIND.errors(self.path):
             if self._depth:
                 self._depth += 1
@@ -220,9 +219,7 @@ class Database:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """A transaction that waits for nobody: StorageError where another thread or process is
-        writing.
-        """
+        """Begin a transaction without waiting; StorageError where somebody else is writing."""
         if not self._lock.acquire(blocking=False):
             raise StorageError(f"{self.path} is in use")
         try:
@@ -236,8 +233,7 @@ class Database:
                 self._lock.release()
 
     def serve(self) -> None:
-        """Be the only process that answers a recommender from this file, until `close` or the
-        process ends.
+        """Lock the file: be the only process that answers a recommender, until `close`.
 
         Raises:
             StorageError: Another process does so already.

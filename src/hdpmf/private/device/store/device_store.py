@@ -1,5 +1,4 @@
-"""The private device's store: ratings, weights, vectors, identity, pinned facts and the ledger in
-one SQLite file.
+"""The private device's store: one SQLite file with all that a device keeps.
 
 The file is readable by its owner only and, with a passphrase, sealed (``encryption``). Each method
 is one commit, on the disk when it returns; ``transaction`` makes one of several. A process that is
@@ -197,9 +196,7 @@ class DeviceStore:
         return self._database.transaction()
 
     def at_once(self) -> AbstractContextManager[None]:
-        """The same without waiting for anybody: StorageError where another thread or process is
-        writing.
-        """
+        """Begin a transaction without waiting; StorageError where somebody else is writing."""
         return self._database.at_once()
 
     def at(self, recommender_id: int) -> DeviceStore:
@@ -271,14 +268,16 @@ class DeviceStore:
 
     @property
     def scale(self) -> RatingScale | None:
-        """The scale that the owner rates on, where it is known. No recommender's word changes
-        it.
+        """The scale that the owner rates on, where it is known.
+
+        No recommender's word changes it.
         """
         return self._items.scale
 
     def rate(self, item: str, value: float, *, user: str = ME) -> None:
-        """Add or change a rating. It has to be on the owner's scale and, once a catalogue is
-        pinned, on that one's.
+        """Add or change a rating.
+
+        It has to be on the owner's scale and, once a catalogue is pinned, on that one's.
         """
         scale = self.scale
         if scale is not None and not scale.low <= value <= scale.high:
@@ -292,8 +291,9 @@ class DeviceStore:
         self.rated.remove(user, item)
 
     def add(self, ratings: Ratings) -> None:
-        """Add many ratings, for a silo or a simulation. Ids become text. The first table says
-        what the scale is.
+        """Add many ratings, for a silo or a simulation.
+
+        Ids become text. The first table says what the scale is.
         """
         with self.transaction():
             own = self.scale
@@ -320,14 +320,13 @@ class DeviceStore:
         self.rated.weigh(betas, {} if item is None or gamma is None else {item: gamma})
 
     def set_weights(self, weights: PrivacyWeights, ratings: Ratings) -> None:
-        """Set the weights of the users, items and ratings of a table, which was given to `add`
-        before.
-        """
+        """Set the weights of a table's users, items and ratings; it was given to `add`."""
         self.rated.weigh_table(weights, ratings, self.pinned_catalogue)
 
     def ratings(self) -> Ratings:
-        """The ratings over the pinned catalogue's items. Those that it has no place for are left
-        out.
+        """The ratings over the pinned catalogue's items.
+
+        Those that it has no place for are left out.
         """
         return self._over_catalogue().ratings
 
@@ -346,14 +345,16 @@ class DeviceStore:
         return self.rated.count()
 
     def records(self) -> list[Record]:
-        """All ratings in the store with their weights, with or without a catalogue. For this
-        device's owner only.
+        """All ratings in the store with their weights, with or without a catalogue.
+
+        For this device's owner only.
         """
         return self.rated.weighed()
 
     def pin_catalogue(self, items: AnyCatalogue) -> PinnedCatalogue:
-        """Take an item table; the one that is pinned then. The same may come again, and what
-        follows from it.
+        """Pin an item table and return the pinned one; the same may come again.
+
+        So may what follows from it.
 
         Raises:
             ProtocolError: It does not follow from the pinned one, or cannot be used.
@@ -378,8 +379,7 @@ class DeviceStore:
         return None if catalogue is None else catalogue.known.fingerprint
 
     def pin_roster(self, keys: Sequence[bytes], users: Sequence[int]) -> PinnedRoster:
-        """Pin the devices that may take part, in place of those before: for the owner, never for a
-        message.
+        """Pin the devices that may take part: by the owner's word, never by a message.
 
         Raises:
             SecureSumError: It is no roster, or this device is not on it.
@@ -393,9 +393,7 @@ class DeviceStore:
         return self._roster.now
 
     def copy_to(self, target: Path) -> None:
-        """Write all of it to another file, which is the same store: two that are used would
-        spend twice.
-        """
+        """Write a copy of the store to another file. Using both would spend twice."""
         self._database.copy_to(target)
 
     def forget(self, *, ratings: bool = False, model: bool = False) -> None:
@@ -440,9 +438,7 @@ class DeviceStore:
         self._database.remove()
 
     def over(self, catalogue: PinnedCatalogue) -> RatingsTable:
-        """Ratings and weights over the items of a catalogue: the pinned one, or an earlier
-        version of it.
-        """
+        """Return ratings and weights over a catalogue: the pinned one, or an earlier one."""
         # This process, a rollback or another command may have changed ratings; another thread may
         # do the same as this.
         now = (self._database.version(), self._database.rollbacks, self.rated.changes)

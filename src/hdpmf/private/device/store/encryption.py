@@ -1,5 +1,4 @@
-"""Sealing what a device keeps: with a passphrase nothing in its file can be read or changed
-unnoticed without it.
+"""Encryption of a device's file: without the passphrase it cannot be read or changed.
 
 A passphrase opens (scrypt) a random key; that key makes two others: one seals records
 (ChaCha20-Poly1305, a random nonce each, padded so that lengths say little), one makes tags (keyed

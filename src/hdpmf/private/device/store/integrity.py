@@ -160,9 +160,7 @@ class RowIntegrity:
     def refuse_old(
         self, commits: int, counted: int | None, *, spent: bool = False, old_copy: bool = False
     ) -> None:
-        """Refuse a file with fewer commits than were counted, or one that has spent and that
-        nobody has counted.
-        """
+        """Refuse a file with fewer commits than counted, or a spent one without a counter."""
         if old_copy:
             return
         if counted is not None and commits < counted:
@@ -178,9 +176,7 @@ class RowIntegrity:
             )
 
     def adopt(self, cipher: StoreCipher | None = None) -> None:
-        """Inside a transaction: count all rows, by another cipher if one is given, which then
-        seals the head.
-        """
+        """Count all rows inside a transaction; another ``cipher`` then seals the head."""
         if cipher is not None:
             self._cipher = cipher
         self._total = self._sum()
@@ -230,8 +226,9 @@ class RowIntegrity:
         return counter.commits
 
     def _count(self, commits: int) -> None:
-        """Raise the counter. Two processes at a time may leave it one behind, which the next
-        commit makes good.
+        """Raise the counter.
+
+        Two processes at a time may leave it one behind, which the next commit makes good.
         """
         if (self.counted() or 0) < commits:
             self._write_counter(commits)

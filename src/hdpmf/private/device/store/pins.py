@@ -70,8 +70,9 @@ class PinnedItems:
 
     @property
     def scale(self) -> RatingScale | None:
-        """The scale that the owner rates them on, where it is known. No recommender's word
-        changes it.
+        """The scale that the owner rates them on, where it is known.
+
+        No recommender's word changes it.
         """
         found = self._tables.device.need(ONLY).scales.get(self.namespace)
         return None if found is None else RatingScale(*found)

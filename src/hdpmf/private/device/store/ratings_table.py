@@ -84,9 +84,7 @@ class SealedRatings:
         return self._cipher.tag(b"user", user)
 
     def put(self, records: Sequence[Record], catalogue: PinnedCatalogue | None) -> None:
-        """Add ratings, replacing those of the same user and item (whose own weight stays, where
-        none is given).
-        """
+        """Add or replace ratings; a replaced one keeps its weight where none is given."""
         for record in records:
             _check_id(record.user, "user")
             _check_id(record.item, "item")
@@ -119,8 +117,9 @@ class SealedRatings:
     def put_table(
         self, ratings: Ratings, catalogue: PinnedCatalogue | None, weights: np.ndarray | None = None
     ) -> None:
-        """Add the ratings of a table, with a weight for each where they are given. Ids become
-        text.
+        """Add the ratings of a table, with a weight for each where they are given.
+
+        Ids become text.
         """
         if ratings.implicit:
             raise RatingsError("implicit feedback has no ratings; a device keeps ratings")
@@ -167,9 +166,7 @@ class SealedRatings:
         return sorted(self._unsorted(), key=lambda record: (record.user, record.item))
 
     def weighed(self) -> list[Record]:
-        """All ratings, each with its weight, be it its own or the product of its user's and its
-        item's.
-        """
+        """Return all ratings, each with its own weight or its user's times its item's."""
         betas, gammas = self.betas(), self.gammas()
         return [
             record

@@ -203,8 +203,9 @@ class Runs:
             self._database.execute("DELETE FROM replies WHERE run = ?", (run,))
 
     def put_reply(self, run: bytes, number: int, request: bytes, reply: bytes) -> None:
-        """Keep the answer to a request before it is sent. Answers of earlier jobs of the run are
-        over and go.
+        """Keep the answer to a request before it is sent.
+
+        Answers of earlier jobs of the run are over and go.
         """
         with self._database.transaction():
             self._database.execute(

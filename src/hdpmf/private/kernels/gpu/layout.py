@@ -1,6 +1,4 @@
-"""Ratings and runs as tensors: tables with views, ratings sorted into segments for the passes, and
-random orders of visits.
-"""
+"""Ratings and runs as tensors: tables with views, sorted segments, random orders."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ def padded(n_factors: int) -> int:
 
 
 def pad(matrix: Tensor) -> Tensor:
-    """A copy with zero columns added up to the padded width (the last dimension is that of
-    factors).
-    """
+    """Return a copy with zero columns up to the padded width (the last dimension)."""
     factors = matrix.shape[-1]
     out = torch.zeros(
         (*matrix.shape[:-1], padded(factors)), dtype=torch.float32, device=matrix.device

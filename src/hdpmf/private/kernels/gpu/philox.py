@@ -1,5 +1,4 @@
-"""Counter-based noise: the same numbers for the same seed, row, epoch and purpose, in whatever
-order they are drawn.
+"""Counter-based noise: the same for a seed, row, epoch and purpose, in any order.
 
 Philox4x32-10 (Salmon et al., 2011) turns a counter of four words and a key of two into four random
 words. This is the generator in plain PyTorch; ``triton_engine`` has the same in a kernel, and a
@@ -31,9 +30,7 @@ _WORD = 0xFFFFFFFF
 def words(
     seeds: Tensor, c0: Tensor, c1: Tensor, c2: int, c3: int | Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Four words (int64 tensors below 2^32) for each counter; the arguments are broadcast to one
-    shape.
-    """
+    """Return four words (int64 below 2^32) per counter; arguments are broadcast."""
     seeds, x0, x1, x3 = torch.broadcast_tensors(
         seeds, c0, c1, torch.as_tensor(c3, device=c0.device)
     )
@@ -48,8 +45,9 @@ def words(
 
 
 def normals(seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: int) -> Tensor:
-    """Standard normals of shape ``broadcast(seeds, rows) + (width,)``; the width is a multiple
-    of four.
+    """Return standard normals of shape ``broadcast(seeds, rows) + (width,)``.
+
+    The width is a multiple of four.
     """
     w0, w1, w2, w3 = _quads(seeds, rows, width, epoch, purpose)
     a, b = _box_muller(w0, w1)
@@ -89,9 +87,7 @@ def _quads(
 
 
 def _multiply(x: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
-    """High and low word of a product of 32-bit words, in signed 64-bit arithmetic that must not
-    overflow.
-    """
+    """Return high and low word of a product of 32-bit words, without overflow."""
     upper = (x >> 16) * multiplier
     lower = (x & 0xFFFF) * multiplier
     middle = upper + (lower >> 16)
@@ -104,8 +100,9 @@ def _uniform(word: Tensor) -> Tensor:
 
 
 def _box_muller(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Two normals of two words; two bits of the second choose a quadrant, the others an angle
-    within +-45 degrees.
+    """Return two normals of two words.
+
+    Two bits of the second choose a quadrant, the others an angle within +-45 degrees.
     """
     radius = torch.sqrt(-2.0 * torch.log(_uniform(first)))
     angle = ((second >> 2) - 2**29).to(torch.float32) * (math.pi / 4 / 2**29)

@@ -1,6 +1,4 @@
-"""Solvers on a GPU, for many runs at once: Algorithm 1, the published procedure, non-private MF,
-and users' least squares.
-"""
+"""Solvers on a GPU, for many runs at once: private and non-private MF, least squares."""
 
 from __future__ import annotations
 
@@ -248,9 +246,7 @@ class JointSolver:
                 yield self._cut(orders, found[number : number + len(views)])
 
     def _queue(self, view: Table, seed: int, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Users and their turns, item after item, and the places in the view's table, for one
-        order of its ratings.
-        """
+        """Return users and turns, item after item, and positions, for one order of ratings."""
         keys = self._engine.random_words(seed, view.users, view.items, epoch)
         order, by_user = shuffled(view.items, keys), shuffled(view.users, keys)
         turn = torch.empty_like(view.users)
@@ -302,8 +298,7 @@ def fit_users(
     precision: Tensor,
     mean_map: Tensor,
 ) -> Tensor:
-    """Vectors t that solve ``(precision + sum w x x') t = sum w x y + mean_map z``, one row per
-    user.
+    """Solve ``(precision + sum w x x') t = sum w x y + mean_map z``, one row per user.
 
     The arguments are those of ``kernels.batch.fit_users``.
     """

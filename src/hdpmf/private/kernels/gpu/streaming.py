@@ -84,8 +84,9 @@ class _HostSide:
 
 
 class StreamedBatchSolver:
-    """``BatchSolver`` for ratings that come in blocks and do not fit on the device together; one
-    view.
+    """``BatchSolver`` for ratings in blocks that do not fit on the device together.
+
+    One view.
 
     Args:
         stream: The ratings.

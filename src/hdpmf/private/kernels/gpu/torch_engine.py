@@ -1,5 +1,4 @@
-"""The passes in plain PyTorch: to read, to test the kernels against, and for devices without
-Triton. Slow.
+"""The passes in plain PyTorch: slow, to test kernels against, and without Triton.
 
 Factors are padded tensors of shape (rows, runs, width). Every function changes its ``own`` factors
 in place.
@@ -53,9 +52,7 @@ def sum_range(
     end_segment: int,
     first_rating: int,
 ) -> None:
-    """Add some segments to ``out``; ``partner`` and ``columns`` hold the ratings from
-    ``first_rating`` on.
-    """
+    """Add segments to ``out``; ``partner`` and ``columns`` begin at ``first_rating``."""
     chosen = slice(first_segment, end_segment)
     start, length, row = side.start[chosen] - first_rating, side.length[chosen], side.row[chosen]
     count = int(length.sum())
@@ -78,8 +75,7 @@ def step(
     noise: str = "none",
     epoch: int = 0,
 ) -> None:
-    """One gradient step of every row: ``own - step rate (2 (sum + reg own) + noise)``, then
-    projection if asked.
+    """Step every row: ``own - step rate (2 (sum + reg own) + noise)``, then project.
 
     Args:
         side: The side that was summed.
@@ -138,8 +134,9 @@ def visit_ratings(
     shares: Tensor | None = None,
     epoch: int = 0,
 ) -> None:
-    """One SGD step of each row per rating of its own, in the order of ``visits``; the other side
-    stays fixed.
+    """Make one SGD step of each row per rating, in the order of ``visits``.
+
+    The other side stays fixed.
 
     Args:
         visits: Which ratings each row visits, in which order.
@@ -231,7 +228,5 @@ def find_levels(queues: Queues) -> Tensor:
 
 
 def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
-    """One random word of 32 bits (in int64) for each rating, that depends on its user and item
-    only.
-    """
+    """Return a random 32-bit word (int64) per rating, by its user and item only."""
     return philox.order_words(seed, users, items, epoch)

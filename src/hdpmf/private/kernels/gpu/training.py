@@ -57,8 +57,9 @@ class GpuRun:
 
 
 class GpuTraining:
-    """Runs on one table. What becomes of a run does not depend on which others are trained beside
-    it.
+    """Runs on one table.
+
+    What becomes of a run does not depend on which others are trained beside it.
 
     Args:
         table: The ratings, on the device or streamed to it.
@@ -122,8 +123,9 @@ class GpuTraining:
         self.raters = self._solver.raters
 
     def epochs(self) -> Iterator[int]:
-        """Train, and yield the number of each epoch when its work is under way (the device may
-        not be done with it).
+        """Train, and yield the number of each epoch when its work is under way.
+
+        The device may not be done with it.
         """
         recipe, solver, tensors = self._recipe, self._solver, self._tensors
         for number in range(1, self._epochs + 1):

@@ -43,9 +43,7 @@ def sum_range(
     end_segment: int,
     first_rating: int,
 ) -> None:
-    """Sum some segments, of which ``partner`` and ``columns`` hold the ratings from
-    ``first_rating`` on.
-    """
+    """Sum segments; ``partner`` and ``columns`` begin at ``first_rating``."""
     if end_segment <= first_segment:
         return
     n_runs, width = own.shape[1], own.shape[2]
@@ -108,8 +106,9 @@ def _stride(column: Tensor | None) -> int:
 
 
 def _tile(width: int, ratings_per_row: int) -> int:
-    """Ratings at a time (measured on an H200: more hide latency, too many waste lanes at the
-    ends of short rows).
+    """Return how many ratings to take at a time, as measured on an H200.
+
+    More hide latency; too many waste lanes at the ends of short rows.
     """
     return 64 if width <= 16 and ratings_per_row >= 1024 else 32
 
@@ -131,9 +130,7 @@ def visit_ratings(
     shares: Tensor | None = None,
     epoch: int = 0,
 ) -> None:
-    """One SGD step of each row per rating of its own; the arguments are those of
-    ``torch_engine.visit_ratings``.
-    """
+    """Make one SGD step per rating, with ``torch_engine.visit_ratings``' arguments."""
     n_rows, n_runs, width = own.shape
     lanes = max(1, 128 // width)
     coefficient, members = columns.coefficient, columns.members
@@ -215,9 +212,7 @@ def find_levels(queues: Queues) -> Tensor:
 
 
 def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
-    """One random word of 32 bits (in int64) for each rating, that depends on its user and item
-    only.
-    """
+    """Return a random 32-bit word (int64) per rating, by its user and item only."""
     out = torch.empty(len(users), dtype=torch.int64, device=users.device)
     if len(users):
         sequential.write_words[(-(-len(users) // 256),)](

@@ -1,5 +1,6 @@
-"""Triton kernels of all solvers. ``torch_engine`` says what each computes; ``triton_engine``
-launches them.
+"""Triton kernels of all solvers.
+
+``torch_engine`` says what each computes; ``triton_engine`` launches them.
 
 One program is one warp wherever ratings are gathered: it needs no barrier, and many of them hide
 each other's waits.
@@ -13,9 +14,7 @@ import triton.language as tl
 
 @triton.jit
 def philox(seed, c0, c1, c2, c3):
-    """Philox4x32-10, as in ``hdpmf.private.kernels.gpu.philox``: counters and results are
-    uint32, the seed is int64.
-    """
+    """Philox4x32-10 as in ``philox``: uint32 counters and results, an int64 seed."""
     key0 = (seed & 0xFFFFFFFF).to(tl.uint32)
     key1 = ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
     for _ in tl.static_range(10):
@@ -38,8 +37,9 @@ def uniform(word):
 
 @triton.jit
 def box_muller(first, second):
-    """Two normals of two words. The angle is a quadrant and at most 45 degrees, where short
-    polynomials are exact.
+    """Two normals of two words.
+
+    The angle is a quadrant and at most 45 degrees, where short polynomials are exact.
     """
     radius = tl.sqrt(-2.0 * tl.log(uniform(first)))
     angle = ((second >> 2).to(tl.int32) - 536870912).to(tl.float32) * 1.4629180792671596e-09
@@ -106,9 +106,7 @@ def sum_segments(
     WIDTH: tl.constexpr, TILE: tl.constexpr,
     WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """One segment of one run: the sum over its ratings of the residual times the partner's
-    factors.
-    """
+    """Sum the residuals times the partner's factors over one segment of one run."""
     segment = first_segment + tl.program_id(0)
     run = tl.program_id(1)
     view = tl.load(run_view + run).to(tl.int64)  # views times ratings may be more than 32 bits hold
@@ -176,9 +174,7 @@ def step_rows(
     epoch, n_rows, n_runs, step_stride, n_factors,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, NOISE: tl.constexpr, UNIT_BALL: tl.constexpr,
 ):  # fmt: skip
-    """Sum the parts, add noise, step, project: everything that happens to a row between two
-    passes.
-    """
+    """Update a row between two passes: sum the parts, add noise, step, project."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     run = tl.program_id(1)
     valid = rows < n_rows

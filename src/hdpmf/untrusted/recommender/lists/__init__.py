@@ -1,5 +1,4 @@
-"""Models for lists, trained on who rated what: what ``hdp-bit`` leaves in plain sight, or raw data
-without privacy.
+"""List models, trained on who rated what: released by ``hdp-bit``, or raw data.
 
 Everything here is post-processing of what was released. What devices get is a
 `hdpmf.common.model.list_model.ListModel`.

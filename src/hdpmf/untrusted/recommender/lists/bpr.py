@@ -1,5 +1,6 @@
-"""BPR: a pair-wise model. What a user rated should come before what the user did not rate (Rendle
-et al. 2009).
+"""BPR: a pair-wise model.
+
+What a user rated should come before what the user did not rate (Rendle et al. 2009).
 
 The score is that of a linear item-item model of low rank, (x E) D^T, where x is what else the user
 rated: it begins as a compressed EASE and is then trained on pairs, the hardest of some random

@@ -1,5 +1,4 @@
-"""EASE: each item's column is predicted from all others by ridge regression, in closed form (Steck
-2019).
+"""EASE: predict each item's column from all others by ridge regression (Steck 2019).
 
 The regularisation grows with the root of how often an item was rated. The matrix is n_items
 squared, which no device wants: a reduced-rank regression keeps the directions that matter for the
@@ -60,9 +59,7 @@ def item_item(
     neighbours: int | None = None,
     n_threads: int | None = None,
 ) -> ItemItem:
-    """The matrix: whole, or with so many neighbours of each item, which is the default of large
-    catalogues.
-    """
+    """Return the matrix: whole, or with so many neighbours (default of large catalogues)."""
     if neighbours is None and presence.n_items <= DENSE_ITEMS:
         return _whole(presence, strength)
     return _sparse(presence, strength, neighbours or NEIGHBOURS, n_threads)
@@ -132,8 +129,9 @@ def compress(whole: ItemItem, rank: int, per_item: int) -> ListModel:
 def _missed(
     matrix: np.ndarray | csr_matrix, encode: Bytes, decode: Bytes, per_item: int
 ) -> Entries:
-    """The largest entries of each column that the low-rank part misses; of a sparse matrix,
-    where it has some.
+    """Return the largest entries of each column that the low-rank part misses.
+
+    Of a sparse matrix, where it has some.
     """
     n = matrix.shape[0]
     if isinstance(matrix, np.ndarray):

@@ -1,5 +1,6 @@
-"""Implicit ALS: what was rated counts 1, everything else 0 with a small weight (Hu, Koren and
-Volinsky 2008).
+"""Implicit ALS (Hu, Koren and Volinsky 2008).
+
+What was rated counts 1, everything else 0 with a small weight.
 
 A row's ridge grows with how often it occurs (Rendle et al. 2021). It begins with the largest
 singular vectors of who rated what, which a few multiplications find, and is then a few passes from
@@ -71,8 +72,9 @@ def _multiply(
     target: np.float32,
     out: np.ndarray,
 ) -> None:
-    """The system times a vector, less ``target`` times the sum of the partners' vectors; four
-    partners at a time.
+    """Multiply the system by a vector, less ``target`` times the partners' sum.
+
+    Four partners at a time.
     """
     rank = len(vector)
     for k in range(rank):
@@ -253,8 +255,9 @@ class AlternatingTraining:
         self._solve(self._by_item, self.users, self.items)
 
     def _singular_vectors(self, rank: int, seed: int) -> np.ndarray:
-        """The largest right singular vectors, times the root of their singular values, by power
-        iteration.
+        """Return scaled right singular vectors, the largest, by power iteration.
+
+        They are scaled by the root of their singular values.
         """
         vectors = np.random.default_rng([seed, 12]).standard_normal((self._by_item.shape[0], rank))
         for _ in range(_POWER_STEPS):

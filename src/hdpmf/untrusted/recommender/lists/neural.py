@@ -27,8 +27,10 @@ def train_neural(
     on: str = "cpu",
     seed: int = 0,
 ) -> ListModel:
-    """Train it. The number of epochs is the best one (at most ``epochs``) on pairs held out of
-    what was released.
+    """Train it.
+
+    The number of epochs is the best one (at most ``epochs``) on pairs held out of what was
+    released.
     """
 
     def states(pairs: Presence) -> AutoencoderTraining:
@@ -38,8 +40,9 @@ def train_neural(
 
 
 class AutoencoderTraining:
-    """Epochs of training. The first weights and the order are drawn on the CPU, so that a seed
-    decides them.
+    """Epochs of training.
+
+    The first weights and the order are drawn on the CPU, so that a seed decides them.
     """
 
     def __init__(

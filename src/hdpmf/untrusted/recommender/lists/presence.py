@@ -1,5 +1,4 @@
-"""The input of every list model (pairs of user and item), and how long to train by pairs held out
-of it.
+"""Pairs of user and item, the input of list models, and early stopping on held-out pairs.
 
 No rating's value and no test set is looked at.
 """
@@ -115,9 +114,7 @@ def train_to_best(
 def best_epoch(
     presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int
 ) -> int:
-    """After how many epochs lists of pairs held out are best; it ends early when they stop
-    getting better.
-    """
+    """Return the best number of epochs for held-out pairs, by early stopping."""
     train, held = presence.hold_out(HELD_OUT, seed)
     if len(held.users) == 0:
         return epochs

@@ -1,5 +1,4 @@
-"""EASE for catalogues whose item-item matrix is too large: each item is predicted from its most
-similar items alone.
+"""EASE for large catalogues: predict each item from its most similar items alone.
 
 An item's column of the whole matrix takes the inverse of all of it. Here it is the ridge regression
 on the items that are most often rated by the same people (the damped cosine), which takes a small
@@ -65,8 +64,9 @@ def _regress(
     found: np.ndarray,
     values: np.ndarray,
 ) -> None:
-    """The regressions of some items. ``found`` gets the neighbours of each, ``values`` their
-    coefficients.
+    """The regressions of some items.
+
+    ``found`` gets the neighbours of each, ``values`` their coefficients.
     """
     n_users, n_items, most = len(user_start) - 1, len(item_start) - 1, found.shape[1]
     together = np.zeros(n_items, np.int64)

@@ -1,6 +1,4 @@
-"""List models by their names, and the two that need no training: what most people choose, and
-nearest neighbours.
-"""
+"""List models by name, and two without training: popularity and nearest neighbours."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ def popular_lists(popularity: np.ndarray) -> ListModel:
 
 
 def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
-    """Items that go with what one has rated: for each item its most similar ones, by the damped
-    cosine.
-    """
+    """Nearest neighbours: each item's most similar ones, by the damped cosine."""
     n = presence.n_items
     gram = presence.gram()
     length = np.sqrt(np.diag(gram) + DAMPING)

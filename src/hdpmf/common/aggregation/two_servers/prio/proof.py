@@ -46,8 +46,9 @@ class Circuit(ABC):
 
     @abstractmethod
     def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
-        """Return the gadget's inputs, a row per call. Constants are divided by the number of
-        shares.
+        """Return the gadget's inputs, a row per call.
+
+        Constants are divided by the number of shares.
         """
 
     @abstractmethod
