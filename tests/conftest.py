@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -16,12 +17,14 @@ settings.register_profile("hdpmf", derandomize=True, deadline=None)
 settings.load_profile("hdpmf")
 
 HERE = Path(__file__).resolve().parent
-# Federations of real processes and the browser want the machine to themselves: one worker does
-# each, in order.
+# Federations of real processes and browsers: one worker does each, in order, beside others that
+# compute.
 _MACHINES = {
     "tests/aggregator/": "federation",
     "tests/federation/": "federation",
     "tests/e2e/": "browser",
+    "tests/deploy/test_three_hosts.py": "hosts",
+    "tests/flower/test_supernodes.py": "hosts",
 }
 # What tests of these folders share takes long to prepare: kernels to compile, PyTorch to import, a
 # store to fill.
@@ -33,6 +36,20 @@ _TOGETHER = {
     "tests/unit/aggregator/": "prio",
     "tests/unit/prio/": "prio",
 }
+# Seconds on CI's two cores of what takes long: that begins first, or the other workers wait for it
+# in the end. The rest begins by how many slow tests it has.
+_SECONDS = {
+    "federation": 300,
+    "browser": 280,
+    "hosts": 170,
+    "paper": 120,
+    "tests/flower/test_simulation.py": 82,
+    "tests/privacy/test_controls.py": 50,
+    "tests/privacy/test_real_devices.py": 45,
+    "gpu": 40,
+}
+# All tests of these folders are slow, and importing what they need takes seconds.
+_ALL_SLOW = ("tests/aggregator", "tests/e2e", "tests/federation", "tests/paper", "tests/unit/gpu")
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -51,7 +68,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
     if hasattr(config, "workerinput"):
         slow = Counter(share_of(item.nodeid) for item in items if item.get_closest_marker("slow"))
-        items.sort(key=lambda item: -slow[share_of(item.nodeid)])
+        items.sort(key=lambda item: _length(share_of(item.nodeid), slow), reverse=True)
+
+
+def pytest_collection_finish() -> None:
+    """Six thousand tests and what they import stay: the garbage collector need not look through
+    them again and again.
+    """
+    gc.freeze()
+
+
+def _length(share: str, slow: Counter[str]) -> tuple[int, int]:
+    return _SECONDS.get(share, 0), slow[share]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """``make check`` does not import what it leaves out anyway."""
+    slow = [HERE.parent / folder for folder in _ALL_SLOW]
+    return True if _only_fast(config) and collection_path in slow else None
+
+
+def _only_fast(config: pytest.Config) -> bool:
+    return "not slow and not paper" in config.option.markexpr
 
 
 def share_of(nodeid: str) -> str:
@@ -64,24 +102,33 @@ def share_of(nodeid: str) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A worker more than there are cores: a fifth of their time they wait, for processes and for
-    browsers.
+    """Return the number of workers: two more than there are cores, for who runs federations and
+    browsers waits most of the time. Fast tests compute.
     """
     from hdpmf.common.base.threads import available_cores
 
-    return available_cores() + 1
+    return available_cores() + (0 if _only_fast(config) else 2)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Who does which tests. Not by marks: with pytest 9.2 xdist's ``loadgroup`` does not see
-    them (its issue 1386).
+    """Return who does which tests. Not by marks: with pytest 9.2 xdist's ``loadgroup`` does not
+    see them (its issue 1386).
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class Shares(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return share_of(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            """Workers are given a share before they have done the last: behind a long one, the
+            shortest that is left.
+            """
+            begun = self.assigned_work.get(node, {})
+            if any(share in _SECONDS and not all(begun[share].values()) for share in begun):
+                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+            super()._assign_work_unit(node)
 
     config.option.loadscopereorder = False  # by how many tests there are: the order is ours
     return Shares(config, log)
