@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from hdpmf.common.methods import Method
 
 # The same examples every time: a test that fails only sometimes tells nobody anything.
 settings.register_profile("hdpmf", derandomize=True, deadline=None)
@@ -163,6 +166,22 @@ def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.setenv("HDPMF_DATA", str(folder))
         patch.setenv("HDPMF_CACHE", str(tmp_path_factory.mktemp("hdpmf-cache")))
         yield
+
+
+@pytest.fixture
+def register() -> Iterator[Callable[[Method], None]]:
+    """Register a method, in the place of one of its name, until the test ends."""
+    from hdpmf.common.methods import METHODS
+
+    def arrange(methods: Iterable[Method]) -> None:
+        for name in list(METHODS):
+            METHODS.discard(name)
+        for method in methods:
+            METHODS.add(method)
+
+    before = dict(METHODS)
+    yield lambda method: arrange([*(dict(METHODS) | {method.name: method}).values()])
+    arrange(before.values())
 
 
 @pytest.fixture(scope="session")

@@ -198,9 +198,10 @@ def in_a_sum(agents: list[Device], about: bytes) -> list[str]:
     assert pinned is not None
     length = survey_layout(survey("A", COMMON.table), 4).length
     server = SecureSumServer(
-        propose(pinned.roster, length, minimum=4, wide=True), pinned.roster, about
+        propose(pinned.roster, length, minimum=4, wide=True),
+        Credulous(pinned.roster.keys),  # the recommender is the one who lies
+        about,
     )
-    server._roster = Credulous(pinned.roster.keys)  # the recommender is the one who lies
     outgoing, refused = server.advance(), list[str]()
     while outgoing and not refused:
         for place, message in outgoing.items():

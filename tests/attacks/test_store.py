@@ -8,6 +8,7 @@ import dataclasses
 import random
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -52,7 +53,6 @@ def path(tmp_path: Path, passphrase: str | None) -> Path:
         store.pin_catalogue(table())
         spend(store, run="aa" * 16)
         spend(store, run="bb" * 16)
-        store._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path
 
 
@@ -251,7 +251,8 @@ def test_a_store_of_an_older_schema_comes_forward(
         assert facts(path, passphrase) == before
         with DeviceStore.open(path, passphrase=passphrase) as store:
             assert store.device.name == ", migrated"
-            assert store._database.execute("SELECT count(*) FROM notes") == [(1,)]
+        with closing(sqlite3.connect(path)) as file:
+            assert file.execute("SELECT count(*) FROM notes").fetchall() == [(1,)]
     change(path, "DELETE FROM notes")
     with pytest.raises(StorageError, match="tampered"):
         DeviceStore.open(path, passphrase=passphrase)

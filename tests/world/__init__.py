@@ -21,6 +21,7 @@ from tests.world.devices import (
     enrol,
     make_store,
     part_of,
+    rows_in,
     waiting_numbers,
     waiting_sum,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "opening",
     "part_of",
     "plan",
+    "rows_in",
     "server_keys",
     "small_federation",
     "stars",

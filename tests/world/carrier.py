@@ -26,7 +26,7 @@ HOUR = 3600
 class Clock:
     """The time, which only tests move."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float = 1_000.0) -> None:
         self.now = now
 
     def __call__(self) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -124,6 +126,13 @@ def make_store(
     if catalogue is not None:
         store.pin_catalogue(catalogue)
     return store
+
+
+def rows_in(store: DeviceStore, table: str) -> int:
+    """How many rows a table of a store in memory has, by a copy of it."""
+    with closing(sqlite3.connect(":memory:")) as copy:
+        copy.deserialize(store.to_bytes())
+        return int(copy.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
 def enrol(

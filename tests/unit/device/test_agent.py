@@ -30,7 +30,7 @@ from hdpmf.private.device.recommendations import predict_ratings, recommend
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.sums import facts_from_sums
-from tests.world import RUN, NoNoise, ask
+from tests.world import RUN, NoNoise, ask, rows_in
 
 from .federated import (
     TABLE,
@@ -248,7 +248,7 @@ def test_a_new_device_gets_the_model_without_giving_anything():
     assert store.ledger.entries() == []  # which is about what was sent
     for one in range(40):
         assert ask(agent, facts_for(), 1, run=one.to_bytes(16, "big")) == Accepted()
-    assert store._database.execute("SELECT count(*) FROM runs")[0][0] == 0
+    assert rows_in(store, "runs") == 0
 
 
 def test_a_device_without_ratings_adds_its_noise_to_sums_and_nothing_else():

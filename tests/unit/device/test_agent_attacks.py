@@ -30,7 +30,7 @@ from hdpmf.common.protocol.messages import MAX_FACTORS
 from hdpmf.errors import StorageError
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommender_state import MAX_OPEN
-from tests.world import OPEN, RUN, Device, ask, envelope, waiting_sum
+from tests.world import OPEN, RUN, Device, ask, envelope, rows_in, waiting_sum
 
 from .federated import (
     KNOWN,
@@ -378,8 +378,7 @@ def test_two_processes_that_answer_for_one_device():
 def test_terms_without_end_do_not_fill_the_store_and_do_not_push_a_paid_run_out(agent, run):
     for one in range(3 * MAX_OPEN):
         assert ask(agent, terms_for(), run=one.to_bytes(16, "big")) == Accepted()
-    rows = agent.store._database.execute("SELECT count(*) FROM runs")
-    assert rows[0][0] <= MAX_OPEN
+    assert rows_in(agent.store, "runs") <= MAX_OPEN
     message = run.recommender.next_round()
     assert isinstance(ask(agent, message, 1), Gradients)
 

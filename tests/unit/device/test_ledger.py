@@ -372,15 +372,12 @@ class Life(RuleBasedStateMachine):
         if not hasattr(self, "store"):
             return
         assert len(self.store.ledger.entries()) == self.written
-        ratings = self.store.ratings()
-        paid = dict(
-            zip(
-                ratings.item_ids.tolist(),
-                self.store.ledger._look_up(ratings, self.store.ledger.spent()).tolist(),
-                strict=True,
-            )
-        )
-        assert paid == pytest.approx({item: self.spent[item] for item in self.rated})
+        ratings, weights, policy = self.store.ratings(), self.store.weights(), self.store.policy
+        budgets = weights.for_ratings(ratings) * policy.own_epsilon
+        spent_now = budgets - self.store.ledger.remaining(ratings, weights, policy)
+        paid = dict(zip(ratings.item_ids.tolist(), spent_now.tolist(), strict=True))
+        known = {item: self.spent[item] for item in self.rated}
+        assert paid == pytest.approx(known, abs=1e-12)
         for item, spent in self.spent.items():
             assert spent <= self.allowed[item] * (1 + 2 * SLACK)
 

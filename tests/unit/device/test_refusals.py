@@ -31,20 +31,11 @@ from hdpmf.private.device.disclosures.refusals import (
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import RefusalRecord, Refusals
-from tests.world import RUN, Device, ask, envelope
+from tests.world import RUN, Clock, Device, ask, envelope
 
 from . import federated, reporting_world
 from .conftest import damage
 from .federated import agent_for, part, plan_for, terms_for
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def store_with(**fields: Any) -> DeviceStore:
@@ -101,7 +92,7 @@ def test_what_breaks_terms_that_were_agreed_on_is_kept_with_them():
 def test_a_flood_is_merged_bounded_counted_and_written_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    store, clock = store_with(), Clock()
+    store, clock = store_with(), Clock(0.0)
     RefusalBook(store, "quiet.example").note("policy", "the only one")
     book = RefusalBook(store, "loud.example", clock)
     written = count_writes(store, monkeypatch)
@@ -126,7 +117,7 @@ def test_a_flood_is_merged_bounded_counted_and_written_now_and_then(
 
 
 def test_what_was_not_written_in_a_flood_is_written_at_the_end():
-    store, clock = store_with(), Clock()
+    store, clock = store_with(), Clock(0.0)
     book = RefusalBook(store, "loud.example", clock)
     for number in range(BURST + 5):
         book.note("busy", f"number {number}")

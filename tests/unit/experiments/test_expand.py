@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.common.methods import METHODS
+from hdpmf.common.methods import METHODS, Method
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.lab import paper
 from hdpmf.lab.experiments import Experiment, expected_runs, parse_experiment, resolve
@@ -76,7 +77,7 @@ def test_everything_that_matters_is_in_the_identity(other: Run) -> None:
     assert make_run(Data("ml-100k"), Part("hold-out"), "hdpmf", PARAMS, Privacy(), 0).id != other.id
 
 
-def test_one_method_s_results_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_method_s_results_can_be_given_up(register: Callable[[Method], None]) -> None:
     def ids() -> list[str]:
         return [
             make_run(Data("ml-100k"), Part("hold-out"), name, {}, Privacy(), 0).id
@@ -84,7 +85,7 @@ def test_one_method_s_results_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -
         ]
 
     before = ids()
-    monkeypatch.setitem(METHODS._known, "hdp-sum", replace(METHODS["hdp-sum"], version=99))
+    register(replace(METHODS["hdp-sum"], version=99))
     after = ids()
     assert before[0] != after[0]
     assert before[1] == after[1]
@@ -123,13 +124,13 @@ DESCRIBED = {
 
 
 def test_runs_of_the_paper_are_described_as_they_always_were(
-    monkeypatch: pytest.MonkeyPatch,
+    register: Callable[[Method], None],
 ) -> None:
     """Stored results are found by these. A method whose results have changed gets another
     version instead.
     """
-    for name, method in METHODS.items():
-        monkeypatch.setitem(METHODS._known, name, replace(method, version=0))
+    for method in list(METHODS.values()):
+        register(replace(method, version=0))
     ids: dict[str, list[str]] = {}
     for run in expected_runs(paper.experiment(name) for name in paper.NAMES if name != "lists"):
         ids.setdefault(run.method, []).append(run.id)
@@ -227,9 +228,8 @@ def test_ml_100k_uses_its_ready_made_split() -> None:
     ]
 
 
-def test_methods_added_later_appear_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    later = replace(METHODS["user-mean"], name="later", label="Later")
-    monkeypatch.setitem(METHODS._known, "later", later)
+def test_methods_added_later_appear_by_themselves(register: Callable[[Method], None]) -> None:
+    register(replace(METHODS["user-mean"], name="later", label="Later"))
     for name in (
         "table3",
         "figure_epsilon_uc",

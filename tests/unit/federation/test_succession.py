@@ -42,7 +42,6 @@ class WebDevice:
             store,
             client,
             recommender=address,
-            every=1e-3,
             follow=lambda told: client.trust(follow(store, told, self.said.append)),
             log=self.said.append,
         )
@@ -50,7 +49,7 @@ class WebDevice:
     def look(self) -> str:
         """What it said about that."""
         self.said.clear()
-        self._reporter._look_at = 0.0
+        self._reporter.look_soon()
         self._reporter.step()
         return "\n".join(self.said)
 

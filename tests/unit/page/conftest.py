@@ -21,6 +21,7 @@ from hdpmf.private.device.store import encryption
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.page.http import OwnerPage
 from hdpmf.private.page.owner import Owner
+from tests.world import Clock
 
 HOST = "pabc.localhost:4711"
 ORIGIN = f"http://{HOST}"
@@ -31,15 +32,6 @@ SECRET = "Zombie Opera <script>alert(1)</script>"
 @pytest.fixture(autouse=True)
 def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encryption, "SCRYPT_COST", 16)
-
-
-class Clock:
-    """Time that passes when it is told to."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def small_table() -> CatalogueTable:

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from hdpmf.common.web import local_server
+from hdpmf.common.web.sessions import AttemptLimit
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.page import http
@@ -201,13 +202,14 @@ def test_an_encrypted_store_is_asked_for_its_passphrase_and_not_at_will(outside:
             follow_redirects=False,
         )
 
+    outside.owner.attempts = AttemptLimit(outside.clock)
     for _ in range(3):
         assert unlock("wrong").status_code == 403
     answer = unlock(PASSPHRASE)  # the right one, too early
     assert answer.status_code == 403
     assert "too many" in answer.text
     assert not outside.owner.is_open
-    outside.owner.attempts._next_at = 0.0
+    outside.clock.now += outside.owner.attempts.wait
     assert unlock(PASSPHRASE).headers["location"] == "/rate"
     assert "Zombie" in outside.get("/rate").text
     assert outside.post("/lock", {}).headers["location"] == "/unlock"

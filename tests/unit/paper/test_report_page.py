@@ -224,13 +224,11 @@ def test_findings_come_from_the_numbers(full_store):
     assert by_text["Table IIIDPMF perfo"].verdict == "holds"
 
 
-def test_runs_that_nothing_shows_are_not_counted(tmp_path, fill_store, experiments, monkeypatch):
+def test_runs_that_nothing_shows_are_not_counted(tmp_path, fill_store, experiments, register):
     chosen = experiments(["table3"])
     everything = read_content(fill_store(tmp_path, chosen))
     assert everything.n_runs == len(everything.results)
-    monkeypatch.setitem(
-        METHODS._known, "user-mean", replace(METHODS["user-mean"], version=7)
-    )  # its old runs are nobody's any more
+    register(replace(METHODS["user-mean"], version=7))  # its old runs are nobody's any more
     old = [one for one in everything.results.values() if one.run.method == "user-mean"]
     assert read_content(tmp_path).n_runs == len(everything.results) - len(old)
 
@@ -309,13 +307,10 @@ def test_diverged_and_failed_cells_are_named(tmp_path, fill_store: Fill, experim
 
 
 def test_names_from_outside_cannot_break_out(
-    tmp_path, fill_store: Fill, experiments: Make, monkeypatch
+    tmp_path, fill_store: Fill, experiments: Make, register
 ):
     evil = "</script><script>alert(1)</script><!-- \"'&$title \u2028"
-    hostile = METHODS["hdpmf"]
-    monkeypatch.setitem(
-        METHODS._known, "evil method", replace(hostile, name="evil method", label=evil)
-    )
+    register(replace(METHODS["hdpmf"], name="evil method", label=evil))
     one = msgspec.structs.replace(
         experiments(["figure_epsilon"])[0],
         title=evil,
@@ -357,15 +352,14 @@ def test_an_empty_store_is_refused(tmp_path):
 
 
 def test_a_method_that_is_gone_leaves_the_rest(
-    tmp_path, fill_store: Fill, experiments: Make, monkeypatch
+    tmp_path, fill_store: Fill, experiments: Make, register
 ):
-    hostile = METHODS["hdpmf"]
-    with monkeypatch.context() as patch:
-        patch.setitem(METHODS._known, "mine", replace(hostile, name="mine", label="Mine"))
-        own = msgspec.structs.replace(
-            experiments(["figure_epsilon"])[0], name="own", methods=("mine", "mf")
-        )
-        fill_store(tmp_path, [*experiments(["table3"]), own])
+    register(replace(METHODS["hdpmf"], name="mine", label="Mine"))
+    own = msgspec.structs.replace(
+        experiments(["figure_epsilon"])[0], name="own", methods=("mine", "mf")
+    )
+    fill_store(tmp_path, [*experiments(["table3"]), own])
+    METHODS.discard("mine")
     content = read_content(tmp_path)
     assert list(content.cells) == ["table3"]
     assert "own cannot be shown" in content.problems[0]

@@ -294,7 +294,7 @@ def test_every_device_may_report_in_every_run_and_the_sums_are_put_together(tmp_
     service = make_service(world, tmp_path / "shop")
     first = service.conduct(service.begin(SETTINGS))
     world.shards = [
-        world._shard(user) for user in range(len(world.devices))
+        world.shard(user) for user in range(len(world.devices))
     ]  # with ratings that are new
     second = service.conduct(service.begin(SETTINGS))
     assert (first.summary["cohorts"], second.summary["cohorts"]) == (1, 2)

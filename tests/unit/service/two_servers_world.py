@@ -79,13 +79,13 @@ class World:
         pair = ServerPair(self.clock, (SeededNoise(1), SeededNoise(2)))
         self.leader, self.helper, self.servers = pair.leader, pair.helper, pair.servers
         self.collector = CollectorKeys.generate("shop")
-        self.shards = [self._shard(user) for user in range(users)]
+        self.shards = [self.shard(user) for user in range(users)]
         self.absent: set[int] = set()
         self.published: bytes | None = None
         self.reported: set[bytes] = set()
         self.lines: list[str] = []
 
-    def _shard(self, user: int) -> OneRoundShard:
+    def shard(self, user: int) -> OneRoundShard:
         part = part_of(self.ratings, user, user + 1)
         return OneRoundShard(
             part,
@@ -152,7 +152,7 @@ def exact(world: World, tasks: Sequence[Task]) -> list[SumContribution | Popular
     """What the sums of these tasks must be: everybody's numbers and both servers' noise, drawn
     once more.
     """
-    shards = [world._shard(user) for user in range(len(world.devices)) if user not in world.absent]
+    shards = [world.shard(user) for user in range(len(world.devices)) if user not in world.absent]
     noises = SeededNoise(1), SeededNoise(2)
     found: list[SumContribution | Popularity] = []
     for task in tasks:

@@ -201,7 +201,8 @@ def test_items_with_few_raters_stay_out_and_inflated_numbers_are_refused():
 def test_a_kept_state_goes_on_as_if_nothing_had_happened(mechanism, fresh):
     plan = plan_for(mechanism, fresh_noise=fresh)
     straight, recommender, opening = opened(mechanism, plan=plan, noise=SeededNoise(2))
-    other, _, _ = opened(mechanism, plan=plan, noise=SeededNoise(2))
+    noise = SeededNoise(2)
+    other, _, _ = opened(mechanism, plan=plan, noise=noise)
     for number in range(1, 5):
         message = round_with(
             recommender, number, np.random.default_rng(number).normal(0, 0.3, (40, 4))
@@ -212,7 +213,7 @@ def test_a_kept_state_goes_on_as_if_nothing_had_happened(mechanism, fresh):
                 WORLD,
                 WEIGHTS,
                 mechanism,
-                other._noise,
+                noise,
                 99,
                 WORKERS,
                 n_users=60,

@@ -75,8 +75,8 @@ def test_what_is_refused_is_not_remembered():
             refused.check(np.full((ROWS, FACTORS), 1e-3, np.float32))
         refused.check(draw(number))
         straight.check(draw(number))
-    assert np.array_equal(refused._total, straight._total)
-    assert refused._seen == straight._seen == 5
+    assert np.array_equal(refused.total, straight.total)
+    assert refused.seen == straight.seen == 5
 
 
 def test_the_kind_of_draw_must_not_change():

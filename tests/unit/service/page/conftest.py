@@ -14,8 +14,8 @@ from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.web.sessions import BrowserSessions
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.page.http import Login, OperatorPage, TokenLogin
-from tests.unit.page.conftest import HOST, ORIGIN, Client, Clock
-from tests.world import SUMS, Federation, growing_federation
+from tests.unit.page.conftest import HOST, ORIGIN, Client
+from tests.world import SUMS, Clock, Federation, growing_federation
 
 PAGES = ("/overview", "/runs", "/devices", "/model", "/knowledge")
 OWN = {"sec-fetch-site": "same-origin"}
