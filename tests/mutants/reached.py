@@ -58,7 +58,7 @@ class Reached:
 
     files: set[str] = field(default_factory=set)
     tests: list[Test] = field(default_factory=list)
-    by_place: dict[Place, list[Test]] = field(default_factory=lambda: defaultdict(list))
+    by_position: dict[Place, list[Test]] = field(default_factory=lambda: defaultdict(list))
 
     @classmethod
     def read(cls, path: Path, root: Path) -> Reached:
@@ -81,7 +81,7 @@ class Reached:
             if name != test.file:  # which is there to say that the file was measured
                 found.tests.append(test)
             for place in places:
-                found.by_place[place].append(test)
+                found.by_position[place].append(test)
         return found
 
     def running(self, path: str, source: bytes, line: int) -> list[Test]:
@@ -91,7 +91,7 @@ class Reached:
         known, found = _functions(source), {}
         for each in _statement(source, line):
             if each in known:
-                found.update(dict.fromkeys(self.by_place.get((path, *known[each]), ())))
+                found.update(dict.fromkeys(self.by_position.get((path, *known[each]), ())))
         return list(found)
 
 

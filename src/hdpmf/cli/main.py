@@ -180,17 +180,19 @@ class _Commands(UserDict[str, Any]):
         return found
 
 
-def _made(name: str, place: str | Group) -> Any:
+def _made(name: str, target: str | Group) -> Any:
     """Return the command or the group that an entry of the table describes."""
     holder = typer.Typer(add_completion=False)
-    if isinstance(place, str):
-        module, _, function = place.partition(":")
+    if isinstance(target, str):
+        module, _, function = target.partition(":")
         holder.command(name)(getattr(import_module(f"hdpmf.cli.{module}"), function))
         return typer.main.get_command(holder)
-    group = typer.Typer(help=place.help, epilog=place.epilog, no_args_is_help=place.no_args_is_help)
+    group = typer.Typer(
+        help=target.help, epilog=target.epilog, no_args_is_help=target.no_args_is_help
+    )
     holder.add_typer(group, name=name)
     made: Any = typer.main.get_command(holder)
-    made.commands[name].commands = _Commands(place.commands)
+    made.commands[name].commands = _Commands(target.commands)
     return made.commands[name]
 
 

@@ -141,8 +141,8 @@ def _bar(axes: Axes, position: int, row: Mapping[str, Any], end: float) -> None:
     )
     if cut:
         for shift in (0.0, 0.012):
-            place = (0.93 + shift) * end
-            xs = (place, place + 0.012 * end)
+            left = (0.93 + shift) * end
+            xs = (left, left + 0.012 * end)
             ys = (position - 0.4, position + 0.4)
             axes.plot(xs, ys, color="white", linewidth=2.0)
     inside = 0.9 * end if cut else error - spread
@@ -193,8 +193,8 @@ def comparison_png(rows: Sequence[Mapping[str, Any]], title: str) -> bytes:
         height=0.66,
         color=[_COMPARISON_COLOURS[row["epsilon_is"]][0] for row in rows],
     )
-    for place, error in enumerate(errors):
-        axes.annotate(f" {error:.3f}", (error, place), va="center", color=INK, fontsize=9)
+    for position, error in enumerate(errors):
+        axes.annotate(f" {error:.3f}", (error, position), va="center", color=INK, fontsize=9)
     axes.invert_yaxis()
     axes.margins(x=0.1)
     strip_frame(axes)
@@ -248,24 +248,23 @@ def guess_png(guesses: Mapping[str, Sequence[Guess]], title: str) -> bytes:
     figure = new_figure(9.0, 0.36 * position + 1.7, dpi=150, facecolor="white")
     height = figure.get_size_inches()[1]
     axes = figure.add_axes((0.17, 0.62 / height, 0.73, 1 - 1.75 / height))
-    for place, guess in rows:
-        axes.barh(
-            place, guess.right - 0.5, left=0.5, height=0.6, color=_OBSERVER_COLOURS[guess.status]
-        )
+    for y, guess in rows:
+        axes.barh(y, guess.right - 0.5, left=0.5, height=0.6, color=_OBSERVER_COLOURS[guess.status])
         axes.annotate(
             guess.said,
-            (max(guess.right, 0.5) + 0.006, place),
+            (max(guess.right, 0.5) + 0.006, y),
             va="center",
             fontsize=9,
             color=INK,
             annotation_clip=False,
         )
-    for place, observer in heads:
-        axes.annotate(
-            observer, (0.5, place), va="center", fontsize=9.5, color=INK, fontweight="bold"
-        )
+    for y, observer in heads:
+        axes.annotate(observer, (0.5, y), va="center", fontsize=9.5, color=INK, fontweight="bold")
     axes.set_yticks(
-        [place for place, _ in rows], [guess.person for _, guess in rows], fontsize=9.5, color=INK
+        [y for y, _ in rows],
+        [guess.person for _, guess in rows],
+        fontsize=9.5,
+        color=INK,
     )
     axes.set_xlim(0.5, 1.0)
     axes.set_ylim(position - 0.3, -0.6)
@@ -308,8 +307,8 @@ def spread_png(
     panels = ["ratings"] * bool(spread) + ["counts"] + ["time"] * (timestamps is not None)
     figure = new_figure(4.2 * len(panels) + 0.6, 3.6, dpi=150, facecolor="white")
     width = 1.0 / len(panels)
-    for place, panel in enumerate(panels):
-        axes = figure.add_axes((width * place + 0.2 * width, 0.2, 0.74 * width, 0.58))
+    for position, panel in enumerate(panels):
+        axes = figure.add_axes((width * position + 0.2 * width, 0.2, 0.74 * width, 0.58))
         strip_frame(axes)
         axes.tick_params(labelsize=8.5, which="both")
         if panel == "ratings":

@@ -245,8 +245,8 @@ class Estimator(Parameters):
         self._check_ranks()
         candidates = self._candidates()
         candidates[np.setdiff1d(np.arange(len(candidates)), self.devices_.rated)] = False
-        places = self.catalogue_.items.find(test.items.ids)
-        return rank(self.devices_, candidates, self._order().scores, test, places, n).summary()
+        positions = self.catalogue_.items.find(test.items.ids)
+        return rank(self.devices_, candidates, self._order().scores, test, positions, n).summary()
 
     @overload
     def recommend(
@@ -439,8 +439,10 @@ class Estimator(Parameters):
         self._check_fitted()
         ratings = self._taken(ratings, self.catalogue_.scale).compact()
         self._check_like_training(ratings, "new")
-        places = self.devices_.users.find(ratings.users.ids)
-        known = ratings.users.ids[np.append(np.diff(self.devices_.rated_start) > 0, False)[places]]
+        positions = self.devices_.users.find(ratings.users.ids)
+        known = ratings.users.ids[
+            np.append(np.diff(self.devices_.rated_start) > 0, False)[positions]
+        ]
         if len(known) and not replace:
             more = f" (and {len(known) - 1:,} others)" if len(known) > 1 else ""
             raise RatingsError(

@@ -223,15 +223,15 @@ def _union(views: list[_Prepared], device: Any) -> Table:
     coefficient = torch.ones(shape, device=device) if weighted else None
     members = torch.zeros(len(union), dtype=torch.int32, device=device)
     for view, (prepared, key) in enumerate(zip(views, keys, strict=True)):
-        places = torch.searchsorted(union, key)
-        target[view, places] = torch.from_numpy(prepared.ratings.target.astype(np.float32)).to(
+        positions = torch.searchsorted(union, key)
+        target[view, positions] = torch.from_numpy(prepared.ratings.target.astype(np.float32)).to(
             device
         )
         if coefficient is not None and prepared.ratings.coefficient is not None:
-            coefficient[view, places] = torch.from_numpy(
+            coefficient[view, positions] = torch.from_numpy(
                 prepared.ratings.coefficient.astype(np.float32)
             ).to(device)
-        members[places] |= 1 << view
+        members[positions] |= 1 << view
     return Table(
         users=(union // n_items).int(),
         items=(union % n_items).int(),

@@ -8,19 +8,19 @@ The protocol, the same for every method:
 - *Candidates*: every item that has a training rating and that the model learned something about,
   except those that the user rated in training.
 - *Order*: by the model's score for lists; equal scores in the order of the catalogue.
-- *NDCG@n*: gain 1 for a relevant item at place p, discounted by log2(p + 1), over the best that
-  ``n`` places allow; mean over users.
+- *NDCG@n*: gain 1 for a relevant item at rank p, discounted by log2(p + 1), over the best that
+  ``n`` ranks allow; mean over users.
 - *Recall@n*: relevant items among the first ``n``, over all relevant ones; mean over users.
 - *Precision@n*: relevant items among the first ``n``, over ``n``. *Hit rate@n*: users with at least
   one of them.
-- *MAP@n*: mean over users of the precision at each relevant place, summed and divided by the
-  relevant items (``n`` at most). *MRR@n*: 1 over the place of the first relevant item, 0 without
+- *MAP@n*: mean over users of the precision at each relevant rank, summed and divided by the
+  relevant items (``n`` at most). *MRR@n*: 1 over the rank of the first relevant item, 0 without
   one.
 - *Coverage@n*: items in the first ``n`` of any of these users, over all items with a training
   rating.
 - *Popularity@n*: how many raters the listed items have in training, on average; the smaller, the
   more is new to people.
-- *Gini@n*: how unequally items share the places of all lists: 0 if all candidates are listed
+- *Gini@n*: how unequally items share the ranks of all lists: 0 if all candidates are listed
   equally often.
 """
 
@@ -62,11 +62,11 @@ def _best_of(table: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None
         for column in range(len(scores)):
             score = scores[column]
             if score > least:  # rare after the first few: it is inserted before what is smaller
-                place = last
-                while place > 0 and best[place - 1] < score:
-                    best[place], found[place] = best[place - 1], found[place - 1]
-                    place -= 1
-                best[place], found[place] = score, column
+                position = last
+                while position > 0 and best[position - 1] < score:
+                    best[position], found[position] = best[position - 1], found[position - 1]
+                    position -= 1
+                best[position], found[position] = score, column
                 least = best[last]
 
 
@@ -228,5 +228,5 @@ def _take_out(table: np.ndarray, devices: Devices, users: np.ndarray) -> None:
 def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     if len(ordered) == 0:
         return np.zeros(values.shape, bool)
-    places = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    return np.asarray(ordered[places] == values)
+    positions = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    return np.asarray(ordered[positions] == values)

@@ -159,8 +159,8 @@ def _names(models: list[Estimator]) -> list[str]:
         for label, model in zip(labels, models, strict=True)
     ]
     return [
-        f"{name} ({place})" if named.count(name) > 1 else name
-        for place, name in enumerate(named, start=1)
+        f"{name} ({position})" if named.count(name) > 1 else name
+        for position, name in enumerate(named, start=1)
     ]
 
 

@@ -122,7 +122,7 @@ class Comparison(Tabular):
     def __str__(self) -> str:
         names = list(self._rows[0])
         table = [names, *([_text(row[name]) for name in names] for row in self._rows)]
-        widths = [max(len(line[place]) for line in table) for place in range(len(names))]
+        widths = [max(len(line[position]) for line in table) for position in range(len(names))]
         lines = (
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in table
@@ -188,19 +188,19 @@ def similar(
     if n < 1:
         raise ConfigError(f"n must be at least 1, not {n}")
     items = catalogue.items
-    place = int(items.find([item])[0])
-    if place < 0:
+    position = int(items.find([item])[0])
+    if position < 0:
         raise UnknownIdError(
             f"item {item!r} is none of the model's {len(items):,}, whose ids are {kind_of(items)}"
         )
     lengths = np.linalg.norm(vectors, axis=1)
-    if not able[place] or lengths[place] == 0:
+    if not able[position] or lengths[position] == 0:
         raise ConfigError(
             f"the model learned nothing about item {item!r}, so nothing is known to be like it"
         )
-    cosines = vectors @ vectors[place] / np.maximum(lengths * lengths[place], 1e-12)
+    cosines = vectors @ vectors[position] / np.maximum(lengths * lengths[position], 1e-12)
     cosines[~able | (lengths == 0)] = -np.inf
-    cosines[place] = -np.inf
+    cosines[position] = -np.inf
     best = np.argsort(-cosines, kind="stable")[:n]
     table = catalogue.item_table
     rows = np.full(len(vectors), -1) if table is None else table.index.find(catalogue.items.ids)

@@ -16,11 +16,11 @@ from hdpmf.lab import paper
 from hdpmf.lab.experiments import Experiment, expected_runs, parse_experiment, resolve
 from hdpmf.lab.experiments.execution import load_data, weights_of
 from hdpmf.lab.experiments.expansion import (
-    Place,
+    Configuration,
+    configurations,
     evaluation_runs,
     grid_of,
     method_names,
-    places,
     tuning_cells,
 )
 from hdpmf.lab.experiments.runner import tuning_runs
@@ -158,7 +158,7 @@ def test_what_does_not_matter_is_not_in_the_identity() -> None:
 def test_every_seed_has_wishes_a_split_and_noise_of_its_own(small: Experiment) -> None:
     """Otherwise the deviation over seeds would leave out what the draw of wishes does."""
     experiment = msgspec.structs.replace(small, seeds=(3, 5, 8))
-    place = next(place for place in places(experiment) if place.method == "hdpmf")
+    place = next(place for place in configurations(experiment) if place.method == "hdpmf")
     runs = evaluation_runs(experiment, {place: {"learning_rate": 0.01, "reg": 0.01}}, place, None)
     assert [run.privacy.seed for run in runs if run.privacy is not None] == [3, 5, 8]
     assert [run.seed for run in runs] == [run.part.seed for run in runs] == [3, 5, 8]
@@ -168,7 +168,7 @@ def test_every_seed_has_wishes_a_split_and_noise_of_its_own(small: Experiment) -
 
 
 def test_counts_of_a_small_experiment(small: Experiment) -> None:
-    assert len(list(places(small))) == 3  # hdpmf-r takes hdpmf's choice
+    assert len(list(configurations(small))) == 3  # hdpmf-r takes hdpmf's choice
     assert len(tuning_runs([small])) == 2 * 2 * 2
     # Three methods with randomness and the user's mean, two seeds each with a cut of its own.
     assert len(expected_runs([small])) == 8 + 8
@@ -204,7 +204,7 @@ def test_shared_runs_are_one_run() -> None:
 
 
 def test_a_figure_begins_where_the_table_is() -> None:
-    place = Place("ml-1m", "hdpmf", 10)
+    place = Configuration("ml-1m", "hdpmf", 10)
     chosen = {place: {"learning_rate": 0.005, "reg": 0.01}}
     table = evaluation_runs(paper.experiment("table3"), chosen, place, None)
     for name, x in (("figure_epsilon", 1.0), ("figure_epsilon_uc", 0.1), ("figure_f_uc", 0.54)):
@@ -218,11 +218,11 @@ def test_a_figure_begins_where_the_table_is() -> None:
 
 def test_ml_100k_uses_its_ready_made_split() -> None:
     table = paper.experiment("table3")
-    chosen = {Place("ml-100k", "mf", 10): {"learning_rate": 0.01, "reg": 0.01}}
-    runs = evaluation_runs(table, chosen, Place("ml-100k", "mf", 10), None)
+    chosen = {Configuration("ml-100k", "mf", 10): {"learning_rate": 0.01, "reg": 0.01}}
+    runs = evaluation_runs(table, chosen, Configuration("ml-100k", "mf", 10), None)
     assert {run.part for run in runs} == {Part("ready-made")}
     assert [run.seed for run in runs] == [0, 1, 2, 3, 4]
-    folds = tuning_cells(table, Place("ml-1m", "mf", 10))[0].runs
+    folds = tuning_cells(table, Configuration("ml-1m", "mf", 10))[0].runs
     assert [run.part for run in folds] == [
         Part("hold-out", folds=5, fold=fold) for fold in range(5)
     ]

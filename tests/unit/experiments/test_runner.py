@@ -26,7 +26,7 @@ from hdpmf.lab.experiments import (
     tuning_tables,
 )
 from hdpmf.lab.experiments.execution import do_run
-from hdpmf.lab.experiments.expansion import GridPoint, Place, best_of_grid, choices
+from hdpmf.lab.experiments.expansion import Configuration, GridPoint, best_of_grid, choices
 from hdpmf.lab.experiments.progress import experiment_status
 from hdpmf.lab.experiments.runner import (
     check_backend,
@@ -94,7 +94,10 @@ def test_the_choice_is_the_lowest_mean_over_the_folds(tmp_path: Path, small: Exp
         run_experiments([small], store, n_jobs=1, tune_only=True)
         results = store.results()
         tables = tuning_tables(store, "small")
-    assert set(tables) == {Place("synthetic", "hdpmf", 4), Place("synthetic", "pdpmf", 4)}
+    assert set(tables) == {
+        Configuration("synthetic", "hdpmf", 4),
+        Configuration("synthetic", "pdpmf", 4),
+    }
     for place, (grid, winner) in tables.items():
         assert winner is not None
         for row in grid:

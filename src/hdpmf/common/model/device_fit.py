@@ -225,10 +225,10 @@ def device_fit(
         # A vector is drawn to the mean row of what its user rated, counted from the mean over all
         # ratings.
         pull = facts.similarity.pull * noise / count
-        places = np.arange(n_other, len(names))
+        positions = np.arange(n_other, len(names))
         popularity = facts.popularity.astype(np.float64)
-        mean_map[places, places] = pull
-        mean_map[places, names.index("constant")] = (
+        mean_map[positions, positions] = pull
+        mean_map[positions, names.index("constant")] = (
             -pull * (popularity @ similar) / max(float(popularity.sum()), 1e-9)
         )
     variance = facts.variance.astype(np.float64) + count * rest

@@ -176,16 +176,16 @@ class ListModel:
             items: Positions of what a user has rated.
             inputs: How much each counts: the rating's height above the lowest one.
         """
-        places = self.places(items)
-        known = places >= 0
-        return np.asarray(self._spread(self._scores(places[known], inputs[known])[None])[0])
+        positions = self.positions(items)
+        known = positions >= 0
+        return np.asarray(self._spread(self._scores(positions[known], inputs[known])[None])[0])
 
-    def places(self, items: np.ndarray) -> np.ndarray:
+    def positions(self, items: np.ndarray) -> np.ndarray:
         """Rows of catalogue positions; -1 for an item that the model does not know."""
         if self.heads is None:
             return items
-        places = np.minimum(np.searchsorted(self.heads, items), len(self.heads) - 1)
-        return np.where(self.heads[places] == items, places, -1)
+        positions = np.minimum(np.searchsorted(self.heads, items), len(self.heads) - 1)
+        return np.where(self.heads[positions] == items, positions, -1)
 
     def _spread(self, scores: np.ndarray) -> np.ndarray:
         """Scores of heads as scores of all items."""

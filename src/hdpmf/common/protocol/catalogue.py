@@ -134,7 +134,7 @@ def number_of(items: AnyCatalogue) -> int:
 def retired_in(items: AnyCatalogue) -> tuple[int, ...]:
     """Positions of all retired items, ascending."""
     links = items.links if isinstance(items, CatalogueVersion) else ()
-    return tuple(sorted(place for link in links for place in link.retired))
+    return tuple(sorted(position for link in links for position in link.retired))
 
 
 def digests_of(items: AnyCatalogue) -> list[bytes]:
@@ -235,7 +235,7 @@ def check_chain(items: CatalogueVersion) -> None:
         )
         _require(link.items > n_items or bool(link.retired), f"version {number} changes nothing")
         _require(number > 1 or not link.retired, "the first version retires items")
-        inside = all(0 <= place < link.items for place in link.retired) and not retired & set(
+        inside = all(0 <= position < link.items for position in link.retired) and not retired & set(
             link.retired
         )
         _require(inside and _ascending(link.retired), f"version {number} retires what it cannot")
@@ -300,10 +300,10 @@ def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[bytes]:
     titles, genres, years = _columns(table)
     done = 0
     for size in sizes:
-        for place in range(done, min(size, len(table.ids))):
+        for position in range(done, min(size, len(table.ids))):
             state.update(
                 msgspec.msgpack.encode(
-                    (table.ids[place], titles[place], genres[place], years[place])
+                    (table.ids[position], titles[position], genres[position], years[position])
                 )
             )
         done = max(done, size)
@@ -349,8 +349,8 @@ def _grown(table: CatalogueTable, added: CatalogueTable) -> CatalogueTable:
     )
 
 
-def _ascending(places: tuple[int, ...]) -> bool:
-    return all(first < second for first, second in pairwise(places))
+def _ascending(positions: tuple[int, ...]) -> bool:
+    return all(first < second for first, second in pairwise(positions))
 
 
 def _require(condition: bool, what: str) -> None:

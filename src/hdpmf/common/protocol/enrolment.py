@@ -55,8 +55,8 @@ class Enrolled:
         return f"Enrolled({len(self)} devices)"
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {card.identity: place for place, card in enumerate(self.cards)}
+    def _indices(self) -> dict[str, int]:
+        return {card.identity: index for index, card in enumerate(self.cards)}
 
     @cached_property
     def users(self) -> Mapping[str, int]:
@@ -75,13 +75,13 @@ class Enrolled:
         plain = sha256(b"hdpmf roster " + text).hexdigest()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
-    def place(self, device: str) -> int:
+    def index(self, device: str) -> int:
         """A device's number on the roster."""
-        return self._places[device]
+        return self._indices[device]
 
-    def device(self, place: int) -> str:
+    def device(self, index: int) -> str:
         """The device with this number."""
-        return self.cards[place].identity
+        return self.cards[index].identity
 
     def count_users(self, devices: Iterable[str]) -> int:
         """Users behind these devices."""

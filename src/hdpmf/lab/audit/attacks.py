@@ -76,7 +76,7 @@ def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> D
             "noise='once'"
         )
     stars = levels_of(target.ratings)
-    place = target.place
+    position = target.position
     items = target.ratings.item_codes[target.own]
     raters = np.maximum(path.raters[items], 1)
     low: list[np.ndarray] = []
@@ -91,9 +91,11 @@ def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> D
                 noise = SeededNoise(seed, _DIFFERENCE + 2 * begin + (star > 0))
                 stream = messages(path, every[star], raters, noise, seed, workers)
                 kept = next(stream)
-                seen = np.stack([next(stream)[:, place] for _ in range(_ROUNDS)]).astype(np.float64)
+                seen = np.stack([next(stream)[:, position] for _ in range(_ROUNDS)]).astype(
+                    np.float64
+                )
                 devices = [SimulatedDevice(path, copies, kept, None, seed) for copies in every]
-                told = np.stack([_expected(device, place) for device in devices])
+                told = np.stack([_expected(device, position) for device in devices])
                 apart = np.linalg.norm(np.diff(seen, axis=0) - np.diff(told, axis=1), axis=3).sum(
                     axis=1
                 )
@@ -104,7 +106,7 @@ def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> D
     bound = lower_bound(
         Scores(scores.low[:runs], scores.high[:runs]), Scores(scores.low[runs:], scores.high[runs:])
     )
-    spread = np.sqrt([path.variance(number, items, raters)[place] for number in range(_ROUNDS)])
+    spread = np.sqrt([path.variance(number, items, raters)[position] for number in range(_ROUNDS)])
     return Differencing(
         runs=runs,
         exact=hits / (4 * runs),
@@ -252,11 +254,11 @@ def _known(target: Target, items: np.ndarray, value: float, ids: np.ndarray) -> 
     return Copies(ids, items, values, np.tile(target.weights[target.own], (len(ids), 1)))
 
 
-def _expected(device: SimulatedDevice, place: int) -> np.ndarray:
+def _expected(device: SimulatedDevice, position: int) -> np.ndarray:
     """Return messages about one rating without noise, (rounds, users, factors)."""
     rounds = []
     for number in range(_ROUNDS):
-        e = device.residuals(number)[:, place]
+        e = device.residuals(number)[:, position]
         rounds.append(e[:, None] * device.u)
     return np.stack(rounds)
 

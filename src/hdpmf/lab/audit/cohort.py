@@ -167,8 +167,8 @@ class Cohort:
     def send(self, message: Message, number: int = 0) -> Message:
         """Send all devices a message; return the audited one's answer."""
         body = encode(message)
-        for place in range(1, len(self._agents)):
-            answer = self._ask(place, body, number)
+        for index in range(1, len(self._agents)):
+            answer = self._ask(index, body, number)
             if isinstance(answer, Refusal):
                 raise ProtocolError(f"an honest device refused: {answer.reason}")
         return self._ask(0, body, number)
@@ -201,29 +201,29 @@ class Cohort:
         ]
         outgoing = server.advance()
         while outgoing:
-            for place, message in outgoing.items():
-                if place >= len(self._agents):
-                    server.receive(place, colluding[place - len(self._agents)].answer(message))
+            for index, message in outgoing.items():
+                if index >= len(self._agents):
+                    server.receive(index, colluding[index - len(self._agents)].answer(message))
                     continue
-                reply = self._reply(place, encode_sum(message), number, "sum")
-                server.receive(place, decode_to_recommender(reply.body))
+                reply = self._reply(index, encode_sum(message), number, "sum")
+                server.receive(index, decode_to_recommender(reply.body))
             outgoing = server.advance()
         if server.result is None:
             raise ProtocolError("the secure sum of an audited run came to nothing")
         return layout.decode(server.result.total)
 
-    def _ask(self, place: int, body: bytes, number: int) -> Message:
-        return decode(self._reply(place, body, number, "job").body)
+    def _ask(self, index: int, body: bytes, number: int) -> Message:
+        return decode(self._reply(index, body, number, "job").body)
 
-    def _reply(self, place: int, body: bytes, number: int, part: Any, run: bytes = RUN) -> Reply:
+    def _reply(self, index: int, body: bytes, number: int, part: Any, run: bytes = RUN) -> Reply:
         data = encode(Envelope(run=run, number=number, part=part, body=body))
         begin = time.perf_counter()
-        answer = self._agents[place].answer(data)
+        answer = self._agents[index].answer(data)
         seconds = time.perf_counter() - begin
         reply = decode(answer)
         if not isinstance(reply, Reply):
             raise ProtocolError("a device answered something that is no reply")
-        if place == 0:
+        if index == 0:
             self.answers.append(DeviceAnswer(_kind(reply), len(answer), seconds, reply.body))
         return reply
 

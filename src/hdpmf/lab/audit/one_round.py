@@ -265,9 +265,9 @@ def labelled_scores(
     n = len(device.own)
     contributors = max(target.ratings.n_users, 2)
     aimed = np.zeros(n, np.int64)
-    aimed[device.place] = SCORE_UNITS
+    aimed[device.position] = SCORE_UNITS
     is_head = np.full(n, True)
-    is_head[device.place] = head
+    is_head[device.position] = head
     grouping = Grouping(scores=aimed, heads=np.flatnonzero(is_head))
     ends = rating_in_worlds(device, adjacency)
     attacker = _Attacker(device, design, ends, is_head)
@@ -391,4 +391,4 @@ def _device_alone(target: Target) -> Target:
         scale=target.ratings.scale,
         name="one device",
     )
-    return Target(ratings, target.weights[own], target.place, np.arange(len(own)))
+    return Target(ratings, target.weights[own], target.position, np.arange(len(own)))

@@ -156,7 +156,7 @@ class AuditedServers:
         self._index = 0 if corrupt == "leader" else 1
         kind = Rules if noise is None else SimulationRules
         rules = kind(minimum=2)
-        noises = [None if place == self._index else noise for place in (0, 1)]
+        noises = [None if server == self._index else noise for server in (0, 1)]
         self._now = float(_BEGIN)
         common: dict[str, Any] = {"clock": lambda: self._now, "rules": rules}
         self._helper = Helper(self._keys[1], ServerDatabase("sqlite://"), noise=noises[1], **common)

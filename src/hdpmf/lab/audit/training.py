@@ -114,8 +114,8 @@ def _block(
     ratios = np.zeros(kept.shape)
     for number, sums in enumerate(stream):
         if path.budget is not None and path.h is None:
-            ratios[:, target.place] += _dense_ratio(
-                path, number, sums[:, target.place], (low, high), target, sharing
+            ratios[:, target.position] += _dense_ratio(
+                path, number, sums[:, target.position], (low, high), target, sharing
             )
             continue
         if hidden:
@@ -132,7 +132,7 @@ def _block(
         ratios -= 0.5 * (
             e_high**2 * (high.u**2 @ precision.T) - e_low**2 * (low.u**2 @ precision.T)
         )
-    own = ratios[:, target.place]
+    own = ratios[:, target.position]
     return np.stack((own, ratios.sum(axis=1) - own))
 
 
@@ -162,7 +162,7 @@ def _dense_ratio(
     """Return ratios without h, where only messages about the item depend on the rating."""
     laws = []
     for device in devices:
-        expected = device.residuals(number)[:, target.place, None] * device.u
+        expected = device.residuals(number)[:, target.position, None] * device.u
         laws.append(log_wide_share(np.abs(rows - expected), path.dense_scale, sharing).sum(axis=1))
     return np.asarray(laws[1] - laws[0])
 
@@ -288,7 +288,7 @@ def _own_training(low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
 def _predictions(model: Factorization, low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
     """Score by predicted ratings, with a user vector fitted to the user's other ratings."""
     _, mechanism, _ = model.setup(target.ratings)
-    others = np.delete(target.own, target.place)
+    others = np.delete(target.own, target.position)
     items = target.ratings.item_codes[others]
     wanted = mechanism.target(target.ratings.values[others], target.weights[others]).astype(
         np.float64

@@ -66,7 +66,7 @@ class Target:
         return int(self.ratings.item_codes[self.row])
 
     @property
-    def place(self) -> int:
+    def position(self) -> int:
         """Position of the rating among those of its user."""
         return int(np.flatnonzero(self.own == self.row)[0])
 

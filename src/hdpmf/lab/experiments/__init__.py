@@ -7,7 +7,13 @@ read results, with `tune` to choose hyper-parameters. The paper's own experiment
 
 from __future__ import annotations
 
-from hdpmf.lab.experiments.expansion import GridPoint, Place, resolve, wishes_in_words, wishes_of
+from hdpmf.lab.experiments.expansion import (
+    Configuration,
+    GridPoint,
+    resolve,
+    wishes_in_words,
+    wishes_of,
+)
 from hdpmf.lab.experiments.progress import watch
 from hdpmf.lab.experiments.runner import (
     BACKENDS,
@@ -39,10 +45,10 @@ __all__ = [
     "METRICS",
     "RANKING",
     "Cell",
+    "Configuration",
     "Experiment",
     "GridPoint",
     "PairedTest",
-    "Place",
     "Progress",
     "Result",
     "Run",

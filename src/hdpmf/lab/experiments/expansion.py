@@ -26,7 +26,7 @@ from hdpmf.lab.experiments.spec import PRIVACY_NAMES, DataOptions, Experiment, S
 from hdpmf.lab.experiments.store import Result
 
 
-class Place(NamedTuple):
+class Configuration(NamedTuple):
     """A data set, method and K, for which hyper-parameters are chosen."""
 
     dataset: str
@@ -41,7 +41,7 @@ class GridCell(NamedTuple):
     runs: tuple[Run, ...]
 
 
-Choices = Mapping[Place, Mapping[str, float]]
+Choices = Mapping[Configuration, Mapping[str, float]]
 """The chosen hyper-parameters."""
 
 
@@ -148,7 +148,7 @@ def tuned_as(experiment: Experiment, method: str) -> str:
     return experiment.tuning.like.get(method, method)
 
 
-def places(experiment: Experiment) -> Iterator[Place]:
+def configurations(experiment: Experiment) -> Iterator[Configuration]:
     """Yield where hyper-parameters must be chosen."""
     if not experiment.has_runs:
         return
@@ -156,26 +156,28 @@ def places(experiment: Experiment) -> Iterator[Place]:
     for dataset, method, factors in itertools.product(
         experiment.datasets, tuned, experiment.factors
     ):
-        yield Place(dataset, method, factors)
+        yield Configuration(dataset, method, factors)
 
 
-def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
+def tuning_cells(experiment: Experiment, configuration: Configuration) -> list[GridCell]:
     """Return the grid at one place. A grid of one cell has no runs: there is nothing to choose."""
-    grid = grid_of(experiment, place.method)
+    grid = grid_of(experiment, configuration.method)
     tuning = experiment.tuning
     folds = tuning.folds if len(grid) > 1 else 0
-    data = data_of(experiment, place.dataset)
+    data = data_of(experiment, configuration.dataset)
     cells = []
     for values in grid:
-        params = {**_shared_params(experiment, place), **values}
-        privacy = wishes_of(experiment, place.dataset, dict(experiment.privacy), tuning.seed)
+        params = {**_shared_params(experiment, configuration), **values}
+        privacy = wishes_of(
+            experiment, configuration.dataset, dict(experiment.privacy), tuning.seed
+        )
         runs = tuple(
             make_run(
                 data,
                 msgspec.structs.replace(
                     _part(data, tuning.split, tuning.seed), folds=folds, fold=fold
                 ),
-                place.method,
+                configuration.method,
                 params,
                 privacy,
                 tuning.seed,
@@ -187,15 +189,15 @@ def tuning_cells(experiment: Experiment, place: Place) -> list[GridCell]:
 
 
 def evaluation_runs(
-    experiment: Experiment, choices: Choices, place: Place, x: float | None
+    experiment: Experiment, choices: Choices, configuration: Configuration, x: float | None
 ) -> tuple[Run, ...]:
     """Return the runs of one cell of a table or one point of a curve, one per seed."""
-    data = data_of(experiment, place.dataset)
-    chosen = choices[place._replace(method=tuned_as(experiment, place.method))]
-    params: dict[str, Scalar] = {**_shared_params(experiment, place), **chosen}
+    data = data_of(experiment, configuration.dataset)
+    chosen = choices[configuration._replace(method=tuned_as(experiment, configuration.method))]
+    params: dict[str, Scalar] = {**_shared_params(experiment, configuration), **chosen}
     varied = "" if experiment.vary is None or x is None else experiment.vary.parameter
     fraction = float(x) if varied == "fraction" and x is not None else 1.0
-    if varied in METHODS[place.method].options:
+    if varied in METHODS[configuration.method].options:
         params[varied] = (
             x if x is None or varied not in ("epsilon", "learning_rate", "reg") else float(x)
         )
@@ -203,9 +205,9 @@ def evaluation_runs(
         make_run(
             data,
             msgspec.structs.replace(_part(data, experiment.split, seed), fraction=fraction),
-            place.method,
+            configuration.method,
             params,
-            wishes_of(experiment, place.dataset, _wishes(experiment, x), seed),
+            wishes_of(experiment, configuration.dataset, _wishes(experiment, x), seed),
             seed,
         )
         for seed in experiment.seeds
@@ -228,15 +230,15 @@ def _wishes(experiment: Experiment, x: float | None) -> dict[str, float]:
     return {**experiment.privacy, **varied}
 
 
-def _shared_params(experiment: Experiment, place: Place) -> dict[str, Scalar]:
+def _shared_params(experiment: Experiment, configuration: Configuration) -> dict[str, Scalar]:
     """Return the experiment's parameters, as far as this method has such options."""
     shared: dict[str, Scalar] = {
-        "n_factors": place.factors,
+        "n_factors": configuration.factors,
         "epochs": experiment.epochs,
         "epsilon": float(experiment.epsilon),
         "solver": experiment.solver,
     }
-    method = METHODS[place.method]
+    method = METHODS[configuration.method]
     # A method with a default of its own (as a number of epochs) keeps it, unless params or vary say
     # otherwise.
     usual = {name: value for name, value in shared.items() if name not in method.defaults}
@@ -321,11 +323,11 @@ class GridPoint:
 
 
 def grid_points(
-    experiment: Experiment, place: Place, results: Mapping[str, Result]
+    experiment: Experiment, configuration: Configuration, results: Mapping[str, Result]
 ) -> list[GridPoint]:
     """Return the grid at one place with its cross-validated numbers."""
     rows = []
-    for values, runs in tuning_cells(experiment, place):
+    for values, runs in tuning_cells(experiment, configuration):
         ids = tuple(run.id for run in runs)
         if not runs:
             rows.append(GridPoint(values, math.nan, math.nan, "single", ids))
@@ -375,8 +377,8 @@ def best_of_grid(grid: list[GridPoint], by: str = "mse") -> GridPoint | None:
 def choices(experiment: Experiment, results: Mapping[str, Result]) -> Choices:
     """Return the chosen hyper-parameters, where they are known."""
     chosen = {}
-    for place in places(experiment):
-        winner = best_of_grid(grid_points(experiment, place, results), experiment.tuning.by)
+    for configuration in configurations(experiment):
+        winner = best_of_grid(grid_points(experiment, configuration, results), experiment.tuning.by)
         if winner is not None:
-            chosen[place] = winner.values
+            chosen[configuration] = winner.values
     return chosen

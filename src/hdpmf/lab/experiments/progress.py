@@ -107,8 +107,8 @@ class StageProgress:
     def best(self) -> dict[tuple[str, str], float]:
         """Return the lowest mean MSE so far, by data set and method."""
         return {
-            place: min(math.fsum(errors) / len(errors) for errors in combinations.values())
-            for place, combinations in sorted(self._errors.items())
+            configuration: min(math.fsum(errors) / len(errors) for errors in combinations.values())
+            for configuration, combinations in sorted(self._errors.items())
         }
 
 

@@ -33,16 +33,16 @@ from hdpmf.lab.experiments.execution import (
 )
 from hdpmf.lab.experiments.expansion import (
     choices,
+    configurations,
     data_of,
     evaluation_runs,
-    places,
     tuned_as,
     tuning_cells,
 )
 from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import Result, Store
-from hdpmf.lab.experiments.summary import cell_places, dataset_title
+from hdpmf.lab.experiments.summary import cell_configurations, dataset_title
 from hdpmf.private.kernels.gpu.availability import use_gpu
 
 _TASK_SECONDS = 1.0
@@ -201,7 +201,7 @@ def run_experiments(
         imports = tuple(
             dict.fromkeys(name for experiment in experiments for name in experiment.imports)
         )
-        places_of_files = {digest: str(path.absolute()) for digest, path in (files or {}).items()}
+        paths = {digest: str(path.absolute()) for digest, path in (files or {}).items()}
         for name, list_runs in stages[:1] if tune_only else stages:
             runs = list_runs()
             missing = unfinished(experiments, runs, store.results())
@@ -214,7 +214,7 @@ def run_experiments(
             tasks = [
                 RunGroup(
                     tuple(group),
-                    places_of_files,
+                    paths,
                     imports,
                     tuple(map(str, PLUGINS)),
                     os.getpid(),
@@ -223,7 +223,7 @@ def run_experiments(
                 for group in tasks_of(alone)
             ]
             for result in chain(
-                do_together(together, places_of_files, jobs(n_jobs), listed),
+                do_together(together, paths, jobs(n_jobs), listed),
                 chain.from_iterable(_in_parallel(tasks, jobs(n_jobs), backend)),
             ):
                 store.add(result)
@@ -243,8 +243,8 @@ def tuning_runs(experiments: Iterable[Experiment]) -> list[Run]:
     """Return the cross-validation runs of some experiments, each once."""
     runs: dict[str, Run] = {}
     for experiment in experiments:
-        for place in places(experiment):
-            for cell in tuning_cells(experiment, place):
+        for configuration in configurations(experiment):
+            for cell in tuning_cells(experiment, configuration):
                 runs.update((run.id, run) for run in cell.runs)
     return list(runs.values())
 
@@ -254,9 +254,11 @@ def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result])
     runs: dict[str, Run] = {}
     for experiment in experiments:
         chosen = choices(experiment, results)
-        for place, x in cell_places(experiment):
-            if place._replace(method=tuned_as(experiment, place.method)) in chosen:
-                runs.update((run.id, run) for run in evaluation_runs(experiment, chosen, place, x))
+        for configuration, x in cell_configurations(experiment):
+            if configuration._replace(method=tuned_as(experiment, configuration.method)) in chosen:
+                runs.update(
+                    (run.id, run) for run in evaluation_runs(experiment, chosen, configuration, x)
+                )
     return list(runs.values())
 
 
@@ -287,9 +289,14 @@ def expected_runs(experiments: Iterable[Experiment]) -> list[Run]:
     experiments = list(experiments)
     runs = {run.id: run for run in tuning_runs(experiments)}
     for experiment in experiments:
-        first = {place: tuning_cells(experiment, place)[0].values for place in places(experiment)}
-        for place, x in cell_places(experiment):
-            runs.update((run.id, run) for run in evaluation_runs(experiment, first, place, x))
+        first = {
+            configuration: tuning_cells(experiment, configuration)[0].values
+            for configuration in configurations(experiment)
+        }
+        for configuration, x in cell_configurations(experiment):
+            runs.update(
+                (run.id, run) for run in evaluation_runs(experiment, first, configuration, x)
+            )
     return list(runs.values())
 
 

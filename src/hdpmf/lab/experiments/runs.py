@@ -90,9 +90,9 @@ def _files(roots: list[Path], dotted: str) -> Iterator[Path]:
     parts = dotted.split(".")
     for root in roots:
         for length in range(1, len(parts) + 1):
-            place = root.joinpath(*parts[:length])
+            base = root.joinpath(*parts[:length])
             yield from (
-                path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()
+                path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()
             )
 
 

@@ -10,14 +10,14 @@ from hdpmf.common.data import dataset_info, dataset_names
 from hdpmf.common.methods import METHODS
 from hdpmf.lab.experiments.execution import RANKED
 from hdpmf.lab.experiments.expansion import (
+    Configuration,
     GridPoint,
-    Place,
     best_of_grid,
     choices,
+    configurations,
     evaluation_runs,
     grid_points,
     method_names,
-    places,
     tuned_as,
     worst_status,
 )
@@ -159,10 +159,13 @@ def collect(
         experiment = store.experiments()[experiment]
     results = store.results() if results is None else results
     chosen = choices(experiment, results)
-    return [_cell(experiment, place, x, chosen, results) for place, x in cell_places(experiment)]
+    return [
+        _cell(experiment, configuration, x, chosen, results)
+        for configuration, x in cell_configurations(experiment)
+    ]
 
 
-def cell_places(experiment: Experiment) -> Iterator[tuple[Place, float | None]]:
+def cell_configurations(experiment: Experiment) -> Iterator[tuple[Configuration, float | None]]:
     """Yield the places of an experiment's cells."""
     if not experiment.has_runs:
         return
@@ -170,21 +173,21 @@ def cell_places(experiment: Experiment) -> Iterator[tuple[Place, float | None]]:
         for method in method_names(experiment):
             for factors in experiment.factors:
                 for x in experiment.xs:
-                    yield Place(dataset, method, factors), x
+                    yield Configuration(dataset, method, factors), x
 
 
 def tuning_tables(
     store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None
-) -> dict[Place, tuple[list[GridPoint], GridPoint | None]]:
+) -> dict[Configuration, tuple[list[GridPoint], GridPoint | None]]:
     """Return the cross-validated grids with the winner of each, where there was a choice."""
     if isinstance(experiment, str):
         experiment = store.experiments()[experiment]
     results = store.results() if results is None else results
     tables = {}
-    for place in places(experiment):
-        grid = grid_points(experiment, place, results)
+    for configuration in configurations(experiment):
+        grid = grid_points(experiment, configuration, results)
         if len(grid) > 1:
-            tables[place] = (grid, best_of_grid(grid, experiment.tuning.by))
+            tables[configuration] = (grid, best_of_grid(grid, experiment.tuning.by))
     return tables
 
 
@@ -192,14 +195,14 @@ def compare(
     cells: list[Cell], first: str, second: str, metric: str = "mse"
 ) -> dict[tuple[str, int, float | None], PairedTest]:
     """Test two methods, by data set, K and x, wherever both are complete."""
-    by_place = {
+    by_position = {
         (cell.method, cell.dataset, cell.factors, cell.x): cell
         for cell in cells
         if cell.status == "done"
     }
     tests = {}
-    for cell in by_place.values():
-        other = by_place.get((second, cell.dataset, cell.factors, cell.x))
+    for cell in by_position.values():
+        other = by_position.get((second, cell.dataset, cell.factors, cell.x))
         if cell.method == first and other is not None:
             tests[cell.dataset, cell.factors, cell.x] = paired_test(
                 cell.metrics[metric].values, other.metrics[metric].values
@@ -209,23 +212,23 @@ def compare(
 
 def _cell(
     experiment: Experiment,
-    place: Place,
+    configuration: Configuration,
     x: float | None,
-    chosen: Mapping[Place, Mapping[str, float]],
+    chosen: Mapping[Configuration, Mapping[str, float]],
     results: Mapping[str, Result],
 ) -> Cell:
-    tuned = place._replace(method=tuned_as(experiment, place.method))
-    runs = evaluation_runs(experiment, chosen, place, x) if tuned in chosen else ()
+    tuned = configuration._replace(method=tuned_as(experiment, configuration.method))
+    runs = evaluation_runs(experiment, chosen, configuration, x) if tuned in chosen else ()
     ended = [results[run.id] for run in runs if run.id in results]
     ranked = [name for name in RANKING if ended and all(name in result.metrics for result in ended)]
     return Cell(
         experiment=experiment.name,
-        dataset=place.dataset,
-        dataset_title=dataset_title(place.dataset),
-        method=place.method,
-        label=METHODS[place.method].label,
-        in_paper=place.method in experiment.paper_methods,
-        factors=place.factors,
+        dataset=configuration.dataset,
+        dataset_title=dataset_title(configuration.dataset),
+        method=configuration.method,
+        label=METHODS[configuration.method].label,
+        in_paper=configuration.method in experiment.paper_methods,
+        factors=configuration.factors,
         x=None if x is None else float(x),
         metrics={
             name: Summary.of([result.metric(name) for result in ended])

@@ -15,7 +15,13 @@ from hdpmf.common.data import dataset_names
 from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.methods import method_named
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
-from hdpmf.lab.experiments.expansion import GridPoint, Place, best_of_grid, grid_points, resolve
+from hdpmf.lab.experiments.expansion import (
+    Configuration,
+    GridPoint,
+    best_of_grid,
+    grid_points,
+    resolve,
+)
 from hdpmf.lab.experiments.runner import Progress, RunCounts, run_experiments
 from hdpmf.lab.experiments.spec import (
     BATCH_GRID,
@@ -178,8 +184,8 @@ def tune(
             tune_only=True,
         )
         results = store.results()
-    place = Place(experiment.datasets[0], method, n_factors)
-    rows = grid_points(experiment, place, results)
+    configuration = Configuration(experiment.datasets[0], method, n_factors)
+    rows = grid_points(experiment, configuration, results)
     winner = best_of_grid(rows, by)
     if winner is None:
         messages = [
@@ -190,7 +196,7 @@ def tune(
             DivergedError if all(row.status == "diverged" for row in rows) else ConfigError
         )
         raise kind(f"no combination of the grid could be used; the first said: {messages[0]}")
-    return TuningResult(method, place.dataset, n_factors, folds, tuple(rows), winner, done)
+    return TuningResult(method, configuration.dataset, n_factors, folds, tuple(rows), winner, done)
 
 
 def _source(

@@ -117,13 +117,13 @@ def _reproduced(content: Content) -> str:
 
 def _grouped(rest: Sequence[Comparison]) -> str:
     """List the numbers that differ, by method."""
-    places: dict[str, dict[str, list[Comparison]]] = {}
+    by_label: dict[str, dict[str, list[Comparison]]] = {}
     for marked in rest:
-        places.setdefault(marked.cell.label, {}).setdefault(marked.cell.dataset_title, []).append(
+        by_label.setdefault(marked.cell.label, {}).setdefault(marked.cell.dataset_title, []).append(
             marked
         )
     parts = []
-    for label, datasets in places.items():
+    for label, datasets in by_label.items():
         details = []
         for title, numbers in datasets.items():
             first = numbers[0]
@@ -218,15 +218,15 @@ def _trivial(content: Content) -> str:
             "How a device does that sends nothing at all, each user's own mean at epsilon "
             "0, has not been run here."
         )
-    place = f"by MSE at K = {max(content.factors)}"
+    scope = f"by MSE at K = {max(content.factors)}"
     if not better:
         return (
-            f"A device that sends nothing at all, each user's own mean at epsilon 0, is {place} "
+            f"A device that sends nothing at all, each user's own mean at epsilon 0, is {scope} "
             f"behind the best private method of the paper on {words(worse)}."
         )
     text = (
         "A device that sends nothing at all, each user's own mean at epsilon 0, beats every "
-        f"private method of the paper {place} on {words(better)}"
+        f"private method of the paper {scope} on {words(better)}"
     )
     return text + (f", but not on {words(worse)}." if worse else ".")
 
@@ -298,9 +298,11 @@ def _beaten(mine: dict[str, Cell], rivals: Sequence[Cell]) -> str:
             cell.dataset_title for cell in theirs if mine[cell.dataset].mse.mean < cell.mse.mean
         )
         if theirs:
-            place = won if len(won) < len(theirs) else ("all of " * (len(won) > 1) + words(won),)
-            where.setdefault(place, []).append(theirs[0].label)
-    parts = [f"{words(labels)} on {words(places)}" for places, labels in where.items() if places]
+            datasets = won if len(won) < len(theirs) else ("all of " * (len(won) > 1) + words(won),)
+            where.setdefault(datasets, []).append(theirs[0].label)
+    parts = [
+        f"{words(labels)} on {words(datasets)}" for datasets, labels in where.items() if datasets
+    ]
     if where.get(()):
         parts.append(f"{words(where[()])} nowhere")
     return ", ".join(parts)

@@ -56,16 +56,16 @@ class PaperStatement:
 
     Attributes:
         where: Its place in the paper.
-        holds: Number of places where it holds here.
-        places: Number of places.
-        exceptions: Descriptions of the other places.
+        holds: Number of cases in which it holds here.
+        cases: Number of comparisons.
+        exceptions: Descriptions of the other cases.
         verdict: ``holds``, ``mostly``, ``fails`` or ``not run``.
     """
 
     text: str
     where: str
     holds: int
-    places: int
+    cases: int
     exceptions: tuple[str, ...]
     verdict: str
 
@@ -73,8 +73,8 @@ class PaperStatement:
 def paper_pairs(content: Content) -> Iterator[tuple[str, Cell, Cell]]:
     """Yield the pairs of Table III that the paper orders: measure, the better one, the other."""
     cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
-    places = dict.fromkeys((cell.dataset, cell.factors) for cell in cells)
-    for metric, (dataset, factors) in itertools.product(METRIC_LABELS, places):
+    cases = dict.fromkeys((cell.dataset, cell.factors) for cell in cells)
+    for metric, (dataset, factors) in itertools.product(METRIC_LABELS, cases):
         here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, factors)]
         known = [
             (number.mean, cell)
@@ -98,12 +98,12 @@ def reversals(content: Content) -> list[Reversal]:
 
 def duels(cells: list[Cell]) -> dict[tuple[str, str, int], Duel]:
     """Compare HDPMF with PDPMF everywhere in a table, by measure, data set and K."""
-    by_place = {(cell.method, cell.dataset, cell.factors): cell for cell in cells}
+    by_position = {(cell.method, cell.dataset, cell.factors): cell for cell in cells}
     tests = {}
     for metric in METRIC_LABELS:
         for (dataset, factors, _), test in compare(cells, "hdpmf", "pdpmf", metric).items():
-            first = by_place["hdpmf", dataset, factors]
-            second = by_place["pdpmf", dataset, factors]
+            first = by_position["hdpmf", dataset, factors]
+            second = by_position["pdpmf", dataset, factors]
             paper = published.table3(dataset, "hdpmf", factors, metric)
             rival = published.table3(dataset, "pdpmf", factors, metric)
             tests[metric, dataset, factors] = Duel(
@@ -181,22 +181,24 @@ def _check(content: Content, order: _Order) -> PaperStatement:
         for cell in content.cells.get(order.experiment, ())
         if cell.status in ("done", "diverged")
     }
-    holds = places = excepted = 0
+    holds = cases = excepted = 0
     exceptions = []
     for metric, (first, second) in itertools.product(order.metrics, order.pairs):
         for (method, dataset, factors, x), cell in cells.items():
             other = cells.get((second, dataset, factors, x))
             if method != first or other is None:
                 continue
-            places += 1
+            cases += 1
             if cell.metrics[metric].mean < other.metrics[metric].mean:
                 holds += 1
             else:
-                exceptions.append(_place(metric, cell, other, show_metric=len(order.metrics) > 1))
+                exceptions.append(
+                    _exception(metric, cell, other, show_metric=len(order.metrics) > 1)
+                )
                 excepted += order.except_on is not None and dataset.startswith(order.except_on)
-    enough = holds > places / 2 if order.most else holds + excepted == places
-    found = _verdict(enough, holds, places)
-    return PaperStatement(order.text, order.where, holds, places, tuple(exceptions), found)
+    enough = holds > cases / 2 if order.most else holds + excepted == cases
+    found = _verdict(enough, holds, cases)
+    return PaperStatement(order.text, order.where, holds, cases, tuple(exceptions), found)
 
 
 def _sparser(content: Content) -> PaperStatement:
@@ -208,12 +210,12 @@ def _sparser(content: Content) -> PaperStatement:
     every = content.cells.get("figure_sparsity", ())
     cells = [cell for cell in every if cell.status == "done" and cell.in_paper]
     cells.sort(key=lambda cell: (*curve(cell), cell.x or 0.0))
-    holds = places = 0
+    holds = cases = 0
     exceptions = []
     for sparse, dense in itertools.pairwise(cells):
         if curve(sparse) != curve(dense) or sparse.x is None or dense.x is None:
             continue
-        places += 1
+        cases += 1
         if sparse.mse.mean >= dense.mse.mean:
             holds += 1
         else:
@@ -224,21 +226,21 @@ def _sparser(content: Content) -> PaperStatement:
         "The performance of all three methods degrades when the data set becomes sparser.",
         "Figure: sparsity",
         holds,
-        places,
+        cases,
         tuple(exceptions),
-        _verdict(holds == places, holds, places),
+        _verdict(holds == cases, holds, cases),
     )
 
 
-def _verdict(enough: bool, holds: int, places: int) -> str:
-    if not places:
+def _verdict(enough: bool, holds: int, cases: int) -> str:
+    if not cases:
         return "not run"
     if enough:
         return "holds"
-    return "mostly" if holds > 0.75 * places else "fails"
+    return "mostly" if holds > 0.75 * cases else "fails"
 
 
-def _place(metric: str, cell: Cell, other: Cell, *, show_metric: bool) -> str:
+def _exception(metric: str, cell: Cell, other: Cell, *, show_metric: bool) -> str:
     parts = [cell.dataset_title, f"K = {cell.factors}"]
     if cell.x is not None:
         parts.append(f"at {cell.x:g}")

@@ -14,9 +14,9 @@ from hdpmf.errors import ConfigError
 from hdpmf.lab.experiments import (
     RANKING,
     Cell,
+    Configuration,
     Experiment,
     GridPoint,
-    Place,
     Result,
     Store,
     collect,
@@ -171,7 +171,7 @@ class TunedGrid:
         by: The criterion: ``mse`` or ``ndcg_at_10``.
     """
 
-    place: Place
+    configuration: Configuration
     grid: list[GridPoint]
     best: GridPoint | None
     experiments: tuple[str, ...]
@@ -308,12 +308,12 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
                 # For instance a user's own method whose module is not here: show the rest.
                 content.problems.append(f"{name} cannot be shown: {error}")
                 continue
-            for place, (grid, best) in tables.items():
+            for configuration, (grid, best) in tables.items():
                 by = experiment.tuning.by
-                key = (place, by, tuple(row.run_ids for row in grid))
+                key = (configuration, by, tuple(row.run_ids for row in grid))
                 known = grids.get(key)
                 users = (name,) if known is None else (*known.experiments, name)
-                grids[key] = TunedGrid(place, grid, best, users, by)
+                grids[key] = TunedGrid(configuration, grid, best, users, by)
         content.tuned = list(grids.values())
         return content
 
@@ -351,16 +351,16 @@ def list_metrics(cells: Iterable[Cell]) -> list[str]:
 
 def anchor(cell: Cell) -> str:
     """Return the id of a cell's runs in the page."""
-    place = "" if cell.x is None else f"-x{plain(cell.x)}"
-    return _slug(f"runs-{cell.experiment}-{cell.dataset}-{cell.method}-k{cell.factors}{place}")
+    suffix = "" if cell.x is None else f"-x{plain(cell.x)}"
+    return _slug(f"runs-{cell.experiment}-{cell.dataset}-{cell.method}-k{cell.factors}{suffix}")
 
 
 def grid_anchor(tuned: TunedGrid, row: GridPoint) -> str:
     """Return the id of a grid cell's runs in the page."""
     values = "-".join(f"{name}-{plain(value)}" for name, value in row.values.items())
-    place = tuned.place
+    configuration = tuned.configuration
     return _slug(
-        f"cv-{tuned.experiments[0]}-{place.dataset}-{place.method}-k{place.factors}-{values}"
+        f"cv-{tuned.experiments[0]}-{configuration.dataset}-{configuration.method}-k{configuration.factors}-{values}"
     )
 
 

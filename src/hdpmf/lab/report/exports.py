@@ -396,7 +396,7 @@ def _grids_csv(content: Content) -> bytes:
             rows.append(
                 [
                     " ".join(tuned.experiments),
-                    *tuned.place,
+                    *tuned.configuration,
                     *(row.values.get(name) for name in names),
                     row.status,
                     str(tuned.is_best(row)).lower(),

@@ -184,8 +184,8 @@ def _honest(content: Content, shown: list[Point], metric: str) -> Figure:
                     means[0], label=label, linewidth=1.1, color=look["color"], linestyle=":"
                 )
                 continue
-            places = [math.nan if point.x is None else point.x for point in mine]
-            axes.plot(places, means, label=label, linewidth=1.4, markersize=4, **look)
+            positions = [math.nan if point.x is None else point.x for point in mine]
+            axes.plot(positions, means, label=label, linewidth=1.4, markersize=4, **look)
         _y_axis(axes, [point.cell for point in here], metric)
         axes.set_title(f"({letter}) {content.dataset_titles[dataset]}", parse_math=False)
         axes.set_xlabel(f"honest ε of a rating (δ = {DELTA:g})", parse_math=False)
@@ -216,11 +216,11 @@ def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: s
         for position, method in enumerate(methods):
             here = [cell for cell in cells if (cell.method, cell.factors) == (method, k)]
             shift = (position - len(methods) / 2 + 0.5) * wide
-            places = [experiment.datasets.index(cell.dataset) + shift for cell in here]
+            positions = [experiment.datasets.index(cell.dataset) + shift for cell in here]
             means = [cell.summary(metric).mean for cell in here]
             stds = [cell.summary(metric).std for cell in here]
             axes.bar(
-                places,
+                positions,
                 [mean if math.isfinite(mean) else 0.0 for mean in means],
                 wide * 0.94,
                 yerr=[std if math.isfinite(std) else 0.0 for std in stds],
@@ -228,12 +228,10 @@ def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: s
                 label=content.method_labels[method],
                 error_kw={"elinewidth": 0.8},
             )
-            for place, mean, cell in zip(places, means, here, strict=True):
+            for x, mean, cell in zip(positions, means, here, strict=True):
                 if not math.isfinite(mean):
                     word = "not run" if cell.status == "missing" else cell.status
-                    axes.annotate(
-                        word, (place, 0.0), rotation=90, ha="center", va="bottom", fontsize=6
-                    )
+                    axes.annotate(word, (x, 0.0), rotation=90, ha="center", va="bottom", fontsize=6)
         titles = [content.dataset_titles[name] for name in experiment.datasets]
         axes.set_xticks(range(len(titles)), titles, parse_math=False)
         axes.set_title(f"({letter}) K = {k}")

@@ -24,7 +24,7 @@ from hdpmf.lab.report.content import (
 )
 from hdpmf.lab.report.overview import shown_cells
 
-Place = tuple[str, int, float | None]
+Point = tuple[str, int, float | None]
 """Data set, K and place on the axis: where methods can be compared."""
 
 
@@ -60,13 +60,13 @@ def _lowest_errors(experiment: Experiment, cells: Sequence[Cell]) -> str:
     parts = []
     for dataset in dict.fromkeys(cell.dataset for cell in cells):
         winners = {
-            place: min(group, key=_error) for place, group in _places(cells, dataset).items()
+            point: min(group, key=_error) for point, group in _by_point(cells, dataset).items()
         }
         won = Counter(cell.label for cell in winners.values())
         label = won.most_common(1)[0][0]
         best = min((cell for cell in winners.values() if cell.label == label), key=_error)
         rivals = [
-            cell for cell in _places(cells, dataset)[_place(best)] if cell.method != best.method
+            cell for cell in _by_point(cells, dataset)[_point(best)] if cell.method != best.method
         ]
         text = (
             f"{best.label} on {best.dataset_title} ({_where(experiment, best)}: "
@@ -91,13 +91,13 @@ def _against_baselines(cells: Sequence[Cell]) -> str:
             "no recommender."
         )
     baselines = {
-        place: min((cell for cell in group if _is_baseline(cell)), key=_error, default=None)
-        for place, group in _places(cells).items()
+        point: min((cell for cell in group if _is_baseline(cell)), key=_error, default=None)
+        for point, group in _by_point(cells).items()
     }
     pairs = [
         (cell, baseline)
         for cell in cells
-        if not _is_baseline(cell) and (baseline := baselines[_place(cell)]) is not None
+        if not _is_baseline(cell) and (baseline := baselines[_point(cell)]) is not None
     ]
     if not pairs:
         return ""
@@ -107,12 +107,12 @@ def _against_baselines(cells: Sequence[Cell]) -> str:
 def _against_own_mean(cells: Sequence[Cell]) -> str:
     """Compare private methods with a device that sends nothing."""
     silent = {
-        _place(cell): cell for cell in cells if cell.claim is not None and cell.claim.epsilon == 0.0
+        _point(cell): cell for cell in cells if cell.claim is not None and cell.claim.epsilon == 0.0
     }
     pairs = [
-        (cell, silent[_place(cell)])
+        (cell, silent[_point(cell)])
         for cell in cells
-        if cell.claim is not None and cell.claim.epsilon and _place(cell) in silent
+        if cell.claim is not None and cell.claim.epsilon and _point(cell) in silent
     ]
     if not pairs:
         return ""
@@ -168,27 +168,27 @@ def _wishes(content: Content) -> list[str]:
         experiment = content.experiments[name]
         titled = f"{experiment.title}, " if len(content.cells) > 1 else ""
         for dataset in experiment.datasets:
-            place = f"{titled}{content.dataset_titles[dataset]}"
-            said.setdefault(wishes_in_words(experiment, dataset), []).append(place)
+            title = f"{titled}{content.dataset_titles[dataset]}"
+            said.setdefault(wishes_in_words(experiment, dataset), []).append(title)
     if not said:
         return []
     if len(said) == 1:
         return [f"Privacy weights: {next(iter(said))}."]
     return [
         "Privacy weights. "
-        f"{'; '.join(f'{words(places)}: {text}' for text, places in said.items())}."
+        f"{'; '.join(f'{words(titles)}: {text}' for text, titles in said.items())}."
     ]
 
 
-def _places(cells: Iterable[Cell], dataset: str | None = None) -> dict[Place, list[Cell]]:
-    groups: dict[Place, list[Cell]] = {}
+def _by_point(cells: Iterable[Cell], dataset: str | None = None) -> dict[Point, list[Cell]]:
+    groups: dict[Point, list[Cell]] = {}
     for cell in cells:
         if dataset in (None, cell.dataset):
-            groups.setdefault(_place(cell), []).append(cell)
+            groups.setdefault(_point(cell), []).append(cell)
     return groups
 
 
-def _place(cell: Cell) -> Place:
+def _point(cell: Cell) -> Point:
     return cell.dataset, cell.factors, cell.x
 
 
@@ -226,7 +226,7 @@ def _lowest_error(cells: Sequence[Cell]) -> str:
             f"{two(here[1].mse.mean)})"
         )
         winners.setdefault(here[0].label, []).append(text)
-    parts = [f"{label} on {words(places)}" for label, places in winners.items()]
+    parts = [f"{label} on {words(datasets)}" for label, datasets in winners.items()]
     return f"Lowest error: {'; '.join(parts)}." if parts else ""
 
 

@@ -164,10 +164,10 @@ def points(content: Content) -> list[Point]:
             continue
         x = charged.epsilon_at_delta if 0 < charged.epsilon_at_delta < math.inf else None
         if x is None:
-            place = (cell.dataset, cell.method, cell.factors)
-            if place in levels or cell.status != "done":
+            key = (cell.dataset, cell.method, cell.factors)
+            if key in levels or cell.status != "done":
                 continue
-            levels.add(place)
+            levels.add(key)
         shown.append(Point(cell, charged, x))
     return shown if any(point.x is not None for point in shown) else []
 

@@ -266,7 +266,7 @@ def _error_scale(marks: Sequence[Mark], plot: Box) -> tuple[Callable[[float], fl
     low = math.log(min(values) / 1.12)
     high = math.log(max(values) * 1.12)
 
-    def place(value: float) -> float:
+    def coordinate(value: float) -> float:
         share = (math.log(value) - low) / (high - low)
         return round(plot.bottom - share * (plot.bottom - plot.top), 1)
 
@@ -276,7 +276,7 @@ def _error_scale(marks: Sequence[Mark], plot: Box) -> tuple[Callable[[float], fl
         size = 10 ** math.floor(math.log10(max(values) - min(values) or max(values)))
         first = math.ceil(math.exp(low) / size)
         ticks = [round(n * size, 9) for n in range(first, math.floor(math.exp(high) / size) + 1)]
-    return place, ticks
+    return coordinate, ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ class _Columns:
     low: float
     high: float
 
-    def place(self, mark: Mark) -> float:
+    def coordinate(self, mark: Mark) -> float:
         if mark.column == "axis":
             return self.at(mark.epsilon)
         return (self.starts[mark.column] + self.ends[mark.column]) / 2
@@ -344,7 +344,7 @@ def _place(
     plot: Box,
 ) -> list[PlacedMark]:
     """Place the marks with their ranges, and labels that overlap nothing."""
-    spots = [(mark, columns.place(mark), y(mark.middle)) for mark in marks]
+    spots = [(mark, columns.coordinate(mark), y(mark.middle)) for mark in marks]
     # Methods of one epsilon would stand in one another's range: move them apart by a few pixels.
     shifted = []
     for number, (mark, x, height) in enumerate(spots):

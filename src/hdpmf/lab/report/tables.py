@@ -68,9 +68,9 @@ def lowest(cells: Iterable[Cell]) -> set[tuple[str, str, str, int]]:
     best: dict[tuple[str, str, int], Cell] = {}
     for cell in cells:
         for metric in METRIC_LABELS if cell.status == "done" else ():
-            place = (metric, cell.dataset, cell.factors)
-            if place not in best or cell.metrics[metric].mean < best[place].metrics[metric].mean:
-                best[place] = cell
+            key = (metric, cell.dataset, cell.factors)
+            if key not in best or cell.metrics[metric].mean < best[key].metrics[metric].mean:
+                best[key] = cell
     return {(metric, dataset, cell.method, k) for (metric, dataset, k), cell in best.items()}
 
 
@@ -121,8 +121,8 @@ def claims_section(content: Content) -> Section:
         if cell.claim is not None:
             alike = claimed.setdefault(cell.method, [cell])
             first = alike[0]
-            place = (first.experiment, first.factors, first.x)
-            if (cell.experiment, cell.factors, cell.x) == place:
+            key = (first.experiment, first.factors, first.x)
+            if (cell.experiment, cell.factors, cell.x) == key:
                 alike.append(cell)
     rows = []
     for method, label in content.method_labels.items():
@@ -168,9 +168,9 @@ def tuning_section(content: Content) -> Section:
     for tuned in content.tuned:
         # Experiments with grids of their own get rows of their own.
         tried = tuple(value for row in tuned.grid for value in row.values.values())
-        key = (tuned.place.method, tuned.place.factors, tried)
-        found.setdefault(key, {})[tuned.place.dataset] = tuned
-        boxes[tuned.place.dataset].append(tuned)
+        key = (tuned.configuration.method, tuned.configuration.factors, tried)
+        found.setdefault(key, {})[tuned.configuration.dataset] = tuned
+        boxes[tuned.configuration.dataset].append(tuned)
     used = [name for name in titles if boxes[name]]
     rows = [
         ChoiceRow(

@@ -121,7 +121,10 @@ def run_demo(
         catalogue_table(train.items, train.scale, train.item_table),
         _certificates,
     )
-    stores = {f"device-{place}": folder / "devices" / f"{place}.sqlite" for place in range(devices)}
+    stores = {
+        f"device-{position}": folder / "devices" / f"{position}.sqlite"
+        for position in range(devices)
+    }
     (folder / "devices").mkdir(mode=0o700)
     service.enroll(
         [
@@ -258,10 +261,14 @@ def _errors(train: Ratings, test: Ratings, stores: Mapping[str, Path]) -> np.nda
     for path in stores.values():
         with DeviceStore.open(path) as store:
             here = set(store.ratings().users.ids.tolist())
-            own = np.array([place for place, user in enumerate(users) if user in here], np.int64)
+            own = np.array(
+                [position for position, user in enumerate(users) if user in here], np.int64
+            )
             if len(own):
                 found = predict_ratings(
-                    store, [users[place] for place in own], [items[place] for place in own]
+                    store,
+                    [users[position] for position in own],
+                    [items[position] for position in own],
                 )
                 errors[own] = found - test.values[own]
     if np.isnan(errors).any():

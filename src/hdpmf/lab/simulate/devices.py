@@ -141,7 +141,7 @@ class DevicesInProcesses:
             self._workers.append(worker)
         dealt = [self._result(pipe) for pipe in self._pipes]
         self.cards: tuple[DeviceCard, ...] = tuple(card for cards in dealt for card in cards)
-        worker_of = {card.identity: place for place, cards in enumerate(dealt) for card in cards}
+        worker_of = {card.identity: worker for worker, cards in enumerate(dealt) for card in cards}
         self.network: RecommenderTransport = _Network(self._pipes, worker_of)
 
     def pin_roster(self, cards: Sequence[DeviceCard]) -> None:
@@ -211,8 +211,8 @@ class _Network:
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Iterator[DeviceReply]:
         """As in ``RecommenderTransport``; the deadline is each process's."""
         queues = []
-        for place, pipe in enumerate(self._pipes):
-            names = [name for name in messages if self._worker_of.get(name) == place]
+        for worker, pipe in enumerate(self._pipes):
+            names = [name for name in messages if self._worker_of.get(name) == worker]
             queues.append(
                 (pipe, [names[at : at + _AT_A_TIME] for at in range(0, len(names), _AT_A_TIME)])
             )

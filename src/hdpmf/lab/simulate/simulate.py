@@ -261,8 +261,8 @@ def _everyones_model(
 
 def _table_of(train: Ratings, final: Round, found: list[Vectors]) -> np.ndarray:
     """User vectors in the order of the training table; devices know their users by text."""
-    places = {str(user): place for place, user in enumerate(train.users.ids.tolist())}
+    positions = {str(user): position for position, user in enumerate(train.users.ids.tolist())}
     table = np.zeros((train.n_users, final.item_factors.shape[1]), np.float32)
     for part in found:
-        table[[places[user] for user in part.users]] = part.vectors
+        table[[positions[user] for user in part.users]] = part.vectors
     return table

@@ -261,9 +261,9 @@ class OneRoundShard:
     def _by_user(self, n_users: int, counts: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         ratings = self._ratings
         size = ratings.n_items + (0 if self._grouping is None else len(self._grouping.heads))
-        units, places, levels = (np.zeros(len(ratings), np.int64) for _ in range(3))
+        units, positions, levels = (np.zeros(len(ratings), np.int64) for _ in range(3))
         for block, weighed in self._blocks():
-            units[block], places[block] = weighed, self._places(block)
+            units[block], positions[block] = weighed, self._positions(block)
             levels[block] = levels_of(
                 ratings.values[block], ratings.scale
             )  # what is off the scale is refused now
@@ -275,8 +275,8 @@ class OneRoundShard:
             )
         for rows in np.split(order, ends[:-1]):
             weights, chosen = np.zeros(size, np.int64), np.zeros(size, np.int64)
-            weights[places[rows]] = units[rows]
-            chosen[places[rows]] = 0 if counts else levels[rows]
+            weights[positions[rows]] = units[rows]
+            chosen[positions[rows]] = 0 if counts else levels[rows]
             yield weights, chosen
 
     def check(self, facts: ItemFacts) -> ItemFacts:
@@ -303,10 +303,10 @@ class OneRoundShard:
         scores, weights, total = np.zeros(size, np.int64), np.zeros(size, np.int64), 0
         silent = 0
         for block, units in self._blocks():
-            places, values = self._places(block), ratings.values[block]
+            positions, values = self._positions(block), ratings.values[block]
             # Whole numbers far below 2^53: the float sums of bincount are exact.
-            scores += np.bincount(places, units * coding.encode(values), size).astype(np.int64)
-            weights += np.bincount(places, units, size).astype(np.int64)
+            scores += np.bincount(positions, units * coding.encode(values), size).astype(np.int64)
+            weights += np.bincount(positions, units, size).astype(np.int64)
             if channels.total is not None:
                 total += int((units * ruler.encode(values)).sum())
             silent += int(np.count_nonzero(units == 0))
@@ -318,7 +318,7 @@ class OneRoundShard:
         self._n_silent = silent
         return compose(SumContribution, scores=scores, weights=weights, total=total)
 
-    def _places(self, block: slice) -> np.ndarray:
+    def _positions(self, block: slice) -> np.ndarray:
         """Return the entry of each rating: its item's, or the head's where the label is 1."""
         items = self._ratings.item_codes[block]
         if self._grouping is None or self._labels is None:

@@ -104,10 +104,10 @@ def constrained_ridges(by_user: GroupedRatings, factors: np.ndarray, ridge: floa
     for first in range(0, by_user.n_rows, _USERS_AT_A_TIME):
         rows = range(first, min(first + _USERS_AT_A_TIME, by_user.n_rows))
         grams, sides = np.zeros((len(rows), K, K)), np.zeros((len(rows), K))
-        for place, row in enumerate(rows):
+        for span, row in enumerate(rows):
             own = slice(by_user.start[row], by_user.start[row + 1])
             rated = matrix[by_user.partner[own]]
-            grams[place], sides[place] = rated.T @ rated, rated.T @ by_user.target[own]
+            grams[span], sides[span] = rated.T @ rated, rated.T @ by_user.target[own]
         values, bases = np.linalg.eigh(grams)
         projected = np.einsum("nkl,nk->nl", bases, sides)
         strength = _strengths(np.maximum(values, 0.0), projected, floor)
@@ -217,8 +217,8 @@ class Devices:
 
     def only(self, users: np.ndarray) -> Devices:
         """Return a copy with only the users at these positions, which are in order."""
-        places = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in users]
-        counts = [place.stop - place.start for place in places]
+        spans = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in users]
+        counts = [span.stop - span.start for span in spans]
         return Devices(
             users=IdIndex(self.users.ids[users]),
             vectors=self.vectors[users].copy(),
@@ -226,8 +226,8 @@ class Devices:
             gamma=self.gamma,
             means=self.means[users].copy(),
             rated_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-            rated=np.concatenate([self.rated[place] for place in places]),
-            stars=np.concatenate([self.stars[place] for place in places]),
+            rated=np.concatenate([self.rated[span] for span in spans]),
+            stars=np.concatenate([self.stars[span] for span in spans]),
             scale=self.scale,
         )
 
@@ -313,8 +313,8 @@ class Devices:
     ) -> None:
         """Add or replace users; ``rated`` has items and stars of each."""
         stay = np.flatnonzero(users.find(self.users.ids) < 0)
-        places = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in stay]
-        kept = [(self.rated[place], self.stars[place]) for place in places]
+        spans = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in stay]
+        kept = [(self.rated[span], self.stars[span]) for span in spans]
         everyone = np.concatenate((self.users.ids[stay], users.ids)) if len(stay) else users.ids
         order = np.argsort(everyone, kind="stable")
         lists = [*kept, *rated]

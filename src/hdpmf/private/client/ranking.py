@@ -181,13 +181,13 @@ class ListMaker:
 
 def best_items(scores: np.ndarray, n: int, able: np.ndarray) -> np.ndarray:
     """The ``n`` best of the able items, best first; equal ones in the order of the catalogue."""
-    places = np.flatnonzero(able)
-    values = scores[places]
-    if n < len(places):
+    positions = np.flatnonzero(able)
+    values = scores[positions]
+    if n < len(positions):
         # The n-th best value, and whatever is equal to it: what is sorted then is a handful.
         reached = values >= np.partition(values, len(values) - n)[len(values) - n]
-        places, values = places[reached], values[reached]
-    return np.asarray(places[np.argsort(-values, kind="stable")[:n]])
+        positions, values = positions[reached], values[reached]
+    return np.asarray(positions[np.argsort(-values, kind="stable")[:n]])
 
 
 LIKE = 0.25
@@ -207,9 +207,9 @@ def heights(devices: Devices, users: np.ndarray) -> csr_matrix:
 
     counts = np.diff(devices.rated_start)[users]
     start = np.concatenate(([0], np.cumsum(counts)))
-    places = np.arange(start[-1]) + np.repeat(devices.rated_start[users] - start[:-1], counts)
+    positions = np.arange(start[-1]) + np.repeat(devices.rated_start[users] - start[:-1], counts)
     return csr_matrix(
-        (devices.stars[places] - 1.0, devices.rated[places], start),
+        (devices.stars[positions] - 1.0, devices.rated[positions], start),
         shape=(len(users), len(devices.gamma)),
     )
 
@@ -343,9 +343,9 @@ def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: n
     without input is shared out as its input is (the rescale rule of DeepLIFT, Shrikumar et al.
     2017), so that the sum is exact there, too.
     """
-    places, shown = lists.places(rated), lists.places(items)
-    inside = places >= 0
-    rated, known, known_inputs = rated[inside], places[inside], inputs[inside]
+    positions, shown = lists.positions(rated), lists.positions(items)
+    inside = positions >= 0
+    rated, known, known_inputs = rated[inside], positions[inside], inputs[inside]
     decode = lists.decode.rows(shown).astype(np.float64)
     resting = np.zeros(decode.shape[1])
     if lists.form == "factors":

@@ -95,27 +95,27 @@ def reasons(parts: Parts, items: np.ndarray) -> list[Reason | None]:
     names, sizes = list(kinds), np.array(list(kinds.values()))
     largest = sizes.argmax(axis=0)
     return [
-        _reason(parts, names[kind], place, item) if sizes[kind, place] > 0 else None
-        for place, (kind, item) in enumerate(zip(largest.tolist(), items.tolist(), strict=True))
+        _reason(parts, names[kind], position, item) if sizes[kind, position] > 0 else None
+        for position, (kind, item) in enumerate(zip(largest.tolist(), items.tolist(), strict=True))
     ]
 
 
-def _reason(parts: Parts, kind: Kind, place: int, item: int) -> Reason:
+def _reason(parts: Parts, kind: Kind, position: int, item: int) -> Reason:
     if kind == "own":
         others = np.flatnonzero(parts.rated != item)
         return Reason(
-            kind, rated=tuple(parts.rated[others[_first(parts.own[others, place])]].tolist())
+            kind, rated=tuple(parts.rated[others[_first(parts.own[others, position])]].tolist())
         )
     if kind == "taste":
         together: dict[str, float] = {}
-        for name, value in zip(parts.features, parts.taste[:, place].tolist(), strict=True):
+        for name, value in zip(parts.features, parts.taste[:, position].tolist(), strict=True):
             told = "year" if name.startswith(PERIOD) else name
             together[told] = together.get(told, 0.0) + value
         names = list(together)
         told_first = tuple(names[at] for at in _first(np.array(list(together.values()))))
         lacking = {
             name
-            for name, absent in zip(parts.features, parts.absent[:, place], strict=True)
+            for name, absent in zip(parts.features, parts.absent[:, position], strict=True)
             if absent
         }
         return Reason(

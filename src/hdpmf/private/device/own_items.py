@@ -179,11 +179,11 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
     by_title: dict[str, str] | None = None
     for number, item, title, year, text in _rows(data):
         name = name_in(shown.namespace, item)
-        place = name if item and name in shown.positions else None
-        if place is None and title:
+        target = name if item and name in shown.positions else None
+        if target is None and title:
             by_title = _titles(shown) if by_title is None else by_title
-            place = _by_title(shown, by_title, title, year)
-        if place is None:
+            target = _by_title(shown, by_title, title, year)
+        if target is None:
             unknown += 1
             examples.append(f"Row {number}: the catalogue has no item like this.")
             continue
@@ -192,8 +192,8 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
             off_scale += 1
             examples.append(f"Row {number}: its rating is not on the scale {shown.known.scale}.")
             continue
-        repeated += place in ready
-        ready[place] = value
+        repeated += target in ready
+        ready[target] = value
     new = sum(item not in known for item in ready)
     changed = sum(item in known and known[item] != value for item, value in ready.items())
     return FilePreview(
@@ -251,8 +251,8 @@ def _column(names: Sequence[str], wanted: Sequence[str]) -> int | None:
     return next((names.index(name) for name in wanted if name in names), None)
 
 
-def _cell(row: Sequence[str], place: int | None) -> str:
-    return row[place].strip() if place is not None and place < len(row) else ""
+def _cell(row: Sequence[str], column: int | None) -> str:
+    return row[column].strip() if column is not None and column < len(row) else ""
 
 
 def _number(text: str) -> float | None:
@@ -267,8 +267,8 @@ def _titles(shown: PinnedCatalogue) -> dict[str, str]:
     table = shown.table
     found: dict[str, str] = {}
     alone: dict[str, list[str]] = {}
-    for place, (item, title) in enumerate(zip(table.ids, table.titles or (), strict=False)):
-        year = table.years[place] if table.years else None
+    for position, (item, title) in enumerate(zip(table.ids, table.titles or (), strict=False)):
+        year = table.years[position] if table.years else None
         found[_key(title, "" if year is None else str(year))] = item
         alone.setdefault(_key(title, None), []).append(item)
     return found | {f"{title}\n": items[0] for title, items in alone.items() if len(items) == 1}

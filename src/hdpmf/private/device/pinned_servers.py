@@ -78,7 +78,7 @@ def look_at_roster(store: DeviceStore, data: bytes) -> Enrolled:
         SecureSumError: It is too short or too long to sum over, or this device is not on it.
     """
     enrolled = Enrolled.from_json(data)
-    own = enrolled.cards[enrolled.roster.place(store.identity.public)]
+    own = enrolled.cards[enrolled.roster.index(store.identity.public)]
     if own.users != store.users:
         raise ConfigError(
             f"the roster counts {own.users:,} users for this device, which has {store.users:,}"

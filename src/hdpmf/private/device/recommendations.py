@@ -302,8 +302,8 @@ def predict_ratings(
         if len(ready.devices.users)
         else np.full(len(users), -1, np.int32)
     )
-    places = np.array([ready.catalogue.positions.get(item, -1) for item in items], np.int64)
-    return ready.expected(people, places)
+    positions = np.array([ready.catalogue.positions.get(item, -1) for item in items], np.int64)
+    return ready.expected(people, positions)
 
 
 _MOST_HIDDEN = 10_000

@@ -179,20 +179,20 @@ class RecommenderStates:
         if self.state().task == task_id:
             self.change(task=b"")
 
-    def put_report(self, task_id: bytes, place: int, report: bytes) -> None:
+    def put_report(self, task_id: bytes, user: int, report: bytes) -> None:
         """Keep a user's report."""
-        self._store.runs.keep(task_id, _report(place), report)
+        self._store.runs.keep(task_id, _report(user), report)
 
-    def report(self, task_id: bytes, place: int) -> bytes:
+    def report(self, task_id: bytes, user: int) -> bytes:
         """A user's report, as it was made."""
-        data = self._store.runs.kept(task_id, _report(place))
+        data = self._store.runs.kept(task_id, _report(user))
         if data is None:
             raise StorageError("a report that is to be sent is not in the store: it is damaged")
         return data
 
-    def drop_report(self, task_id: bytes, place: int) -> None:
+    def drop_report(self, task_id: bytes, user: int) -> None:
         """A report is not needed any more."""
-        self._store.runs.let_go(task_id, _report(place))
+        self._store.runs.let_go(task_id, _report(user))
 
 
 def collector_digest(collector: Collector) -> bytes:
@@ -200,5 +200,5 @@ def collector_digest(collector: Collector) -> bytes:
     return sha256(b"hdpmf collector " + msgspec.json.encode(collector)).digest()
 
 
-def _report(place: int) -> bytes:
-    return b"report" + place.to_bytes(8, "big")
+def _report(user: int) -> bytes:
+    return b"report" + user.to_bytes(8, "big")

@@ -246,7 +246,7 @@ class Reports:
             shard.group(task.grouping)
         prio = prio_of(task, read.id)
         waiting: dict[int, bytes] = {}
-        for place, entries in enumerate(shard.entries(store.users)):
+        for user, entries in enumerate(shard.entries(store.users)):
             if (
                 len(waiting) >= _AT_A_TIME
             ):  # a silo's need not all be in memory; none leaves before all are paid for
@@ -254,7 +254,7 @@ class Reports:
                 waiting = {}
             # All reports say the time at which the task begins: when they were made is nobody's
             # business.
-            waiting[place] = sealed_report(prio, read.id, task.servers, entries, at=task.begin)
+            waiting[user] = sealed_report(prio, read.id, task.servers, entries, at=task.begin)
         made = msgspec.structs.replace(state, run=run, built=True, unsent=tuple(range(store.users)))
         with store.transaction():
             self.book.require(read.id, state)
@@ -277,8 +277,8 @@ class Reports:
         ``state`` is changed as the store is.
         """
         path = REPORTS_PATH.format(task_id=id_to_text(read.id))
-        for place in state.unsent:
-            body = self.book.report(read.id, place)
+        for user in state.unsent:
+            body = self.book.report(read.id, user)
             headers = report_headers(self._store.identity, read.id, body, signed=read.task.enrolled)
             try:
                 leaving = partial(self._leaves, read, state, body)
@@ -291,7 +291,7 @@ class Reports:
             if not (200 <= status < 300 or status in REFUSED):
                 self._wait(read, state, now, f"its answer was {status}", (body, status))
                 return False
-            self._taken(read, state, place, body, status)
+            self._taken(read, state, user, body, status)
         with self._store.transaction():
             self.book.end(read.id)
         return True
@@ -315,8 +315,8 @@ class Reports:
 
     def _put(self, read: ReadTask, reports: dict[int, bytes]) -> None:
         with self._store.transaction():
-            for place, report in reports.items():
-                self.book.put_report(read.id, place, report)
+            for user, report in reports.items():
+                self.book.put_report(read.id, user, report)
 
     def _leaves(self, read: ReadTask, state: TaskState, report: bytes) -> None:
         """A connection is open: from here on a report may have left."""
@@ -347,7 +347,7 @@ class Reports:
             )
 
     def _taken(
-        self, read: ReadTask, state: TaskState, place: int, report: bytes, status: int
+        self, read: ReadTask, state: TaskState, user: int, report: bytes, status: int
     ) -> None:
         with self._store.transaction():
             self.book.require(read.id, state)
@@ -359,11 +359,11 @@ class Reports:
                 )
                 self._store.ledger.note(self._entry(read, state.run, "refused", words))
                 self._setup.log(f"Task {read.id.hex()[:8]}: {words}.")
-            self.book.drop_report(read.id, place)
+            self.book.drop_report(read.id, user)
             self._keep(
                 read,
                 state,
-                unsent=tuple(other for other in state.unsent if other != place),
+                unsent=tuple(other for other in state.unsent if other != user),
                 tries=0,
             )
 

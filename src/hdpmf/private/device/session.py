@@ -224,21 +224,21 @@ class SumOfJob:
             raise SecureSumError(
                 "no roster is pinned here, so that nobody could be told from an impostor"
             )
-        places = read_bitmap(plan.participants)
+        positions = read_bitmap(plan.participants)
         if self.terms.cohort is not None:
             chosen = pinned.asked(self.terms)
             if any(
-                pinned.roster.keys[place].hex() not in chosen
-                for place in places
-                if place < len(pinned)
+                pinned.roster.keys[position].hex() not in chosen
+                for position in positions
+                if position < len(pinned)
             ):
                 raise SecureSumError(
                     "refused: the plan has devices that are not in the cohort that the beacon "
                     "chooses"
                 )
-        if len(places) and int(places[-1]) < len(pinned):
+        if len(positions) and int(positions[-1]) < len(pinned):
             # Whoever survives, there are so many devices; these could be the smallest.
-            credit = np.sort(np.minimum(np.array(pinned.users)[places], self.terms.credit))
+            credit = np.sort(np.minimum(np.array(pinned.users)[positions], self.terms.credit))
             if int(credit[: plan.minimum].sum()) < self.terms.minimum:
                 raise SecureSumError(
                     f"refused: {plan.minimum} devices may count for fewer than the "

@@ -157,10 +157,10 @@ class StarBits(NamedTuple):
         total = int(self.users.max()) + 1
         if total <= n_users:
             return self
-        place = np.full(total, -1)
-        place[np.linspace(0, total - 1, n_users).astype(np.int64)] = np.arange(n_users)
-        kept = place[self.users] >= 0
-        return StarBits(place[self.users][kept], *(column[kept] for column in self[1:]))
+        position = np.full(total, -1)
+        position[np.linspace(0, total - 1, n_users).astype(np.int64)] = np.arange(n_users)
+        kept = position[self.users] >= 0
+        return StarBits(position[self.users][kept], *(column[kept] for column in self[1:]))
 
 
 def learn_columns(
@@ -315,7 +315,9 @@ def count_senders(contributions: Sequence[BitContribution]) -> np.ndarray:
     """
     found = [np.unique(part.senders, return_inverse=True) for part in contributions]
     starts = np.concatenate(([0], np.cumsum([len(distinct) for distinct, _ in found])))
-    return np.concatenate([place + start for (_, place), start in zip(found, starts, strict=False)])
+    return np.concatenate(
+        [position + start for (_, position), start in zip(found, starts, strict=False)]
+    )
 
 
 def _mean_from_level(level: float, coding: str) -> float:

@@ -295,7 +295,7 @@ class OneRoundRecommender:
         self._features = features
         self._score = score or {}
         self._n_patterns = n_patterns
-        self._retired = tuple(int(place) for place in retired)
+        self._retired = tuple(int(position) for position in retired)
         self._counted: Sequence[Popularity] = ()
         self._grouping: Grouping | None = None
 

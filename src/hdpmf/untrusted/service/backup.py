@@ -129,8 +129,8 @@ def _seen(folder: Path) -> _Seen:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        here = Path(place)
+    for root, folders, files in os.walk(folder):
+        here = Path(root)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         links = [name for name in folders if (here / name).is_symlink()]
         for name in sorted((*files, *links)):

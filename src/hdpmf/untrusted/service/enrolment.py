@@ -34,10 +34,10 @@ def check_card(card: DeviceCard) -> DeviceCard:
 
 def replaced(enrolled: Enrolled, name: str, signed: KeyHistory) -> Enrolled:
     """Return the same devices, one of them with the new card that its old key has signed."""
-    for place, card in enumerate(enrolled.cards):
+    for index, card in enumerate(enrolled.cards):
         if name in (card.name, card.identity):
             new = check_card(signed.card_after(card))
-            return Enrolled((*enrolled.cards[:place], new, *enrolled.cards[place + 1 :]))
+            return Enrolled((*enrolled.cards[:index], new, *enrolled.cards[index + 1 :]))
     raise ConfigError(f"no device {name!r} is enrolled")
 
 

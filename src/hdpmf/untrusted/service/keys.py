@@ -171,8 +171,8 @@ def change_items(
     with _alone(folder):
         now, key = _signed(folder)
         table = now.table
-        places = {item: place for place, item in enumerate(table.ids)}
-        unknown = [item for item in retired if item not in places]
+        positions = {item: position for position, item in enumerate(table.ids)}
+        unknown = [item for item in retired if item not in positions]
         if unknown:
             raise ConfigError(
                 f"there is no item {unknown[0]!r} in the catalogue; nothing was changed"
@@ -186,7 +186,7 @@ def change_items(
             more = msgspec.structs.replace(
                 more, integer_ids=False
             )  # numbers are texts where ids are texts
-        new = next_version(now, key.sign, added=more, retired=[places[item] for item in retired])
+        new = next_version(now, key.sign, added=more, retired=[positions[item] for item in retired])
         try:
             known_items(new)
         except ProtocolError as error:

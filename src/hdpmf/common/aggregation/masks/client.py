@@ -108,7 +108,7 @@ class SecureSumClient:
         self._roster = roster
         self._policy = SumPolicy() if policy is None else policy
         self._about = about
-        self.device = roster.place(identity.public)
+        self.device = roster.index(identity.public)
         self._vector: np.ndarray | None = vector
         self._handlers: list[tuple[type, Callable[[Any], ToRecommender]]] = [
             (Confirmations, self._unmask),

@@ -62,8 +62,8 @@ class Roster:
             )
         if any(len(key) != KEY_BYTES for key in self.keys):
             raise SecureSumError(f"every key on a roster has {KEY_BYTES} bytes")
-        self._places = {key: place for place, key in enumerate(self.keys)}
-        if len(self._places) != len(self.keys):
+        self._indices = {key: index for index, key in enumerate(self.keys)}
+        if len(self._indices) != len(self.keys):
             raise SecureSumError("a key is on the roster twice; a device may be counted once")
         self.digest = digest(b"roster", *self.keys)
 
@@ -73,11 +73,11 @@ class Roster:
     def __repr__(self) -> str:
         return f"Roster({len(self)} devices, {self.digest.hex()[:16]})"
 
-    def place(self, key: bytes) -> int:
+    def index(self, key: bytes) -> int:
         """The number of the device with this key."""
-        if key not in self._places:
+        if key not in self._indices:
             raise SecureSumError("this device's key is not on the roster; enrol it first")
-        return self._places[key]
+        return self._indices[key]
 
     def verifies(self, device: int, signature: bytes, text: bytes) -> bool:
         """Return True if ``signature`` is that of the device with this number."""

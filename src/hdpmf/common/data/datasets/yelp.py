@@ -98,13 +98,13 @@ def _table(
     kept = np.bincount(user_codes, minlength=len(users))[user_codes] >= MIN_RATINGS
     if not bool(kept.any()):
         raise RatingsError(f"no user has {MIN_RATINGS} ratings or more")
-    user_index, user_place = _index(users, user_codes[kept])
-    item_index, item_place = _index(items, item_codes[kept])
+    user_index, user_rows = _index(users, user_codes[kept])
+    item_index, item_rows = _index(items, item_codes[kept])
     return Ratings(
         users=user_index,
         items=item_index,
-        user_codes=user_place[user_codes[kept]],
-        item_codes=item_place[item_codes[kept]],
+        user_codes=user_rows[user_codes[kept]],
+        item_codes=item_rows[item_codes[kept]],
         values=values[kept].astype(np.float32),
         timestamps=times[kept].astype(np.int64),
         scale=RatingScale(1, 5),

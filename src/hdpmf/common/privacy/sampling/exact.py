@@ -156,11 +156,11 @@ def _steps(words: Words, n: int) -> np.ndarray:
     # neighbours.
     unclear = (drawn == table[np.maximum(found, 1) - 1]) | (found == len(table))
     for index in np.flatnonzero(unclear).tolist():
-        found[index] = _place(words, int(drawn[index]), 64)
+        found[index] = _locate(words, int(drawn[index]), 64)
     return found
 
 
-def _place(words: Words, prefix: int, bits: int) -> int:
+def _locate(words: Words, prefix: int, bits: int) -> int:
     """The k of a uniform number; bits beyond the first are drawn as needed."""
     while True:
         prefix, bits = (prefix << 64) | int(words(1)[0]), bits + 64

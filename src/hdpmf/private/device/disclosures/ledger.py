@@ -169,15 +169,15 @@ class Ledger:
             map(str, ratings.item_ids[chosen].tolist()),
         )
         order = sorted(
-            (self._user_tag(user), self.tag_of(user, item), place)
-            for user, item, place in zip(users, items, chosen.tolist(), strict=True)
+            (self._user_tag(user), self.tag_of(user, item), position)
+            for user, item, position in zip(users, items, chosen.tolist(), strict=True)
         )
         kept, counts = [], Counter[bytes]()
-        for user, _, place in order:
-            totals[user] = totals.get(user, 0.0) + float(epsilons[place])
+        for user, _, position in order:
+            totals[user] = totals.get(user, 0.0) + float(epsilons[position])
             counts[user] += 1
             if totals[user] <= room and counts[user] <= most:
-                kept.append(place)
+                kept.append(position)
         return np.array(sorted(kept), np.intp)
 
     def charge(

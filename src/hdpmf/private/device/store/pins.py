@@ -206,7 +206,7 @@ class RosterPin:
         """
         data = PinnedRoster.bytes_of(keys, counts)
         roster = PinnedRoster.from_bytes(data)
-        if roster.users[roster.roster.place(own_key)] != own_users:
+        if roster.users[roster.roster.index(own_key)] != own_users:
             raise ProtocolError(
                 f"the roster has another number of users for this device than {own_users}"
             )

@@ -261,11 +261,11 @@ class SealedRatings:
             if name in catalogue.positions:
                 gamma[catalogue.positions[name]] = weight
         rows = self._unsorted()
-        place, code_of = (
+        position_of, code_of = (
             catalogue.positions.get,
             {name: code for code, name in enumerate(users.ids.tolist())},
         )
-        positions = np.fromiter((place(row.item, -1) for row in rows), np.int32, len(rows))
+        positions = np.fromiter((position_of(row.item, -1) for row in rows), np.int32, len(rows))
         codes = np.fromiter((code_of[row.user] for row in rows), np.int32, len(rows))
         values = np.fromiter((row.value for row in rows), np.float64, len(rows))
         own = np.fromiter(

@@ -107,8 +107,8 @@ def _rewrite_ledger(database: Database, before: StoreCipher, after: StoreCipher)
     database.execute("DELETE FROM ledger")
 
     def again(kind: bytes, number: int, sealed: bytes | None) -> bytes | None:
-        place = entry_context(kind, number)
-        return None if sealed is None else after.seal(before.open(sealed, place), place)
+        context = entry_context(kind, number)
+        return None if sealed is None else after.seal(before.open(sealed, context), context)
 
     for number, entry, charges in rows:
         row = (number, again(b"ledger", number, entry), again(b"charges", number, charges))

@@ -12,7 +12,7 @@ from hdpmf.errors import ConfigError, MissingExtraError
 if TYPE_CHECKING:
     import torch
 
-PLACES = ("cpu", "gpu", "auto")
+CHOICES = ("cpu", "gpu", "auto")
 
 _BYTES_PER_RATING = 80
 """Sorting needs keys, sorted keys and places of 8 bytes each, and the sorted columns beside
@@ -26,11 +26,11 @@ def use_gpu(on: str) -> bool:
     """Return True if ``on`` means the GPU here: ``auto`` does where one can be used.
 
     Raises:
-        ConfigError: No such place, or ``gpu`` without a usable one.
+        ConfigError: Unknown choice, or ``gpu`` without a usable one.
         MissingExtraError: ``gpu`` without the packages for it.
     """
-    if on not in PLACES:
-        raise ConfigError(f"on must be one of {', '.join(PLACES)}, not {on!r}")
+    if on not in CHOICES:
+        raise ConfigError(f"on must be one of {', '.join(CHOICES)}, not {on!r}")
     if on == "cpu":
         return False
     packages = missing_packages()

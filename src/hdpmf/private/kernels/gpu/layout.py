@@ -174,7 +174,7 @@ class Queues:
         view: The view that each order is of (int32).
         begin: For each view, where each item's queue begins after the base, and the end of the last
             (int64).
-        user: The user of each place (int32).
+        user: The user of each position (int32).
         turn: Which of that user's ratings it is, from 0 (int32).
     """
 
@@ -267,8 +267,10 @@ class Side:
 
     def row_of_ratings(self) -> Tensor:
         """The row of each rating."""
-        by_place = torch.argsort(self.start)
-        return torch.repeat_interleave(self.row[by_place].long(), self.length[by_place].long())
+        by_position = torch.argsort(self.start)
+        return torch.repeat_interleave(
+            self.row[by_position].long(), self.length[by_position].long()
+        )
 
 
 def lay_out(
@@ -344,7 +346,7 @@ def segments(
         n_rows: How many rows there are.
         segment: Most ratings in a segment.
         longest_first: Number segments in the order in which they should be begun; or else by their
-            places.
+            positions.
     """
     device = groups.device
     begins = torch.cumsum(counts, 0) - counts
@@ -362,8 +364,8 @@ def segments(
         schedule = torch.argsort(block * (segment + 1) - length, stable=True)
         start, length, row = start[schedule], length[schedule], row[schedule]
     # A row's segments are summed in the order of their places, whatever the schedule.
-    by_place = torch.argsort(start)
-    parts = by_place[torch.argsort(row[by_place], stable=True)]
+    by_position = torch.argsort(start)
+    parts = by_position[torch.argsort(row[by_position], stable=True)]
     first = torch.zeros(n_rows + 1, dtype=torch.int64, device=device)
     first[1:] = torch.cumsum(torch.bincount(row, minlength=n_rows), 0)
     return Side(

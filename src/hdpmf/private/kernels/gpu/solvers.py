@@ -188,7 +188,7 @@ class SequentialSolver:
         return Visits(self._begins[side], partners[order], self._ranked[side]), columns
 
 
-_PLACES_AT_A_TIME = 100_000_000
+_POSITIONS_AT_A_TIME = 100_000_000
 """Orders are cut into levels many at a time, until they have so many ratings: each is the work
 of one program.
 """
@@ -224,7 +224,7 @@ class JointSolver:
         device = views[0].users.device
         begin = torch.stack([begins(view.items, view.n_items) for view in views])
         sizes = [view.n for view in views]
-        at_a_time = max(1, min(epochs, _PLACES_AT_A_TIME // max(sum(sizes), 1)))
+        at_a_time = max(1, min(epochs, _POSITIONS_AT_A_TIME // max(sum(sizes), 1)))
         for first in range(1, epochs + 1, at_a_time):
             numbers = range(first, min(first + at_a_time, epochs + 1))
             queued = [
@@ -257,7 +257,7 @@ class JointSolver:
         return view.users[order], turn[order], order
 
     def _cut(self, orders: list[Tensor], found: tuple[Tensor, ...]) -> Levels:
-        places = [
+        positions = [
             order[torch.argsort(level, stable=True)]
             for order, level in zip(orders, found, strict=True)
         ]
@@ -266,13 +266,13 @@ class JointSolver:
         for view in self._views[:-1]:
             bases.append(bases[-1] + view.n)
         starts = [_cumulated(count) + base for count, base in zip(counts, bases, strict=True)]
-        taken = list(zip(self._views, places, strict=True))
+        taken = list(zip(self._views, positions, strict=True))
         return Levels(
             first=_bounds([len(start) for start in starts], orders[0].device).int(),
             start=torch.cat(starts),
-            users=torch.cat([view.users[place] for view, place in taken]),
-            items=torch.cat([view.items[place] for view, place in taken]),
-            target=torch.cat([view.target[0, place] for view, place in taken]),
+            users=torch.cat([view.users[position] for view, position in taken]),
+            items=torch.cat([view.items[position] for view, position in taken]),
+            target=torch.cat([view.target[0, position] for view, position in taken]),
         )
 
 
@@ -316,15 +316,15 @@ def fit_users(
         users = order[first:end]
         visit = torch.arange(length, device=X.device)
         present = visit < counts[users, None]
-        places = torch.where(present, begin[users, None] + visit, 0)
-        rated = partner[places].long()
+        positions = torch.where(present, begin[users, None] + visit, 0)
+        rated = partner[positions].long()
         x = X[rated] * present[:, :, None]
         weighted = x * weight[rated][:, :, None]
         gram = precision + weighted.transpose(1, 2) @ x
         n = counts[users].clamp(min=1).double()[:, None]
         amount = torch.log(n / 80.0)
         described = torch.cat((x.sum(1) / n, amount, amount * amount), dim=1)
-        side = (weighted * target[places].double()[:, :, None]).sum(1) + described @ mean_map.T
+        side = (weighted * target[positions].double()[:, :, None]).sum(1) + described @ mean_map.T
         out[users] = torch.cholesky_solve(side[:, :, None], torch.linalg.cholesky(gram))[:, :, 0]
         first = end
     return out

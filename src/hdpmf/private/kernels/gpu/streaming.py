@@ -73,7 +73,7 @@ class _HostSide:
     """Sorted ratings on the host, and their segments on the device.
 
     Attributes:
-        side: The segments, numbered by their places.
+        side: The segments, numbered by their positions.
         columns: Partner, target and (or None) coefficient of each rating, pinned.
         pieces: First and end segment, first and end rating of what is copied at a time.
     """
@@ -230,9 +230,9 @@ class StreamedBatchSolver:
             last = max(int(torch.searchsorted(ends, done + self._at_a_time, right=True)), first + 1)
             end = int(ends[last - 1])
             columns = self._range(blocks, n_rows, n_partners, block, first, last, by_item, weighted)
-            for place, column in zip(out, columns, strict=True):
-                if place is not None and column is not None:
-                    place[done:end].copy_(column)
+            for buffer, column in zip(out, columns, strict=True):
+                if buffer is not None and column is not None:
+                    buffer[done:end].copy_(column)
             first, done = last, end
         present = torch.nonzero(counts).flatten()
         no_partner = torch.empty(0, dtype=torch.int32, device=self._device)  # they are on the host

@@ -207,23 +207,23 @@ def find_levels(queues: Queues) -> Tensor:
     levels = torch.empty_like(queues.user)
     bases = queues.base.tolist()
     for order, view in enumerate(queues.view.tolist()):
-        places = slice(bases[order], bases[order + 1])
-        user, turn = queues.user[places].tolist(), queues.turn[places].tolist()
+        positions = slice(bases[order], bases[order + 1])
+        user, turn = queues.user[positions].tolist(), queues.turn[positions].tolist()
         bounds = queues.begin[view].tolist()
         cursors, turns, found, number = bounds[:-1], [0] * queues.n_users, [0] * len(user), 0
         while any(cursor < end for cursor, end in zip(cursors, bounds[1:], strict=True)):
             ready = [
                 item
-                for item, place in enumerate(cursors)
-                if place < bounds[item + 1] and turns[user[place]] == turn[place]
+                for item, position in enumerate(cursors)
+                if position < bounds[item + 1] and turns[user[position]] == turn[position]
             ]
             for item in ready:
-                place = cursors[item]
-                found[place] = number
-                turns[user[place]] += 1
+                position = cursors[item]
+                found[position] = number
+                turns[user[position]] += 1
                 cursors[item] += 1
             number += 1
-        levels[places] = torch.tensor(found, dtype=levels.dtype, device=levels.device)
+        levels[positions] = torch.tensor(found, dtype=levels.dtype, device=levels.device)
     return levels
 
 

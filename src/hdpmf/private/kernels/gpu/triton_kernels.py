@@ -124,16 +124,16 @@ def sum_segments(
         tl.int64
     )
     for at in range(0, count, TILE):
-        place = begin + at + t
+        position = begin + at + t
         factors = tl.load(other + ((who * n_runs + run) * WIDTH)[:, None] + k[None, :])
         following = at + TILE + t < count
         who = tl.load(
-            partner + place + TILE, mask=following, other=0, eviction_policy="evict_first"
+            partner + position + TILE, mask=following, other=0, eviction_policy="evict_first"
         ).to(tl.int64)
         if MASKED:
-            active &= (tl.load(members + place, mask=active, other=0) >> view & 1) != 0
+            active &= (tl.load(members + position, mask=active, other=0) >> view & 1) != 0
         wanted = tl.load(
-            target + view * target_stride + place,
+            target + view * target_stride + position,
             mask=active,
             other=0.0,
             eviction_policy="evict_first",
@@ -141,7 +141,7 @@ def sum_segments(
         residual = tl.sum(factors * x, axis=1) - wanted
         if WEIGHTED:
             residual *= tl.load(
-                coefficient + view * coefficient_stride + place, mask=active, other=0.0
+                coefficient + view * coefficient_stride + position, mask=active, other=0.0
             )
         total += tl.where(active, residual, 0.0)[:, None] * factors
         active = following
@@ -180,8 +180,8 @@ def step_rows(
     valid = rows < n_rows
     k = tl.arange(0, WIDTH)
     total = sum_parts(first, parts, partial, rows, valid, run, n_runs, ROWS, WIDTH)
-    place = ((rows.to(tl.int64) * n_runs + run) * WIDTH)[:, None] + k[None, :]
-    x = tl.load(own + place, mask=valid[:, None], other=0.0)
+    position = ((rows.to(tl.int64) * n_runs + run) * WIDTH)[:, None] + k[None, :]
+    x = tl.load(own + position, mask=valid[:, None], other=0.0)
     gradient = 2.0 * (total + tl.load(run_reg + run) * x)
     if NOISE != "none":
         seed = tl.load(run_seed + run)
@@ -194,7 +194,7 @@ def step_rows(
     x = tl.where(k[None, :] < n_factors, x - rate[:, None] * gradient, 0.0)
     if UNIT_BALL:
         x = in_unit_ball(x)
-    tl.store(own + place, x, mask=valid[:, None])
+    tl.store(own + position, x, mask=valid[:, None])
 
 
 @triton.jit
@@ -236,8 +236,8 @@ def visit_ratings(
     view = tl.load(run_view + run).to(tl.int64)
     rate = tl.load(rates + run)
     k = tl.arange(0, WIDTH)
-    place = ((row.to(tl.int64) * n_runs + run) * WIDTH)[:, None] + k[None, :]
-    x = tl.load(own + place, mask=valid[:, None], other=0.0)
+    position = ((row.to(tl.int64) * n_runs + run) * WIDTH)[:, None] + k[None, :]
+    x = tl.load(own + position, mask=valid[:, None], other=0.0)
     keep = (1.0 - 2.0 * rate * tl.load(run_reg + run))[:, None]
     if NOISE != "none":
         seed = tl.load(run_seed + run)[:, None]
@@ -281,23 +281,23 @@ def visit_ratings(
         wanted = next_wanted
         active = following
         following = later
-    tl.store(own + place, x, mask=valid[:, None])
+    tl.store(own + position, x, mask=valid[:, None])
 
 
 @triton.jit(do_not_specialize=["seed", "epoch"])
 def write_words(out, users, items, seed, epoch, n, BLOCK: tl.constexpr):
     """One random word for each rating."""
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    there = place < n
+    position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = position < n
     zero = tl.zeros([BLOCK], tl.uint32)
     word, _, _, _ = philox(
         tl.full([BLOCK], seed, tl.int64),
-        tl.load(users + place, mask=there, other=0).to(tl.uint32),
-        tl.load(items + place, mask=there, other=0).to(tl.uint32),
+        tl.load(users + position, mask=there, other=0).to(tl.uint32),
+        tl.load(items + position, mask=there, other=0).to(tl.uint32),
         zero + tl.full([], epoch, tl.uint32),
         zero + 5,
     )
-    tl.store(out + place, word.to(tl.int64), mask=there)
+    tl.store(out + position, word.to(tl.int64), mask=there)
 
 
 @triton.jit
@@ -332,17 +332,17 @@ def serve_queues(
         for tile in range(0, n_items, BLOCK):
             item = tile + tl.arange(0, BLOCK)
             there = item < n_items
-            place = tl.load(begin + item, mask=there, other=0) + tl.load(
+            position = tl.load(begin + item, mask=there, other=0) + tl.load(
                 cursor + item, mask=there, other=0
             )
-            waiting = there & (place < tl.load(begin + item + 1, mask=there, other=0))
-            who = tl.load(user + place, mask=waiting, other=0)
+            waiting = there & (position < tl.load(begin + item + 1, mask=there, other=0))
+            who = tl.load(user + position, mask=waiting, other=0)
             its_turn = tl.load(turns + who, mask=waiting, other=-1) == tl.load(
-                turn + place, mask=waiting, other=-2
+                turn + position, mask=waiting, other=-2
             )
             go = waiting & its_turn
             tl.store(ready + item, go.to(tl.int32), mask=there)
-            tl.store(level + place, number, mask=go)
+            tl.store(level + position, number, mask=go)
             served += tl.sum(go.to(tl.int32), axis=0)
         # Nobody may be served because of what happened in this very round.
         tl.debug_barrier()
@@ -350,9 +350,9 @@ def serve_queues(
             item = tile + tl.arange(0, BLOCK)
             go = tl.load(ready + item, mask=item < n_items, other=0) != 0
             done = tl.load(cursor + item, mask=go, other=0)
-            place = tl.load(begin + item, mask=go, other=0) + done
-            who = tl.load(user + place, mask=go, other=0)
-            tl.store(turns + who, tl.load(turn + place, mask=go, other=0) + 1, mask=go)
+            position = tl.load(begin + item, mask=go, other=0) + done
+            who = tl.load(user + position, mask=go, other=0)
+            tl.store(turns + who, tl.load(turn + position, mask=go, other=0) + 1, mask=go)
             tl.store(cursor + item, done + 1, mask=go)
         tl.debug_barrier()
         number += 1
@@ -377,15 +377,15 @@ def step_levels(
         level += 1
         end = tl.load(start + level)
         for at in range(begin, end, TILE):
-            place = at + tl.arange(0, TILE)
-            there = place < end
+            position = at + tl.arange(0, TILE)
+            there = position < end
             who = (
-                (tl.load(users + place, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH
+                (tl.load(users + position, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH
             )[:, None]
             what = (
-                (tl.load(items + place, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH
+                (tl.load(items + position, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH
             )[:, None]
-            wanted = tl.load(target + place, mask=there, other=0.0)
+            wanted = tl.load(target + position, mask=there, other=0.0)
             u = tl.load(U + who + k[None, :], mask=there[:, None], other=0.0)
             v = tl.load(V + what + k[None, :], mask=there[:, None], other=0.0)
             step = (rate * (wanted - tl.sum(u * v, axis=1)))[:, None]

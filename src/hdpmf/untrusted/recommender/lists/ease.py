@@ -145,8 +145,8 @@ def _missed(
         values[here] -= np.einsum("ek,ek->e", encode.rows(rows[here]), decode.rows(columns[here]))
     order = np.lexsort((-np.abs(values), columns))
     counts = np.bincount(columns, minlength=n)
-    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    chosen = order[place < per_item]
+    position = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    chosen = order[position < per_item]
     return Entries.of(rows[chosen], columns[chosen], values[chosen], n)
 
 

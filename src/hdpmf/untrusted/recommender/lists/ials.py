@@ -56,8 +56,8 @@ def sum_partners(
     for row in range(first, end):
         line = out[row]
         line[:] = 0.0
-        for place in range(start[row], start[row + 1]):
-            vector = vectors[partners[place]]
+        for position in range(start[row], start[row + 1]):
+            vector = vectors[partners[position]]
             for k in range(rank):
                 line[k] += vector[k]
 
@@ -84,12 +84,12 @@ def _multiply(
         for k in range(rank):
             out[k] += factor * line[k]
     whole = len(own) - len(own) % 4
-    for place in range(0, whole, 4):
+    for position in range(0, whole, 4):
         p, q, r, s = (
-            fixed[own[place]],
-            fixed[own[place + 1]],
-            fixed[own[place + 2]],
-            fixed[own[place + 3]],
+            fixed[own[position]],
+            fixed[own[position + 1]],
+            fixed[own[position + 2]],
+            fixed[own[position + 3]],
         )
         a, b, c, d = -target, -target, -target, -target
         for k in range(rank):
@@ -99,8 +99,8 @@ def _multiply(
             d += s[k] * vector[k]
         for k in range(rank):
             out[k] += a * p[k] + b * q[k] + c * r[k] + d * s[k]
-    for place in range(whole, len(own)):
-        p = fixed[own[place]]
+    for position in range(whole, len(own)):
+        p = fixed[own[position]]
         a = -target
         for k in range(rank):
             a += p[k] * vector[k]

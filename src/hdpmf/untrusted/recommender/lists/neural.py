@@ -59,7 +59,7 @@ class AutoencoderTraining:
         import torch
 
         self._torch: Any = torch
-        self._place = (
+        self._device = (
             "cuda" if on == "gpu" or (on == "auto" and torch.cuda.is_available()) else "cpu"
         )
         self._rng = np.random.default_rng([seed, 11])
@@ -67,7 +67,7 @@ class AutoencoderTraining:
 
         def drawn(shape: tuple[int, ...], spread: float) -> Any:
             values = (self._rng.standard_normal(shape) * spread).astype(np.float32)
-            return torch.tensor(values, device=self._place, requires_grad=True)
+            return torch.tensor(values, device=self._device, requires_grad=True)
 
         self._encode, self._decode = drawn((n, hidden), n**-0.5), drawn((n, hidden), hidden**-0.5)
         self._hidden, self._output = drawn((hidden,), 0.0), drawn((n,), 0.0)
@@ -83,7 +83,7 @@ class AutoencoderTraining:
             rows = self._matrix[order[first : first + self._batch]].toarray()
             kept = rows * (self._rng.random(rows.shape, np.float32) >= self._dropout)
             wanted, given = (
-                torch.from_numpy(np.ascontiguousarray(x)).to(self._place) for x in (rows, kept)
+                torch.from_numpy(np.ascontiguousarray(x)).to(self._device) for x in (rows, kept)
             )
             length = given.pow(2).sum(1, keepdim=True).sqrt().clamp(min=1e-6)
             latent = torch.tanh((given / length) @ self._encode + self._hidden)

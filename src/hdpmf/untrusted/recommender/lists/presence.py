@@ -59,16 +59,16 @@ class Presence:
 
     def only(self, heads: np.ndarray) -> Presence:
         """Only the pairs of some items (positions, ascending), counted anew."""
-        places = np.searchsorted(heads, self.items)
-        known = heads[np.minimum(places, len(heads) - 1)] == self.items
-        return Presence(self.users[known], places[known], self.n_users, len(heads))
+        positions = np.searchsorted(heads, self.items)
+        known = heads[np.minimum(positions, len(heads) - 1)] == self.items
+        return Presence(self.users[known], positions[known], self.n_users, len(heads))
 
     def hold_out(self, per_user: int, seed: int) -> tuple[Presence, Presence]:
         """Some pairs of every user with more than twice as many apart, to stop or choose by."""
         order = np.lexsort((np.random.default_rng(seed).random(len(self.users)), self.users))
         counts = np.bincount(self.users, minlength=self.n_users)
-        place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        apart = order[(place < per_user) & (np.repeat(counts, counts) > 2 * per_user)]
+        position = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        apart = order[(position < per_user) & (np.repeat(counts, counts) > 2 * per_user)]
         chosen = np.zeros(len(order), bool)
         chosen[apart] = True
         return self._take(~chosen), self._take(chosen)

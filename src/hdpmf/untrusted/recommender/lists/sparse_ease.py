@@ -47,8 +47,10 @@ def sparse_item_item(
 
     with Workers(n_threads) as workers:
         workers.over_rows(by_item.indptr, part)
-    columns, places = np.nonzero(found >= 0)
-    return csr_matrix((values[columns, places], (found[columns, places], columns)), shape=(n, n))
+    columns, positions = np.nonzero(found >= 0)
+    return csr_matrix(
+        (values[columns, positions], (found[columns, positions], columns)), shape=(n, n)
+    )
 
 
 @njit(cache=True, nogil=True)
@@ -75,8 +77,8 @@ def _regress(
     for item in range(first, end):
         touched = np.empty(n_items, np.int64)
         n_touched = 0
-        for place in range(item_start[item], item_start[item + 1]):
-            user = item_users[place]
+        for position in range(item_start[item], item_start[item + 1]):
+            user = item_users[position]
             for other in user_items[user_start[user] : user_start[user + 1]]:
                 if other != item:
                     if together[other] == 0:
@@ -101,16 +103,16 @@ def _regress(
             continue
         system = np.zeros((size, size))
         for k in range(size):
-            for place in range(item_start[others[k]], item_start[others[k] + 1]):
-                user = item_users[place]
+            for position in range(item_start[others[k]], item_start[others[k] + 1]):
+                user = item_users[position]
                 for j in range(n_has[user]):
                     system[k, has[user, j]] += 1.0
                 has[user, n_has[user]] = k
                 n_has[user] += 1
         for k in range(size):
             other = others[k]
-            for place in range(item_start[other], item_start[other + 1]):
-                n_has[item_users[place]] = 0
+            for position in range(item_start[other], item_start[other + 1]):
+                n_has[item_users[position]] = 0
             system[k, k] = item_start[other + 1] - item_start[other] + ridge[other]
             for j in range(k):
                 system[j, k] = system[k, j]

@@ -229,30 +229,30 @@ class _Session:
                 run.sleep(run.pace.look)
             self._masks.serve_others()
             waiting = {
-                run.enrolled.device(place): self._outgoing[place] for place in server.waiting
+                run.enrolled.device(index): self._outgoing[index] for index in server.waiting
             }
             here = channel.present() - spoke
             outgoing = {device: message for device, message in waiting.items() if device in here}
             if outgoing:
                 for device, answer, data in channel.ask_in_sum(outgoing, number, run.pace.deadline):
-                    self._take(run.enrolled.place(device), answer, data)
+                    self._take(run.enrolled.index(device), answer, data)
                 spoke |= channel.heard
             answered = len(self._outgoing) - len(server.waiting)
             if answered >= server.plan.minimum or spoke >= waiting.keys():
                 return
 
-    def _take(self, place: int, answer: ToRecommender, data: bytes) -> None:
+    def _take(self, index: int, answer: ToRecommender, data: bytes) -> None:
         try:
-            self._server.receive(place, answer)
+            self._server.receive(index, answer)
         except SecureSumError:
             self._masks.channel.refused("secure-sum")
         else:
-            self._log.take(place, data)
+            self._log.take(index, data)
 
     def _bar(self, liars: Collection[int]) -> None:
         """Bar devices that gave or dealt wrong shares; the run goes on without them."""
         run = self._run
-        named = {run.enrolled.device(place) for place in liars} - set(run.checkpoint.barred)
+        named = {run.enrolled.device(index) for index in liars} - set(run.checkpoint.barred)
         for device in sorted(named):
             self._masks.channel.refused("wrong-shares")
             run.log(
@@ -289,7 +289,7 @@ def _propose(run: Run, devices: Collection[str], layout: Callable[[int], SumLayo
         return propose(
             enrolled.roster,
             words.length,
-            participants=[enrolled.place(device) for device in devices],
+            participants=[enrolled.index(device) for device in devices],
             neighbours=neighbours,
             threshold=threshold,
             minimum=min(least, n),

@@ -44,18 +44,18 @@ _Member = TypeVar("_Member", bound=IntEnum)
 class Reader:
     """A cursor over received bytes of the message ``what``."""
 
-    __slots__ = ("_data", "_end", "_place", "what")
+    __slots__ = ("_data", "_end", "_offset", "what")
 
     def __init__(self, data: bytes | memoryview, what: str) -> None:
         self._data = memoryview(data)
-        self._place = 0
+        self._offset = 0
         self._end = len(self._data)
         self.what = what
 
     @property
     def left(self) -> int:
         """Bytes that are not read yet."""
-        return self._end - self._place
+        return self._end - self._offset
 
     def take(self, size: int) -> memoryview:
         """Return the next bytes, without copying."""
@@ -64,8 +64,8 @@ class Reader:
                 f"{self.what}: {size} bytes were announced and {self.left} are left; the message "
                 "was cut"
             )
-        self._place += size
-        return self._data[self._place - size : self._place]
+        self._offset += size
+        return self._data[self._offset - size : self._offset]
 
     def uint(self, width: int) -> int:
         """Read a number of this many bytes."""
