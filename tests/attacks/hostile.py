@@ -13,6 +13,16 @@ from tests.world import RUN, Device, ask, make_store, stars
 
 N_ITEMS = 40
 STARS = stars(N_ITEMS)
+SMALL: dict[str, Any] = {
+    "min_participants": 3,
+    "min_devices": 3,
+    "min_neighbours": 2,
+    "min_fraction": "0",
+    "max_colluding": "0",
+}
+"""Of a policy with which four devices are enough."""
+FEW: dict[str, Any] = {"users": 4, "minimum": 4, "sharing": 4}
+"""Of terms for four devices."""
 
 
 def device(

@@ -39,20 +39,12 @@ from tests.unit.device.reporting_world import survey as survey_for_servers
 from tests.unit.device.reporting_world import table as table_for_servers
 from tests.world import Device, ask, enrol, envelope, live, survey, table, terms
 
-from .hostile import N_ITEMS, STARS, device, refusals
+from .hostile import FEW, N_ITEMS, SMALL, STARS, device, refusals
 
 pytestmark = pytest.mark.slow
 
 KEY, OTHER = DeviceIdentity(b"k" * 32), DeviceIdentity(b"o" * 32)
 FIRST = signed_first(table(), KEY.sign, KEY.public)
-SMALL = {
-    "min_participants": 3,
-    "min_devices": 3,
-    "min_neighbours": 2,
-    "min_fraction": "0",
-    "max_colluding": "0",
-}
-FEW: dict[str, Any] = {"users": 4, "minimum": 4, "sharing": 4}
 replace = msgspec.structs.replace
 
 

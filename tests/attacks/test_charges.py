@@ -30,17 +30,9 @@ from tests.world import (
     terms,
 )
 
-from .hostile import N_ITEMS, STARS, device
+from .hostile import FEW, N_ITEMS, SMALL, STARS, device
 
 TABLE = table()
-SMALL = {
-    "min_participants": 3,
-    "min_devices": 3,
-    "min_neighbours": 2,
-    "min_fraction": "0",
-    "max_colluding": "0",
-}
-FEW: dict[str, Any] = {"users": 4, "minimum": 4, "sharing": 4}
 
 
 def left(agent: Device) -> float:

@@ -24,18 +24,11 @@ from hdpmf.private.device.session import DAY, Plans
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import Clock, Device, ask, enrol, envelope, survey, table, terms, waiting_sum
 
-from .hostile import STARS, device
+from .hostile import SMALL, STARS, device
 
 TABLE = table()
 N = 4
 LENGTH = survey_layout(survey("A", TABLE), N).length
-SMALL: dict[str, Any] = {
-    "min_participants": 3,
-    "min_devices": 3,
-    "min_neighbours": 2,
-    "min_fraction": "0",
-    "max_colluding": "0",
-}
 NOW = 1_800_000_000.0
 
 

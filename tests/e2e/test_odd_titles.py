@@ -15,7 +15,7 @@ pytest.importorskip("uvicorn")
 from playwright.sync_api import expect
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.protocol import CatalogueTable, Terms
+from hdpmf.common.protocol import CatalogueTable
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.private.device.consent import require_consent
 from hdpmf.private.device.device_identity import new_device
@@ -29,6 +29,8 @@ from hdpmf.private.device.store.schema import Question
 from tests.e2e.browsing import Heard, accessible, leading_to
 from tests.e2e.served_pages import enter, owner_page
 from tests.unit.device.reporting_world import SERVERS
+from tests.world import table
+from tests.world import terms as make_terms
 
 pytestmark = pytest.mark.slow
 
@@ -71,16 +73,7 @@ def path(tmp_path: Path) -> Path:
     hundred = CatalogueTable(
         ids=("1", "2"), integer_ids=True, scale_low=0.0, scale_high=100.0, scale_step=1.0
     )
-    terms = Terms(
-        method="hdp-sum",
-        view="two-servers",
-        epsilon=0.5,
-        rounds=1,
-        catalogue="ab" * 32,
-        users=20,
-        minimum=18,
-        sharing=18,
-    )
+    terms = make_terms("hdp-sum", "two-servers", table(), users=20, minimum=18, sharing=18)
     with new_device(
         tmp_path / "me.sqlite", scale=RatingScale(0.5, 5.0, 0.5), policy=asking
     ) as store:

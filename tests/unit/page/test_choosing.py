@@ -7,7 +7,6 @@ import re
 import msgspec
 import pytest
 
-from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import CatalogueTable
@@ -18,6 +17,8 @@ from hdpmf.private.device.recommendations import keep_model
 from hdpmf.private.device.store.catalogues import name_in
 from hdpmf.private.device.store.schema import LocalModel, Question
 from tests.unit.device.reporting_world import SERVERS, make_facts
+from tests.world import table
+from tests.world import terms as make_terms
 
 from .conftest import Person, small_table
 
@@ -208,16 +209,7 @@ def test_questions_are_shown_without_items_and_are_over_when_their_recommender_i
 ):
     with reader.owner.store() as store:
         store.set_policy(msgspec.structs.replace(store.policy, ask=True))
-        terms = Terms(
-            method="hdp-sum",
-            view="two-servers",
-            epsilon=0.5,
-            rounds=1,
-            catalogue="ab" * 32,
-            users=20,
-            minimum=18,
-            sharing=18,
-        )
+        terms = make_terms("hdp-sum", "two-servers", table(), users=20, minimum=18, sharing=18)
         asked = [
             Question(recommender=BOOKS, terms=terms, servers=str(number)) for number in range(3)
         ]

@@ -1,15 +1,14 @@
 import numpy as np
 import pytest
 
-from hdpmf.common.data import Ratings, RatingScale, synthetic_world
-from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.data import Ratings, RatingScale
+from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.coding import make_coding, make_ruler, sum_channels, weight_units
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.common.protocol import (
     BitContribution,
     ItemFacts,
     SumContribution,
-    Survey,
     decode,
     encode,
 )
@@ -18,8 +17,7 @@ from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.sums import facts_from_sums
 
-WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
-WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
+from .surveys import WEIGHTS, WORLD, survey_for
 
 
 class Silent:
@@ -30,22 +28,6 @@ class Silent:
 
     def laplace_share(self, scale, n_shares, size, *, count=1):
         return np.zeros(size, np.int64)
-
-
-def survey_for(ratings=WORLD, **changes):
-    scale = ratings.scale
-    fields = {
-        "design": "A",
-        "coding": "soft",
-        "epsilon": 1.0,
-        "n_items": ratings.n_items,
-        "catalogue": "c",
-        "contributors": ratings.n_users,
-        "scale_low": scale.low,
-        "scale_high": scale.high,
-        "scale_step": scale.step,
-    }
-    return Survey(**(fields | changes))
 
 
 def make_shard(ratings=WORLD, noise=None, weights=WEIGHTS, **changes):

@@ -7,16 +7,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.common.data import Ratings, RatingScale, synthetic_world
-from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.data import Ratings, RatingScale
+from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import Grouping, Survey
+from hdpmf.common.protocol import Grouping
 from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
 from hdpmf.private.client.contributions import OneRoundShard
 
-WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
-WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
+from .surveys import WEIGHTS, WORLD, survey_for
+
 GROUPING = Grouping(scores=np.arange(40) * 3 - 60, heads=np.array([2, 3, 17, 39]))
 
 
@@ -25,22 +25,6 @@ class Silent(SeededNoise):
 
     def laplace_share(self, scale, n_shares, size, *, count=1):
         return np.zeros(size, np.int64)
-
-
-def survey_for(ratings=WORLD, **changes):
-    scale = ratings.scale
-    fields = {
-        "design": "A",
-        "coding": "soft",
-        "epsilon": 1.0,
-        "n_items": ratings.n_items,
-        "catalogue": "c",
-        "contributors": ratings.n_users,
-        "scale_low": scale.low,
-        "scale_high": scale.high,
-        "scale_step": scale.step,
-    }
-    return Survey(**(fields | changes))
 
 
 def make_shard(survey, ratings=WORLD, weights=WEIGHTS, **options):

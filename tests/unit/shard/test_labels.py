@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hdpmf.common.data import Ratings, synthetic_world
-from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.data import Ratings
+from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.coding import (
     make_coding,
     rare_label_probability,
@@ -17,13 +17,14 @@ from hdpmf.common.privacy.coding import (
     weight_units,
 )
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise, bit_thresholds
-from hdpmf.common.protocol import Grouping, Popularity, Survey, decode, encode
+from hdpmf.common.protocol import Grouping, Popularity, decode, encode
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.untrusted.recommender.one_round import facts_from_labels
 
-WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
-WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
+from . import surveys
+from .surveys import WEIGHTS, WORLD
+
 SCORES = np.random.default_rng(3).integers(-64, 65, 40)
 HEADS = np.arange(3, 38)
 GROUPING = Grouping(scores=SCORES, heads=HEADS)
@@ -44,20 +45,7 @@ class Silent:
 
 
 def survey_for(ratings=WORLD, **changes):
-    scale = ratings.scale
-    fields = {
-        "design": "A",
-        "coding": "soft",
-        "epsilon": 1.0,
-        "n_items": ratings.n_items,
-        "catalogue": "c",
-        "contributors": ratings.n_users,
-        "scale_low": scale.low,
-        "scale_high": scale.high,
-        "scale_step": scale.step,
-        "labels": True,
-    }
-    return Survey(**(fields | changes))
+    return surveys.survey_for(ratings, **({"labels": True} | changes))
 
 
 def make_shard(ratings=WORLD, noise=None, weights=WEIGHTS, **changes):
