@@ -19,8 +19,8 @@ import numpy as np
 
 from hdpmf.common.data import Ratings, load_dataset
 from hdpmf.common.privacy import PrivacySpec
-from hdpmf.lab.simulate.population import only_users
 from hdpmf.lab.simulate.simulate import simulate
+from hdpmf.lab.simulate.virtual_device import only_users
 from hdpmf.untrusted.service.settings import RunSettings
 
 MOST_NUMBERS = 4_000_000

@@ -53,7 +53,7 @@ from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
-from hdpmf.lab.simulate.population import DeviceRatings, deal
+from hdpmf.lab.simulate.virtual_device import DeviceRatings, deal
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -14,7 +14,7 @@ from .conftest import Call
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.cli.options.runs import RunOptions
+from hdpmf.cli.options.methods import RunOptions
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.net.parties import PartyKey

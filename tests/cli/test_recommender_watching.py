@@ -19,7 +19,7 @@ from .conftest import Call
 pytest.importorskip("cryptography")
 
 from hdpmf.cli.output import note
-from hdpmf.cli.recommender import status as status_command
+from hdpmf.cli.recommender import service as status_command
 from hdpmf.cli.recommender.run import MonitoringOptions
 from hdpmf.common.protocol import Envelope, decode
 from hdpmf.errors import ConfigError

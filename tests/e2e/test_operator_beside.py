@@ -21,7 +21,7 @@ from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
-from hdpmf.lab.simulate.population import deal
+from hdpmf.lab.simulate.virtual_device import deal
 from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.policy import Policy
 from hdpmf.untrusted.service.folder import Config, ServiceFolder

@@ -26,7 +26,7 @@ from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
-from hdpmf.lab.simulate.population import DeviceRatings, deal
+from hdpmf.lab.simulate.virtual_device import DeviceRatings, deal
 from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.session import Plans

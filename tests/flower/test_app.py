@@ -15,10 +15,9 @@ from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, FederationError, ProtocolError
 from hdpmf.flower import client_app, server_app
-from hdpmf.flower.records import Card, Question, pack, unpack
-from hdpmf.lab.simulate.population import only_users
+from hdpmf.flower.client_app import Card, Question, pack, unpack
 from hdpmf.lab.simulate.simulate import simulate
-from hdpmf.lab.simulate.virtual_device import PublicFacts
+from hdpmf.lab.simulate.virtual_device import PublicFacts, only_users
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.settings import RunSettings

@@ -21,7 +21,7 @@ import pytest
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.flower import APP
-from hdpmf.lab.simulate.population import only_users
+from hdpmf.lab.simulate.virtual_device import only_users
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 

@@ -18,9 +18,14 @@ from hdpmf.cli.options.common import (
     privacy_option,
     run_option,
 )
-from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions
-from hdpmf.cli.options.runs import DEFAULT_SHARE, FederatedOptions, Method, Minimum, RunOptions
-from hdpmf.cli.options.weights import WeightOptions
+from hdpmf.cli.options.methods import (
+    DEFAULT_SHARE,
+    FederatedMethod,
+    FederatedOptions,
+    Minimum,
+    RunOptions,
+)
+from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, WeightOptions
 from hdpmf.cli.output import Block, Result, Table, note, progress_bar, wants_json
 from hdpmf.errors import ConfigError, RatingsError
 
@@ -38,7 +43,7 @@ _ENGINES = ("memory", "flower")
 def demo(
     run_options: RunOptions,
     options: FederatedOptions,
-    method: Method = "hdp-sum",
+    method: FederatedMethod = "hdp-sum",
     devices: Annotated[
         int, data_option("Device processes; users are dealt to them.", "N", min=3)
     ] = 8,
@@ -187,7 +192,7 @@ def simulate(
     run_options: RunOptions,
     options: FederatedOptions,
     wishes: WeightOptions,
-    method: Method = "hdpmf",
+    method: FederatedMethod = "hdpmf",
     minimum: Minimum = None,
     seed: Seed = 0,
 ) -> Result:
@@ -247,7 +252,7 @@ def _sample_users(
     """Take n users, in both tables."""
     import numpy as np
 
-    from hdpmf.lab.simulate.population import only_users
+    from hdpmf.lab.simulate.virtual_device import only_users
 
     if not 1 <= n <= training.n_users:
         raise ConfigError(f"--sample must be from 1 to the {training.n_users:,} users, not {n}")

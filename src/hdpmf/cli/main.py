@@ -56,15 +56,15 @@ class Group:
 
 # Names, in the order of ``--help``, and functions, as ``module of hdpmf.cli:function``.
 COMMANDS: dict[str, str | Group] = {
-    "train": "model.train:train",
-    "release": "model.release:release",
-    "evaluate": "model.evaluate:evaluate",
+    "train": "train:train",
+    "release": "train:release",
+    "evaluate": "evaluate:evaluate",
     "methods": "methods:methods",
-    "recommend": "model.inference:recommend",
-    "predict": "model.inference:predict",
-    "fold-in": "model.inference:fold_in",
-    "tune": "model.evaluate:tune",
-    "demo": "demo:demo",
+    "recommend": "inference:recommend",
+    "predict": "inference:predict",
+    "fold-in": "inference:fold_in",
+    "tune": "evaluate:tune",
+    "demo": "methods:demo",
     "doctor": "doctor:doctor",
     "health": "doctor:health",
     "data": Group(
@@ -74,7 +74,7 @@ COMMANDS: dict[str, str | Group] = {
     "device": Group(
         "A device that keeps its ratings: what it sends, it decides itself.",
         {
-            "init": "device.app:init",
+            "init": "device.status:init",
             "open": "pages:open_",
             "join": "device.join:join",
             "status": "device.status:status",
@@ -92,7 +92,7 @@ COMMANDS: dict[str, str | Group] = {
             "export": "device.store:export",
             "import": "device.store:import_",
             "unmove": "device.store:unmove",
-            "policy": "device.app:policy",
+            "policy": "device.status:policy",
             "forget": "device.store:forget",
         },
         no_args_is_help=True,
@@ -126,15 +126,15 @@ COMMANDS: dict[str, str | Group] = {
     "recommender": Group(
         "The recommender, which nobody has to trust: set it up, enrol devices, run it.",
         {
-            "init": "recommender.app:init",
-            "enroll": "recommender.app:enroll",
-            "items": "recommender.app:items",
-            "status": "recommender.status:status",
+            "init": "recommender.service:init",
+            "enroll": "recommender.service:enroll",
+            "items": "recommender.service:items",
+            "status": "recommender.service:status",
             "certificates": "recommender.trust:certificates",
             "serve": "recommender.run:serve",
             "run": "recommender.run:run",
-            "backup": "recommender.app:backup",
-            "restore": "recommender.app:restore",
+            "backup": "recommender.trust:backup",
+            "restore": "recommender.trust:restore",
             "servers": "recommender.trust:servers",
             "invite": "recommender.trust:invite",
             "page": "pages:page",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options.common import Method, Plot, argument, command, option
 from hdpmf.cli.options.methods import MethodOptions
-from hdpmf.cli.options.weights import ExampleOptions
+from hdpmf.cli.options.ratings import ExampleOptions
 from hdpmf.cli.output import Block, Paragraph, Result, claim_fields, claim_sentence
 from hdpmf.common.methods import method_named
 from hdpmf.common.methods.builtin import HDP_BIT

@@ -1,9 +1,8 @@
-"""The private side as a Flower ClientApp.
+"""The private side as a Flower ClientApp, and the records that both halves of the app exchange.
 
-Each message meets a device made from its state, on whichever worker is free.
-
-A simulated device is bytes in ``context.state`` between two messages. A silo is a device store on
-the SuperNode's own disk, named by its node config: ``--node-config 'store="/srv/silo.store"'``.
+Each message meets a device made from its state, on whichever worker is free. A simulated device is
+bytes in ``context.state`` between two messages. A silo is a device store on the SuperNode's own
+disk, named by its node config: ``--node-config 'store="/srv/silo.store"'``.
 """
 
 from __future__ import annotations
@@ -11,16 +10,86 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from flwr.app import Context, Message
+import msgspec
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from hdpmf.errors import ConfigError
-from hdpmf.flower.records import Card, Question, UserVectors, pack, unpack
-from hdpmf.lab.simulate.virtual_device import VirtualDevice
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.errors import ConfigError, ProtocolError
+from hdpmf.lab.simulate.virtual_device import PublicFacts, VirtualDevice
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.catalogues import PinnedRoster
 from hdpmf.private.device.store.device_store import DeviceStore
+
+_RECORD, _FIELD = "hdpmf", "data"
+
+T = TypeVar("T")
+
+
+class ReportTask(msgspec.Struct, frozen=True):
+    """A task of two servers, as simulated devices see it.
+
+    Attributes:
+        servers: The pair that they trust.
+        files: The files that the recommender publishes.
+        now: The time.
+    """
+
+    servers: Servers
+    files: dict[str, bytes]
+    now: float
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Sent to a node.
+
+    Attributes:
+        public: Facts that all simulated devices share; of these a silo takes the roster.
+        message: The recommender's message to the device.
+        task: For a report.
+        device: The simulated device itself, with the first message that it gets.
+    """
+
+    public: PublicFacts
+    message: bytes = b""
+    task: ReportTask | None = None
+    device: bytes = b""
+
+
+class Card(msgspec.Struct, frozen=True):
+    """A silo, as the roster lists it."""
+
+    identity: str
+    users: int
+
+
+class UserVectors(msgspec.Struct, frozen=True):
+    """The user vectors of a simulated device, float32, one after the other."""
+
+    users: list[str]
+    vectors: bytes
+
+
+def pack(value: object) -> RecordDict:
+    """Return a value as the content of a Flower message or as a node's state."""
+    return RecordDict({_RECORD: ConfigRecord({_FIELD: msgspec.msgpack.encode(value)})})
+
+
+def unpack(content: RecordDict, kind: type[T]) -> T:
+    """Return the value that `pack` was given.
+
+    Raises:
+        ProtocolError: It is something else.
+    """
+    record = content.get(_RECORD)
+    data = record.get(_FIELD) if isinstance(record, ConfigRecord) else None
+    try:
+        return msgspec.msgpack.decode(data if isinstance(data, bytes) else b"", type=kind)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"a Flower message has no {kind.__name__} in it: {error}") from None
+
 
 _log = logging.getLogger(__name__)
 

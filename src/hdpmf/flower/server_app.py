@@ -25,12 +25,16 @@ from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, FederationError, MissingExtraError, ProtocolError
-from hdpmf.flower.records import Card, Question, ReportTask, UserVectors, pack, unpack
-from hdpmf.lab.simulate.population import DeviceRatings
-from hdpmf.lab.simulate.reports import SentReport
+from hdpmf.flower.client_app import Card, Question, ReportTask, UserVectors, pack, unpack
 from hdpmf.lab.simulate.simulate import Simulation
 from hdpmf.lab.simulate.simulate import simulate as simulate_with
-from hdpmf.lab.simulate.virtual_device import PublicFacts, Vectors, VirtualDevice
+from hdpmf.lab.simulate.virtual_device import (
+    DeviceRatings,
+    PublicFacts,
+    SentReport,
+    Vectors,
+    VirtualDevice,
+)
 from hdpmf.private.device.policy import Policy
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks

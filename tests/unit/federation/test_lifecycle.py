@@ -11,7 +11,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from hdpmf.cli.recommender.status import status
+from hdpmf.cli.recommender.service import status
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import ConfigError, FederationError, StorageError

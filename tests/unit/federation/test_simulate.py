@@ -16,8 +16,8 @@ from hdpmf.common.data import load_dataset, synthetic_world
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.protocol import ItemFacts, Round
 from hdpmf.errors import ConfigError
-from hdpmf.lab.simulate.population import deal, only_users
 from hdpmf.lab.simulate.simulate import simulate
+from hdpmf.lab.simulate.virtual_device import deal, only_users
 from hdpmf.models import make_model
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.settings import RunSettings

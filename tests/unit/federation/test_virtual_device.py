@@ -17,10 +17,14 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.lab.simulate.population import DeviceRatings
-from hdpmf.lab.simulate.reports import SentReport
 from hdpmf.lab.simulate.simulate import simulate
-from hdpmf.lab.simulate.virtual_device import PublicFacts, Vectors, VirtualDevice
+from hdpmf.lab.simulate.virtual_device import (
+    DeviceRatings,
+    PublicFacts,
+    SentReport,
+    Vectors,
+    VirtualDevice,
+)
 from hdpmf.private.device.policy import Policy
 from hdpmf.untrusted.service.settings import RunSettings
 

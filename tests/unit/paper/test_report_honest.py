@@ -20,8 +20,8 @@ from hdpmf.lab.paper.findings import paper_findings
 from hdpmf.lab.paper.report import paper_csv, paper_latex, paper_page
 from hdpmf.lab.report.content import Content, anchor, read_content
 from hdpmf.lab.report.figures import figure_files
-from hdpmf.lab.report.honest_epsilon import honest_cost, points
 from hdpmf.lab.report.page import render
+from hdpmf.lab.report.tables import honest_cost, points
 
 pytestmark = pytest.mark.slow
 

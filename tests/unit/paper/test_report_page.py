@@ -22,7 +22,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.lab.experiments import Experiment, Store, collect
 from hdpmf.lab.paper import published
 from hdpmf.lab.paper.findings import count_marks, paper_findings
-from hdpmf.lab.paper.ordering import reversals, statements
+from hdpmf.lab.paper.published import reversals, statements
 from hdpmf.lab.paper.report import paper_page
 from hdpmf.lab.report.content import Content, anchor, read_content
 from hdpmf.lab.report.page import render

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.device.store import RecommenderStoreOptions, StoreOptions, User
+from hdpmf.cli.inference import AllUsers, ListOptions
 from hdpmf.cli.options.common import (
     Columns,
     Duplicates,
@@ -18,7 +19,6 @@ from hdpmf.cli.options.common import (
 )
 from hdpmf.cli.options.ratings import RatingsOptions
 from hdpmf.cli.output import Block, Paragraph, Result, Table, emit, note
-from hdpmf.cli.recommendations import AllUsers, ListOptions
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options.common import RecommenderFolder, command, run_option
-from hdpmf.cli.options.runs import FederatedOptions, Method, Minimum, RunOptions
+from hdpmf.cli.options.methods import FederatedMethod, FederatedOptions, Minimum, RunOptions
 from hdpmf.cli.output import Result, emit, note, notes_to
 from hdpmf.errors import ConfigError, PrivacyError
 
@@ -134,7 +134,7 @@ def run(
     monitoring: MonitoringOptions,
     periods: PeriodOptions,
     cohorts: CohortOptions,
-    method: Method = "hdp-sum",
+    method: FederatedMethod = "hdp-sum",
     minimum: Minimum = None,
     give_up: Annotated[bool, run_option("Give the run up that was not finished.")] = False,
 ) -> Result:

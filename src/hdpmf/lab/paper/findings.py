@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hdpmf.lab.experiments import Cell
 from hdpmf.lab.paper import GRIDS, published
-from hdpmf.lab.paper.ordering import Reversal, paper_pairs, reversals
+from hdpmf.lab.paper.published import Reversal, paper_pairs, reversals
 from hdpmf.lab.report.content import (
     METRIC_LABELS,
     Content,
@@ -19,7 +19,7 @@ from hdpmf.lab.report.content import (
     words,
 )
 from hdpmf.lab.report.findings import list_findings
-from hdpmf.lab.report.honest_epsilon import RATERS, honest_cost
+from hdpmf.lab.report.tables import RATERS, honest_cost
 
 MARKS = (
     "reproduced",

@@ -1,21 +1,26 @@
-"""The paper's published numbers, its Table II, and how our numbers compare."""
+"""The paper's published numbers and statements about the order of methods, and how ours compare."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from hdpmf.common.privacy import PrivacySpec
+from hdpmf.lab.experiments import Cell, PairedTest, compare, paired_test
+from hdpmf.lab.report.content import METRIC_LABELS, Content
 
 Verdict = Literal["reproduced", "close", "different", "not comparable"]
 
 REPRODUCED = 0.05
+
 CLOSE = 0.10
 """Relative differences up to which a number counts as reproduced, or as close."""
 
@@ -135,3 +140,242 @@ def privacy_groups(spec: PrivacySpec | None = None) -> list[GroupRow]:
                 )
             )
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """Two methods that the paper has in one order and we have in the other.
+
+    Attributes:
+        better: The method with the smaller error here.
+        worse: The method with the smaller error in the paper.
+    """
+
+    metric: str
+    better: Cell
+    worse: Cell
+    test: PairedTest
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """HDPMF against PDPMF in one place of Table III, theirs and ours.
+
+    Attributes:
+        first: HDPMF's cell.
+        second: PDPMF's cell.
+        gain: Relative error saved by HDPMF here; negative if PDPMF is better.
+        paper_gain: The same in the paper; None if it has no number.
+        comparable: True if the paper's number is for the same data.
+    """
+
+    metric: str
+    first: Cell
+    second: Cell
+    gain: float
+    paper_gain: float | None
+    paper_stars: int
+    comparable: bool
+    test: PairedTest
+
+
+@dataclass(frozen=True, slots=True)
+class PaperStatement:
+    """A sentence of the paper, counted.
+
+    Attributes:
+        where: Its place in the paper.
+        holds: Number of cases in which it holds here.
+        cases: Number of comparisons.
+        exceptions: Descriptions of the other cases.
+        verdict: ``holds``, ``mostly``, ``fails`` or ``not run``.
+    """
+
+    text: str
+    where: str
+    holds: int
+    cases: int
+    exceptions: tuple[str, ...]
+    verdict: str
+
+
+def paper_pairs(content: Content) -> Iterator[tuple[str, Cell, Cell]]:
+    """Yield the pairs of Table III that the paper orders: measure, the better one, the other."""
+    cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
+    cases = dict.fromkeys((cell.dataset, cell.factors) for cell in cells)
+    for metric, (dataset, factors) in itertools.product(METRIC_LABELS, cases):
+        here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, factors)]
+        known = [
+            (number.mean, cell)
+            for cell in here
+            if (number := table3(dataset, cell.method, factors, metric)) is not None
+        ]
+        known.sort(key=lambda pair: pair[0])
+        for (_, ahead), (_, behind) in itertools.combinations(known, 2):
+            yield metric, ahead, behind
+
+
+def reversals(content: Content) -> list[Reversal]:
+    """Return the pairs of Table III whose order is not the paper's."""
+    turned = []
+    for metric, ahead, behind in paper_pairs(content):
+        if behind.metrics[metric].mean < ahead.metrics[metric].mean:
+            test = paired_test(behind.metrics[metric].values, ahead.metrics[metric].values)
+            turned.append(Reversal(metric, behind, ahead, test))
+    return turned
+
+
+def duels(cells: list[Cell]) -> dict[tuple[str, str, int], Duel]:
+    """Compare HDPMF with PDPMF everywhere in a table, by measure, data set and K."""
+    by_position = {(cell.method, cell.dataset, cell.factors): cell for cell in cells}
+    tests = {}
+    for metric in METRIC_LABELS:
+        for (dataset, factors, _), test in compare(cells, "hdpmf", "pdpmf", metric).items():
+            first = by_position["hdpmf", dataset, factors]
+            second = by_position["pdpmf", dataset, factors]
+            paper = table3(dataset, "hdpmf", factors, metric)
+            rival = table3(dataset, "pdpmf", factors, metric)
+            tests[metric, dataset, factors] = Duel(
+                metric=metric,
+                first=first,
+                second=second,
+                gain=1 - first.metrics[metric].mean / second.metrics[metric].mean,
+                paper_gain=None if paper is None or rival is None else 1 - paper.mean / rival.mean,
+                paper_stars=0 if paper is None else paper.stars,
+                comparable=paper is not None and paper.comparable,
+                test=test,
+            )
+    return tests
+
+
+class _Order(NamedTuple):
+    """A statement of the paper: the first method of each pair has the smaller error.
+
+    Attributes:
+        most: True if the paper says so of most cases only.
+        except_on: Beginning of the names of data sets that it excepts.
+    """
+
+    experiment: str
+    where: str
+    pairs: tuple[tuple[str, str], ...]
+    metrics: tuple[str, ...]
+    text: str
+    most: bool = False
+    except_on: str | None = None
+
+
+_OURS = (("hdpmf", "pdpmf"),)
+
+_ORDERS = (
+    _Order(
+        "table3", "Table III", _OURS, ("mse", "mae"),
+        "HDPMF has a significantly smaller MSE and MAE than PDPMF on all data sets.",
+    ),
+    _Order(
+        "table3", "Table III", (("hdpmf", "dpmf"), ("pdpmf", "dpmf")), ("mse", "mae"),
+        "DPMF performs much worse than HDPMF and PDPMF.",
+    ),
+    _Order(
+        "figure_epsilon_uc", "Figure: epsilon_uc", _OURS, ("mse",),
+        "HDPMF defeats PDPMF in most cases when the smallest weight of conservative users varies.",
+        most=True,
+    ),
+    _Order(
+        "figure_f_uc", "Figure: f_uc", _OURS, ("mse",),
+        "HDPMF always outperforms PDPMF when the share of conservative users varies.",
+    ),
+    _Order(
+        "figure_sparsity", "Figure: sparsity", _OURS, ("mse",),
+        "Except very few cases on Yelp, HDPMF always outperforms PDPMF with different sparsity.",
+        except_on="yelp",
+    ),
+    _Order(
+        "figure_ablation", "Figure: ablation", (("hdpmf", "hdpmf-r"), ("dpmf", "hdpmf-r")),
+        ("mse",), "Without rescaling (HDPMF-R) the error rises dramatically, above DPMF's.",
+    ),
+)  # fmt: skip
+
+
+def statements(content: Content) -> list[PaperStatement]:
+    """Check the statements of the paper's text about its experiments."""
+    *first, last = (_check(content, order) for order in _ORDERS)
+    return [*first, _sparser(content), last]
+
+
+def _check(content: Content, order: _Order) -> PaperStatement:
+    """Count where a statement holds. A diverged method counts as infinitely bad."""
+    cells = {
+        (cell.method, cell.dataset, cell.factors, cell.x): cell
+        for cell in content.cells.get(order.experiment, ())
+        if cell.status in ("done", "diverged")
+    }
+    holds = cases = excepted = 0
+    exceptions = []
+    for metric, (first, second) in itertools.product(order.metrics, order.pairs):
+        for (method, dataset, factors, x), cell in cells.items():
+            other = cells.get((second, dataset, factors, x))
+            if method != first or other is None:
+                continue
+            cases += 1
+            if cell.metrics[metric].mean < other.metrics[metric].mean:
+                holds += 1
+            else:
+                exceptions.append(
+                    _exception(metric, cell, other, show_metric=len(order.metrics) > 1)
+                )
+                excepted += order.except_on is not None and dataset.startswith(order.except_on)
+    enough = holds > cases / 2 if order.most else holds + excepted == cases
+    found = _verdict(enough, holds, cases)
+    return PaperStatement(order.text, order.where, holds, cases, tuple(exceptions), found)
+
+
+def _sparser(content: Content) -> PaperStatement:
+    """Check that all of the paper's methods get worse with every step to sparser data."""
+
+    def curve(cell: Cell) -> tuple[str, str, int]:
+        return cell.dataset, cell.method, cell.factors
+
+    every = content.cells.get("figure_sparsity", ())
+    cells = [cell for cell in every if cell.status == "done" and cell.in_paper]
+    cells.sort(key=lambda cell: (*curve(cell), cell.x or 0.0))
+    holds = cases = 0
+    exceptions = []
+    for sparse, dense in itertools.pairwise(cells):
+        if curve(sparse) != curve(dense) or sparse.x is None or dense.x is None:
+            continue
+        cases += 1
+        if sparse.mse.mean >= dense.mse.mean:
+            holds += 1
+        else:
+            exceptions.append(
+                f"{dense.dataset_title}, {dense.label}, {sparse.x:.0%} to {dense.x:.0%}"
+            )
+    return PaperStatement(
+        "The performance of all three methods degrades when the data set becomes sparser.",
+        "Figure: sparsity",
+        holds,
+        cases,
+        tuple(exceptions),
+        _verdict(holds == cases, holds, cases),
+    )
+
+
+def _verdict(enough: bool, holds: int, cases: int) -> str:
+    if not cases:
+        return "not run"
+    if enough:
+        return "holds"
+    return "mostly" if holds > 0.75 * cases else "fails"
+
+
+def _exception(metric: str, cell: Cell, other: Cell, *, show_metric: bool) -> str:
+    parts = [cell.dataset_title, f"K = {cell.factors}"]
+    if cell.x is not None:
+        parts.append(f"at {cell.x:g}")
+    if show_metric:
+        parts.append(METRIC_LABELS[metric])
+    ours = cell.metrics[metric].mean
+    theirs = other.metrics[metric].mean
+    values = [f"{error:.4f}" if math.isfinite(error) else "diverged" for error in (ours, theirs)]
+    return f"{', '.join(parts)}: {cell.label} {values[0]}, {other.label} {values[1]}"

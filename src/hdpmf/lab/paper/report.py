@@ -11,8 +11,7 @@ import msgspec
 from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.paper import NAMES, published
 from hdpmf.lab.paper.findings import count_marks, mark_of, paper_findings, paper_headline
-from hdpmf.lab.paper.ordering import duels, paper_pairs, reversals, statements
-from hdpmf.lab.paper.published import privacy_groups
+from hdpmf.lab.paper.published import duels, paper_pairs, privacy_groups, reversals, statements
 from hdpmf.lab.report.charts import chart_data, figures_section, honest_section, lists_section
 from hdpmf.lab.report.content import (
     METRIC_LABELS,

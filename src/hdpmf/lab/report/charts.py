@@ -26,8 +26,7 @@ from hdpmf.lab.report.content import (
     table_cells,
     table_point,
 )
-from hdpmf.lab.report.honest_epsilon import HONEST_FIGURE, RATERS, Point, points, view_words
-from hdpmf.lab.report.tables import RowGroup
+from hdpmf.lab.report.tables import HONEST_FIGURE, RATERS, Point, RowGroup, points, view_words
 
 HONEST_TITLE = "Accuracy against honest epsilon"
 

@@ -24,8 +24,7 @@ from hdpmf.lab.report.content import (
     table_cells,
     table_point,
 )
-from hdpmf.lab.report.honest_epsilon import HONEST_FIGURE, RATERS, Point, points
-from hdpmf.lab.report.tables import lowest
+from hdpmf.lab.report.tables import HONEST_FIGURE, RATERS, Point, lowest, points
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

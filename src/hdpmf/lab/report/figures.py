@@ -21,7 +21,7 @@ from hdpmf.lab.report.content import (
     ndcg,
     plain,
 )
-from hdpmf.lab.report.honest_epsilon import HONEST_FIGURE, Point, points, view_words
+from hdpmf.lab.report.tables import HONEST_FIGURE, Point, points, view_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from typing import Any
 from hdpmf.common.privacy.accounting import DELTA
 from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.report.content import Content, counted, plain, table_point, two
-from hdpmf.lab.report.honest_epsilon import RATERS, cost_range
+from hdpmf.lab.report.tables import RATERS, cost_range
 
 SILENT = "user-mean"
 """The method of a device that sends nothing: the baseline of all others."""

@@ -29,7 +29,6 @@ from hdpmf.lab.report.content import Content, Section, read_content, words
 from hdpmf.lab.report.exports import csv_files, latex_files, list_tables, to_files
 from hdpmf.lab.report.figures import figure_files
 from hdpmf.lab.report.findings import findings, headline
-from hdpmf.lab.report.honest_epsilon import points, view_words
 from hdpmf.lab.report.overview import SHAPES, overview
 from hdpmf.lab.report.tables import (
     claims_section,
@@ -37,8 +36,10 @@ from hdpmf.lab.report.tables import (
     environment_section,
     errors_section,
     parameters_in_words,
+    points,
     runs_section,
     tuning_section,
+    view_words,
 )
 
 _PACKAGE = "hdpmf.lab.report"

@@ -16,8 +16,7 @@ from hdpmf.common.net import DeviceReply, InProcessNetwork, RecommenderTransport
 from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import FederationError
-from hdpmf.lab.simulate.population import DeviceRatings
-from hdpmf.lab.simulate.reports import SentReport
+from hdpmf.lab.simulate.virtual_device import DeviceRatings, SentReport
 
 if TYPE_CHECKING:
     from hdpmf.lab.simulate.virtual_device import Vectors

@@ -21,7 +21,7 @@ from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.lab.simulate.devices import Engine, make_devices
-from hdpmf.lab.simulate.population import deal
+from hdpmf.lab.simulate.virtual_device import deal
 from hdpmf.models import Estimator, make_model
 from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.models.one_round import OneRound

@@ -18,7 +18,7 @@ from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import FederationError
-from hdpmf.lab.simulate.reports import SentReport
+from hdpmf.lab.simulate.virtual_device import SentReport
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader

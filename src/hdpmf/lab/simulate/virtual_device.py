@@ -1,23 +1,190 @@
-"""A virtual device: a store and an agent with seeded noise, movable between processes."""
+"""Virtual devices: users of a data set dealt to stores with real device code and seeded noise.
+
+A device is reached by messages or reports to two servers, without a network, and can be moved
+between processes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import msgspec
 import numpy as np
 
+from hdpmf.common.data import IdIndex, Ratings
+from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import CatalogueTable, DeviceCard
-from hdpmf.common.protocol.servers import Servers
-from hdpmf.lab.simulate.population import DeviceRatings
-from hdpmf.lab.simulate.reports import SentReport, reports_of
+from hdpmf.common.protocol.servers import Server, Servers
+from hdpmf.errors import ConfigError, FederationError, TransportError
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, PinnedRoster, pinned
 from hdpmf.private.device.store.device_store import DeviceStore
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceRatings:
+    """The ratings on one device.
+
+    Attributes:
+        ratings: Of its users, whose ids are text; the items are the whole catalogue's.
+        gamma: Privacy weight of each item; one array for all devices.
+    """
+
+    ratings: Ratings
+    beta: np.ndarray
+    gamma: np.ndarray
+
+    def __repr__(self) -> str:
+        return f"DeviceRatings({self.ratings.n_users} users)"
+
+    @property
+    def weights(self) -> PrivacyWeights:
+        """The users' privacy weights."""
+        return PrivacyWeights(self.ratings.users, self.ratings.items, self.beta, self.gamma)
+
+
+def only_users(ratings: Ratings, chosen: np.ndarray) -> Ratings:
+    """The ratings of some users (a mask), over the same items."""
+    part = ratings.take(chosen[ratings.user_codes])
+    codes = (np.cumsum(chosen) - 1).astype(np.int32)
+    return replace(
+        part, users=IdIndex(ratings.users.ids[chosen]), user_codes=codes[part.user_codes]
+    )
+
+
+def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> list[DeviceRatings]:
+    """Deal users to devices like cards from a shuffled deck; ConfigError with too few users."""
+    n = ratings.n_users
+    if not 1 <= devices <= n:
+        raise ConfigError(f"{n:,} users can be dealt to 1 to {n:,} devices, not to {devices:,}")
+    order = np.arange(n) if devices == n else np.random.default_rng([seed, 5]).permutation(n)
+    home = np.empty(n, np.int64)
+    home[order] = np.arange(n) % devices
+    beta = weights.for_users(ratings.users)
+    gamma = weights.for_items(ratings.items)
+    names = np.array([str(user) for user in ratings.users.ids.tolist()])
+    by_home = np.argsort(home[ratings.user_codes], kind="stable")
+    ends = np.cumsum(np.bincount(home[ratings.user_codes], minlength=devices))
+    rows = np.split(by_home, ends[:-1])
+    members = np.split(
+        np.argsort(home, kind="stable"), np.cumsum(np.bincount(home, minlength=devices))[:-1]
+    )
+    return [
+        _part(ratings, beta, gamma, names, own, users)
+        for own, users in zip(rows, members, strict=True)
+    ]
+
+
+def _part(
+    ratings: Ratings,
+    beta: np.ndarray,
+    gamma: np.ndarray,
+    names: np.ndarray,
+    rows: np.ndarray,
+    users: np.ndarray,
+) -> DeviceRatings:
+    index = IdIndex(names[users])
+    codes = np.empty(len(names), np.int32)
+    codes[users] = index.find(names[users])
+    own = Ratings(
+        users=index,
+        items=ratings.items,
+        user_codes=codes[ratings.user_codes[rows]],
+        item_codes=ratings.item_codes[rows],
+        values=ratings.values[rows],
+        timestamps=None,
+        scale=ratings.scale,
+        item_table=None,
+        name=ratings.name,
+    )
+    betas = np.empty(len(users))
+    betas[codes[users]] = beta[users]
+    return DeviceRatings(own, betas, gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class SentReport:
+    """A report as it left a device, with the device's signature."""
+
+    device: str
+    signature: bytes = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+class _RecordingCarrier:
+    """Has the recommender's files, and keeps what is uploaded."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
+        self.sent: list[SentReport] = []
+
+    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
+        if name not in self._files or len(self._files[name]) > most:
+            raise TransportError(f"there is no {name}")
+        return self._files[name], ""
+
+    def upload(
+        self,
+        leader: Server,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        leaving: Callable[[], None],
+    ) -> int:
+        leaving()
+        self.sent.append(
+            SentReport(headers["hdpmf-device"], bytes.fromhex(headers["hdpmf-signature"]), body)
+        )
+        return 201
+
+
+def reports_of(
+    stores: Sequence[DeviceStore],
+    noises: Sequence[SeededNoise],
+    servers: Servers,
+    files: Mapping[str, bytes],
+    now: float,
+) -> Iterator[SentReport]:
+    """Yield the reports of devices, one device after another, for the published files.
+
+    Args:
+        stores: Of the devices.
+        noises: Draw each device's taste label.
+        servers: The pair that their owners trust.
+        files: Published by the recommender.
+        now: The time; every device reports at once.
+
+    Raises:
+        FederationError: A device did not report.
+    """
+    from hdpmf.private.device.participant import Participant
+    from hdpmf.private.device.pinned_servers import pin_servers
+
+    for store, noise in zip(stores, noises, strict=True):
+        pin_servers(store, servers)
+        said: list[str] = []
+        carrier = _RecordingCarrier(files)
+        reporter = Participant(
+            store,
+            carrier,
+            recommender="recommender",
+            clock=lambda: now,
+            uniform=lambda: 0.0,
+            noise=noise,
+            simulation=True,
+            log=said.append,
+        )
+        reporter.step()
+        if len(carrier.sent) != store.users:
+            raise FederationError(
+                f"a simulated device did not report: {said[-1] if said else 'no word'}"
+            )
+        yield from carrier.sent
+
 
 _FIRST_STREAM = 100  # of a seed's noise; lower ones belong to the recommender and the two servers
 

@@ -15,7 +15,8 @@ from hdpmf.common.web.local_server import App, PageGuard, form_fields, json_fiel
 from hdpmf.common.web.sessions import BrowserSession, BrowserSessions, equal_secrets
 from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError
-from hdpmf.private.page import disclosures, items, recommenders, settings
+from hdpmf.private.page import disclosures, items, settings
+from hdpmf.private.page import disclosures as recommenders
 from hdpmf.private.page.owner import Owner
 from hdpmf.private.page.request import PageRequest
 

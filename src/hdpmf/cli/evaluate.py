@@ -15,12 +15,17 @@ from hdpmf.cli.experiment import (
     finite,
     resume_hint,
 )
-from hdpmf.cli.model.train import fit, model_fields, new_model, persons_cost, remarks
 from hdpmf.cli.options.common import Method, Seed, command, model_option, run_option
 from hdpmf.cli.options.methods import MethodOptions, ModelOptions
-from hdpmf.cli.options.ratings import PlainRatingsOptions, RatingsOptions, SplitOptions
-from hdpmf.cli.options.weights import TuneWeightOptions, WeightOptions
+from hdpmf.cli.options.ratings import (
+    PlainRatingsOptions,
+    RatingsOptions,
+    SplitOptions,
+    TuneWeightOptions,
+    WeightOptions,
+)
 from hdpmf.cli.output import Block, Result, Table, claim_fields, claim_sentence, short_claim
+from hdpmf.cli.train import fit, model_fields, new_model, persons_cost, remarks
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.errors import ConfigError
 

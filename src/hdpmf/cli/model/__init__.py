@@ -1,1 +1,0 @@
-"""``hdpmf train``, ``evaluate`` and the other commands about models."""
