@@ -1,8 +1,8 @@
 """Cost of the two servers: time per report for the leader and the helper, everything included, and
 memory.
 
-    python benchmarks/two_servers.py                     3,706 items (ML-1M), 2,000 reports, a minute
-    python benchmarks/two_servers.py --reports 100000    as many real reports: most of an hour, to make them
+    python benchmarks/two_servers.py                   3,706 items (ML-1M), 2,000 reports, a minute
+    python benchmarks/two_servers.py --reports 100000  as many real reports: most of an hour
     python benchmarks/two_servers.py --database postgresql+psycopg://user@host/NAME
     python benchmarks/two_servers.py --json
 
@@ -15,7 +15,7 @@ decryption, preparing, deciding and the sum. Processor time counts, the median o
 waits are in the other column. At the end the collector opens both shares, and the sum less the
 noise must be the plain one. Memory is the largest that the whole process ever had: both servers,
 the devices and Python.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Uploads that a leader accepts per second on one core, durably: over TLS and without.
 
-    python benchmarks/uploads.py                          3,706 items (ML-1M), 4,000 uploads each, a minute
+    python benchmarks/uploads.py                   3,706 items (ML-1M), 4,000 uploads each, a minute
     python benchmarks/uploads.py --items 94651 --uploads 500
     python benchmarks/uploads.py --json
 
@@ -10,7 +10,7 @@ new one for every upload, with its handshake). Each report has its own id and it
 signature, which are checked; what is in it is the same. An upload counts when its 201 has come,
 after the commit. Checking reports with the helper is measured in ``benchmarks/two_servers.py``, and
 is off here. On a busy machine look at the second number, uploads per second of processor time.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

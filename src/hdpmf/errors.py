@@ -3,29 +3,29 @@
 The tree::
 
     HdpmfError                 anything below; catch this to catch us
-    ├── RatingsError           ratings that cannot be used (NaN, off the scale, duplicates, wrong columns, empty)
+    ├── RatingsError           ratings that cannot be used (NaN, off the scale, duplicates, empty)
     ├── DatasetError           a data set that is absent, unreachable, or not what it should be
-    ├── PrivacyError           weights outside (0, 1], budgets that are not positive, ratios that do not sum to 1, and
-    │   │                      noise that would not be what was agreed
+    ├── PrivacyError           weights outside (0, 1], budgets that are not positive, ratios that
+    │   │                      do not sum to 1, noise that is not what was agreed
     │   └── UnsupportedEventError  a release that this privacy accountant cannot account for
     ├── ConfigError            an option with a value that makes no sense
     ├── NotConfirmedError      somebody answered no to a question, so nothing was done
     ├── NotFittedError         a model used before ``fit``
     ├── DivergedError          training ran away to infinity; the learning rate is too large
     ├── UnknownIdError         a user the model has never seen, where no fallback makes sense
-    ├── ProtocolError          a message that is malformed, out of turn, or asks for more than it may
-    ├── SecureSumError         a secure sum was refused or broken off; no device's vector was revealed
-    ├── PrioError              a share, a proof or a message between the two servers was refused; nothing of it counts
+    ├── ProtocolError          a message that is malformed, out of turn, or asks for too much
+    ├── SecureSumError         a secure sum was refused or broke off; no vector was revealed
+    ├── PrioError              a share, proof or message of the two servers was refused
     │   └── DapError           the same, with the problem type that DAP tells the other side
     ├── FederationError        a run between machines stopped (too few devices); it can be resumed
-    │   └── TransportError     the engine could not be started, or the other side could not be reached or refused
-    ├── ModelFileError         a saved model that is missing, corrupted, truncated or from a newer version
-    ├── StorageError           the disk refused (full, read-only, no permission); nothing was half-written
+    │   └── TransportError     the other side could not be reached, or refused
+    ├── ModelFileError         a saved model that is missing, damaged or from a newer version
+    ├── StorageError           the disk refused (full, read-only); nothing was half-written
     └── MissingExtraError      an optional dependency is needed; the message has the install command
 
 Each class carries the exit code that the command line ends with. Messages say what was wrong,
 where, and what to do; they never contain a rating, a privacy weight or a user vector.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ _SHARES = "tests/unit/device/test_noise_shares.py"
 _SIZES = "tests/unit/shard/test_share_sizes.py"
 _HALVES = "tests/unit/audit/test_halves.py"
 _ESTIMATES = "tests/unit/recommender/test_estimates.py"
-_BESIDE = "tests/unit/paper/test_report_page.py::test_beside_each_number_stands_the_papers_mean_and_deviation"  # noqa: E501
+_BESIDE = (
+    "tests/unit/paper/test_report_page.py::"
+    "test_beside_each_number_stands_the_papers_mean_and_deviation"
+)
 _COLUMNS = (
     "tests/unit/paper/test_report_page.py::test_hdpmf_against_pdpmf_has_each_in_its_own_column"
 )

@@ -1,18 +1,19 @@
 """Plant small faults, one at a time, and see whether a test fails: make mutants, or
 
-    python tests/mutants/run.py --sample 60 --seed 1             # of all, at random; the same seed gives the same
-    python tests/mutants/run.py --only private/client/h_plausibility.py            # all of a file or package; h_law.py:40 for a line
-    python tests/mutants/run.py --planted                        # the faults of planted.py, which must all be caught
-    python tests/mutants/run.py --sample 20 --list               # only say which
+    python tests/mutants/run.py --sample 60 --seed 1    # of all, at random; a seed repeats them
+    python tests/mutants/run.py --only private/client/h_plausibility.py    # a file, package or line
+    python tests/mutants/run.py --planted               # those of planted.py; all must be caught
+    python tests/mutants/run.py --sample 20 --list      # only say which
 
-Faults are planted in a copy of src. A mutant counts as killed when a test fails or takes far too long. First all fast
-tests of TESTS run once without a fault, to learn which lines each runs (reached.py, minutes; kept in out/mutants for
-the next time). Then a mutant is tried on the tests that run its statement, those in files named like its module and
-those that run little else first; where it is in no function, or on a line that no test runs, on all tests of its
-package. A few seconds each, a minute or more for what survives, which is printed with its place. A line
-whose change means nothing is left out with the comment "no mutant: why". Exit status 1 where fewer than --least are
-killed.
-"""  # noqa: E501
+Faults are planted in a copy of src. A mutant counts as killed when a test fails or takes far too
+long. First all fast tests of TESTS run once without a fault, to learn which lines each runs
+(reached.py, minutes; kept in out/mutants for the next time). Then a mutant is tried on the tests
+that run its statement, those in files named like its module and those that run little else first;
+where it is in no function, or on a line that no test runs, on all tests of its package. A few
+seconds each, a minute or more for what survives, which is printed with its location. A line whose
+change means nothing is left out with the comment "no mutant: why". Exit status 1 where fewer than
+--least are killed.
+"""
 
 from __future__ import annotations
 

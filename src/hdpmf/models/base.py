@@ -141,7 +141,7 @@ class Estimator(Parameters):
         self.devices_ = Devices.after_training(
             train, np.zeros((train.n_users, 0), np.float32), beta, gamma
         )
-        # How many rated an item is nobody's business unless the method says so: no raters here.
+        # Counts of raters are public only if the method says so: none here.
         no_raters = np.zeros(train.n_items, np.int64)
         factors = np.zeros((train.n_items, 0), np.float32)
         self.catalogue_ = Catalogue(train.items, factors, no_raters, train.scale, train.item_table)

@@ -3,13 +3,13 @@
 ::
 
     folder/
-      recommender/                   a public model (see hdpmf.common.model.public_model): nothing private
-      devices/devices.json           user ids, seed, history  (mode 0600, like everything in this folder)
+      recommender/                   a public model (see ``public_model``): nothing private
+      devices/devices.json           user ids, seed, history (mode 0600, like all in here)
       devices/devices.safetensors    user vectors, privacy weights, own means, rated items
 
 The seed is with the devices: whoever knows it can draw the simulated noise again and take it away.
 So is the history: errors on validation ratings are made of ratings.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

@@ -150,7 +150,8 @@ def test_nothing_is_sealed_to_what_is_no_key(config: HpkeConfig):
 
 def test_messages_need_no_extra_and_keys_say_which():
     """In a process of its own: without pyhpke there are messages, and a hint for keys."""
-    code = "import sys; sys.modules['pyhpke'] = None; import hdpmf.common.aggregation.two_servers.dap; import hdpmf.common.aggregation.two_servers.dap.hpke"  # noqa: E501
+    package = "hdpmf.common.aggregation.two_servers.dap"
+    code = f"import sys; sys.modules['pyhpke'] = None; import {package}; import {package}.hpke"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (
         "MissingExtraError: sums by two servers need the package pyhpke: pip install" in done.stderr

@@ -261,7 +261,8 @@ def test_a_plain_file_that_is_something_else(empty: Path) -> None:
 
 
 def test_importing_ratings_needs_only_numpy() -> None:
-    code = "import sys, hdpmf.common.data; print([m for m in ('polars', 'narwhals', 'pooch', 'msgspec') if m in sys.modules])"  # noqa: E501
+    heavy = ("polars", "narwhals", "pooch", "msgspec")
+    code = f"import sys, hdpmf.common.data; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     )

@@ -1,21 +1,18 @@
 """The recommender's mailbox, where offers wait until participants fetch them by HTTPS.
 
-========  ======================
-==============================================================================
+========  ======================  ==============================================================
 method    path                    answer
-========  ======================
-==============================================================================
-GET       /offers                 200 with the oldest offer and its id, or 204; both suggest a pause until the next
-PUT       /contributions/{id}     201; 409 for other bytes than before; 410 where the offer is unknown or over
+========  ======================  ==============================================================
+GET       /offers                 200 with the oldest offer and its id, or 204; both pace polling
+PUT       /contributions/{id}     201; 409 for other bytes than before; 410 without such an offer
 DELETE    /contributions/{id}     204: there will be no contribution to this offer
-GET       /authorities            200 with what the recommender says about its certificates (``succession``)
-========  ======================
-==============================================================================
+GET       /authorities            200 with the rotation of the recommender's certificates
+========  ======================  ==============================================================
 
 Requests to the first three are signed (``signing``). A stranger gets 401 before anything of a body
 is read, a body that is too long 413, and one whose digest is not the signed one 400. Participants
 poll: the recommender cannot reach them.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ class Connections:
 
 
 class _LimitedProtocol(HttpToolsProtocol):
-    """One connection. Its troubles are nobody's log."""
+    """One connection. Connection errors are not logged."""
 
     among: Connections
     _counted: str | None = None

@@ -1,21 +1,20 @@
 """The messages between private participants and an untrusted recommender.
 
 The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``, what
-is said around
-both between machines in ``federation``)::
+is said around both between machines in ``federation``)::
 
-    recommender                                   shard
-        Plan              ──────────────────────▶
-                          ◀──────────────────────   BudgetReport   (only where the mechanism needs it)
-        Opening           ──────────────────────▶
-                          ◀──────────────────────   ItemCounts
-        Round 1           ──────────────────────▶
-                          ◀──────────────────────   Gradients 1
+    recommender                           shard
+        Plan              ──────────────▶
+                          ◀──────────────   BudgetReport   (only where the mechanism needs it)
+        Opening           ──────────────▶
+                          ◀──────────────   ItemCounts
+        Round 1           ──────────────▶
+                          ◀──────────────   Gradients 1
         ...
-        Round T + 1       ──────────────────────▶   (final factors; nothing is sent back)
+        Round T + 1       ──────────────▶   (final factors; nothing is sent back)
 
 Nothing in this package computes anything private; it defines, checks and encodes messages.
-"""  # noqa: E501
+"""
 
 from hdpmf.common.protocol.codec import Message, decode, encode
 from hdpmf.common.protocol.federation import (

@@ -2,20 +2,20 @@
 
 ::
 
-    recommender                                   device
-        Call              ──────────────────────▶
-                          ◀──────────────────────   Here
-        CatalogueVersion  ──────────────────────▶   (when there is a new one; it has to follow from the pinned one)
-                          ◀──────────────────────   Accepted or Refusal
-        Terms             ──────────────────────▶   checked against the device's own policy
-                          ◀──────────────────────   Accepted or Refusal
-        Plan, Opening, Round 1 ... T + 1, or Survey (and Grouping) and ItemFacts, as in the other two modules
+    recommender                         device
+        Call              ────────────▶
+                          ◀────────────   Here
+        CatalogueVersion  ────────────▶   (if there is a new one; it follows from the pinned one)
+                          ◀────────────   Accepted or Refusal
+        Terms             ────────────▶   checked against the device's own policy
+                          ◀────────────   Accepted or Refusal
+        Plan, Opening, Round 1 ... T + 1, or Survey (and Grouping) and ItemFacts, as in the others
 
 Where the terms say ``sums``, a device answers an Opening, a Round, a Survey or a Grouping with
 ``Ready``, and the numbers that it would have sent go through a secure sum instead; where they say
 ``messages`` it answers as drawn there. What needs no answer gets ``Accepted``. Every message
 travels in a ``Envelope``, every reply in a ``Reply``.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

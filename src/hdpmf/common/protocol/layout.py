@@ -3,16 +3,16 @@
 | job | numbers | words |
 |---|---|---|
 | counts (Opening) | one per item | 32 bits |
-| gradients (Round) | items x factors, item after item, in units of ``grid.GRADIENT_STEP`` | 64 bits |
+| gradients (Round) | items x factors, item by item, in units of ``GRADIENT_STEP`` | 64 bits |
 | survey (Survey) | scores, weights, total | 64 bits |
 | survey by taste labels (Survey) | weights | 64 bits |
-| grouping (Grouping) | scores and weights, each of the items and then of the heads once more, total | 64 bits |
+| grouping (Grouping) | scores and weights, each of items, then of heads; total | 64 bits |
 
 The bound on a number is the largest that so many participants may have, so that both sides know it
 without saying it. A device does not look whether its numbers are beyond it: words are reduced by
 their width, and so is their sum, which tells nothing but the sum of the numbers. A device that took
 no part would tell that its own are large.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

@@ -2,20 +2,20 @@
 
 ::
 
-    recommender                                   shard
-        Survey            ──────────────────────▶
-                          ◀──────────────────────   SumContribution or BitContribution, once in a rating's life
-        ItemFacts         ──────────────────────▶   (devices fit their own vectors; nothing is sent back)
-        ListTable         ──────────────────────▶   (where the facts name one)
+    recommender                       shard
+        Survey            ──────────▶
+                          ◀──────────   SumContribution or BitContribution, once in a rating's life
+        ItemFacts         ──────────▶   (devices fit their own vectors; nothing is sent back)
+        ListTable         ──────────▶   (where the facts name one)
 
 With taste labels there is a round before::
 
-        Survey            ──────────────────────▶
-                          ◀──────────────────────   Popularity, once
-        Grouping          ──────────────────────▶   (each device draws its label, once, and keeps it)
-                          ◀──────────────────────   SumContribution, heads per label, once
-        ItemFacts         ──────────────────────▶
-"""  # noqa: E501
+        Survey            ──────────▶
+                          ◀──────────   Popularity, once
+        Grouping          ──────────▶   (each device draws its label, once, and keeps it)
+                          ◀──────────   SumContribution, heads per label, once
+        ItemFacts         ──────────▶
+"""
 
 from __future__ import annotations
 

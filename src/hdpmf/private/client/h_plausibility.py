@@ -1,13 +1,13 @@
 """Check that the recommender's half of the noise is plausible.
 
-The recommender draws h, and whoever sends a tiny h gets messages with hardly any noise. A device
-cannot see how h was drawn. It can refuse what the stated law, independent Exp(1) draws of at least
-``H_FLOOR``, does not produce: a smaller number, and rows that are small too often, in one round or
-over the training. The measure of a row is the sum of ``-log(min(h, 1))`` over its coordinates;
+The recommender draws h, and a tiny h yields messages with hardly any noise. A device cannot see how
+h was drawn, but it refuses what the stated law, independent Exp(1) draws of at least ``H_FLOOR``,
+does not produce: smaller numbers, and rows that are small too often, in one round or over the
+training. The measure of a row is the sum of ``-log(min(h, 1))`` over its coordinates;
 Chernoff's inequality bounds how large it plausibly is.
 
-What stays: h that is small but plausible. In the paper's scheme the recommender may wait for it,
-and knows it.
+An h that is small but plausible remains possible: in the paper's scheme the recommender may draw
+until it gets one, and knows it.
 """
 
 from __future__ import annotations

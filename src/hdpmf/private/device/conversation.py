@@ -1,8 +1,8 @@
 """Answer a recommender's offers one by one; state is on the disk before each reply.
 
-Whatever comes is checked against what the owner has agreed to (policy), what was agreed on before
-(terms, plan, pinned item table and roster) and what ratings have left (ledger). What does not fit
-is refused with one word and changes nothing.
+Every message is checked against the owner's policy, what was agreed before (terms, plan, pinned
+item table and roster) and the remaining budget (ledger). What does not pass is refused with one
+word and changes nothing.
 """
 
 from __future__ import annotations

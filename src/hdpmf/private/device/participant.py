@@ -1,11 +1,10 @@
 """A participant: answers one recommender's offers from a store, and learns from what it publishes.
 
-Offers come in two ways. One at a time, as messages that `answer` replies to: bits, rounds of
-training, masked sums (``Conversation``). Or as a task for two servers, among the files that the
-recommender publishes and that `step` looks at now and then (``Reports``). In both ways an offer is
-checked against the owner's policy, what is pinned and what ratings have left; the owner agrees;
-ratings pay; and only then something leaves, at a moment that was drawn before. What is fetched,
-when, and how many bytes leave does not depend on ratings.
+Offers come in two ways: one at a time, as messages that `answer` replies to (bits, rounds of
+training, masked sums: ``Conversation``), or as a task for two servers, among the published files
+that `step` polls (``Reports``). Either way an offer is checked against the owner's policy, the pins
+and the remaining budget; the owner agrees; ratings pay; and only then something leaves, at a time
+that was drawn before. What is fetched, when, and how many bytes leave does not depend on ratings.
 """
 
 from __future__ import annotations

@@ -252,8 +252,7 @@ class Reports:
             ):  # a silo's need not all be in memory; none leaves before all are paid for
                 self._put(read, waiting)
                 waiting = {}
-            # All reports say the time at which the task begins: when they were made is nobody's
-            # business.
+            # All reports carry the task's begin, so that they do not tell when they were made.
             waiting[user] = sealed_report(prio, read.id, task.servers, entries, at=task.begin)
         made = msgspec.structs.replace(state, run=run, built=True, unsent=tuple(range(store.users)))
         with store.transaction():

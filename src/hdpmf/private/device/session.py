@@ -1,11 +1,10 @@
 """Runs under way on a device: what both kinds have in common, and a device's part in secure sums.
 
-For every plan of a secure sum a device draws who holds shares of its masks. A recommender that does
-not like what was drawn may break off and ask again, and a run that takes nothing costs nothing. So
-plans count when the draw leaves, and no longer count when the masked vector follows. What is
-counted does not depend on ratings. Days do not overlap, so that with a limit of L there are at most
-366 L such plans in a year. Where the draws of one are unlucky with a chance of at most r (2^-40,
-see ``sizing.risks``), those of any of them are with at most 366 L r.
+For every plan of a secure sum a device draws the holders of its mask shares. A recommender could
+abort after an unfavourable draw and ask again, at no cost. So a plan is counted when the draw
+leaves the device, and no longer when the masked vector follows. The count does not depend on
+ratings. With a limit of L per calendar day there are at most 366 L such plans in a year. If one
+draw is unfavourable with probability at most r (2^-40), any of them is with at most 366 L r.
 """
 
 from __future__ import annotations

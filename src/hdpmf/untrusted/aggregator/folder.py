@@ -6,7 +6,7 @@ Its organisation owns the folder; nobody else has the keys in it.
 
     folder/
       config.toml           organisation, address, database, limits; edited by hand
-      format                version of this layout (``hdpmf.common.base.formats``)
+      format                version of this layout
       card.json             public card of the server
       keys/party.key        authenticates it to servers and collectors (secret)
       keys/hpke.key         decrypts what devices encrypt to it (secret)

@@ -114,7 +114,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         if self.minimum < 2:
-            raise ConfigError("a sum over fewer than 2 reports is none; minimum must be 2 or more")
+            raise ConfigError("minimum must be 2 or more: a sum over one report would reveal it")
 
 
 class SimulationRules(Rules, frozen=True, kw_only=True):

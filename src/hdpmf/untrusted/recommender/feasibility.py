@@ -1,11 +1,10 @@
-"""Sums that so many users cannot have are brought to the nearest that they can.
+"""Clamp sums to what the number of users makes possible.
 
-A secure sum hides who spoilt it.
-
-A user adds at most 64 weight units to an item, and to its score at most a rating's largest entry
-for each of them; in a round of ``hdpmf-paid`` at most 2 (|v| + the largest rating) to a number of
-an item with factors v. To this comes the noise: beyond the margin allowed here honest noise goes
-with a chance of e^-40 per number, so that sums of honest devices stay as they are.
+A secure sum hides which device sent impossible numbers, so the sum itself is clamped. A user adds
+at most 64 weight units to an item, and to its score at most a rating's largest entry for each of
+them; in a round of ``hdpmf-paid`` at most 2 (|v| + the largest rating) to a number of an item with
+factors v. The margin for noise is exceeded by honest noise with probability e^-40 per number, so
+that sums of honest devices are not changed.
 """
 
 from __future__ import annotations

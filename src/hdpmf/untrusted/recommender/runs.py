@@ -1,13 +1,13 @@
 """Combine the releases of several runs: every rating is in one, each has its own noise.
 
-Post-processing only: it costs nobody anything, however many runs there are.
+Post-processing only: it costs no privacy, however many runs there are.
 
-Plain addition counts a run in which little was rated like any other, and its noise too. Here each
-run is weighed by how much it holds against its noise. That is the least noise if items keep their
-share of what is rated; where an item clearly did not, its plain sum is taken instead, as far as
-that is clear. On ratings held out within ML-1M's training part (MSE at epsilon 1, one seed) 52 runs
-of equal time give .888 by plain addition, .862 weighed and .842 released at once; where all runs
-hold the same, both give the same.
+Plain addition gives a run with few ratings the same weight as any other, and adds its noise. Here
+each run is weighted by its signal relative to its noise, which minimises the noise if items keep
+their share of all ratings; an item that clearly does not gets its plain sum instead. On ratings
+held out within ML-1M's training part (MSE at epsilon 1, one seed) 52 runs of equal time give .888
+by plain addition, .862 weighed and .842 released at once; where all runs hold the same, both give
+the same.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 Everything that a new machine needs is in it, secret keys too: whoever has the file can speak as
 this recommender. Locks and the service's last state are left out.
 
-A release cannot be undone by a restore: devices keep their own ledgers. A run that went on after
-the backup cannot be rewound. Devices repeat their answers to exactly the same question, draw
-nothing anew, and refuse everything else; nobody pays twice. So such a run ends as it would have, or
-it is given up.
+A restore undoes no release, and rewinds no run that continued after the backup: devices keep their
+own ledgers, repeat their answers to exactly the same offer without drawing again, and refuse
+everything else. Nobody pays twice. Such a run ends as it would have, or is given up.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ def check_card(card: DeviceCard) -> DeviceCard:
     check_fields(card)
     if not is_identity_key(bytes.fromhex(card.identity)):
         raise ConfigError(
-            f"the identity key on the card of {card.name[:32]!r} is none that a device makes"
+            f"the identity key on the card of {card.name[:32]!r} is malformed; ask for the card "
+            "that the device wrote"
         )
     return card
 

@@ -1,29 +1,29 @@
-"""The recommender's folder. Whoever owns the service owns it; nothing in it is anybody's rating.
+"""The recommender's folder, owned by its operator. It holds no ratings.
 
 ::
 
     folder/
       config.toml           name, pace, schedule; made once, edited by hand
-      format                which layout this is (``layout``)
-      catalogue.msgpack     the items, with all their versions (``items``)
-      catalogue.key         what signs these: secret, and pinned by devices
+      format                version of this layout
+      catalogue.msgpack     the items, with all their versions
+      catalogue.key         signing key of the catalogue (secret); devices pin its public half
       roster.json           the enrolled devices, with the digest that people compare
-      replaced.json         identities of devices that have changed their keys, old to new
+      replaced.json         identities of devices after key rotation, old to new
       tls/                  certificates and their keys
-      runs/ID/number              which run it is, counted from 1
-      runs/ID/settings.json       what the run is about, and who may take part
-      runs/ID/checkpoint.msgpack  how far it is
+      runs/ID/number              number of the run, from 1
+      runs/ID/settings.json       settings of the run, and who may take part
+      runs/ID/checkpoint.msgpack  progress of the run
       runs/ID/sum-N.log           the secure sum under way
-      runs/ID/ratings.release     of hdp-bit: the bits of all devices, as a data set to train on (hdpmf train)
-      runs/ID/summary.json        how it ended
+      runs/ID/ratings.release     of hdp-bit: all bits, as a data set for ``hdpmf train``
+      runs/ID/summary.json        outcome of the run
       runs/ID/model/              its result
-      model                 a link to the result of the last run that was finished
-      servers.json          the two servers that sum, where they are pinned (``collector_keys``)
-      collector-card.json   what their operators admit; its keys are in ``collector/``
-      public/               what devices read with two servers (``publish``)
-      requested.json        what the operator asks of the process that serves (``requests``)
-      state.json            what the service is doing, for ``hdpmf recommender status``
-"""  # noqa: E501
+      model                 link to the model of the last finished run
+      servers.json          the two servers, if they are pinned
+      collector-card.json   public card for their operators; its keys are in ``collector/``
+      public/               files that devices fetch (``publish``)
+      requested.json        requests of the operator to the serving process
+      state.json            current activity, for ``hdpmf recommender status``
+"""
 
 from __future__ import annotations
 

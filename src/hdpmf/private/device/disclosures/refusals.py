@@ -1,9 +1,9 @@
 """Refusals: what this device refused, to whom and why, kept in its store for the owner.
 
-A recommender may send any number of things to refuse. The same refusal again only counts, each
-recommender has room for so many different ones, and a flood is written to the disk now and then.
-Keeping a refusal changes no answer, and waits for nobody else who writes: what cannot be written at
-once goes with the next one, or not at all. No rating is in here.
+A recommender may send any number of offers to refuse. Repeated refusals only raise a count, the
+number of different ones is limited for each recommender, and many at once are written in batches.
+Recording a refusal never changes or delays an answer: what cannot be written immediately is written
+with the next one, or dropped. Refusals hold no ratings.
 """
 
 from __future__ import annotations

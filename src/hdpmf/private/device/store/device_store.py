@@ -5,9 +5,8 @@ is one commit, on the disk when it returns; ``transaction`` makes one of several
 killed at any instant leaves all that was committed and nothing else. Several commands may use a
 file at a time; one of them may answer a recommender.
 
-A copy of the file that is put back later has forgotten what was sent since. It is refused by the
-counter beside the file (``integrity``), unless that is an old one too: do not restore old copies of
-a store that has been used.
+A restored old copy lacks what was sent since. The counter beside the file (``integrity``) detects
+it, unless the counter was restored, too: never restore an old copy of a store that has been used.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Every commit writes a head: how many commits there were, and the sum of the keyed digests of all
 rows. A row that was changed, deleted, moved or put back makes another sum, which is seen when the
-file is opened. A whole file that is put back is older than the counter beside it says. With a
-passphrase nobody else can make a head; without one the key lies in the file, and the sum finds
-damage only. Nobody can tell an old file with an old counter from a new one.
+file is opened. A restored old file is older than the counter beside it says. With a
+passphrase nobody else can make a head; without one the key is in the file, and the sum only detects
+accidental damage. An old file with an old counter cannot be told from a new one.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ A new passphrase seals everything anew with a new key, in one commit: a process 
 any instant leaves a file that opens with the old passphrase, or one that opens with the new. Copies
 that were made before stay readable.
 
-One ledger goes on in one place. An export is the store itself, sealed with a passphrase and a key
-of its own. The store is marked before the export appears under its name; the import deletes the
-export before the new store can be used. So at most one of the three can be used at any instant, and
-a killed command is finished by running it again. Nobody can prevent that a copy of the export is
-imported elsewhere too, and spends a second time.
+A ledger must continue in exactly one store. An export is the store itself, sealed with a passphrase
+and a key of its own. The store is marked before the export appears under its name; the import
+deletes the export before the new store can be used. So at most one of the three can be used at any
+instant, and a killed command is finished by running it again. A copy of the export that is imported
+elsewhere cannot be prevented; it would spend the same budget a second time.
 """
 
 from __future__ import annotations
