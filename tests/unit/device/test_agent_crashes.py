@@ -128,9 +128,8 @@ def test_every_persisted_step_can_be_the_last_one(tmp_path):
 
     def heard(place, asked, reply):
         copy = tmp_path / f"{len(copies)}.db"
-        store._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        shutil.copy(path, copy)
-        shutil.copy(tmp_path / "me.db.counter", tmp_path / f"{copy.name}.counter")
+        for end in ("", "-wal", ".counter"):
+            shutil.copy(f"{path}{end}", f"{copy}{end}")
         copies.append((copy, asked, reply))
 
     run = Run([agent], heard=heard)

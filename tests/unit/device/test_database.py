@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -50,14 +51,14 @@ def test_an_error_inside_undoes_all_and_is_counted(tmp_path: Path) -> None:
             broken()
         assert store.n_ratings == 0
         assert database.rollbacks == before + 1
-        assert database._depth == 0
         with store.transaction():
             with pytest.raises(RuntimeError), store.transaction():
                 raise RuntimeError
-            assert database._depth == 1
             store.rate("film", 3.0)
         assert store.n_ratings == 1
         assert database.rollbacks == before + 1
+        with DeviceStore.open(tmp_path / "me.hdpmf") as other:  # it is committed
+            assert other.n_ratings == 1
 
 
 def test_what_another_connection_changes_is_told(tmp_path: Path) -> None:
@@ -86,9 +87,10 @@ def test_only_its_owner_reads_it_and_its_lock(tmp_path: Path) -> None:
     path = tmp_path / "me.hdpmf"
     before = os.umask(0)
     try:
-        with DeviceStore.create(path) as store:
-            store._database.serve()
-            store._database.serve()  # once more does nothing
+        DeviceStore.create(path).close()
+        with closing(Database(path)) as database:
+            database.serve()
+            database.serve()  # once more does nothing
             for file in (path, tmp_path / "me.hdpmf.lock"):
                 assert file.stat().st_mode & 0o777 == 0o600
     finally:
@@ -106,8 +108,8 @@ def test_a_store_that_cannot_be_made_or_opened(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_a_store_that_is_removed(tmp_path: Path) -> None:
-    store = DeviceStore.create(tmp_path / "me.hdpmf")
-    store._database.serve()
+    DeviceStore.create(tmp_path / "me.hdpmf").close()
+    store = DeviceStore.open(tmp_path / "me.hdpmf", serving=True)
     store.rate("film", 3.0)
     store.destroy()
     assert list(tmp_path.iterdir()) == []
