@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -139,6 +140,8 @@ def levels_of(values: np.ndarray, scale: RatingScale) -> np.ndarray:
     return np.asarray(np.clip(np.rint(positions), 0, levels), np.intp)
 
 
+# Devices and audits of thousands of runs ask for the same few again and again.
+@lru_cache(maxsize=32)
 def make_coding(name: str, scale: RatingScale, epsilon: float) -> Coding:
     """The coding of that name (``auto``: by epsilon) on a scale."""
     if name == "auto":
@@ -236,6 +239,7 @@ class Channels:
         return sum((getattr(part, name) for part in parts if part is not None), Fraction(0))
 
 
+@lru_cache(maxsize=32)
 def sum_channels(design: str, coding: Coding, epsilon: float, *, labels: bool = False) -> Channels:
     """The entries of design ``A`` or ``S`` and their noise, in exact fractions."""
     if not (math.isfinite(epsilon) and epsilon > 0):

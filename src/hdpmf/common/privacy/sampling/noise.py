@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, final
 
 import numpy as np
@@ -209,6 +210,7 @@ def seed_of(rng: int | np.random.Generator | None) -> int:
     )
 
 
+@lru_cache(maxsize=256, typed=True)
 def _stop_probability(scale: float | Fraction) -> float:
     return -math.expm1(-1.0 / float(grid_scale(scale)))
 
