@@ -60,7 +60,7 @@ def test_a_server_stops_in_order(tmp_path: Path) -> None:
         pair.start(LEADER)
         child = pair.deployment.child(LEADER)
         child.process.send_signal(signal.SIGTERM)
-        assert child.process.wait(20) == 0
+        assert child.process.wait(60) == 0
         lines = pair.log(LEADER).splitlines()
         assert "listens on 127.0.0.1" in lines[0]
         assert json.loads(lines[-1])["event"] == "stopped"

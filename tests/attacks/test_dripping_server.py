@@ -144,7 +144,7 @@ def served(
 def test_a_device_leaves_a_dripping_server(certificates: Certificates, drip: Drip | None) -> None:
     server = Dripping(certificates, drip)
     with server.listener, served(certificates, server.listener.getsockname()[1], threading.Event()):
-        assert server.asked.wait(10.0)
+        assert server.asked.wait(60.0)
 
 
 def test_a_device_leaves_a_server_that_does_not_let_it_in(certificates: Certificates) -> None:

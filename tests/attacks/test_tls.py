@@ -80,7 +80,7 @@ def test_a_device_speaks_to_no_older_server(
     with _server(certificates, version) as port:
         if version is not None:  # the control: this server does speak its version
             with (
-                socket.create_connection(("127.0.0.1", port), timeout=5.0) as raw,
+                socket.create_connection(("127.0.0.1", port), timeout=30.0) as raw,
                 client(authority, version).wrap_socket(raw, server_hostname="127.0.0.1") as wire,
             ):
                 assert wire.version() == version.name.replace("_", ".")

@@ -113,7 +113,8 @@ class Town:
         def live() -> None:
             with self.caller(name) as caller:
                 while not self.stop.is_set():
-                    with contextlib.suppress(TransportError):
+                    # The recommender may hang up first, whatever it was in the middle of.
+                    with contextlib.suppress(TransportError, OSError):
                         behaviour(caller, self.stop)
                     self.stop.wait(0.2)
 
@@ -266,7 +267,7 @@ def test_no_more_is_read_of_a_device_than_a_contribution_can_have(tmp_path: Path
             path = f"/contributions/{offer}"
             headers = signed_headers(caller.identity, place.name, "PUT", path, bytes(300_000))
             wire.sendall(_head("PUT", path, headers | {"content-length": "300000"}))
-            wire.settimeout(5.0)
+            wire.settimeout(30.0)
             assert wire.recv(100).startswith(b"HTTP/1.1 413")
             assert caller.ask("PUT", path, bytes(100_000)).status == 201
         asking.join(20.0)
@@ -285,11 +286,11 @@ def test_a_stranger_is_refused_before_anything_of_its_body_is_read(town: Town):
     ):
         with _connection(town) as wire:
             wire.sendall(_head("PUT", path, headers | {"content-length": "3900000"}))
-            wire.settimeout(5.0)
+            wire.settimeout(30.0)
             assert wire.recv(100).startswith(b"HTTP/1.1 401")
     with _connection(town) as wire:
         wire.sendall(_head("PUT", path, {"transfer-encoding": "chunked"}))
-        wire.settimeout(5.0)
+        wire.settimeout(30.0)
         assert wire.recv(100).startswith(b"HTTP/1.1 411")
 
 
@@ -297,7 +298,7 @@ def test_one_long_body_of_a_device_at_a_time(town: Town):
     name = list(town.keys)[HONEST + 4]
     done = threading.Event()
     asking = threading.Thread(
-        target=lambda: (list(town.mailbox.exchange({name: b"x"}, 15.0)), done.set()), daemon=True
+        target=lambda: (list(town.mailbox.exchange({name: b"x"}, 60.0)), done.set()), daemon=True
     )
     asking.start()
     with town.caller(name) as caller, _connection(town) as wire:
@@ -305,12 +306,12 @@ def test_one_long_body_of_a_device_at_a_time(town: Town):
         path = f"/contributions/{offer}"
         headers = signed_headers(caller.identity, town.name, "PUT", path, bytes(100_000))
         wire.sendall(_head("PUT", path, headers | {"content-length": "100000"}) + bytes(10))
-        wait_until(lambda: name in town.mailbox._sending, "the first body is being read", 5.0)
+        wait_until(lambda: name in town.mailbox._sending, "the first body is being read")
         assert caller.ask("PUT", path, b"second").status == 429
         wire.close()
-        wait_until(lambda: name not in town.mailbox._sending, "the first body is given up", 5.0)
+        wait_until(lambda: name not in town.mailbox._sending, "the first body is given up")
         assert caller.ask("PUT", path, b"second").status == 201
-    assert done.wait(20.0)
+    assert done.wait(90.0)
 
 
 def test_idle_strangers_lock_nobody_out(town: Town):
@@ -320,18 +321,24 @@ def test_idle_strangers_lock_nobody_out(town: Town):
         for _ in range(700):
             with contextlib.suppress(OSError):
                 idle.append(socket.create_connection(("127.0.0.1", town.port), timeout=2.0))
+                idle[-1].setblocking(False)
         assert town.ask(names) == set(names)
-        time.sleep(12.0)  # a handshake has 10 s
+        wait_until(  # a handshake has 10 s
+            lambda: sum(map(_is_cut, idle)) >= len(idle) - 128, "most of them are cut"
+        )
         assert town.ask(names) == set(names)
-        cut = 0
-        for wire in idle:
-            wire.settimeout(0.05)
-            with contextlib.suppress(TimeoutError, OSError):
-                cut += wire.recv(1) == b""
-        assert cut >= len(idle) - 128
     finally:
         for wire in idle:
             wire.close()
+
+
+def _is_cut(wire: socket.socket) -> bool:
+    try:
+        return wire.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 @contextlib.contextmanager

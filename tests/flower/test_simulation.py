@@ -32,7 +32,7 @@ from hdpmf.untrusted.service.settings import RunSettings
 CASES = [
     # Without patterns, which are found from a random start.
     (200, dict(method="hdp-bit", view="messages", patterns=0)),
-    (200, dict(method="hdp-sum", view="two-servers")),
+    (40, dict(method="hdp-sum", view="two-servers")),
     (30, dict(method="hdp-sum", view="sums", max_colluding=0.0)),
 ]
 

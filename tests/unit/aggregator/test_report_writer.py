@@ -212,7 +212,7 @@ class Disk:
         self.fault: Exception | None = None
 
     def write(self, uploads: Sequence[Upload]) -> list[DapError | None]:
-        self.free.wait(10)
+        self.free.wait(60)
         if self.fault is not None:
             raise self.fault
         self.groups.append([upload.report for upload in uploads])

@@ -95,6 +95,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(STEPS)
 def test_any_order_and_any_repeats_give_the_same_sum(steps: list[tuple[str, int]]) -> None:

@@ -8,6 +8,7 @@ import ast
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,10 +43,14 @@ def asked_at_import(tree: ast.Module) -> set[str]:
     return found
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """All modules of the package: parsing them takes a second."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")}
+
+
 def test_no_module_asks_for_what_only_some_systems_have() -> None:
-    asked = {
-        path: asked_at_import(ast.parse(path.read_text("utf-8"))) for path in SOURCE.rglob("*.py")
-    }
+    asked = {path: asked_at_import(tree) for path, tree in trees().items()}
     assert len(asked) > 300
     assert {
         str(path): found for path, names in asked.items() if (found := names & NOT_EVERYWHERE)
@@ -55,8 +60,8 @@ def test_no_module_asks_for_what_only_some_systems_have() -> None:
 def test_only_one_module_knows_the_systems_apart() -> None:
     users = {
         path.name
-        for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
         if imported(node) & {"fcntl", "resource", "msvcrt"}
     }
     assert users == {"platform.py"}

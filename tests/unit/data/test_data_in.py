@@ -26,6 +26,7 @@ spelled = st.one_of(
 ids = st.lists(spelled, min_size=1, max_size=12, unique=True)
 
 
+@pytest.mark.slow
 @files
 @given(ids)
 def test_ids_come_back_as_they_were_written(tmp_path: Path, written: list[str]) -> None:

@@ -387,7 +387,7 @@ class Life(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-TestLife = Life.TestCase
+TestLife = pytest.mark.slow(Life.TestCase)
 TestLife.settings = settings(
     max_examples=25,
     stateful_step_count=20,

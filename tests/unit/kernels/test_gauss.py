@@ -50,6 +50,7 @@ def test_moments(sample):
     assert abs(stats.kurtosis(sample, axis=None)) < 4 * np.sqrt(24 / n)
 
 
+@pytest.mark.slow
 def test_lanes_and_steps_are_uncorrelated(sample):
     lanes = np.corrcoef(sample.T)
     off = np.abs(lanes[~np.eye(LANES, dtype=bool)])

@@ -189,6 +189,7 @@ def public_models(draw: st.DrawFn) -> PublicModel:
     )
 
 
+@pytest.mark.slow
 @QUICK
 @given(model=public_models())
 def test_every_field_of_a_public_model_comes_back(model: PublicModel) -> None:
@@ -214,6 +215,7 @@ GIVEN = {
 }
 
 
+@pytest.mark.slow
 @QUICK
 @given(name=st.sampled_from(list(METHODS)), data=st.data())
 def test_every_field_of_an_estimator_comes_back(name: str, data: st.DataObject) -> None:

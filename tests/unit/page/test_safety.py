@@ -248,7 +248,7 @@ def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_a
             if stop.is_set():
                 return True
             stop.set()
-            return not began.wait(10)
+            return not began.wait(60)
 
     def begin(_: str | None) -> None:
         began.set()
