@@ -196,8 +196,16 @@ def trace(job: str) -> None:
                         raise
         finally:
             sys.setprofile(None)
-    found = {"all": len(everything), "reports": len(reports)}
-    print("\n" + json.dumps(found))
+    found = {"all": everything, "reports": reports}
+    print(
+        "\n"
+        + json.dumps(
+            {
+                name: sorted(file.partition("/src/")[2] for file in files)
+                for name, files in found.items()
+            }
+        )
+    )
 
 
 def _commands(job: str, folder: Path) -> list[list[str]]:
@@ -229,21 +237,21 @@ def _commands(job: str, folder: Path) -> list[list[str]]:
     return []
 
 
-def paths() -> dict[str, int]:
-    """Count the files in which code runs, for each everyday job."""
-    counts = {}
+def paths() -> dict[str, list[str]]:
+    """Return the files in which code runs, for each everyday job."""
+    found = {}
     for job in ("fit", "evaluate", "two servers", "experiment"):
         command = [sys.executable, __file__, "--trace", job]
         done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
         if done.returncode:
             sys.exit(f"{job}: {done.stderr.strip().splitlines()[-1]}")
-        counts[job] = json.loads(done.stdout.splitlines()[-1])
+        found[job] = json.loads(done.stdout.splitlines()[-1])
     return {
-        "files to fit": counts["fit"]["all"],
-        "files to evaluate": counts["evaluate"]["all"],
-        "files of a device's report": counts["two servers"]["reports"],
-        "files of a run by two servers": counts["two servers"]["all"],
-        "files from experiment to report": counts["experiment"]["all"],
+        "files to fit": found["fit"]["all"],
+        "files to evaluate": found["evaluate"]["all"],
+        "files of a device's report": found["two servers"]["reports"],
+        "files of a run by two servers": found["two servers"]["all"],
+        "files from experiment to report": found["experiment"]["all"],
     }
 
 
@@ -277,9 +285,9 @@ def main() -> None:
         "files": len(lines),
         "header share, %": round(100 * headers / sum(lines.values()), 1),
     }
-    measured |= {name: len(found) for name, found in named.items()}
     if arguments.paths:
-        measured |= paths()
+        named |= paths()
+    measured |= {name: len(found) for name, found in named.items()}
     print(f"{'the house':<46}{'is':>8}{'wanted':>9}")
     for name, wanted in WANTED.items():
         if name in measured:
