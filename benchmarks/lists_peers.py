@@ -107,7 +107,7 @@ def implicit_als(task: Task, threads: int, alpha: float, reg: float) -> Iterator
 
 def our_bpr(task: Task, threads: int) -> Iterator[Point]:
     """After each of some epochs; it begins as a compressed EASE, and has one thread."""
-    from hdpmf.untrusted.recommender.lists.bpr import PairwiseTraining
+    from hdpmf.untrusted.recommender.lists.sgd_models import PairwiseTraining
 
     seconds, training = _timed(lambda: PairwiseTraining(task.presence))
     for epoch in range(13):

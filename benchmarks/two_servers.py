@@ -60,8 +60,7 @@ from hdpmf.common.aggregation.two_servers.prio import Prio3
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Task, encode
 from hdpmf.common.protocol.servers import Collector, Server
-from hdpmf.common.protocol.submission import signed_bytes
-from hdpmf.common.protocol.task import Noise, OneRating, prio_of
+from hdpmf.common.protocol.task import Noise, OneRating, prio_of, signed_bytes
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader

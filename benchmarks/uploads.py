@@ -35,10 +35,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hdpmf.common.net.server import listen
-from hdpmf.common.protocol.submission import signed_bytes
-from hdpmf.common.protocol.task import OneRating
+from hdpmf.common.protocol.task import OneRating, signed_bytes
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
-from hdpmf.untrusted.aggregator.config import Limits
+from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.prefork import open_server, run_worker
 from tests.aggregator.server_processes import LEADER, Asked, Pair, make_task
 

@@ -45,18 +45,22 @@ from hdpmf.common.net.https import client_context
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.servers import Collector, Server, Servers
-from hdpmf.common.protocol.submission import (
+from hdpmf.common.protocol.task import (
     DEVICE_HEADER,
     SIGNATURE_HEADER,
     TASK_MEDIA_TYPE,
     TASK_PATH,
+    Noise,
+    OneRating,
+    SumOfVectors,
+    Task,
     encode_submission,
+    prio_of,
     signed_bytes,
+    task_id,
 )
-from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors, Task, prio_of, task_id
 from hdpmf.lab.simulate.deploy import Deployment, free_port
-from hdpmf.untrusted.aggregator.config import AggregatorConfig, Limits
-from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder, Limits
 from hdpmf.untrusted.aggregator.tasks import Rules
 
 LEADER, HELPER = "leader", "helper"

@@ -8,7 +8,7 @@ import resource
 import time
 from pathlib import Path
 
-from hdpmf.untrusted.aggregator.config import Limits
+from hdpmf.untrusted.aggregator.folder import Limits
 from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
 from tests.aggregator.soak_servers import one_period, serve
 

@@ -29,10 +29,10 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Report,
     id_to_text,
 )
-from hdpmf.common.protocol.submission import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
+from hdpmf.common.protocol.task import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
 from hdpmf.errors import DapError, TransportError
-from hdpmf.untrusted.aggregator.config import Limits
-from hdpmf.untrusted.aggregator.helper_client import HelperClient
+from hdpmf.untrusted.aggregator.folder import Limits
+from hdpmf.untrusted.aggregator.leader import HelperClient
 from tests.aggregator.server_processes import (
     HELPER,
     LEADER,

@@ -40,8 +40,7 @@ from hdpmf.common.protocol.messages import GRADIENT_STEP, from_grid
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.client.gradients import WholeGradients
 from hdpmf.untrusted.recommender import OneRoundRecommender
-from hdpmf.untrusted.recommender.feasibility import clamp_gradients, clamp_to_feasible
-from hdpmf.untrusted.recommender.sums import coding_of
+from hdpmf.untrusted.recommender.sums import clamp_gradients, clamp_to_feasible, coding_of
 from hdpmf.untrusted.service.enrolment import read_card
 from hdpmf.untrusted.service.settings import RunSettings
 from tests.world import survey, table

@@ -32,7 +32,7 @@ from hdpmf.common.net.signing import (
     server_name,
     signed_headers,
 )
-from hdpmf.common.protocol.submission import DEVICE_HEADER, SIGNATURE_HEADER
+from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER
 from hdpmf.errors import TransportError
 from tests.federation.deployed import recommender, wait_until
 

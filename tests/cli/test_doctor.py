@@ -23,8 +23,7 @@ from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.lab.plots import accuracy_png
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.aggregator.config import AggregatorConfig
-from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 from .conftest import Call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hdpmf.common.methods import METHODS
-from hdpmf.common.methods.descriptions import markdown
+from hdpmf.common.methods.registry import markdown
 
 from .conftest import Call
 

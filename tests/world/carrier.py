@@ -15,8 +15,7 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.submission import signed_bytes
-from hdpmf.common.protocol.task import task_id
+from hdpmf.common.protocol.task import signed_bytes, task_id
 from hdpmf.errors import TransportError
 from hdpmf.private.device.participant import Participant
 

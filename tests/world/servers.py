@@ -31,8 +31,7 @@ from hdpmf.common.protocol import (
     Task,
 )
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.submission import signed_bytes
-from hdpmf.common.protocol.task import prio_of
+from hdpmf.common.protocol.task import prio_of, signed_bytes
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import HelperApi, Leader

@@ -41,8 +41,7 @@ def init(
     ] = "",
 ) -> Result:
     """Set up a server: its keys, its certificate, and the card that it gives to everybody."""
-    from hdpmf.untrusted.aggregator.config import AggregatorConfig
-    from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+    from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 
     config = AggregatorConfig(
         role=role.value,

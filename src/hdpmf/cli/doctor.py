@@ -247,7 +247,7 @@ def _recommender_health(path: Path) -> tuple[str, str]:
 
 
 def _device_health(path: Path) -> tuple[str, str]:
-    from hdpmf.common.base.platform import lock_file
+    from hdpmf.common.base.files import lock_file
 
     try:
         with path.with_name(path.name + ".lock").open() as stream:

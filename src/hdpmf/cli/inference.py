@@ -27,8 +27,7 @@ from hdpmf.cli.output import (
     progress_bar,
     wants_json,
 )
-from hdpmf.common.base.hints import hint
-from hdpmf.errors import ConfigError, UnknownIdError
+from hdpmf.errors import ConfigError, UnknownIdError, hint
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Id, IdIndex, ItemFilter

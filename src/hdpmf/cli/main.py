@@ -29,8 +29,7 @@ import typer
 from typer.core import TyperGroup
 
 from hdpmf.cli.output import clean, hdpmf_version, note, print_json
-from hdpmf.common.base.hints import message_language
-from hdpmf.errors import ConfigError, HdpmfError, StorageError
+from hdpmf.errors import ConfigError, HdpmfError, StorageError, message_language
 
 EPILOG = (
     "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, "

@@ -46,7 +46,7 @@ def methods(
     chosen = tuple(METHODS.values()) if method is None else (method_named(method),)
     text: Iterator[Block] | list[Block]
     if markdown:
-        from hdpmf.common.methods.descriptions import markdown as page
+        from hdpmf.common.methods.registry import markdown as page
 
         text = [*page(chosen).splitlines()]
     elif method is not None:

@@ -27,7 +27,7 @@ from hdpmf.errors import ConfigError, NotConfirmedError, StorageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hdpmf.common.privacy.claims import PrivacyClaim
+    from hdpmf.common.methods.method import PrivacyClaim
     from hdpmf.models import EpochRecord
 
 _WIDTH = 100

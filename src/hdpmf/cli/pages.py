@@ -20,8 +20,7 @@ from hdpmf.cli.output import Result, emit, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.common.web.local_server import App, Loopback
-    from hdpmf.common.web.sessions import BrowserSessions
+    from hdpmf.common.web.local_server import App, BrowserSessions, Loopback
     from hdpmf.untrusted.service.page.http import ProxyLogin
 
 
@@ -59,8 +58,7 @@ class _OneTimeLink:
 
 
 def _listen(options: PageOptions) -> _OneTimeLink:
-    from hdpmf.common.web.local_server import Loopback
-    from hdpmf.common.web.sessions import BrowserSessions
+    from hdpmf.common.web.local_server import BrowserSessions, Loopback
 
     return _OneTimeLink(BrowserSessions(options.idle * 60), Loopback.listen(options.port))
 

@@ -14,7 +14,7 @@ from hdpmf.cli.options.ratings import ExampleOptions
 from hdpmf.cli.output import Block, Paragraph, Result, claim_fields, claim_sentence
 from hdpmf.common.methods import method_named
 from hdpmf.common.methods.builtin import HDP_BIT
-from hdpmf.common.methods.descriptions import MEANING, OBSERVERS, SURE, observer, percent
+from hdpmf.common.methods.registry import MEANING, OBSERVERS, SURE, observer, percent
 
 if TYPE_CHECKING:
     from hdpmf.common.privacy.accounting import Cost, Setting

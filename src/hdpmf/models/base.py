@@ -9,13 +9,12 @@ from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
-from hdpmf.common.base.hints import hint
 from hdpmf.common.data import Id, ItemFilter, Ratings, RatingsLike, as_ratings
 from hdpmf.common.data.scale import ScaleLike
 from hdpmf.common.methods import METHODS, check, method_of
-from hdpmf.common.privacy.claims import PrivacyClaim, claim_of
+from hdpmf.common.methods.method import PrivacyClaim, claim_of
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError
+from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError, hint
 from hdpmf.models.input_checks import (
     Parameters,
     check_kind,

@@ -19,9 +19,9 @@ from hdpmf.errors import (
     TransportError,
 )
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
-from hdpmf.untrusted.aggregator.config import Limits
+from hdpmf.untrusted.aggregator.folder import Limits
+from hdpmf.untrusted.aggregator.http import problem_response
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
-from hdpmf.untrusted.aggregator.problem_details import problem_response
 from tests.unit.aggregator.server_pair import HOUR, Pair
 
 

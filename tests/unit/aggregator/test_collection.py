@@ -209,7 +209,7 @@ def test_a_crash_between_share_and_mark_is_no_rollback(tmp_path: Path) -> None:
     pair.aggregate_all()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "hdpmf.untrusted.aggregator.released_batches.os.fsync",
+            "hdpmf.untrusted.aggregator.collection.os.fsync",
             lambda file: (_ for _ in ()).throw(OSError("no space")),
         )
         with pytest.raises(StorageError, match="No share left"):

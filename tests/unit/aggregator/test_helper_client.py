@@ -21,7 +21,7 @@ from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import DapError, TransportError
-from hdpmf.untrusted.aggregator.helper_client import HelperClient
+from hdpmf.untrusted.aggregator.leader import HelperClient
 from hdpmf.untrusted.aggregator.tasks import ServerKeys
 
 TASK, JOB = bytes(32), bytes(16)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hdpmf.common.base.platform import allow_open_files, lock_file
+from hdpmf.common.base.files import allow_open_files, lock_file
 from hdpmf.errors import StorageError
 
 SOURCE = Path(__file__).parents[3] / "src" / "hdpmf"
@@ -64,7 +64,7 @@ def test_only_one_module_knows_the_systems_apart() -> None:
         for node in ast.walk(tree)
         if imported(node) & {"fcntl", "resource", "msvcrt"}
     }
-    assert users == {"platform.py"}
+    assert users == {"files.py"}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ for name in hdpmf.__all__:
     getattr(hdpmf, name)
 import hdpmf.cli.main, hdpmf.private.device.store.database, hdpmf.untrusted.service.folder, hdpmf.untrusted.aggregator.prefork
 import hdpmf.common.net.mailbox, hdpmf.common.net.polling
-from hdpmf.common.base.platform import allow_open_files
+from hdpmf.common.base.files import allow_open_files
 allow_open_files(10_000)
 print("imported")
 """  # noqa: E501
@@ -159,7 +159,7 @@ def test_windows_has_locks_of_its_own(
         with pytest.raises(BlockingIOError):
             lock_file(second.fileno())
         monkeypatch.setattr(
-            "hdpmf.common.base.platform.time.sleep", lambda _: windows.held.clear()
+            "hdpmf.common.base.files.time.sleep", lambda _: windows.held.clear()
         )  # the other one ends
         lock_file(second.fileno(), wait=True)
         assert windows.refusals == 2

@@ -26,9 +26,8 @@ from hdpmf.models import make_model
 from hdpmf.models.files import load_model, public_part
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator import datastore as aggregator_store
-from hdpmf.untrusted.aggregator.config import AggregatorConfig
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, metadata
-from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.recommender.release import Release
 from hdpmf.untrusted.service.backup import back_up, restore
 from hdpmf.untrusted.service.folder import Config, ServiceFolder

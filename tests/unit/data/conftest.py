@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.common.data import Counts
-from hdpmf.common.data.datasets import registry
+from hdpmf.common.data import Counts, datasets
 
 U_DATA = b"1\t1\t5\t100\n1\t2\t3\t101\n2\t1\t4\t102\n"
 U_ITEM = (
@@ -50,11 +49,11 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def tiny(empty: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine where ml-100k is a data set of three ratings."""
     info = dataclasses.replace(
-        registry.REGISTRY["ml-100k"],
+        datasets.REGISTRY["ml-100k"],
         counts=Counts(2, 2, 3),
         checksums={"u.data": hashlib.sha256(U_DATA).hexdigest()},
     )
-    monkeypatch.setitem(registry.REGISTRY, "ml-100k", info)
+    monkeypatch.setitem(datasets.REGISTRY, "ml-100k", info)
     return empty
 
 

@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hdpmf.common.base.hints import message_language
 from hdpmf.common.data import IdIndex, Ratings, read_split
 from hdpmf.common.data.item_features import ItemFeatures, read_item_table, restrict_to_file
-from hdpmf.errors import ConfigError, RatingsError, UnknownIdError
+from hdpmf.errors import ConfigError, RatingsError, UnknownIdError, message_language
 
 files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 spelled = st.one_of(

@@ -18,11 +18,11 @@ from hdpmf.common.data import (
     cache_folder,
     dataset_info,
     dataset_names,
+    datasets,
     find_dataset,
     load_dataset,
     load_split,
 )
-from hdpmf.common.data.datasets import registry
 from hdpmf.errors import ConfigError, DatasetError, HdpmfError
 
 Pack = Callable[[dict[str, bytes]], bytes]
@@ -126,7 +126,7 @@ def test_wrong_use(empty: Path) -> None:
     with pytest.raises(DatasetError, match=r"is not at .*looked for ml-1m.zip"):
         load_dataset("ml-1m", path=empty)
     with pytest.raises(DatasetError, match="made here"):
-        registry.read_checked(dataset_info("synthetic"), empty)
+        datasets.read_checked(dataset_info("synthetic"), empty)
 
 
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_wrong_archives(
 def test_wrong_content_and_counts(
     tiny: Path, pack: Pack, members: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bare = dataclasses.replace(registry.REGISTRY["ml-100k"], checksums={})
-    monkeypatch.setitem(registry.REGISTRY, "ml-100k", bare)
+    bare = dataclasses.replace(datasets.REGISTRY["ml-100k"], checksums={})
+    monkeypatch.setitem(datasets.REGISTRY, "ml-100k", bare)
     path = tiny / "data" / "ml-100k.zip"
     path.write_bytes(pack(members | {"u.data": ONE_MORE}))
     with pytest.raises(
@@ -239,8 +239,8 @@ def test_fuzz_members(
     tiny: Path, pack: Pack, members: dict[str, bytes], name: str, data: bytes, after: bool
 ) -> None:
     # `tiny` puts the real entry back at the end.
-    registry.REGISTRY["ml-100k"] = dataclasses.replace(
-        registry.REGISTRY["ml-100k"], checksums={}, counts=None
+    datasets.REGISTRY["ml-100k"] = dataclasses.replace(
+        datasets.REGISTRY["ml-100k"], checksums={}, counts=None
     )
     path = tiny / "data" / "ml-100k.zip"
     path.write_bytes(pack(members | {name: members[name] + data if after else data}))

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hdpmf.common.data import fetch_dataset, load_dataset
-from hdpmf.common.data.datasets import registry
+from hdpmf.common.data import datasets, fetch_dataset, load_dataset
 from hdpmf.errors import ConfigError, DatasetError, StorageError
 
 
@@ -67,7 +66,7 @@ def serve(whole: bytes) -> Iterator[Serve]:
 
 def use_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setitem(
-        registry.REGISTRY, "ml-100k", dataclasses.replace(registry.REGISTRY["ml-100k"], url=url)
+        datasets.REGISTRY, "ml-100k", dataclasses.replace(datasets.REGISTRY["ml-100k"], url=url)
     )
 
 

@@ -14,9 +14,9 @@ from hdpmf.common.aggregation.two_servers.dap import (
 )
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
 from hdpmf.common.protocol import CatalogueTable, Grouping, Survey, decode, encode
+from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.common.protocol.lists import ListTable
 from hdpmf.common.protocol.servers import Collector, Server, Servers
-from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.common.protocol.task import Task, prio_of, task_id
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore

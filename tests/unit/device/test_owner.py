@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.data import RatingScale
-from hdpmf.common.methods.descriptions import guess_at
-from hdpmf.common.model.title_search import TitleSearch, plain
+from hdpmf.common.methods.registry import guess_at
+from hdpmf.common.protocol.catalogue import TitleSearch, plain
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError, UnknownIdError

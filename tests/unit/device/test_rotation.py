@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
-from hdpmf.common.protocol.enrolment import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled, KeyHistory
 from hdpmf.common.protocol.federation import DeviceCard
-from hdpmf.common.protocol.key_rotation import KeyHistory
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.device_identity import card_of, new_device, rotate
 from hdpmf.private.device.disclosures.ledger import Entry

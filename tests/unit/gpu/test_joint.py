@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from hdpmf.private.kernels.gpu import philox
+from hdpmf.private.kernels.gpu import torch_engine
 from hdpmf.private.kernels.gpu.layout import pad
 from hdpmf.private.kernels.gpu.solvers import JointSolver
 from tests.unit.gpu import kernel_reference as reference
@@ -20,7 +20,9 @@ def serial(world, epochs, keep=None, seed=SEED):
     users, items, target = world.users[keep], world.items[keep], world.target[keep]
     U, V = world.U.astype(np.float64), world.V.astype(np.float64)
     for epoch in range(1, epochs + 1):
-        words = philox.order_words(seed, torch.from_numpy(users), torch.from_numpy(items), epoch)
+        words = torch_engine.random_words(
+            seed, torch.from_numpy(users), torch.from_numpy(items), epoch
+        )
         order = torch.argsort(words, stable=True).numpy()
         U, V = reference.joint_steps(users[order], items[order], target[order], U, V, RATE, REG)
     return U, V

@@ -5,7 +5,8 @@ import pytest
 import torch
 from scipy import stats
 
-from hdpmf.private.kernels.gpu import philox, torch_engine, triton_engine
+from hdpmf.private.kernels.gpu import torch_engine, triton_engine
+from hdpmf.private.kernels.gpu import torch_engine as philox
 from tests.unit.gpu.gpu_worlds import make_runs
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from scipy import stats
 
-from hdpmf.private.kernels.gpu import philox, torch_engine, triton_engine
+from hdpmf.private.kernels.gpu import torch_engine, triton_engine
+from hdpmf.private.kernels.gpu import torch_engine as philox
 from hdpmf.private.kernels.gpu.layout import pad, shuffled
 from hdpmf.private.kernels.gpu.solvers import SequentialSolver
 from tests.unit.gpu import kernel_reference as reference
@@ -16,7 +17,7 @@ RATE, REG, SEED = 0.05, 0.02, 9
 
 def order_of(world, rows, epoch, side):
     pairs = torch.from_numpy(world.users), torch.from_numpy(world.items)
-    keys = philox.order_words(SEED, *pairs, 2 * epoch + side)
+    keys = philox.random_words(SEED, *pairs, 2 * epoch + side)
     return shuffled(torch.from_numpy(rows), keys).numpy()
 
 
@@ -159,7 +160,7 @@ def test_noise_that_is_drawn_once_stays_with_its_rating(device):
 def test_orders_are_uniform():
     rows, items = torch.zeros(3, dtype=torch.int32), torch.arange(3, dtype=torch.int32)
     seen = [
-        tuple(shuffled(rows, philox.order_words(SEED, rows, items, epoch)).tolist())
+        tuple(shuffled(rows, philox.random_words(SEED, rows, items, epoch)).tolist())
         for epoch in range(600)
     ]
     _, counts = np.unique(seen, axis=0, return_counts=True)

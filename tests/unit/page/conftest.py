@@ -14,8 +14,7 @@ import pytest
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol.federation import CatalogueTable
-from hdpmf.common.web.local_server import App
-from hdpmf.common.web.sessions import BrowserSessions
+from hdpmf.common.web.local_server import App, BrowserSessions
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.store import encryption
 from hdpmf.private.device.store.device_store import DeviceStore

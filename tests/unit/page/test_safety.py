@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from hdpmf.common.web import local_server
-from hdpmf.common.web.sessions import AttemptLimit
+from hdpmf.common.web.local_server import AttemptLimit
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.page import http

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from hdpmf.common.aggregation.two_servers.prio import FIELD64, FIELD128, Field, arithmetic
-from hdpmf.common.aggregation.two_servers.prio.xof import derive_seed, turboshake128
+from hdpmf.common.aggregation.two_servers.prio.field import derive_seed, turboshake128
 from hdpmf.errors import PrioError
 
 BOTH = [FIELD64, pytest.param(FIELD128, marks=pytest.mark.slow)]

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.common.privacy import accounting
-from hdpmf.common.privacy.accounting import accountants, cost, events
+from hdpmf.common.privacy.accounting import accountants, cost
+from hdpmf.common.privacy.accounting import accountants as events
 from hdpmf.common.privacy.accounting.accountants import normal_delta, normal_epsilon
 from hdpmf.common.privacy.accounting.rules import inverse_sum_quantile
 from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, UnsupportedEventError

@@ -10,7 +10,7 @@ import pytest
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import Round
-from hdpmf.common.protocol.key_rotation import KeyHistory
+from hdpmf.common.protocol.enrolment import KeyHistory
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.settings import RunSettings
 from tests.world import small_federation

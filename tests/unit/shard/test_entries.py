@@ -11,7 +11,7 @@ from hdpmf.common.data import Ratings, RatingScale
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Grouping
-from hdpmf.common.protocol.survey_task import survey_circuit
+from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
 from hdpmf.private.client.contributions import OneRoundShard
 

@@ -19,7 +19,7 @@ from hdpmf.common.net.https import HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.net.sum_servers import MAX_ANSWER, TwoServers
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.submission import decode_submission
+from hdpmf.common.protocol.task import decode_submission
 from hdpmf.errors import ConfigError, DapError, TransportError
 
 TASK, JOB = bytes(32), bytes(16)

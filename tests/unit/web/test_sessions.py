@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from hdpmf.common.web.sessions import TOKEN_SECONDS, AttemptLimit, BrowserSessions, equal_secrets
+from hdpmf.common.web.local_server import (
+    TOKEN_SECONDS,
+    AttemptLimit,
+    BrowserSessions,
+    equal_secrets,
+)
 
 
 class Clock:

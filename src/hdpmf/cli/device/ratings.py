@@ -165,7 +165,7 @@ def _change_rating(
 
 def _weight_meaning(store: DeviceStore) -> dict[str, Any]:
     """Explain the owner's weight, in numbers and in words."""
-    from hdpmf.common.methods.descriptions import guess_at, percent
+    from hdpmf.common.methods.registry import guess_at, percent
     from hdpmf.private.device.privacy_level import privacy_level
 
     now = privacy_level(store)
@@ -296,7 +296,7 @@ def _last_release(record: Record, runs: list[Charge]) -> str:
 
 
 def _search_titles(store: DeviceStore, text: str) -> Result:
-    from hdpmf.common.model.title_search import TitleSearch
+    from hdpmf.common.protocol.catalogue import TitleSearch
     from hdpmf.private.device.own_items import shown_items
     from hdpmf.private.device.store.catalogues import id_of
 

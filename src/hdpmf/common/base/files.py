@@ -1,8 +1,11 @@
-"""Atomic writes of files and folders, and numbered layouts of folders.
+"""Files: atomic writes, locks, and numbered layouts of folders.
 
 A folder is migrated when it is opened. Each step may be repeated after a crash; its number is
 written when it is done. A folder of a newer version is refused before anything in it is read or
 written.
+
+Linux and macOS have the modules ``fcntl`` and ``resource``, Windows has ``msvcrt``. They are
+imported where they are needed, so that the library can be imported anywhere.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hdpmf.common.base.platform import lock_file
 from hdpmf.errors import ConfigError, StorageError, made_by_newer, made_by_older
 
 
@@ -176,3 +179,69 @@ def _folder_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+# Windows locks bytes, and nobody else can read or write one that is locked: this one is behind all
+# that is written.
+_BYTE = 0x7FFF_FFFE
+_PAUSE = 0.05
+
+
+def lock_file(descriptor: int, *, wait: bool = False, shared: bool = False) -> None:
+    """Lock an open file for this process, until the file is closed or the process ends.
+
+    Args:
+        descriptor: The file.
+        wait: Wait for another process that has it, as long as it takes.
+        shared: Let others have it who share it, too. Windows knows no such lock: there it is as any
+            other.
+
+    Raises:
+        BlockingIOError: Another process has it.
+        StorageError: The system has no locks that we know.
+        OSError: The system refuses for another reason.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        _lock_byte(descriptor, wait=wait)
+    else:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+
+
+def _lock_byte(descriptor: int, *, wait: bool) -> None:
+    try:
+        import msvcrt
+    except ImportError:
+        raise StorageError(
+            "this system has no locks on files, so two processes could use one file at once"
+        ) from None
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    while True:
+        try:
+            os.lseek(descriptor, _BYTE, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+            return
+        except PermissionError:
+            if not wait:
+                raise BlockingIOError("another process has the file locked") from None
+            time.sleep(_PAUSE)
+        finally:
+            os.lseek(descriptor, before, os.SEEK_SET)
+
+
+def allow_open_files(wanted: int) -> None:
+    """Let this process have so many files and connections open, or as many as the system allows.
+
+    Often there are 1,024 only. Windows has no such bound.
+    """
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -25,12 +25,7 @@ class View(Protocol):
 
 
 class PlainLines:
-    """A line for every message, and one about the progress every ten seconds.
-
-    Args:
-        stream: Where lines go.
-        summary: The progress in one line.
-    """
+    """A line for every message, and one about the progress every ten seconds."""
 
     def __init__(self, stream: TextIO, summary: Callable[[], str]) -> None:
         self._stream = stream
@@ -50,11 +45,7 @@ class PlainLines:
 
 
 class LiveView:
-    """A picture of the progress at the bottom of a terminal, drawn four times a second.
-
-    Args:
-        picture: The progress as it is now.
-    """
+    """A picture of the progress at the bottom of a terminal, drawn four times a second."""
 
     def __init__(self, stream: TextIO, picture: Callable[[], RenderableType]) -> None:
         from rich.console import Console

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hdpmf.common.data.checks import RngLike, as_generator
-from hdpmf.common.data.datasets.formats import Counts, DatasetInfo
-from hdpmf.common.data.datasets.registry import (
+from hdpmf.common.data.dataset_formats import Counts, DatasetInfo
+from hdpmf.common.data.datasets import (
     cache_folder,
     dataset_info,
     dataset_names,

@@ -7,10 +7,9 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.base.hints import hint
 from hdpmf.common.data.ids import Codes, IdIndex, factorise
 from hdpmf.common.data.scale import RatingScale
-from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.errors import ConfigError, RatingsError, hint
 
 RngLike: TypeAlias = int | np.random.Generator
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hdpmf.common.base.hints import hint, notify
-from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.errors import ConfigError, RatingsError, hint, notify
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hdpmf.common.base.files import atomic_write
-from hdpmf.common.base.hints import hint
 from hdpmf.common.data.columns import (
     COLUMNS,
     ColumnNames,
@@ -30,7 +29,7 @@ from hdpmf.common.data.columns import (
     take_columns,
 )
 from hdpmf.common.data.parquet_guard import is_sound
-from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.errors import ConfigError, RatingsError, hint
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.base.hints import hint
 from hdpmf.common.data.checks import Duplicates, RngLike, as_generator
 from hdpmf.common.data.ids import merge
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.scale import ScaleLike
-from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.errors import ConfigError, RatingsError, hint
 
 if TYPE_CHECKING:
     from hdpmf.common.data.table import Ratings

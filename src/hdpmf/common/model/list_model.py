@@ -242,10 +242,6 @@ class ListModel:
     def system(self, items: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of ``factors``: the equations for a user's vector. A typical rating counts 1.
 
-        Args:
-            items: Positions of what a user has rated.
-            inputs: How much each counts.
-
         Returns:
             Their matrix, and what each rated item adds to their right-hand side, one row each.
         """

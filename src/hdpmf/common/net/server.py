@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hdpmf.common.base.platform import allow_open_files
+from hdpmf.common.base.files import allow_open_files
 from hdpmf.common.net.extras import needs
 from hdpmf.errors import ConfigError, TransportError
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from hdpmf.common.net.extras import needs
-from hdpmf.common.protocol.submission import DEVICE_HEADER, SIGNATURE_HEADER
+from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER
 
 with needs("cryptography"):
     from cryptography.exceptions import InvalidSignature

@@ -22,8 +22,13 @@ from hdpmf.common.aggregation.two_servers.dap import (
 from hdpmf.common.net.https import HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.submission import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
-from hdpmf.common.protocol.task import MAX_ENTRIES, task_id
+from hdpmf.common.protocol.task import (
+    MAX_ENTRIES,
+    TASK_MEDIA_TYPE,
+    TASK_PATH,
+    encode_submission,
+    task_id,
+)
 from hdpmf.errors import ConfigError, DapError, TransportError
 
 

@@ -1,6 +1,6 @@
 """Privacy mathematics: weights, mechanisms, coding, noise, accounting. No input or output."""
 
-from hdpmf.common.privacy.claims import PrivacyClaim
+from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.mechanisms import (
     Mechanism,
     NoPrivacy,

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.common.base.hints import hint
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.data.checks import pair_keys
 from hdpmf.common.data.columns import is_known
 from hdpmf.common.data.item_features import read_frame
-from hdpmf.errors import PrivacyError, RatingsError
+from hdpmf.errors import PrivacyError, RatingsError, hint
 
 
 class PrivacyWeights:
@@ -199,14 +198,7 @@ _WEIGHTS = ("weight", "privacyweight", "privacy")
 
 @dataclass(frozen=True, repr=False)
 class WeightTable:
-    """A table of privacy weights, found in a frame or a file.
-
-    Attributes:
-        name: What to call it in messages.
-        weights: Each row's weight.
-        users: Each row's user, or None.
-        items: Each row's item, or None.
-    """
+    """A table of privacy weights, found in a frame or a file."""
 
     name: str
     weights: np.ndarray

@@ -1,19 +1,22 @@
 """The task of two servers: a document that the recommender publishes and everybody reads.
 
 Its id is the digest of its bytes, so that the id fixes the survey, the servers' keys, the circuit
-and the noise. Devices check circuit and noise against the survey (``survey_task``); servers need
+and the noise. Devices check circuit and noise against the survey (``layout``); servers need
 not know what a survey is. A survey is one task (``whole``), or two with taste labels: ``counts``
-and, with the grouping made of its sums, ``labels``.
+and, with the grouping made of its sums, ``labels``. A task is submitted to a server by ``PUT
+/tasks/{task_id}``, which DAP leaves to the parties.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from hdpmf.common.base.msgpack import read
 from hdpmf.common.protocol.messages import MAX_ITEMS, _Message
 from hdpmf.common.protocol.oneround import Grouping, Survey
 from hdpmf.common.protocol.servers import Collector, Servers
@@ -21,6 +24,7 @@ from hdpmf.errors import ProtocolError
 
 if TYPE_CHECKING:
     from hdpmf.common.aggregation.two_servers.prio import Prio3
+
 
 Part = Literal["whole", "counts", "labels"]
 
@@ -177,3 +181,35 @@ def prio_of(task: Task, task_id: bytes) -> Prio3:
     if isinstance(circuit, SumOfVectors):
         return prio3_sum_vec(circuit.entries, circuit.bits, circuit.chunk)
     return prio3_one_rating(circuit.items, circuit.codes, circuit.rulers, task_id)
+
+
+TASK_MEDIA_TYPE = "application/hdpmf-task"
+TASK_PATH = "/tasks/{task_id}"
+
+DEVICE_HEADER, SIGNATURE_HEADER = "hdpmf-device", "hdpmf-signature"
+"""Of an upload to a task for enrolled devices only."""
+
+
+class TaskSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A published task and, for the leader alone, the devices (identity, users) that may report."""
+
+    document: bytes
+    devices: tuple[tuple[str, int], ...] = ()
+
+
+def signed_bytes(task_id: bytes, digest: bytes) -> bytes:
+    """Return the bytes that an enrolled device signs: the task and its report's SHA-256."""
+    return b"hdpmf report " + task_id + digest
+
+
+_DECODER = msgspec.msgpack.Decoder(TaskSubmission)
+
+
+def encode_submission(document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
+    """The body of the request."""
+    return msgspec.msgpack.encode(TaskSubmission(document=document, devices=tuple(devices)))
+
+
+def decode_submission(data: bytes, max_bytes: int) -> TaskSubmission:
+    """Return what ``encode_submission`` wrote; ProtocolError for anything else."""
+    return read(_DECODER, data, max_bytes, ProtocolError, "a task for a server")

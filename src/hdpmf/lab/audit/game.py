@@ -16,8 +16,8 @@ import numpy as np
 
 from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.methods import METHODS, Method, method_named
+from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import cost
-from hdpmf.common.privacy.claims import PrivacyClaim
 from hdpmf.errors import ConfigError
 from hdpmf.lab.audit.one_round import (
     bit_scores,

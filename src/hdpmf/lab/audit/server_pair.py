@@ -40,8 +40,8 @@ from hdpmf.common.aggregation.two_servers.prio import Prio3, ReportShares
 from hdpmf.common.aggregation.two_servers.prio.prio3 import MASKS
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Grouping, Survey, Task, encode
+from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.common.protocol.servers import Collector, Server
-from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.common.protocol.task import Part
 from hdpmf.errors import ProtocolError
 from hdpmf.lab.audit.scores import clopper_pearson

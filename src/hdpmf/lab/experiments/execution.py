@@ -26,13 +26,12 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from hdpmf.common.base.hints import message_language
 from hdpmf.common.data import Ratings, load_dataset, load_split
 from hdpmf.common.data.splits import cut
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module, load_plugin
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.errors import DivergedError, HdpmfError, RatingsError
+from hdpmf.errors import DivergedError, HdpmfError, RatingsError, message_language
 from hdpmf.lab.experiments.runs import Data, Part, Run, model_of
 from hdpmf.lab.experiments.store import Result, Status, StoredClaim, now
 from hdpmf.models import Estimator

@@ -95,7 +95,7 @@ COMMIT;
 
 
 class StoredClaim(msgspec.Struct, frozen=True):
-    """A method's privacy claim (see `hdpmf.common.privacy.claims`).
+    """A method's privacy claim (see `hdpmf.common.methods.method`).
 
     ``honest`` is the accountant's sentence at the time of the run. Reports do not read it: they ask
     the accountant about the run's parameters, so that a better one corrects old results.

@@ -74,14 +74,7 @@ _BLOCK = (
 
 
 class WholeGradients:
-    """Ratings that make gradients ``2 W (s.v - R) s``, in units of ``GRADIENT_STEP``.
-
-    Args:
-        users: Position of each rating's user.
-        rows: Row of each rating's item.
-        values: The ratings.
-        n_rows: Rows of the result.
-    """
+    """Ratings that make gradients ``2 W (s.v - R) s``, in units of ``GRADIENT_STEP``."""
 
     def __init__(
         self,

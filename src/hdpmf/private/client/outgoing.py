@@ -29,7 +29,7 @@ from hdpmf.common.protocol import (
     Reply,
     SumContribution,
 )
-from hdpmf.common.protocol.submission import DEVICE_HEADER, SIGNATURE_HEADER, signed_bytes
+from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER, signed_bytes
 from hdpmf.errors import ProtocolError
 
 if TYPE_CHECKING:

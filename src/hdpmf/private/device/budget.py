@@ -12,7 +12,7 @@ import numpy as np
 
 from hdpmf.common.data import Ratings
 from hdpmf.common.methods import METHODS, Status, method_named
-from hdpmf.common.methods.descriptions import PROMISE
+from hdpmf.common.methods.registry import PROMISE
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.coding import weight_units
 from hdpmf.common.privacy.weights import PrivacyWeights

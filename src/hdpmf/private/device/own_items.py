@@ -18,8 +18,7 @@ import numpy as np
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.data.item_features import read_item_table
-from hdpmf.common.model.title_search import plain
-from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.catalogue import catalogue_table, plain
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError, UnknownIdError
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, name_in, pinned
 from hdpmf.private.device.store.device_store import DeviceStore

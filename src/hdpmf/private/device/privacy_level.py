@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hdpmf.common.methods.descriptions import guess_at
+from hdpmf.common.methods.registry import guess_at
 from hdpmf.common.privacy.accounting import DELTA, cost
 from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.errors import ConfigError

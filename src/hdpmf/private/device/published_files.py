@@ -13,8 +13,8 @@ from typing import Protocol
 import msgspec
 
 from hdpmf.common.protocol import Survey, Terms, decode
+from hdpmf.common.protocol.layout import check_survey_task, terms_of
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.survey_task import check_survey_task, terms_of
 from hdpmf.common.protocol.task import Part, Task, task_id
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.private.device.budget import check_policy

@@ -392,33 +392,12 @@ def biased_pass(
     seed: int,
     epoch: int,
 ) -> None:
-    """One epoch, in place; reorders the ratings. On one thread by its nature.
+    """One epoch of MF with biases, in place, on one thread; ``target`` is less the mean of all.
 
-    Args:
-        users: Of each rating.
-        items: Of each rating.
-        target: Each rating less the mean of all.
-        user_bias: b_i.
-        item_bias: b_j.
-        U: Padded user vectors.
-        V: Padded item vectors.
-        rate: Learning rate.
-        reg: Regularisation of biases and vectors.
-        seed: Of the order.
-        epoch: Its number, which draws another order.
+    Reorders the ratings. Factors are padded.
     """
     typed = U.dtype.type
-    args = (
-        users,
-        items,
-        target,
-        user_bias,
-        item_bias,
-        U,
-        V,
-        typed(rate),
-        typed(reg),
-        np.uint64(seed),
-        epoch,
-    )
-    _biased_pass(*args, lanes_of(U))
+    _biased_pass(
+        users, items, target, user_bias, item_bias, U, V,
+        typed(rate), typed(reg), np.uint64(seed), epoch, lanes_of(U),
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from hdpmf.common.methods.descriptions import MEANING, guess_at, percent
+from hdpmf.common.methods.registry import MEANING, guess_at, percent
 from hdpmf.common.net.certificates import check_authority
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.errors import ConfigError

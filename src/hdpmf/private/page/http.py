@@ -11,8 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hdpmf.common.net.extras import needs
-from hdpmf.common.web.local_server import App, PageGuard, form_fields, json_fields, read_body
-from hdpmf.common.web.sessions import BrowserSession, BrowserSessions, equal_secrets
+from hdpmf.common.web.local_server import (
+    App,
+    BrowserSession,
+    BrowserSessions,
+    PageGuard,
+    equal_secrets,
+    form_fields,
+    json_fields,
+    read_body,
+)
 from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError
 from hdpmf.private.page import disclosures, items, settings

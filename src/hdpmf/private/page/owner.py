@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.model.title_search import TitleSearch
-from hdpmf.common.web.sessions import AttemptLimit
+from hdpmf.common.protocol.catalogue import TitleSearch
+from hdpmf.common.web.local_server import AttemptLimit
 from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, StorageError
 from hdpmf.private.device.device_identity import follow, new_device
 from hdpmf.private.device.disclosures.ledger import utc_now

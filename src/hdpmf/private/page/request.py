@@ -9,7 +9,7 @@ from typing import Any
 
 from hdpmf.common.protocol import CatalogueTable
 from hdpmf.common.protocol.servers import HTTPS
-from hdpmf.common.web.sessions import BrowserSession
+from hdpmf.common.web.local_server import BrowserSession
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.memberships import with_catalogue

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.methods.descriptions import guess_at, percent
+from hdpmf.common.methods.registry import guess_at, percent
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.disclosures.data_export import data_export

@@ -9,7 +9,7 @@ import time
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.carrier import backoff
 from hdpmf.errors import DapError, HdpmfError
-from hdpmf.untrusted.aggregator.config import Limits
+from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 

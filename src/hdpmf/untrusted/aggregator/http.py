@@ -18,6 +18,7 @@ read. Computation and disk access run in threads.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -30,6 +31,7 @@ from hdpmf.common.aggregation.two_servers.dap import (
     HPKE_CONFIG_PATH,
     JOB_ID_SIZE,
     MEDIA_TYPES,
+    PROBLEM_MEDIA_TYPE,
     REPORTS_PATH,
     TASK_ID_SIZE,
     AggregateShare,
@@ -42,42 +44,116 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Problem,
     Report,
     id_from_text,
+    problem_details,
 )
+from hdpmf.common.base.logs import event
 from hdpmf.common.net.extras import needs
 from hdpmf.common.protocol import Task, decode
-from hdpmf.common.protocol.submission import (
+from hdpmf.common.protocol.task import (
     DEVICE_HEADER,
     SIGNATURE_HEADER,
     TASK_MEDIA_TYPE,
     TASK_PATH,
     decode_submission,
+    task_id,
 )
-from hdpmf.common.protocol.task import task_id
-from hdpmf.errors import DapError
+from hdpmf.errors import DapError, PrioError, ProtocolError, StorageError, TransportError
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder, BearerTokens
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
-from hdpmf.untrusted.aggregator.problem_details import (
-    busy_error,
-    check_body,
-    problem_response,
-    read_body,
-)
 from hdpmf.untrusted.aggregator.report_writer import ReportWriter, Upload
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask
 
 with needs("starlette", "servers"):
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
-    from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
+
+
+_STATUS = {
+    Problem.UNRECOGNIZED_TASK: 404,
+    Problem.UNRECOGNIZED_AGGREGATION_JOB: 404,
+    Problem.UNAUTHORIZED_REQUEST: 403,
+}
+
+_CLOSE = {"connection": "close"}
+
+
+def problem_response(error: Exception, retry_after: int) -> Response:
+    """Return the problem document (RFC 9457) for an error; unexpected errors disclose nothing."""
+    if isinstance(error, HTTPException):
+        details = {"type": "about:blank", "status": error.status_code, "detail": error.detail}
+        return _json(details, error.status_code, dict(error.headers or {}))
+    if isinstance(error, (StorageError, TransportError)):
+        event("unavailable", logging.ERROR, error)
+        details = {
+            "type": "about:blank",
+            "status": 503,
+            "detail": "not possible at the moment; try again later",
+        }
+        return _json(details, 503, {"retry-after": str(retry_after)})
+    if isinstance(error, (PrioError, ProtocolError)):
+        dap = error if isinstance(error, DapError) else DapError(str(error))
+        status = _STATUS.get(Problem(dap.kind), 400)
+        return _json(problem_details(dap, status=status), status)
+    event("failed", logging.ERROR, error)
+    return _json({"type": "about:blank", "status": 500, "detail": "an error of this server"}, 500)
+
+
+def busy_error(retry_after: int) -> HTTPException:
+    """Return the error for an overloaded server."""
+    return HTTPException(
+        503, "too many reports are waiting; come back later", {"retry-after": str(retry_after)}
+    )
+
+
+async def read_body(
+    request: Request, media_type: str, most: int, *, exactly: bool = False
+) -> bytes:
+    """Read a body of announced length; raise HTTPException, before reading, if it is wrong."""
+    size = check_body(request, media_type, most, exactly=exactly)
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > size:
+                raise HTTPException(413, "more was sent than was announced", _CLOSE)
+    except ClientDisconnect:
+        raise HTTPException(400, "the request was cut") from None
+    if len(body) != size:
+        raise HTTPException(400, "less was sent than was announced", _CLOSE)
+    return bytes(body)
+
+
+def check_body(request: Request, media_type: str, most: int, *, exactly: bool = False) -> int:
+    """Return the announced length of the body; raise HTTPException unless it is acceptable."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != media_type:
+        raise HTTPException(415, f"expected {media_type}", _CLOSE)
+    stated = request.headers.get("content-length", "")
+    if not (stated.isascii() and stated.isdigit() and len(stated) <= 15):
+        raise HTTPException(411, "the request must say how long it is", _CLOSE)
+    size = int(stated)
+    if size > most or (exactly and size != most):
+        limit = f"exactly {most}" if exactly else f"at most {most}"
+        raise HTTPException(
+            413 if size > most else 400, f"expected {limit} bytes, not {size}", _CLOSE
+        )
+    return size
+
+
+def _json(
+    details: dict[str, object], status: int, headers: dict[str, str] | None = None
+) -> Response:
+    return JSONResponse(details, status, headers, PROBLEM_MEDIA_TYPE)
+
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
-
 _KEYS_SECONDS = 86_400  # for which clients may keep the keys
 _COLLECT_SECONDS = 5  # after which a collector may ask again
 _QUERY_SIZE = 64  # bytes of a CollectionReq or an AggregateShareReq, at most

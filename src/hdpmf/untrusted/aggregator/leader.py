@@ -1,4 +1,7 @@
-"""The leader: stores reports, checks them with the helper, gives sums to the collector."""
+"""The leader: stores reports, checks them with the helper, gives sums to the collector.
+
+It asks the helper over HTTPS, pinned to the helper's card.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from hdpmf.common.aggregation.two_servers.dap import (
+    AGGREGATE_SHARES_PATH,
+    AGGREGATION_JOB_PATH,
     JOB_ID_SIZE,
+    MEDIA_TYPES,
     AggregateShare,
     AggregateShareReq,
     AggregationJobInitReq,
@@ -18,6 +24,7 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Collection,
     CollectionReq,
     Interval,
+    Message,
     PartialBatchSelector,
     PingPongMessage,
     PrepareError,
@@ -26,11 +33,13 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Problem,
     Report,
     ReportShare,
+    id_to_text,
 )
 from hdpmf.common.aggregation.two_servers.prio import Preparation
 from hdpmf.common.net.extras import needs
+from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
-from hdpmf.errors import DapError, PrioError
+from hdpmf.errors import DapError, PrioError, TransportError
 from hdpmf.untrusted.aggregator.aggregation_job import (
     Accumulator,
     AggregationJob,
@@ -44,6 +53,7 @@ from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -249,3 +259,36 @@ class Leader(Aggregator):
             return PrepareError.VDAF_PREP_ERROR
         sums.add(resp.report_id, when, output)
         return None
+
+
+ANSWER_SECONDS = 120.0
+"""The helper checks all reports of a job before it answers."""
+
+
+class HelperClient(ServerClient):
+    """A ``HelperApi`` over HTTPS. It tries once: the caller knows when to try again."""
+
+    def __init__(self, keys: ServerKeys, timeout: float = ANSWER_SECONDS) -> None:
+        super().__init__(keys.partner, keys.party, timeout)
+
+    def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
+        """As in ``Helper``; errors as in ``ask``."""
+        path = AGGREGATION_JOB_PATH.format(
+            task_id=id_to_text(task_id), aggregation_job_id=id_to_text(job_id)
+        )
+        return self._message("PUT", path, AggregationJobInitReq, body, AggregationJobResp)
+
+    def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
+        """As in ``Helper``; errors as in ``ask``."""
+        path = AGGREGATE_SHARES_PATH.format(task_id=id_to_text(task_id))
+        return self._message("POST", path, AggregateShareReq, body, AggregateShare)
+
+    def _message(
+        self, method: str, path: str, sent: type[Message], body: bytes, wanted: type[Message]
+    ) -> bytes:
+        _, media_type, answer = self.ask(method, path, body, MEDIA_TYPES[sent])
+        if media_type != MEDIA_TYPES[wanted]:
+            raise TransportError(
+                "the helper's address answers something that is no answer of a helper"
+            )
+        return answer

@@ -30,9 +30,8 @@ from hdpmf.errors import ConfigError
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 from hdpmf.untrusted.aggregator.helper import Helper
-from hdpmf.untrusted.aggregator.helper_client import HelperClient
 from hdpmf.untrusted.aggregator.http import HelperResources, LeaderResources, Resources
-from hdpmf.untrusted.aggregator.leader import Leader
+from hdpmf.untrusted.aggregator.leader import HelperClient, Leader
 from hdpmf.untrusted.aggregator.metrics import SHARED_FOLDER, AggregatorMetrics
 
 _IDLE_SECONDS = 15

@@ -23,7 +23,7 @@ import numpy as np
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures, fingerprint
-from hdpmf.common.privacy.claims import PrivacyClaim
+from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.protocol import BitContribution, CatalogueTable, Survey
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer

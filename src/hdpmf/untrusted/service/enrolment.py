@@ -8,8 +8,7 @@ import msgspec
 
 from hdpmf.common.aggregation.masks.primitives import is_identity_key
 from hdpmf.common.protocol import DeviceCard
-from hdpmf.common.protocol.enrolment import Enrolled, check_fields
-from hdpmf.common.protocol.key_rotation import KeyHistory
+from hdpmf.common.protocol.enrolment import Enrolled, KeyHistory, check_fields
 from hdpmf.errors import ConfigError
 
 

@@ -37,8 +37,7 @@ from typing import Any
 
 import msgspec
 
-from hdpmf.common.base.files import FolderLayout, atomic_write
-from hdpmf.common.base.platform import lock_file
+from hdpmf.common.base.files import FolderLayout, atomic_write, lock_file
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import AnyCatalogue, CatalogueTable, DeviceCard, decode, encode
 from hdpmf.common.protocol.catalogue import (
@@ -48,8 +47,7 @@ from hdpmf.common.protocol.catalogue import (
     table_of,
     version_at,
 )
-from hdpmf.common.protocol.enrolment import Enrolled
-from hdpmf.common.protocol.key_rotation import KeyHistory
+from hdpmf.common.protocol.enrolment import Enrolled, KeyHistory
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.untrusted.service.enrolment import replaced
 from hdpmf.untrusted.service.keys import CATALOGUE, CatalogueKey

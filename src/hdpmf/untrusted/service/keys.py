@@ -12,8 +12,7 @@ import msgspec
 
 from hdpmf.common.aggregation.masks.primitives import KEY_BYTES, identity_public, new_secret, sign
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
-from hdpmf.common.base.files import atomic_write
-from hdpmf.common.base.platform import lock_file
+from hdpmf.common.base.files import atomic_write, lock_file
 from hdpmf.common.data import ItemTable
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion, encode

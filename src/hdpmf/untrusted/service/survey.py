@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.data.item_features import fingerprint
-from hdpmf.common.privacy.claims import claim_of
+from hdpmf.common.methods.method import claim_of
 from hdpmf.common.protocol import (
     BitContribution,
     Grouping,
@@ -34,11 +34,11 @@ from hdpmf.common.protocol.layout import (
 )
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.errors import FederationError
-from hdpmf.untrusted.recommender.feasibility import clamp_to_feasible
 from hdpmf.untrusted.recommender.lists import check_trainable, train_list_model
 from hdpmf.untrusted.recommender.one_round import Answer, OneRoundRecommender
 from hdpmf.untrusted.recommender.release import Release, join_contributions
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
+from hdpmf.untrusted.recommender.sums import clamp_to_feasible
 from hdpmf.untrusted.service.aggregation import Accumulator, Job, JobResult, Summation
 from hdpmf.untrusted.service.run_files import Checkpoint, decode_as
 

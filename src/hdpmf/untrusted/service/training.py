@@ -26,8 +26,8 @@ from hdpmf.common.protocol.layout import (
 )
 from hdpmf.errors import ConfigError, DivergedError, FederationError, ProtocolError
 from hdpmf.untrusted.recommender import Recommender
-from hdpmf.untrusted.recommender.feasibility import clamp_gradients
 from hdpmf.untrusted.recommender.rounds import RandomSource
+from hdpmf.untrusted.recommender.sums import clamp_gradients
 from hdpmf.untrusted.service.aggregation import Accumulator, Job, JobResult, Summation
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import SumBrokenOffError

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.web.sessions import BrowserSessions
+from hdpmf.common.web.local_server import BrowserSessions
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.page.http import Login, OperatorPage, TokenLogin
 from tests.unit.page.conftest import HOST, ORIGIN, Client

@@ -1,4 +1,8 @@
-"""Accountants: each reads events and says what they cost together, or refuses.
+"""Privacy events, and accountants that say what they cost together, or refuse.
+
+Events are immutable values that say what was released. Every size is the change that one neighbour
+can make, in units of the noise: the events know nothing about ratings, weights or epsilon. Two
+neighbours differ in what ``methods`` was asked about (a rating's value, its presence, ...).
 
 ``pure`` adds up pure epsilons, ``zcdp`` adds up rho, ``gaussian_distance`` adds up squared
 distances of Gaussian releases (and refuses everything else), ``epsilon_at`` finds the best epsilon
@@ -13,9 +17,123 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from hdpmf.common.privacy.accounting import events as e
 from hdpmf.errors import PrivacyError, UnsupportedEventError
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Anything that an observer gets to see, or that keeps it from seeing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NothingSent(Event):
+    """Nothing that depends on the ratings leaves the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unprotected(Event):
+    """Something goes out that a neighbour changes and no noise covers."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceSum(Event):
+    """Numbers with independent Laplace noise, each moved by the same amount.
+
+    An equal move of every coordinate is the worst way to spread a given Euclidean distance
+    (``proofs/theorem-2.md``).
+
+    Attributes:
+        shift: How far one number moves, in scales of its noise.
+        coordinates: How many numbers.
+    """
+
+    shift: float
+    coordinates: int = 1
+
+    def __post_init__(self) -> None:
+        _check("shift", self.shift)
+        _check_count("coordinates", self.coordinates)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplaceRelease(Event):
+    """Whole numbers with discrete Laplace noise.
+
+    Attributes:
+        shift: How far they move together (in the sum of sizes), in scales of their noise.
+    """
+
+    shift: float
+
+    def __post_init__(self) -> None:
+        _check("shift", self.shift)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianGivenH(Event):
+    """Vectors with Gaussian noise of known variance: the paper's noise to whoever knows h.
+
+    Attributes:
+        distance: How far they move together, in standard deviations.
+    """
+
+    distance: float
+
+    def __post_init__(self) -> None:
+        _check("distance", self.distance)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedBit(Event):
+    """One bit whose probabilities differ by at most a factor exp(budget)."""
+
+    budget: float
+
+    def __post_init__(self) -> None:
+        _check("budget", self.budget)
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFixedOverRounds(Event):
+    """The same noise in every round: the difference of two rounds has none."""
+
+    event: Event
+    rounds: int
+
+    def __post_init__(self) -> None:
+        _check_count("rounds", self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated(Event):
+    """A release repeated with fresh noise; later ones may depend on earlier ones."""
+
+    event: Event
+    times: int
+
+    def __post_init__(self) -> None:
+        _check_count("times", self.times)
+
+
+@dataclass(frozen=True, slots=True)
+class Composed(Event):
+    """Several releases with independent noise; later ones may depend on earlier ones."""
+
+    events: tuple[Event, ...]
+
+
+def _check(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise PrivacyError(f"an event's {name} must be a finite number from 0, not {value}")
+
+
+def _check_count(name: str, value: int) -> None:
+    if value < 1:
+        raise PrivacyError(f"an event's {name} must be at least 1, not {value}")
 
 
 def normal_cdf(x: float) -> float:
@@ -59,84 +177,84 @@ def _mills(x: float) -> float:
     return 1 / fraction
 
 
-_Cost = Callable[[e.Event], float]
+_Cost = Callable[[Event], float]
 
 
-def pure(event: e.Event) -> float:
+def pure(event: Event) -> float:
     """Pure epsilon; infinite where there is no finite one."""
     match event:
-        case e.NothingSent():
+        case NothingSent():
             return 0.0
-        case e.Unprotected():
+        case Unprotected():
             return math.inf
-        case e.LaplaceSum(shift, coordinates):
+        case LaplaceSum(shift, coordinates):
             return shift * coordinates
-        case e.DiscreteLaplaceRelease(shift):
+        case DiscreteLaplaceRelease(shift):
             return shift
-        case e.RandomizedBit(budget):
+        case RandomizedBit(budget):
             return budget
-        case e.GaussianGivenH(distance):
+        case GaussianGivenH(distance):
             return math.inf if distance > 0 else 0.0
         case _:
             return _together(event, pure, "a pure-epsilon")
 
 
-def zcdp(event: e.Event) -> float:
+def zcdp(event: Event) -> float:
     """The rho of zero-concentrated differential privacy; infinite where there is no finite one."""
     match event:
-        case e.NothingSent():
+        case NothingSent():
             return 0.0
-        case e.Unprotected():
+        case Unprotected():
             return math.inf
-        case e.LaplaceSum(shift, coordinates):
+        case LaplaceSum(shift, coordinates):
             return coordinates * shift**2 / 2
-        case e.DiscreteLaplaceRelease(shift):
+        case DiscreteLaplaceRelease(shift):
             return shift**2 / 2
-        case e.RandomizedBit(budget):
+        case RandomizedBit(budget):
             return budget**2 / 2
-        case e.GaussianGivenH(distance):
+        case GaussianGivenH(distance):
             return distance**2 / 2
         case _:
             return _together(event, zcdp, "a zCDP")
 
 
-def renyi(event: e.Event, order: float) -> float:
+def renyi(event: Event, order: float) -> float:
     """Renyi divergence of an order above 1."""
     if not order > 1:
         raise PrivacyError(f"a Renyi order must be above 1, not {order}")
     match event:
-        case e.NothingSent():
+        case NothingSent():
             return 0.0
-        case e.Unprotected():
+        case Unprotected():
             return math.inf
-        case e.LaplaceSum(shift, coordinates):
+        case LaplaceSum(shift, coordinates):
             return coordinates * _laplace(order, shift)
-        case e.DiscreteLaplaceRelease() | e.RandomizedBit():
+        case DiscreteLaplaceRelease() | RandomizedBit():
             return _randomized_response(order, pure(event))
-        case e.GaussianGivenH(distance):
+        case GaussianGivenH(distance):
             return order * distance**2 / 2
         case _:
             return _together(event, lambda part: renyi(part, order), "a Renyi")
 
 
-def gaussian_distance(event: e.Event) -> float:
+def gaussian_distance(event: Event) -> float:
     """Return the distance of neighbours in standard deviations, for Gaussian events only."""
     return math.sqrt(_squared_distance(event))
 
 
-def _squared_distance(event: e.Event) -> float:
+def _squared_distance(event: Event) -> float:
     match event:
-        case e.NothingSent():
+        case NothingSent():
             return 0.0
-        case e.GaussianGivenH(distance):
+        case GaussianGivenH(distance):
             return distance**2
-        case e.Composed() | e.Repeated():
+        case Composed() | Repeated():
             return _together(event, _squared_distance, "a Gaussian")
         case _:
             raise _refused("a Gaussian", event)
 
 
-def epsilon_at(event: e.Event, delta: float) -> float:
+def epsilon_at(event: Event, delta: float) -> float:
     """The smallest proved epsilon at ``delta``: pure, exact for Gaussians, or by Renyi."""
     if not 0 < delta < 1:
         raise PrivacyError(f"delta must be above 0 and below 1, not {delta}")
@@ -150,7 +268,7 @@ def epsilon_at(event: e.Event, delta: float) -> float:
     return best
 
 
-def guess(event: e.Event) -> float:
+def guess(event: Event) -> float:
     """Return how often an observer tells two equally likely neighbours apart; exact for Gaussians.
 
     Otherwise an upper bound: from the pure epsilon (exp(e) / (1 + exp(e))), or from rho by the
@@ -165,7 +283,7 @@ def guess(event: e.Event) -> float:
         return min(by_pure, by_affinity)
 
 
-def is_exact_guess(event: e.Event) -> bool:
+def is_exact_guess(event: Event) -> bool:
     """Check that ``guess`` is what the best observer reaches, not just a bound."""
     try:
         gaussian_distance(event)
@@ -174,21 +292,21 @@ def is_exact_guess(event: e.Event) -> bool:
     return True
 
 
-def _together(event: e.Event, cost_of: _Cost, who: str) -> float:
+def _together(event: Event, cost_of: _Cost, who: str) -> float:
     """Costs that add up over releases."""
     match event:
-        case e.Composed(parts):
+        case Composed(parts):
             return math.fsum(map(cost_of, parts))
-        case e.Repeated(part, times):
+        case Repeated(part, times):
             return times * cost_of(part)
-        case e.NoiseFixedOverRounds(part, rounds):
+        case NoiseFixedOverRounds(part, rounds):
             cost = cost_of(part)
             return math.inf if rounds > 1 and cost > 0 else cost
         case _:
             raise _refused(who, event)
 
 
-def _refused(who: str, event: e.Event) -> UnsupportedEventError:
+def _refused(who: str, event: Event) -> UnsupportedEventError:
     return UnsupportedEventError(
         f"{who} accountant cannot say what {type(event).__name__} costs; use another one"
     )
@@ -213,19 +331,19 @@ def _randomized_response(order: float, budget: float) -> float:
     )
 
 
-def _from_renyi(event: e.Event, delta: float) -> float:
+def _from_renyi(event: Event, delta: float) -> float:
     alike = _counted(event)
     return _smallest(lambda order: renyi(alike, order), delta)
 
 
-def _counted(event: e.Event) -> e.Event:
+def _counted(event: Event) -> Event:
     """Count equal releases: a person may have a thousand ratings of few weights."""
     match event:
-        case e.Composed(parts):
+        case Composed(parts):
             counts = Counter(_counted(part) for part in parts)
-            return e.Composed(tuple(e.Repeated(part, times) for part, times in counts.items()))
-        case e.Repeated(part, times):
-            return e.Repeated(_counted(part), times)
+            return Composed(tuple(Repeated(part, times) for part, times in counts.items()))
+        case Repeated(part, times):
+            return Repeated(_counted(part), times)
         case _:
             return event
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from hdpmf.common.data import Ratings
 from hdpmf.common.methods import method_named
+from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import accountants
-from hdpmf.common.privacy.accounting.events import Event, Repeated
+from hdpmf.common.privacy.accounting.accountants import Event, Repeated
 from hdpmf.common.privacy.accounting.rules import CAVEAT, Covers, observe
 from hdpmf.common.privacy.accounting.setting import (
     Neighbours,
@@ -22,7 +23,6 @@ from hdpmf.common.privacy.accounting.setting import (
     View,
     view_of,
 )
-from hdpmf.common.privacy.claims import PrivacyClaim
 from hdpmf.common.privacy.spec import Group, PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, PrivacyError

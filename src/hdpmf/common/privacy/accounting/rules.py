@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from hdpmf.common.methods import method_named
-from hdpmf.common.privacy.accounting import events as e
+from hdpmf.common.privacy.accounting import accountants as e
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, make_ruler, sum_channels
 from hdpmf.errors import ConfigError, PrivacyError

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hdpmf.common.methods import METHODS, method_named
-from hdpmf.common.methods.descriptions import MEANING, percent
+from hdpmf.common.methods.registry import MEANING, percent
 from hdpmf.common.privacy.accounting import DELTA, Cost, cost, epsilon_at, pure
-from hdpmf.common.privacy.accounting.events import Composed, Event
+from hdpmf.common.privacy.accounting.accountants import Composed, Event
 from hdpmf.private.device.disclosures.ledger import Charge, Entry, Ledger
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import Record

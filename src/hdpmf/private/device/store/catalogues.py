@@ -21,13 +21,13 @@ import numpy as np
 from hdpmf.common.aggregation.masks import Roster
 from hdpmf.common.data import IdIndex
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.model.title_search import plain
 from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion, ListTable, Terms, decode
 from hdpmf.common.protocol.catalogue import (
     KnownItems,
     digests_of,
     known_items,
     number_of,
+    plain,
     table_of,
     version_at,
 )

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from hdpmf.common.base.platform import lock_file
+from hdpmf.common.base.files import lock_file
 from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.store.encryption import StoreCipher

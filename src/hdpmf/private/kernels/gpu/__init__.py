@@ -6,6 +6,6 @@ dependencies.
 
 ``availability`` finds out what can be used. ``layout`` sorts ratings into segments. An engine does
 the passes: ``triton_engine`` on a GPU, ``torch_engine`` anywhere, slowly, as the check of the
-other. ``philox`` is the counter-based noise of both. ``solvers`` has the solvers over many runs at
-once, and ``streaming`` is for more ratings than fit on the GPU.
+other. ``solvers`` has the solvers over many runs at once, and ``streaming`` is for more ratings
+than fit on the GPU.
 """

@@ -56,11 +56,7 @@ order.
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stream:
-    """Ratings that come in blocks, where a ``Table`` would not fit.
-
-    Attributes:
-        blocks: The ratings.
-    """
+    """Ratings that come in blocks, where a ``Table`` would not fit."""
 
     blocks: Blocks
     n_users: int

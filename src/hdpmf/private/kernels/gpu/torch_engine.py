@@ -1,18 +1,116 @@
-"""The passes in plain PyTorch: slow, to test kernels against, and without Triton.
+"""The passes in plain PyTorch: to read, to test the kernels against, and without Triton. Slow.
 
 Factors are padded tensors of shape (rows, runs, width). Every function changes its ``own`` factors
 in place.
+
+Noise is counter-based: the same numbers for the same seed, row, epoch and purpose, in whatever
+order they are drawn. Philox4x32-10 (Salmon et al., 2011) turns a counter of four words and a key of
+two into four random words. ``triton_engine`` has the same in a kernel, and a test compares the two
+bit by bit. Seeded, so for simulation only: noise that is released to anyone must come from
+``hdpmf.common.privacy.sampling.noise``.
 """
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from hdpmf.private.kernels.gpu import philox
 from hdpmf.private.kernels.gpu.layout import Levels, Queues, RatingColumns, RunTensors, Side, Visits
+
+NORMALS, EXPONENTIALS, STEPS, ORDER = 1, 2, 4, 5
+"""What a draw is for: the last word of its counter, so that no two purposes share numbers."""
+
+SHARED_ROW = 0xFFFFFFFF
+"""The row whose draws all items share, where the recommender's h is one for all."""
+
+_ROUNDS = 10
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_WORD = 0xFFFFFFFF
+
+
+def words(
+    seeds: Tensor, c0: Tensor, c1: Tensor, c2: int, c3: int | Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return four words (int64 below 2^32) per counter; arguments are broadcast."""
+    seeds, x0, x1, x3 = torch.broadcast_tensors(
+        seeds, c0, c1, torch.as_tensor(c3, device=c0.device)
+    )
+    key0, key1 = seeds & _WORD, (seeds >> 32) & _WORD
+    x2 = torch.full_like(x0, c2)
+    for _ in range(_ROUNDS):
+        high0, low0 = _multiply(x0, _MULTIPLIERS[0])
+        high1, low1 = _multiply(x2, _MULTIPLIERS[1])
+        x0, x1, x2, x3 = high1 ^ x1 ^ key0, low1, high0 ^ x3 ^ key1, low0
+        key0, key1 = (key0 + _WEYL[0]) & _WORD, (key1 + _WEYL[1]) & _WORD
+    return x0, x1, x2, x3
+
+
+def normals(seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: int) -> Tensor:
+    """Return standard normals of shape ``broadcast(seeds, rows) + (width,)``.
+
+    The width is a multiple of four.
+    """
+    w0, w1, w2, w3 = _quads(seeds, rows, width, epoch, purpose)
+    a, b = _box_muller(w0, w1)
+    c, d = _box_muller(w2, w3)
+    return torch.stack((a, b, c, d), dim=-1).flatten(-2)
+
+
+def step_normals(seeds: Tensor, rows: Tensor, width: int, steps: Tensor, epoch: int) -> Tensor:
+    """The normals of some step (counted from 0) of each row, in the shape of ``normals``."""
+    quads = torch.arange(width // 4, device=rows.device)
+    w0, w1, w2, w3 = words(
+        seeds[..., None], rows[..., None], steps[..., None], epoch, STEPS + 16 * quads
+    )
+    a, b = _box_muller(w0, w1)
+    c, d = _box_muller(w2, w3)
+    return torch.stack((a, b, c, d), dim=-1).flatten(-2)
+
+
+def exponentials(seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: int) -> Tensor:
+    """Exp(1) draws, in the shape of ``normals``."""
+    drawn = [-torch.log(_uniform(word)) for word in _quads(seeds, rows, width, epoch, purpose)]
+    return torch.stack(drawn, dim=-1).flatten(-2)
+
+
+def _quads(
+    seeds: Tensor, rows: Tensor, width: int, epoch: int, purpose: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    quads = torch.arange(width // 4, device=rows.device)
+    return words(seeds[..., None], rows[..., None], quads, epoch, purpose)
+
+
+def _multiply(x: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
+    """Return high and low word of a product of 32-bit words, without overflow."""
+    upper = (x >> 16) * multiplier
+    lower = (x & 0xFFFF) * multiplier
+    middle = upper + (lower >> 16)
+    return middle >> 16, ((middle & 0xFFFF) << 16) | (lower & 0xFFFF)
+
+
+def _uniform(word: Tensor) -> Tensor:
+    """(k + 1/2) / 2^24 from the upper 24 bits: never 0 and never 1."""
+    return ((word >> 8).to(torch.float32) + 0.5) * 2.0**-24
+
+
+def _box_muller(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two normals of two words.
+
+    Two bits of the second choose a quadrant, the others an angle within +-45 degrees.
+    """
+    radius = torch.sqrt(-2.0 * torch.log(_uniform(first)))
+    angle = ((second >> 2) - 2**29).to(torch.float32) * (math.pi / 4 / 2**29)
+    sine, cosine = torch.sin(angle), torch.cos(angle)
+    turned = (second & 1).bool()
+    a, b = torch.where(turned, sine, cosine) * radius, torch.where(turned, cosine, sine) * radius
+    return torch.where(((second ^ (second >> 1)) & 1).bool(), -a, a), torch.where(
+        (second & 2).bool(), -b, b
+    )
+
 
 Sums = Tensor
 
@@ -106,11 +204,9 @@ def draw_noise(
 ) -> Tensor:
     """The noise of one epoch on the sums of all rows, of shape (rows, runs, width)."""
     rows = torch.arange(n_rows, device=runs.seed.device)[:, None]
-    drawn = philox.normals(runs.seed, rows, width, epoch, philox.NORMALS)
-    h_rows = torch.full_like(rows, philox.SHARED_ROW) if noise == "shared" else rows
-    spread = torch.sqrt(
-        2.0 * philox.exponentials(runs.seed, h_rows, width, epoch, philox.EXPONENTIALS)
-    )
+    drawn = normals(runs.seed, rows, width, epoch, NORMALS)
+    h_rows = torch.full_like(rows, SHARED_ROW) if noise == "shared" else rows
+    spread = torch.sqrt(2.0 * exponentials(runs.seed, h_rows, width, epoch, EXPONENTIALS))
     drawn = drawn * spread * runs.noise_scale[:, None]
     drawn[..., n_factors:] = 0.0
     return drawn
@@ -158,8 +254,8 @@ def visit_ratings(
     deviation = None
     rows = torch.arange(len(counts), device=own.device)[:, None]
     if noise != "none" and shares is not None:
-        h_rows = torch.full_like(rows, philox.SHARED_ROW) if noise == "shared" else rows
-        h = philox.exponentials(runs.seed, h_rows, own.shape[-1], epoch, philox.EXPONENTIALS)
+        h_rows = torch.full_like(rows, SHARED_ROW) if noise == "shared" else rows
+        h = exponentials(runs.seed, h_rows, own.shape[-1], epoch, EXPONENTIALS)
         share = shares[torch.clamp(views, max=len(shares) - 1)].T * runs.noise_scale * rates
         deviation = torch.sqrt(2.0 * h) * share[:, :, None]
         deviation[..., n_factors:] = 0.0
@@ -176,9 +272,7 @@ def visit_ratings(
             residual = residual * columns.coefficient[rows_of_view][:, at].T
         moved = own * keep + factors * (2.0 * rates * residual)[:, :, None]
         if deviation is not None:
-            moved = moved - deviation * philox.step_normals(
-                runs.seed, rows, own.shape[-1], done, epoch
-            )
+            moved = moved - deviation * step_normals(runs.seed, rows, own.shape[-1], done, epoch)
         if unit_ball:
             moved = in_unit_ball(moved)
         active = present[:, None].expand(-1, len(runs))
@@ -228,5 +322,6 @@ def find_levels(queues: Queues) -> Tensor:
 
 
 def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
-    """Return a random 32-bit word (int64) per rating, by its user and item only."""
-    return philox.order_words(seed, users, items, epoch)
+    """A random word of 32 bits (in int64) per rating, which depends on user and item only."""
+    key = torch.tensor(seed, device=users.device)
+    return words(key, users.long(), items.long(), epoch, ORDER)[0]

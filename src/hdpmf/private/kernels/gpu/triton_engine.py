@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from hdpmf.private.kernels.gpu import triton_kernels as kernels
-from hdpmf.private.kernels.gpu import triton_kernels as sequential
 from hdpmf.private.kernels.gpu.layout import Levels, Queues, RatingColumns, RunTensors, Side, Visits
 
 Sums = Tensor
@@ -77,27 +76,12 @@ def step(
     n_runs, width = own.shape[1], own.shape[2]
     rows = _rows_per_program(width)
     kernels.step_rows[(-(-side.n_rows // rows), n_runs)](
-        side.first,
-        side.parts,
-        sums,
-        own,
-        steps,
-        rates,
-        runs.view,
-        runs.reg,
-        runs.seed,
-        runs.noise_scale,
-        epoch,
-        side.n_rows,
-        n_runs,
-        _stride(steps),
-        n_factors,
-        ROWS=rows,
-        WIDTH=width,
-        NOISE=noise,
-        UNIT_BALL=unit_ball,
+        side.first, side.parts, sums, own, steps, rates,
+        runs.view, runs.reg, runs.seed, runs.noise_scale,
+        epoch, side.n_rows, n_runs, _stride(steps), n_factors,
+        ROWS=rows, WIDTH=width, NOISE=noise, UNIT_BALL=unit_ball,
         num_warps=4,
-    )
+    )  # fmt: skip
 
 
 def _stride(column: Tensor | None) -> int:
@@ -134,42 +118,25 @@ def visit_ratings(
     n_rows, n_runs, width = own.shape
     lanes = max(1, 128 // width)
     coefficient, members = columns.coefficient, columns.members
-    sequential.visit_ratings[(-(-n_rows * n_runs // lanes),)](
-        visits.begin,
-        visits.ranked,
-        visits.partner,
+    kernels.visit_ratings[(-(-n_rows * n_runs // lanes),)](
+        visits.begin, visits.ranked, visits.partner,
         columns.target,
         columns.target if coefficient is None else coefficient,
         visits.partner if members is None else members,
-        own,
-        other,
-        rates,
-        rates if shares is None else shares,
-        runs.view,
-        runs.reg,
-        runs.seed,
-        runs.noise_scale,
-        epoch,
-        n_rows * n_runs,
-        n_runs,
-        _stride(columns.target),
-        _stride(coefficient),
-        _stride(shares),
-        n_factors,
-        LANES=lanes,
-        WIDTH=width,
-        WEIGHTED=coefficient is not None,
-        MASKED=members is not None,
-        NOISE=noise,
-        UNIT_BALL=unit_ball,
+        own, other, rates, rates if shares is None else shares,
+        runs.view, runs.reg, runs.seed, runs.noise_scale,
+        epoch, n_rows * n_runs, n_runs,
+        _stride(columns.target), _stride(coefficient), _stride(shares), n_factors,
+        LANES=lanes, WIDTH=width, WEIGHTED=coefficient is not None, MASKED=members is not None,
+        NOISE=noise, UNIT_BALL=unit_ball,
         num_warps=1,
-    )
+    )  # fmt: skip
 
 
 def step_levels(levels: Levels, runs: RunTensors, U: Tensor, V: Tensor, rates: Tensor) -> None:
     """Step both vectors of each rating, level after level: non-private MF (``JointSolver``)."""
     n_runs, width = U.shape[1], U.shape[2]
-    sequential.step_levels[(n_runs,)](
+    kernels.step_levels[(n_runs,)](
         levels.first,
         levels.start,
         levels.users,
@@ -195,7 +162,7 @@ def find_levels(queues: Queues) -> Tensor:
         for size in (n_items, queues.n_users, n_items)
     ]
     level = torch.empty_like(queues.user)
-    sequential.serve_queues[(n_orders,)](
+    kernels.serve_queues[(n_orders,)](
         queues.base,
         queues.view,
         queues.begin,
@@ -215,7 +182,7 @@ def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
     """Return a random 32-bit word (int64) per rating, by its user and item only."""
     out = torch.empty(len(users), dtype=torch.int64, device=users.device)
     if len(users):
-        sequential.write_words[(-(-len(users) // 256),)](
+        kernels.write_words[(-(-len(users) // 256),)](
             out, users, items, seed, epoch, len(users), BLOCK=256
         )
     return out

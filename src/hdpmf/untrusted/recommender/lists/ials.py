@@ -234,12 +234,7 @@ def _fit(
 
 
 class AlternatingTraining:
-    """Passes over users and items.
-
-    Attributes:
-        users: One vector per user.
-        items: One per item.
-    """
+    """Passes over users and items."""
 
     def __init__(
         self, presence: Presence, rank: int, unrated: float, reg: float, seed: int, workers: Workers

@@ -26,14 +26,7 @@ alike by chance.
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Presence:
-    """Pairs of user and item, each once.
-
-    Attributes:
-        users: One number per pair.
-        items: One per pair.
-        n_users: How many users there are.
-        n_items: How many items.
-    """
+    """Pairs of user and item, each once."""
 
     users: np.ndarray
     items: np.ndarray

@@ -107,11 +107,11 @@ def train_list_model(
 
         model = train_ials(presence, seed=seed, n_threads=n_threads, **options)
     elif kind == "bpr":
-        from hdpmf.untrusted.recommender.lists.bpr import train_bpr
+        from hdpmf.untrusted.recommender.lists.sgd_models import train_bpr
 
         model = train_bpr(presence, seed=seed, **options)
     elif kind == "neural":
-        from hdpmf.untrusted.recommender.lists.neural import train_neural
+        from hdpmf.untrusted.recommender.lists.sgd_models import train_neural
 
         model = train_neural(presence, seed=seed, on=on, **options)
     elif kind in ("knn", "popular"):

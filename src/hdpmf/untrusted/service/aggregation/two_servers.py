@@ -27,8 +27,8 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info
 from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.protocol import Grouping, Popularity, SumContribution, decode, encode
 from hdpmf.common.protocol.catalogue import KnownItems
+from hdpmf.common.protocol.layout import answer_of, survey_circuit
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.survey_task import answer_of, survey_circuit
 from hdpmf.common.protocol.task import Part, Task, prio_of, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, TransportError
 from hdpmf.untrusted.service.aggregation import Aggregation, Job, JobResult

@@ -7,8 +7,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Literal, Protocol
 
 from hdpmf.common.net.extras import needs
-from hdpmf.common.web.local_server import App, PageGuard, json_fields, read_body
-from hdpmf.common.web.sessions import BrowserSessions
+from hdpmf.common.web.local_server import App, BrowserSessions, PageGuard, json_fields, read_body
 from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
 from hdpmf.errors import ConfigError, HdpmfError
 from hdpmf.untrusted.service.folder import ServiceFolder

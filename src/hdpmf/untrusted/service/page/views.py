@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from hdpmf.common.methods import method_named
-from hdpmf.common.methods.descriptions import PROMISE, guess_at, percent
+from hdpmf.common.methods.registry import PROMISE, guess_at, percent
 from hdpmf.common.model.public_model import PublicModel
-from hdpmf.common.model.title_search import TitleSearch
 from hdpmf.common.protocol import ItemFacts
-from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.catalogue import TitleSearch, catalogue_table
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.health import ending_in, look
 from hdpmf.untrusted.service.outcome import state

@@ -21,9 +21,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, FIELD128
+from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, FIELD128, derive_seed
 from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, SumVec, decide, prove, query
-from hdpmf.common.aggregation.two_servers.prio.xof import derive_seed
 from hdpmf.errors import ConfigError, PrioError
 
 NONCE_SIZE = 16

@@ -164,7 +164,6 @@ def read_plain(info: DatasetInfo, path: Path) -> Ratings:
 
 
 STARS = RatingScale(1, 5, 1)
-
 _YEAR = re.compile(r"\((\d{4})(?:-\d{4})?\)\s*$")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from hdpmf.common.data.datasets.formats import (
+from hdpmf.common.data.dataset_formats import (
     Counts,
     DatasetInfo,
     read_1m,
@@ -25,7 +25,7 @@ from hdpmf.errors import ConfigError, DatasetError, RatingsError, StorageError
 
 def _read_yelp(info: DatasetInfo, path: Path) -> Ratings:
     # Here: nobody else needs its JSON engine.
-    from hdpmf.common.data.datasets.yelp import read_yelp
+    from hdpmf.common.data.yelp import read_yelp
 
     return read_yelp(info, path)
 
@@ -253,7 +253,6 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the bytes received so far and the total, if the server says it."""
 
 _CHUNK = 64 * 1024
-
 _TIMEOUT_SECONDS = 30
 
 

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.data.datasets.formats import ARCHIVE_ERRORS, MIN_RATINGS, DatasetInfo, read_plain
+from hdpmf.common.data.dataset_formats import ARCHIVE_ERRORS, MIN_RATINGS, DatasetInfo, read_plain
 from hdpmf.common.data.ids import MAX_ID_LENGTH, IdIndex
 from hdpmf.common.data.scale import RatingScale
 from hdpmf.common.data.table import Ratings
