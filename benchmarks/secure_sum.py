@@ -25,7 +25,7 @@ from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.aggregation.masks.primitives import Agreement, add_mask, new_secret, verifies
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.unit.secure_sum.in_process import run_in_process
+from tests.unit.masks.in_process import run_in_process
 
 NEIGHBOURS = 64
 ROWS = [(100, 7_400, 5), (1_000, 7_400, 50), (100, 190_000, 5)]

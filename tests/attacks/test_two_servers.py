@@ -1,7 +1,7 @@
 """What a lying recommender or a lying leader tries with a device that reports to two servers.
 
 Redirects, sizes and certificates are tried on a real connection in
-``tests/unit/transport/test_web.py``, and a kill at every commit in
+``tests/unit/net/test_web.py``, and a kill at every commit in
 ``tests/unit/device/test_reporting.py``.
 """
 

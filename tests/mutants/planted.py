@@ -18,7 +18,7 @@ class Planted(NamedTuple):
 
 
 _SHARES = "tests/unit/device/test_noise_shares.py"
-_SIZES = "tests/unit/shard/test_share_sizes.py"
+_SIZES = "tests/unit/client/test_share_sizes.py"
 _HALVES = "tests/unit/audit/test_halves.py"
 _ESTIMATES = "tests/unit/recommender/test_estimates.py"
 _BESIDE = (
@@ -87,7 +87,7 @@ PLANTED = (
         "common/net/server.py",
         "if open_now > limits.connections and not self.make_room():",
         "if False:",
-        ("tests/unit/transport/test_http_limits.py",),
+        ("tests/unit/net/test_http_limits.py",),
     ),
     Planted(
         "a request is signed for any recommender",
@@ -262,7 +262,7 @@ PLANTED = (
         "private/client/h_plausibility.py",
         "if smallest < H_FLOOR:",
         "if smallest < 0:",
-        ("tests/unit/shard/test_h_law.py",),
+        ("tests/unit/client/test_h_law.py",),
     ),
     Planted(
         "bits without their budget",

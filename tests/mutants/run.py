@@ -43,11 +43,11 @@ REACHED = ROOT / "out" / "mutants" / "reached.jsonl"
 _NUMBERS = "tests/unit/test_numbers.py"
 TESTS = {
     "common/privacy/accounting": (_NUMBERS, "tests/unit/privacy", "tests/cli/test_privacy.py"),
-    "common/privacy": (_NUMBERS, "tests/unit/privacy", "tests/unit/shard"),
-    "private/client": (_NUMBERS, "tests/unit/shard", "tests/unit/device", "tests/attacks"),
+    "common/privacy": (_NUMBERS, "tests/unit/privacy", "tests/unit/client"),
+    "private/client": (_NUMBERS, "tests/unit/client", "tests/unit/device", "tests/attacks"),
     "common/aggregation/masks": (
         _NUMBERS,
-        "tests/unit/secure_sum",
+        "tests/unit/masks",
         "tests/unit/device/test_agent_sums.py",
     ),
     "private/device": (_NUMBERS, "tests/unit/device", "tests/attacks", "tests/cli/test_device.py"),

@@ -20,7 +20,7 @@ from hdpmf.common.net.certificates import (
     ensure_certificates,
 )
 from hdpmf.errors import ConfigError, StorageError
-from tests.unit.transport.handshake import shake_hands
+from tests.unit.net.handshake import shake_hands
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.masks import DeviceIdentity, IntegerCoding
 from hdpmf.common.aggregation.masks.messages import Confirmations, Inbox, PartnerKeys, Survivors
 from hdpmf.errors import SecureSumError
-from tests.unit.secure_sum.in_process import STEPS, run_in_process
+from tests.unit.masks.in_process import STEPS, run_in_process
 
 pytestmark = pytest.mark.slow
 

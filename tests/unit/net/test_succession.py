@@ -31,7 +31,7 @@ from hdpmf.common.net.certificates import (
     read_authorities,
 )
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
-from tests.unit.transport.handshake import shake_hands
+from tests.unit.net.handshake import shake_hands
 
 NAMES = ["localhost"]
 

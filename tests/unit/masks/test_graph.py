@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.masks.plan import TWO_THIRDS, is_safe, risks, safe_sizes
 from hdpmf.common.aggregation.masks.roster import bitmap, bitmap_size, draw_holders, read_bitmap
 from hdpmf.errors import SecureSumError
-from tests.unit.secure_sum.sizing import enough_neighbours, table_row
+from tests.unit.masks.sizing import enough_neighbours, table_row
 
 
 @given(st.integers(3, 60), st.integers(1, 40), st.binary(min_size=32, max_size=32))

@@ -1,5 +1,5 @@
 """How many holders are enough, for the table in docs/secure-sums.md: ``python
-tests/unit/secure_sum/sizing.py``.
+tests/unit/masks/sizing.py``.
 """
 
 from __future__ import annotations
