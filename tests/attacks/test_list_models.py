@@ -166,9 +166,9 @@ def test_a_large_one_is_refused_by_its_length_alone(agent: Device) -> None:
     bomb = b"\x91" * 50_000_000
     data = envelope(bomb, 2, run=RUN, part="lists")
     tracemalloc.start()
-    begin = time.perf_counter()
+    begin = time.process_time()
     reply = decode(agent.answer(data))
-    took = time.perf_counter() - begin
+    took = time.process_time() - begin
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert isinstance(reply, Reply)

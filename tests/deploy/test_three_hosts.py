@@ -38,7 +38,7 @@ NAMES = {
 PEOPLE = ("ana", "ben", "eva")  # the page has Ana's lines only
 PROMPTS = {"school": "homes", **dict.fromkeys(PEOPLE, "homes")}
 TRIAL = {
-    "--period 7d": "--period 40s --precision 5s",
+    "--period 7d": "--period 60s --precision 5s",
     "--minimum 1000": "--minimum 16",
     "--every 300": "--every 2",
     "/opt/hdpmf/bin/hdpmf": "hdpmf",
@@ -110,7 +110,7 @@ class Rehearsal:
         name = f"{host}-{unit.removeprefix('hdpmf-')}"
         self.hosts.start(name, host, *shlex.split(self._for_trial(unit_command(unit))))
 
-    def wait(self, what: str, reached: Callable[[], bool], seconds: float = 60.0) -> None:
+    def wait(self, what: str, reached: Callable[[], bool], seconds: float = 120.0) -> None:
         end = time.monotonic() + seconds
         while not reached():
             failed = self.hosts.failed()
@@ -187,7 +187,7 @@ def rehearse(folder: Path, log: Path) -> None:
         shop = hosts.home("shop") / "recommender"
         on.wait("the task is at both servers, and published", lambda: _task(shop) is not None)
         _befall(on)
-        on.wait("the run has ended", lambda: _ended(shop), 120)
+        on.wait("the run has ended", lambda: _ended(shop), 180)
         for name in ("school", *PEOPLE):
             on.wait(f"{name} has the model", lambda name=name: "A model of run" in hosts.log(name))
         printed = [on.run(line) for line in section(7)]
@@ -304,7 +304,7 @@ def _put_back_a_shop(on: Rehearsal, shop: Path) -> None:
     before = _spent(on.hosts)
     (line,) = (line for line in section(6) if "recommender run" in line.text)
     # Long enough for a device that has to find the shop again first, on a busy machine, too.
-    on.run(Line(line.prompt, line.text.replace("--period 7d", "--period 25s --precision 5s")))
+    on.run(Line(line.prompt, line.text.replace("--period 7d", "--period 40s --precision 5s")))
     on.wait("a second run takes reports", lambda: _task(shop) is not None)
     on.wait("Ana reports in it", lambda: on.hosts.log("ana").count(REPORTED) == 2)
     assert _spent(on.hosts) == before

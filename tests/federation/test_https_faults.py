@@ -253,7 +253,6 @@ def test_a_network_that_fails_for_a_moment_costs_no_device_its_place(tmp_path: P
             wait_until(
                 lambda: network.ask({name: b"echo back"}, 2.0) == {name: b"back"},
                 "it answers again",
-                20.0,
             )
 
 
@@ -262,4 +261,4 @@ def test_who_never_polls_is_not_present_and_silent():
     assert mailbox.present() == frozenset()
     began = time.monotonic()
     assert list(mailbox.exchange({"aa": b"x", "stranger": b"x"}, 0.5)) == []
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 20.0

@@ -167,7 +167,7 @@ def test_nobody_waits_for_a_refusal_to_be_written(tmp_path: Path):
         other.execute("BEGIN IMMEDIATE")  # the owner is importing a large file
         begun = time.monotonic()
         assert isinstance(ask(agent, terms_for("mf")), Refusal)
-        assert time.monotonic() - begun < 5  # others' commits are waited for up to 30 seconds
+        assert time.monotonic() - begun < 20  # others' commits are waited for up to 30 seconds
         other.execute("ROLLBACK")
         other.close()
         assert kept_refusals(store).refused == ()

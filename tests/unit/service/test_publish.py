@@ -216,7 +216,7 @@ def test_over_tls_and_by_one_process_at_a_time(
             else:
                 assert long.status_code == 431
         with (
-            socket.create_connection(("127.0.0.1", service.config.port), timeout=10) as plain,
+            socket.create_connection(("127.0.0.1", service.config.port), timeout=60) as plain,
             trust.wrap_socket(plain, server_hostname="localhost") as silent,
         ):
             silent.sendall(b"GET /index.json HT")
@@ -227,6 +227,6 @@ def test_over_tls_and_by_one_process_at_a_time(
                     if silent.recv(100) == b""
                     else AssertionError("it was answered")
                 )
-            assert time.monotonic() - begin < 5
+            assert time.monotonic() - begin < 30
     with pytest.raises(httpx.ConnectError), httpx.Client(verify=trust, trust_env=False) as client:
         client.get(f"{address}/index.json")

@@ -90,7 +90,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ask: bool = False
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.methods if name not in federated()]
+        known = federated()
+        unknown = [name for name in self.methods if name not in known]
         if unknown:
             raise ConfigError(
                 f"policy: there is no method {unknown[0]!r} between machines; {_CHOICE}"
