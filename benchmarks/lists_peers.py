@@ -41,7 +41,7 @@ class Task:
 
     def __init__(self, train: Any, test: Any) -> None:
         from hdpmf import make_model
-        from hdpmf.untrusted.recommender.lists import Presence
+        from hdpmf.untrusted.recommender.lists.presence import Presence
 
         self.presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
         self.matrix = self.presence.matrix

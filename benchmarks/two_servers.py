@@ -37,7 +37,13 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    aggregate_share_info,
+    input_share_info,
+    seal,
+)
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareAad,
     BatchSelector,
     Collection,
@@ -49,12 +55,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Report,
     ReportMetadata,
     Role,
-)
-from hdpmf.common.aggregation.two_servers.dap.hpke import (
-    KeyPair,
-    aggregate_share_info,
-    input_share_info,
-    seal,
 )
 from hdpmf.common.aggregation.two_servers.prio import Prio3
 from hdpmf.common.net.parties import PartyKey

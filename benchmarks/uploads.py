@@ -81,7 +81,7 @@ def requests(asked: Asked, count: int, fresh: bool) -> list[bytes]:
 
 
 def text(data: bytes) -> str:
-    from hdpmf.common.aggregation.two_servers.dap import id_to_text
+    from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 
     return id_to_text(data)
 

@@ -154,6 +154,17 @@ class MissingExtraError(HdpmfError):
     exit_code = 9
 
 
+@contextmanager
+def needs(package: str, extra: str = "federation") -> Iterator[None]:
+    """Imports inside: if ``package`` is not installed, the error says what to do."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != package:
+            raise
+        raise MissingExtraError(f"this needs {package}: pip install 'hdpmf[{extra}]'") from error
+
+
 def made_by_older(what: object) -> str:
     """Return the message for something that a version before 1.0 made."""
     return f"{what} was made by hdpmf before 1.0, which this version does not read; make it again"

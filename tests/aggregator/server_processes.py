@@ -16,7 +16,13 @@ import httpx
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    aggregate_share_info,
+    input_share_info,
+    seal,
+)
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     COLLECTION_JOB_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,
@@ -33,12 +39,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     ReportMetadata,
     Role,
     id_to_text,
-)
-from hdpmf.common.aggregation.two_servers.dap.hpke import (
-    KeyPair,
-    aggregate_share_info,
-    input_share_info,
-    seal,
 )
 from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_sum_vec
 from hdpmf.common.net.https import client_context

@@ -9,7 +9,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from hdpmf.common.aggregation.two_servers.dap import id_to_text
+from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.protocol.task import SumOfVectors
 from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
 from tests.unit.prio import npm_packages

@@ -16,7 +16,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     AGGREGATE_SHARES_PATH,
     AGGREGATION_JOB_PATH,
     COLLECTION_JOB_PATH,

@@ -7,9 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from hdpmf.common.aggregation.masks.primitives import verifies
-from hdpmf.common.aggregation.two_servers.dap import (
-    id_from_text,
-)
+from hdpmf.common.aggregation.two_servers.dap.messages import id_from_text
 from hdpmf.common.protocol import (
     CatalogueTable,
     encode,

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    input_share_info,
+    seal,
+)
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     HpkeConfig,
     InputShareAad,
     PlaintextInputShare,
     Report,
     ReportMetadata,
     Role,
-)
-from hdpmf.common.aggregation.two_servers.dap.hpke import (
-    KeyPair,
-    input_share_info,
-    seal,
 )
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import (

@@ -177,7 +177,7 @@ class PopulationOptions:
         if self.engine == "memory":
             from hdpmf.lab.simulate.simulate import simulate
         else:
-            from hdpmf.common.net.extras import needs
+            from hdpmf.errors import needs
 
             with needs("flwr", extra="flower"):
                 from hdpmf.flower.server_app import simulate

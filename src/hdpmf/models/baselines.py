@@ -22,7 +22,8 @@ from hdpmf.models.base import Estimator
 from hdpmf.models.training import check_finite
 from hdpmf.private.client.contributions import OneRoundShard
 from hdpmf.private.client.ranking import ByListModel, ListOrder
-from hdpmf.untrusted.recommender.lists import Presence, popular_lists, train_list_model
+from hdpmf.untrusted.recommender.lists.presence import Presence
+from hdpmf.untrusted.recommender.lists.training import popular_lists, train_list_model
 from hdpmf.untrusted.recommender.one_round import estimated_popularity, make_survey
 
 

@@ -20,7 +20,7 @@ from hdpmf.models.one_round import OneRound, wanted_features
 from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender import OneRoundRecommender
-from hdpmf.untrusted.recommender.lists import train_list_model
+from hdpmf.untrusted.recommender.lists.training import train_list_model
 from hdpmf.untrusted.recommender.one_round import Answer
 from hdpmf.untrusted.recommender.release import Release, join_contributions
 

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    aggregate_share_info,
+)
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareAad,
     BatchSelector,
     Collection,
@@ -16,10 +20,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Interval,
     Query,
     Role,
-)
-from hdpmf.common.aggregation.two_servers.dap.hpke import (
-    KeyPair,
-    aggregate_share_info,
 )
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Task, encode

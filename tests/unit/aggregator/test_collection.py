@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareReq,
     BatchSelector,
     Collection,

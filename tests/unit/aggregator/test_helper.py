@@ -7,7 +7,7 @@ import secrets
 import numpy as np
 import pytest
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,

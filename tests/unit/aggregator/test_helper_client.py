@@ -15,8 +15,12 @@ import pytest
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.common.aggregation.two_servers.dap import MEDIA_TYPES, AggregationJobResp, Problem
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.aggregation.two_servers.dap.messages import (
+    MEDIA_TYPES,
+    AggregationJobResp,
+    Problem,
+)
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.servers import Server

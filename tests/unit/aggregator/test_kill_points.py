@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from hdpmf.common.aggregation.two_servers.dap import CollectionReq, Interval, Query
+from hdpmf.common.aggregation.two_servers.dap.messages import CollectionReq, Interval, Query
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from tests.unit.aggregator.server_pair import END, Pair, plain_sum
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.two_servers.dap import Problem
+from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.base.logs import JsonLines, event
 from hdpmf.errors import DapError, StorageError
 from hdpmf.untrusted.aggregator.datastore import payloads, reports

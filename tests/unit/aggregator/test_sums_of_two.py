@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.two_servers.dap import Collection, Interval
+from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Interval
 from hdpmf.common.protocol.task import Noise, SumOfVectors
 from hdpmf.untrusted.aggregator.tasks import SimulationRules
 from tests.unit.aggregator.server_pair import BEGIN, Pair, plain_sum

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from hdpmf.common.aggregation.two_servers.dap import HpkeConfig
+from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
 from hdpmf.common.protocol import Opening, encode
 from hdpmf.common.protocol.servers import Collector, Servers
 from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors

@@ -10,8 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.two_servers import dap
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap import messages as dap
+from hdpmf.common.aggregation.two_servers.dap.codec import (
+    Choice,
+    Codec,
+    Fixed,
+    Items,
+    Message,
+    Nested,
+    Opaque,
+    Uint,
+    layout,
+)
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,
@@ -21,7 +32,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     HpkeConfig,
     HpkeConfigList,
     Interval,
-    Message,
     PartialBatchSelector,
     PingPongMessage,
     PingPongType,
@@ -34,26 +44,15 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Report,
     ReportMetadata,
 )
-from hdpmf.common.aggregation.two_servers.dap.codec import (
-    Choice,
-    Codec,
-    Fixed,
-    Items,
-    Nested,
-    Opaque,
-    Uint,
-    layout,
-)
 from hdpmf.errors import DapError, PrioError
 
 pytestmark = pytest.mark.slow
 
 MESSAGES = [
     kind
-    for name in dap.__all__
-    if isinstance(kind := getattr(dap, name), type) and issubclass(kind, Message)
+    for kind in vars(dap).values()
+    if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message
 ]
-MESSAGES.remove(Message)
 
 
 def values(codec: Codec) -> st.SearchStrategy[object]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     COLLECTION_JOB_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.codec import Message
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShare,
     AggregateShareAad,
     AggregateShareReq,
@@ -21,7 +22,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     HpkeConfig,
     InputShareAad,
     Interval,
-    Message,
     PartialBatchSelector,
     PingPongMessage,
     PlaintextInputShare,

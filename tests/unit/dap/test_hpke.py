@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.two_servers.dap import (
-    HpkeCiphertext,
-    HpkeConfig,
-    Problem,
-    Role,
-)
 from hdpmf.common.aggregation.two_servers.dap.hpke import (
     KeyPair,
     aggregate_share_info,
     input_share_info,
     seal,
+)
+from hdpmf.common.aggregation.two_servers.dap.messages import (
+    HpkeCiphertext,
+    HpkeConfig,
+    Problem,
+    Role,
 )
 from hdpmf.errors import DapError
 

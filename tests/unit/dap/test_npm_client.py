@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     HPKE_CONFIG_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,
@@ -23,7 +24,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Role,
     id_to_text,
 )
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
 from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_sum_vec
 from hdpmf.errors import DapError
 from tests.unit.prio import npm_packages

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     InputShareAad,
     PlaintextInputShare,
     Report,
     Role,
 )
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
 from hdpmf.common.protocol import CatalogueTable, Grouping, Survey, decode, encode
 from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.common.protocol.lists import ListTable

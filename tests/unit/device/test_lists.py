@@ -18,7 +18,7 @@ from hdpmf.common.protocol.lists import digest_of
 from hdpmf.models import HDPBit
 from hdpmf.private.device.recommendations import kept_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.recommender.lists import train_list_model
+from hdpmf.untrusted.recommender.lists.training import train_list_model
 from tests.world import Device, envelope
 
 from .federated import TABLE, WEIGHTS, WORLD, facts_for

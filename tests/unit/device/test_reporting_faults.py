@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.common.aggregation.two_servers.dap import Report
+from hdpmf.common.aggregation.two_servers.dap.messages import Report
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import PrivacyError, StorageError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.common.aggregation.two_servers.dap import Interval, id_from_text
+from hdpmf.common.aggregation.two_servers.dap.messages import Interval, id_from_text
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import DapError
 from hdpmf.private.device.pinned_servers import pin_servers

@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.common.aggregation.two_servers.dap import Problem
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.net.https import HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.net.sum_servers import MAX_ANSWER, TwoServers

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
-from hdpmf.common.aggregation.two_servers.dap import Collection, Problem
+from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Problem
 from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.protocol import SumContribution, decode, encode
 from hdpmf.errors import ConfigError, DapError, FederationError, ProtocolError, TransportError

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
-from hdpmf.common.aggregation.two_servers.dap import id_from_text
+from hdpmf.common.aggregation.two_servers.dap.messages import id_from_text
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import DeviceCard, SumContribution

@@ -20,8 +20,7 @@ from hdpmf.common.net.certificates import (
     make_authority,
     read_authorities,
 )
-from hdpmf.common.net.extras import needs
-from hdpmf.errors import ConfigError, ProtocolError, StorageError
+from hdpmf.errors import ConfigError, ProtocolError, StorageError, needs
 
 with needs("cryptography"):
     from cryptography import x509

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hdpmf.common.base.files import atomic_write
-from hdpmf.common.net.extras import needs
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.errors import ConfigError, StorageError, needs
 
 with needs("cryptography"):
     from cryptography import x509

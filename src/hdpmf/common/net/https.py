@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from hdpmf.common.net.extras import needs
-from hdpmf.errors import ConfigError, TransportError
+from hdpmf.errors import ConfigError, TransportError, needs
 
 with needs("httpcore"):
     import httpcore

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hdpmf.common.net.carrier import MAX_BYTES, DeviceReply, Patience, check_sizes
-from hdpmf.common.net.extras import needs
 from hdpmf.common.net.signing import (
     AUTHORITIES,
     CLOCK_HEADER,
@@ -39,6 +38,7 @@ from hdpmf.common.net.signing import (
     PAUSE_HEADER,
     RequestVerifier,
 )
+from hdpmf.errors import needs
 
 with needs("starlette"):
     from starlette.requests import ClientDisconnect, Request

@@ -7,8 +7,7 @@ servers' verify key of every task.
 
 from __future__ import annotations
 
-from hdpmf.common.net.extras import needs
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, needs
 
 with needs("cryptography"):
     from cryptography.hazmat.primitives import hashes, serialization

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hdpmf.common.base.files import allow_open_files
-from hdpmf.common.net.extras import needs
-from hdpmf.errors import ConfigError, TransportError
+from hdpmf.errors import ConfigError, TransportError, needs
 
 with needs("uvicorn"), needs("httptools"):
     import uvicorn

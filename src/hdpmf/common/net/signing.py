@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from hdpmf.common.net.extras import needs
 from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER
+from hdpmf.errors import needs
 
 with needs("cryptography"):
     from cryptography.exceptions import InvalidSignature

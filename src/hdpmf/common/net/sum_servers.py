@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     COLLECTION_JOB_PATH,
     JOB_ID_SIZE,
     MEDIA_TYPES,

@@ -22,8 +22,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl
 
-from hdpmf.common.net.extras import needs
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, needs
 
 with needs("starlette", "page"), needs("uvicorn", "page"):
     from starlette.requests import ClientDisconnect, Request

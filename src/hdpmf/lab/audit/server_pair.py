@@ -15,7 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import (
+    KeyPair,
+    aggregate_share_info,
+    input_share_info,
+)
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     JOB_ID_SIZE,
     AggregateShareAad,
     AggregationJobInitReq,
@@ -30,11 +35,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Query,
     Report,
     Role,
-)
-from hdpmf.common.aggregation.two_servers.dap.hpke import (
-    KeyPair,
-    aggregate_share_info,
-    input_share_info,
 )
 from hdpmf.common.aggregation.two_servers.prio import Prio3, ReportShares
 from hdpmf.common.aggregation.two_servers.prio.prio3 import MASKS

@@ -98,7 +98,8 @@ def sealed_report(
         entries: The user's weights and levels.
         at: The time that the report says, a multiple of the task's precision.
     """
-    from hdpmf.common.aggregation.two_servers.dap import (
+    from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
+    from hdpmf.common.aggregation.two_servers.dap.messages import (
         REPORT_ID_SIZE,
         HpkeConfig,
         InputShareAad,
@@ -107,7 +108,6 @@ def sealed_report(
         ReportMetadata,
         Role,
     )
-    from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
     from hdpmf.common.aggregation.two_servers.prio.one_rating import OneRatingPerItem
 
     if not isinstance(prio.circuit, OneRatingPerItem):
@@ -144,7 +144,7 @@ def report_headers(
 
     Where nobody is enrolled (``signed`` is off) it is not said.
     """
-    from hdpmf.common.aggregation.two_servers.dap import MEDIA_TYPES, Report
+    from hdpmf.common.aggregation.two_servers.dap.messages import MEDIA_TYPES, Report
 
     kind = {"content-type": MEDIA_TYPES[Report]}
     if not signed:

@@ -10,10 +10,9 @@ from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import RatingScale
 from hdpmf.common.net.authority_rotation import learn
 from hdpmf.common.net.certificates import read_authorities
-from hdpmf.common.net.extras import needs
 from hdpmf.common.protocol.enrolment import KeyHistory
 from hdpmf.common.protocol.federation import DeviceCard
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, needs
 from hdpmf.private.device.disclosures.ledger import utc_now
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommender_state import set_open

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.dap import REPORTS_PATH, id_to_text
+from hdpmf.common.aggregation.two_servers.dap.messages import REPORTS_PATH, id_to_text
 from hdpmf.common.net.carrier import backoff
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.task import prio_of

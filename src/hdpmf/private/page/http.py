@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hdpmf.common.net.extras import needs
 from hdpmf.common.web.local_server import (
     App,
     BrowserSession,
@@ -22,7 +21,7 @@ from hdpmf.common.web.local_server import (
     read_body,
 )
 from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
-from hdpmf.errors import HdpmfError
+from hdpmf.errors import HdpmfError, needs
 from hdpmf.private.page import disclosures, items, settings
 from hdpmf.private.page import disclosures as recommenders
 from hdpmf.private.page.owner import Owner

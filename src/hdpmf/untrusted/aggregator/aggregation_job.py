@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     CHECKSUM_SIZE,
     JOB_ID_SIZE,
     HpkeCiphertext,
@@ -22,10 +23,8 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Problem,
     ReportMetadata,
 )
-from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info
 from hdpmf.common.aggregation.two_servers.prio import Preparation
-from hdpmf.common.net.extras import needs
-from hdpmf.errors import DapError, PrioError
+from hdpmf.errors import DapError, PrioError, needs
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
     ServerDatabase,

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info, seal
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareAad,
     BatchSelector,
     HpkeCiphertext,
@@ -26,11 +27,9 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Problem,
     combine_checksums,
 )
-from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info, seal
 from hdpmf.common.base.files import lock_file
-from hdpmf.common.net.extras import needs
 from hdpmf.common.privacy.sampling import Noise, require_released
-from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError
+from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError, needs
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
     ServerDatabase,

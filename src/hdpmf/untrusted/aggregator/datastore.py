@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
 
-from hdpmf.common.net.extras import needs
-from hdpmf.errors import ConfigError, StorageError, made_by_newer
+from hdpmf.errors import ConfigError, StorageError, made_by_newer, needs
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa

@@ -33,8 +33,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from hdpmf.common.aggregation.two_servers.dap import Problem
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.base.files import FolderLayout, atomic_write
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.net.parties import PartyKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from hashlib import sha256
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     JOB_ID_SIZE,
     AggregateShare,
     AggregateShareReq,
@@ -17,8 +17,7 @@ from hdpmf.common.aggregation.two_servers.dap import (
     PrepareResp,
     Problem,
 )
-from hdpmf.common.net.extras import needs
-from hdpmf.errors import DapError, PrioError, StorageError
+from hdpmf.errors import DapError, PrioError, StorageError, needs
 from hdpmf.untrusted.aggregator.aggregation_job import Accumulator, prepare_share
 from hdpmf.untrusted.aggregator.collection import closed_intervals
 from hdpmf.untrusted.aggregator.datastore import ReportState, answers, lock_task, reports

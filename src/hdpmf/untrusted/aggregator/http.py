@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     AGGREGATE_SHARES_PATH,
     AGGREGATION_JOB_PATH,
     COLLECTION_JOB_PATH,
@@ -47,7 +47,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     problem_details,
 )
 from hdpmf.common.base.logs import event
-from hdpmf.common.net.extras import needs
 from hdpmf.common.protocol import Task, decode
 from hdpmf.common.protocol.task import (
     DEVICE_HEADER,
@@ -57,7 +56,7 @@ from hdpmf.common.protocol.task import (
     decode_submission,
     task_id,
 )
-from hdpmf.errors import DapError, PrioError, ProtocolError, StorageError, TransportError
+from hdpmf.errors import DapError, PrioError, ProtocolError, StorageError, TransportError, needs
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder, BearerTokens
 from hdpmf.untrusted.aggregator.helper import Helper

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.codec import Message
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     AGGREGATE_SHARES_PATH,
     AGGREGATION_JOB_PATH,
     JOB_ID_SIZE,
@@ -24,7 +25,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Collection,
     CollectionReq,
     Interval,
-    Message,
     PartialBatchSelector,
     PingPongMessage,
     PrepareError,
@@ -36,10 +36,9 @@ from hdpmf.common.aggregation.two_servers.dap import (
     id_to_text,
 )
 from hdpmf.common.aggregation.two_servers.prio import Preparation
-from hdpmf.common.net.extras import needs
 from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
-from hdpmf.errors import DapError, PrioError, TransportError
+from hdpmf.errors import DapError, PrioError, TransportError, needs
 from hdpmf.untrusted.aggregator.aggregation_job import (
     Accumulator,
     AggregationJob,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hdpmf.common.net.extras import needs
+from hdpmf.errors import needs
 
 with needs("prometheus_client", "servers"):
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest

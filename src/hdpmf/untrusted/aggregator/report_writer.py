@@ -11,11 +11,10 @@ from collections import deque
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
-from hdpmf.common.aggregation.two_servers.dap import Interval, Problem, Report
+from hdpmf.common.aggregation.two_servers.dap.messages import Interval, Problem, Report
 from hdpmf.common.base.logs import event
-from hdpmf.common.net.extras import needs
 from hdpmf.common.protocol.task import signed_bytes
-from hdpmf.errors import DapError, HdpmfError, StorageError
+from hdpmf.errors import DapError, HdpmfError, StorageError, needs
 from hdpmf.untrusted.aggregator.collection import closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,

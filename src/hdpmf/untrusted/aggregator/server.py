@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hdpmf.common.aggregation.two_servers.dap import PrepareError
-from hdpmf.common.net.extras import needs
+from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, needs
 from hdpmf.untrusted.aggregator.collection import Batches
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,

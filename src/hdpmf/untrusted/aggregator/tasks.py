@@ -13,16 +13,15 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from hdpmf.common.aggregation.two_servers.dap import HpkeConfig, Problem, Role
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, is_supported
+from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig, Problem, Role
 from hdpmf.common.aggregation.two_servers.prio import Prio3
-from hdpmf.common.net.extras import needs
 from hdpmf.common.net.parties import PartyKey, verify_key
 from hdpmf.common.privacy.sampling import grid_scale
 from hdpmf.common.protocol import Task, decode
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import OneRating, prio_of, task_id
-from hdpmf.errors import ConfigError, DapError, HdpmfError, PrivacyError, ProtocolError
+from hdpmf.errors import ConfigError, DapError, HdpmfError, PrivacyError, ProtocolError, needs
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, tasks
 from hdpmf.untrusted.aggregator.datastore import devices as devices_table
 

@@ -34,7 +34,7 @@ from hdpmf.common.protocol.layout import (
 )
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.errors import FederationError
-from hdpmf.untrusted.recommender.lists import check_trainable, train_list_model
+from hdpmf.untrusted.recommender.lists.training import check_trainable, train_list_model
 from hdpmf.untrusted.recommender.one_round import Answer, OneRoundRecommender
 from hdpmf.untrusted.recommender.release import Release, join_contributions
 from hdpmf.untrusted.recommender.runs import SurveyAnswer

@@ -11,8 +11,7 @@ from functools import partial
 from typing import TextIO
 
 from hdpmf.common.base.logs import event, logging_json, remove_ids
-from hdpmf.common.net.extras import needs
-from hdpmf.errors import ConfigError, HdpmfError
+from hdpmf.errors import ConfigError, HdpmfError, needs
 from hdpmf.untrusted.service.health import NAMES, FolderHealth
 from hdpmf.untrusted.service.metrics import Metrics
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from hdpmf.common.net.authority_rotation import authority_message, names_of
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.extras import needs
 from hdpmf.common.net.https import server_context
 from hdpmf.common.net.mailbox import BODY_SECONDS, Mailbox
 from hdpmf.common.net.server import HttpLimits, listen, serving
 from hdpmf.common.net.signing import server_name
+from hdpmf.errors import needs
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.publish import INDEX, is_public, public_file
 

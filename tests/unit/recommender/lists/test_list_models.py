@@ -16,16 +16,11 @@ from hdpmf.common.data import synthetic_world
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.common.protocol import decode, encode
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.recommender.lists import (
-    LIST_MODELS,
-    Presence,
-    ease,
-    train_list_model,
-    training,
-)
+from hdpmf.untrusted.recommender.lists import ease, training
 from hdpmf.untrusted.recommender.lists.ease import compress, item_item
 from hdpmf.untrusted.recommender.lists.ials import AlternatingTraining, train_ials
-from hdpmf.untrusted.recommender.lists.presence import best_epoch, ndcg
+from hdpmf.untrusted.recommender.lists.presence import Presence, best_epoch, ndcg
+from hdpmf.untrusted.recommender.lists.training import LIST_MODELS, train_list_model
 
 WORLD = synthetic_world(n_users=150, n_items=60, n_ratings=3000, rng=4)
 PRESENCE = Presence(WORLD.user_codes, WORLD.item_codes, WORLD.n_users, WORLD.n_items)

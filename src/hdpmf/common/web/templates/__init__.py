@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from hdpmf.common.net.extras import needs
+from hdpmf.errors import needs
 
 with needs("starlette", "page"), needs("jinja2", "page"):
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined

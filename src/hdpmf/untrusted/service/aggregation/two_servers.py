@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from hdpmf.common.aggregation.two_servers.dap import (
+from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info
+from hdpmf.common.aggregation.two_servers.dap.messages import (
     JOB_ID_SIZE,
     AggregateShareAad,
     BatchSelector,
@@ -23,7 +24,6 @@ from hdpmf.common.aggregation.two_servers.dap import (
     Query,
     Role,
 )
-from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info
 from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.protocol import Grouping, Popularity, SumContribution, decode, encode
 from hdpmf.common.protocol.catalogue import KnownItems

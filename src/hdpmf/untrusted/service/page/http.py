@@ -6,10 +6,9 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import Literal, Protocol
 
-from hdpmf.common.net.extras import needs
 from hdpmf.common.web.local_server import App, BrowserSessions, PageGuard, json_fields, read_body
 from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
-from hdpmf.errors import ConfigError, HdpmfError
+from hdpmf.errors import ConfigError, HdpmfError, needs
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.page.views import OperatorViews
 
