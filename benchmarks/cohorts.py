@@ -19,7 +19,7 @@ from hdpmf.common.data.item_features import ItemFeatures, fingerprint
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import SumContribution, Survey
 from hdpmf.models.one_round import HDPSum
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.one_round import make_survey
 from one_round import world
@@ -60,7 +60,7 @@ def contributions(
     for number in range(n_cohorts):
         part = train.take(order[bounds[number] : bounds[number + 1]])
         size = int(np.count_nonzero(dealt == number))
-        shard = OneRoundShard(
+        shard = OneRoundClient(
             part, weights, SeededNoise(seed, stream=100 + number),
             epsilon=survey.epsilon, catalogue=survey.catalogue, n_users=size, simulation=True,
         )  # fmt: skip

@@ -65,7 +65,7 @@ THREADS = 16
 once.
 """
 
-LOOK_EVERY = 15.0
+POLL_EVERY = 15.0
 """Seconds between a device's looks at the public files, here; 300 where nobody waits for the
 result.
 """
@@ -137,7 +137,7 @@ def _by_polls(
     from hdpmf.common.net.polling import PollingDevice
     from hdpmf.private.device.messages import quantize_response_time
     from hdpmf.private.device.participant import Participant
-    from hdpmf.private.device.recommendations import kept_model
+    from hdpmf.private.device.recommendations import local_model
 
     stop, guard = threading.Event(), threading.Lock()
     threads = []
@@ -175,7 +175,7 @@ def _by_polls(
     stop.set()
     for thread in threads:
         thread.join(timeout=5.0)
-    told.answered = sum(kept_model(store) is not None for store in stores)
+    told.answered = sum(local_model(store) is not None for store in stores)
     told.model_at = max((max(times) for times in told.ends.values()), default=0.0)
 
 
@@ -233,19 +233,19 @@ def _by_reports(
     warm = prio3_sum_vec(4, 8, 5)  # what Numba has compiled is loaded once when a device starts
     warm.shard(warm.circuit.encode(np.zeros(4, np.int64)), bytes(16))
     reporters = [
-        Participant(store, client, recommender=address, every=LOOK_EVERY) for store in stores
+        Participant(store, client, recommender=address, every=POLL_EVERY) for store in stores
     ]
     pipe.send("ready")
     pipe.recv()
     now = time.monotonic()
     # Devices look at any time; here their first looks are spread over the time between two.
-    due = [(now + LOOK_EVERY * place / len(reporters), place) for place in range(len(reporters))]
+    due = [(now + POLL_EVERY * place / len(reporters), place) for place in range(len(reporters))]
     waiting, guard, some = set(range(len(reporters))), threading.Lock(), threading.Event()
 
     def step(place: int) -> None:
         wait = reporters[place].step()
         with guard:
-            if reporters[place].answered:
+            if reporters[place].finished_task:
                 waiting.discard(place)
                 told.model_at = time.monotonic()
             else:

@@ -33,7 +33,7 @@ from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import ItemFacts, SumContribution
 from hdpmf.models.one_round import wanted_features
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.one_round import make_survey
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
@@ -83,7 +83,7 @@ class Replay:
             noises
         ):  # each server adds the whole noise; the second here to no ratings
             own = rows if server == 0 else rows[:0]
-            shard = OneRoundShard(
+            shard = OneRoundClient(
                 self.train.take(own),
                 self.weights.take(own),
                 SeededNoise(self.seed, stream=1000 + 10 * run + server),

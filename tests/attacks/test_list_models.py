@@ -20,7 +20,7 @@ from hdpmf.common.protocol import Accepted, Call, ItemFacts, Refusal, Reply, dec
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, ListTable, digest_of
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.recommendations import kept_model, recommend
+from hdpmf.private.device.recommendations import local_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import Device, envelope, table
 
@@ -138,7 +138,7 @@ def test_a_hostile_model_for_lists_is_refused_and_the_good_one_stays(
     # Its facts name it, so that its digest is right.
     assert _say(agent, _facts(digest_of(body)), 1, LYING) == Accepted()
     assert _say(agent, body, 2, LYING, "lists") == Refusal(reason="protocol")
-    kept = kept_model(store)
+    kept = local_model(store)
     assert kept is not None
     assert kept.lists == GOOD
     assert [one.item for one in recommend(store)] == before
@@ -177,7 +177,7 @@ def test_a_large_one_is_refused_by_its_length_alone(agent: Device) -> None:
     assert "max_list_bytes" in log[0]
     assert peak < 2.5 * len(bomb)  # the envelope's body, and nothing made of it
     assert took < 5.0
-    kept = kept_model(agent.store)
+    kept = local_model(agent.store)
     assert kept is not None
     assert kept.lists == GOOD
 

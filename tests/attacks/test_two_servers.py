@@ -27,7 +27,7 @@ from hdpmf.errors import ProtocolError
 from hdpmf.private.client.outgoing import sealed_report
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.published_files import FARTHEST, MOST_CATALOGUE, MOST_INDEX, most_bytes
-from hdpmf.private.device.recommendations import kept_model
+from hdpmf.private.device.recommendations import local_model
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import (
     COLLECTOR,
@@ -214,7 +214,7 @@ def test_a_file_that_is_not_what_its_name_says() -> None:
         named = other.index["model" if kind == "facts" else kind]["file"]
         other.files[named] = make_facts(4.0) if kind == "facts" else encode(table())
         live(reporter(store, other), other, 200)
-        assert kept_model(store) is None
+        assert local_model(store) is None
         assert any("SHA-256 differs" in line for line in other.logged)
 
 

@@ -390,7 +390,7 @@ PLANTED = (
     Planted(
         "what a leader said before it took a report is not on receipts",
         "private/device/reports.py",
-        "leader_answered(self._store, state.run, *answer, last=False)",
+        "record_leader_response(self._store, state.run, *answer, last=False)",
         "pass",
         (_RECEIPTS,),
     ),

@@ -31,8 +31,8 @@ from hdpmf.lab.audit.devices import (
     trace,
     worlds,
 )
-from hdpmf.private.client.contributions import OneRoundShard
-from hdpmf.private.client.device_gradients import DeviceShard
+from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.device_gradients import DeviceGradientClient
 from hdpmf.private.device import survey as device_survey
 from hdpmf.private.device import training as device_training
 from hdpmf.private.device.errors import DeclinedError
@@ -130,13 +130,13 @@ def test_shares_divided_among_all_users_are_caught(monkeypatch):
 
     def wrong(*args, everyone, sharing, **others):
         assert (everyone, sharing) == (ROSTER, HONEST)
-        return DeviceShard(*args, everyone=everyone, sharing=everyone, **others)
+        return DeviceGradientClient(*args, everyone=everyone, sharing=everyone, **others)
 
-    monkeypatch.setattr(device_training, "DeviceShard", wrong)
+    monkeypatch.setattr(device_training, "DeviceGradientClient", wrong)
     assert audit_canaries(_audit("hdpmf-paid", "sums")).verdict in (BROKEN, TOO_LITTLE)
-    right = OneRoundShard._share
+    right = OneRoundClient._share
     monkeypatch.setattr(
-        OneRoundShard, "_share", lambda self, scale, n, size: right(self, scale, ROSTER, size)
+        OneRoundClient, "_share", lambda self, scale, n, size: right(self, scale, ROSTER, size)
     )
     assert audit_canaries(_audit("hdp-sum", "sums")).verdict in (BROKEN, TOO_LITTLE)
 

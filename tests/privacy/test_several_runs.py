@@ -15,7 +15,7 @@ from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.coding import make_coding, sum_channels
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import SumContribution
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.one_round import make_survey
 from hdpmf.untrusted.service.outcome import state
 from hdpmf.untrusted.service.settings import RunSettings
@@ -43,7 +43,7 @@ def released(
     found = []
     for run in range(n_runs):
         rows = np.flatnonzero(present & (np.arange(len(values)) % n_runs == run))
-        shard = OneRoundShard(
+        shard = OneRoundClient(
             world.take(rows),
             weights.take(rows),
             SeededNoise(1, run),

@@ -42,7 +42,7 @@ from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 _IN_FLIGHT = 256  # messages that the Grid has at a time: bounds the memory
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _OBJECT_BYTES = 256 * 2**20  # shared memory of Ray: a worker has one device at a time
 _START_SECONDS = 600.0  # nodes may be started on other machines first
 
@@ -291,7 +291,7 @@ def _ask(
             return
         replies = list(grid.pull_messages(waiting))
         if not replies:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         for reply in replies:
             waiting.discard(reply.metadata.reply_to_message_id)
             if reply.has_content():
@@ -307,7 +307,7 @@ def _wait_for_nodes(grid: Grid, count: int) -> list[int]:
             raise FederationError(
                 f"{len(nodes)} of {count} nodes are connected after {_START_SECONDS:g} s"
             )
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return nodes[:count]
 
 

@@ -20,7 +20,7 @@ from hdpmf.common.privacy.sampling import SeededNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.models.base import Estimator
 from hdpmf.models.training import check_finite
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender.lists.presence import Presence
 from hdpmf.untrusted.recommender.lists.training import popular_lists, train_list_model
@@ -176,7 +176,7 @@ class PrivatePopular(PopularityOptions, ListsOnly):
             contributors=train.n_users,
             labels=True,
         )
-        shard = OneRoundShard(
+        client = OneRoundClient(
             train,
             weights,
             SeededNoise(seed_of(self.rng), stream=3),
@@ -184,8 +184,8 @@ class PrivatePopular(PopularityOptions, ListsOnly):
             catalogue=catalogue,
             simulation=True,
         )
-        shard.accept(survey)
-        released = estimated_popularity(survey, [shard.count()])
+        client.accept(survey)
+        released = estimated_popularity(survey, [client.count()])
         self.lists_ = popular_lists(
             correct_popularity(released, weights.for_items(train.items), 1.0 / self.epsilon)
         )

@@ -32,7 +32,7 @@ from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.gpu_training import fit_devices
 from hdpmf.private.client import Devices
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.devices import fit_vectors, own_means, predict, ratings_by_user
 from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
 from hdpmf.private.kernels.gpu.availability import use_gpu
@@ -229,10 +229,10 @@ class OneRound(OneRoundOptions, Estimator):
         prior: Prior | None,
     ) -> tuple[ItemFacts, int]:
         """The item facts of one round over these ratings, and how many of them sent nothing."""
-        recommender, shard, answers = self._hear(train, weights, features, prior)
+        recommender, client, answers = self._hear(train, weights, features, prior)
         self._keep(answers, recommender.survey, train, features)
-        facts = shard.check(recommender.facts(answers))
-        return facts, shard.n_silent
+        facts = client.check(recommender.facts(answers))
+        return facts, client.n_silent
 
     def _hear(
         self,
@@ -241,7 +241,7 @@ class OneRound(OneRoundOptions, Estimator):
         features: ItemFeatures | None,
         prior: Prior | None = None,
         released: ReleasedNoise | None = None,
-    ) -> tuple[OneRoundRecommender, OneRoundShard, list[Answer]]:
+    ) -> tuple[OneRoundRecommender, OneRoundClient, list[Answer]]:
         """The recommender that asked, the devices that answered, and what they said.
 
         The noise is simulated by the seed unless ``released`` is given.
@@ -269,7 +269,7 @@ class OneRound(OneRoundOptions, Estimator):
             )
             train, weights = train.take(sent), weights.take(sent)
         noise: Noise = released or SeededNoise(seed, stream=3)
-        shard = OneRoundShard(
+        client = OneRoundClient(
             train,
             weights,
             noise,
@@ -277,7 +277,7 @@ class OneRound(OneRoundOptions, Estimator):
             catalogue=catalogue,
             simulation=released is None,
         )
-        return recommender, shard, recommender.hear([shard])
+        return recommender, client, recommender.hear([client])
 
     def _keep(
         self,

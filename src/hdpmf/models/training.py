@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 RECOMMENDER_STREAM = 1
 
-SHARD_STREAM = 2
+CLIENT_STREAM = 2
 """Streams of one seed: the recommender's draws must not be the users'."""
 
 
@@ -47,11 +47,11 @@ class EnteredRatings(TrainingRatings):
 def enter(
     train: Ratings, weights: PrivacyWeights, mechanism: Mechanism, plan: Plan, seed: int
 ) -> EnteredRatings:
-    """Let ratings enter as a single shard of all users would."""
+    """Let ratings enter as a single client of all users would."""
     row_weights = weights.for_ratings(train)
     budgets = Budgets.of(row_weights, plan.epsilon) if mechanism.needs_budgets else None
     budget = mechanism.noise_budget(plan.epsilon, budgets)
-    uniforms = SeededNoise(seed, SHARD_STREAM).uniforms(len(train))
+    uniforms = SeededNoise(seed, CLIENT_STREAM).uniforms(len(train))
     entered = mechanism.enter(train.values, row_weights, plan.epsilon, budget, uniforms)
     return EnteredRatings(entered.kept, entered.target, entered.coefficient, budget)
 
@@ -106,23 +106,25 @@ def batch_epochs(
     seed: int,
     workers: Workers,
 ) -> Epochs:
-    """Algorithm 1: the protocol with one shard of all users, in this process."""
+    """Algorithm 1: the protocol with one client of all users, in this process."""
     from hdpmf.private.client import (
-        Shard,
+        GradientClient,
     )  # here and below: a machine that trains on its GPU need not have Numba
 
-    shard = Shard(train, weights, mechanism, SeededNoise(seed, SHARD_STREAM), seed, workers)
+    client = GradientClient(
+        train, weights, mechanism, SeededNoise(seed, CLIENT_STREAM), seed, workers
+    )
     recommender = Recommender(plan, mechanism, SeededNoise(seed, RECOMMENDER_STREAM), h_per_item)
-    opening = recommender.open([shard.accept(plan)])
-    recommender.start([shard.open(opening)])
+    opening = recommender.open([client.accept(plan)])
+    recommender.start([client.open(opening)])
     message = recommender.next_round()
-    shard.receive(message)
+    client.receive(message)
     for _ in range(plan.epochs):
-        recommender.aggregate([shard.contribute()])
+        recommender.aggregate([client.contribute()])
         check_finite(recommender.factors, plan.learning_rate)
         message = recommender.next_round()
-        shard.receive(message)
-        yield shard.vectors, message.item_factors, recommender.raters
+        client.receive(message)
+        yield client.vectors, message.item_factors, recommender.raters
 
 
 def sequential_epochs(

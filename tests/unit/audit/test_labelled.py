@@ -89,7 +89,7 @@ def test_the_world_of_the_published_facts_has_heads_among_them_the_audited_item(
     )
     asked = []
     for _ in range(5):
-        shard = design.shard(ratings, audited.privacy_weights(), noise, ratings.n_users)
+        shard = design.client(ratings, audited.privacy_weights(), noise, ratings.n_users)
         shard.accept(recommender.survey)
         asked.append(recommender.group([shard.count()]).heads)
     assert all(len(heads) >= 30 and audited.item in heads for heads in asked)

@@ -13,7 +13,7 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.sums import facts_from_sums
 
@@ -32,7 +32,7 @@ class Silent:
 
 def make_shard(ratings=WORLD, noise=None, weights=WEIGHTS, **changes):
     options = {"epsilon": 1.0, "catalogue": "c", "simulation": True} | changes
-    return OneRoundShard(ratings, weights, noise or SeededNoise(1), **options)
+    return OneRoundClient(ratings, weights, noise or SeededNoise(1), **options)
 
 
 def answer(shard, survey):
@@ -311,4 +311,4 @@ def test_a_recommender_refuses_answers_about_other_items():
 def test_the_repr_shows_nothing_private():
     shard = make_shard()
     answer(shard, survey_for())
-    assert repr(shard) == "OneRoundShard(60 users, spent)"
+    assert repr(shard) == "OneRoundClient(60 users, spent)"

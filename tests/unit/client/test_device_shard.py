@@ -18,8 +18,8 @@ from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.common.protocol import Plan, Round
 from hdpmf.common.protocol.messages import GRADIENT_STEP
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.private.client import Shard
-from hdpmf.private.client.device_gradients import DeviceShard, ShardState
+from hdpmf.private.client import GradientClient
+from hdpmf.private.client.device_gradients import DeviceGradientClient, GradientClientState
 from hdpmf.untrusted.recommender import Recommender
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
@@ -62,7 +62,9 @@ def plan_for(mechanism, ratings=WORLD, **changes):
 def opened(mechanism, ratings=WORLD, noise=None, weights=WEIGHTS, plan=None, **options):
     plan = plan or plan_for(mechanism, ratings)
     settings = {"n_users": 60, "everyone": 60, "sharing": 60, "simulation": True} | options
-    shard = DeviceShard(ratings, weights, mechanism, noise or Silent(), 7, WORKERS, **settings)
+    shard = DeviceGradientClient(
+        ratings, weights, mechanism, noise or Silent(), 7, WORKERS, **settings
+    )
     recommender = Recommender(plan, mechanism, SeededNoise(3, 1), h_per_item=True)
     opening = recommender.open([shard.accept(plan)])
     recommender.start([shard.open(opening)])
@@ -167,7 +169,7 @@ def test_without_noise_it_is_the_shard_that_it_was(mechanism):
             return np.zeros(shape, np.float32)
 
     device, recommender, opening = opened(mechanism)
-    plain = Shard(WORLD, WEIGHTS, mechanism, Quiet(1, 2), 7, WORKERS)
+    plain = GradientClient(WORLD, WEIGHTS, mechanism, Quiet(1, 2), 7, WORKERS)
     plain.accept(plan_for(mechanism))
     plain.open(opening)
     message = recommender.next_round()
@@ -208,8 +210,8 @@ def test_a_kept_state_goes_on_as_if_nothing_had_happened(mechanism, fresh):
             recommender, number, np.random.default_rng(number).normal(0, 0.3, (40, 4))
         )
         if number == 3:
-            state = ShardState.decode(other.state().encode())
-            other = DeviceShard(
+            state = GradientClientState.decode(other.state().encode())
+            other = DeviceGradientClient(
                 WORLD,
                 WEIGHTS,
                 mechanism,
@@ -235,7 +237,7 @@ def test_a_kept_state_goes_on_as_if_nothing_had_happened(mechanism, fresh):
 def test_a_state_of_other_ratings_is_refused():
     shard, recommender, opening = opened(Stretch())
     few = WORLD.take(np.flatnonzero(WORLD.item_codes < 9))
-    fewer = DeviceShard(
+    fewer = DeviceGradientClient(
         few,
         WEIGHTS,
         Stretch(),
@@ -255,9 +257,9 @@ def test_a_state_of_other_ratings_is_refused():
 def test_seeded_noise_does_not_leave_a_device_and_released_noise_needs_one():
     with pytest.raises(PrivacyError, match="ReleasedNoise"):
         opened(Stretch(), noise=SeededNoise(1), simulation=False)
-    shard = Shard(WORLD, WEIGHTS, Stretch(), ReleasedNoise(), 7, WORKERS)
+    shard = GradientClient(WORLD, WEIGHTS, Stretch(), ReleasedNoise(), 7, WORKERS)
     recommender = Recommender(plan_for(Stretch()), Stretch(), SeededNoise(3, 1), h_per_item=True)
     recommender.start([shard.open(recommender.open([shard.accept(plan_for(Stretch()))]))])
     shard.receive(recommender.next_round())
-    with pytest.raises(PrivacyError, match="DeviceShard"):
+    with pytest.raises(PrivacyError, match="DeviceGradientClient"):
         shard.contribute()

@@ -16,7 +16,7 @@ from hdpmf.common.privacy.mechanisms import MECHANISMS
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Opening, Plan, Round
 from hdpmf.errors import PrivacyError
-from hdpmf.private.client import Shard
+from hdpmf.private.client import GradientClient
 from hdpmf.private.client.devices import _strengths
 from hdpmf.private.client.h_plausibility import FALSE_ALARM, HPlausibility, largest_plausible
 
@@ -69,7 +69,9 @@ def _moved(mechanism: str, *, scale_steps: bool, closing: bool) -> np.ndarray:
         fresh_noise=True,
     )  # type: ignore[arg-type]
     made = MECHANISMS[mechanism]()
-    shard = Shard(WORLD, PrivacyWeights.uniform(WORLD), made, SeededNoise(1, 2), 7, Workers(1))
+    shard = GradientClient(
+        WORLD, PrivacyWeights.uniform(WORLD), made, SeededNoise(1, 2), 7, Workers(1)
+    )
     shard.accept(plan)
     counts = shard.open(Opening(noise_budget=made.noise_budget(1.0, None))).counts
     V = np.random.default_rng(0).normal(0, 0.3, (20, 3)).astype(np.float32)

@@ -13,7 +13,7 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Grouping
 from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 
 from .surveys import WEIGHTS, WORLD, survey_for
 
@@ -29,7 +29,7 @@ class Silent(SeededNoise):
 
 def make_shard(survey, ratings=WORLD, weights=WEIGHTS, **options):
     settings = {"epsilon": 1.0, "catalogue": "c", "simulation": True} | options
-    shard = OneRoundShard(ratings, weights, Silent(1), **settings)
+    shard = OneRoundClient(ratings, weights, Silent(1), **settings)
     shard.accept(survey)
     return shard
 
@@ -116,7 +116,7 @@ def test_an_answer_is_given_once():
 
 
 def test_what_cannot_be_answered_is_refused():
-    unasked = OneRoundShard(WORLD, WEIGHTS, Silent(1), epsilon=1.0, catalogue="c", simulation=True)
+    unasked = OneRoundClient(WORLD, WEIGHTS, Silent(1), epsilon=1.0, catalogue="c", simulation=True)
     with pytest.raises(ProtocolError, match="accept"):
         unasked.entries()
     with pytest.raises(ProtocolError, match="sums"):

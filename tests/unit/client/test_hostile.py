@@ -12,7 +12,7 @@ from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Survey, decode, encode
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 
 DESIGNS = ("A", "S", "L")
 
@@ -20,7 +20,7 @@ DESIGNS = ("A", "S", "L")
 def shard_of(ratings, weights=None, epsilon=1.0):
     weights = PrivacyWeights.uniform(ratings, 1.0) if weights is None else weights
     noise = SeededNoise(0)
-    return OneRoundShard(ratings, weights, noise, epsilon=epsilon, catalogue="c", simulation=True)
+    return OneRoundClient(ratings, weights, noise, epsilon=epsilon, catalogue="c", simulation=True)
 
 
 def survey_for(ratings, design="A", **changes):

@@ -19,7 +19,7 @@ from hdpmf.common.privacy.coding import (
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise, bit_thresholds
 from hdpmf.common.protocol import Grouping, Popularity, decode, encode
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.one_round import facts_from_labels
 
 from . import surveys
@@ -50,7 +50,7 @@ def survey_for(ratings=WORLD, **changes):
 
 def make_shard(ratings=WORLD, noise=None, weights=WEIGHTS, **changes):
     options = {"epsilon": 1.0, "catalogue": "c", "simulation": True} | changes
-    return OneRoundShard(ratings, weights, noise or Silent(), **options)
+    return OneRoundClient(ratings, weights, noise or Silent(), **options)
 
 
 def answers(shard, survey, grouping=GROUPING):
@@ -202,7 +202,7 @@ def test_the_law_of_labels_is_the_stated_one():
     n = 4000
     users = np.repeat(np.arange(n), 2)
     table = Ratings.from_arrays(users, np.tile([0, 1], n), np.full(2 * n, 3.0), scale=(1, 5, 1))
-    shard = OneRoundShard(
+    shard = OneRoundClient(
         table, PrivacyWeights.uniform(table), ReleasedNoise(), epsilon=4.0, catalogue="c"
     )
     shard.accept(survey_for(table, epsilon=4.0))

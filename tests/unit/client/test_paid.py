@@ -16,7 +16,7 @@ from hdpmf.common.privacy.mechanisms import Paid, dense_laplace_scale
 from hdpmf.common.protocol import Plan, Round
 from hdpmf.errors import ConfigError, PrivacyError, ProtocolError
 from hdpmf.models import HDPMF, make_model
-from hdpmf.private.client import Shard
+from hdpmf.private.client import GradientClient
 from hdpmf.private.client.devices import constrained_ridge, constrained_ridges
 from hdpmf.private.client.gradients import stand_in_vectors
 from hdpmf.private.kernels.batch import group
@@ -54,7 +54,7 @@ def plan_for(**changes):
 
 def opened(ratings=WORLD, noise=None):
     plan = plan_for()
-    shard = Shard(ratings, WEIGHTS, Paid(), noise or SeededNoise(5, 2), 7, WORKERS)
+    shard = GradientClient(ratings, WEIGHTS, Paid(), noise or SeededNoise(5, 2), 7, WORKERS)
     recommender = Recommender(plan, Paid(), SeededNoise(3, 1), h_per_item=True)
     recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
     return shard, recommender
@@ -121,7 +121,7 @@ def test_shares_add_up_to_laplace_noise_on_every_number(n_shards):
         ):
             plan = plan_for()
             shards = [
-                Shard(
+                GradientClient(
                     ratings,
                     WEIGHTS,
                     Paid(),

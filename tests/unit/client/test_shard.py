@@ -31,7 +31,7 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.private.client import Shard
+from hdpmf.private.client import GradientClient
 from hdpmf.private.client.outgoing import Outgoing, compose, masked
 from hdpmf.untrusted.recommender import Recommender
 
@@ -58,7 +58,9 @@ def plan_for(mechanism="stretch", **changes):
 
 
 def make_shard(ratings=WORLD, mechanism=None, seed=7):
-    return Shard(ratings, WEIGHTS, mechanism or Stretch(), SeededNoise(seed, 2), 7, WORKERS)
+    return GradientClient(
+        ratings, WEIGHTS, mechanism or Stretch(), SeededNoise(seed, 2), 7, WORKERS
+    )
 
 
 def parts(n):
@@ -100,7 +102,9 @@ class Silent(SeededNoise):
 def test_any_partition_into_shards_gives_the_same_factors(mechanism, name):
     results = []
     for n in (1, 2, 7, 60):
-        shards = [Shard(part, WEIGHTS, mechanism, Silent(1, 2), 7, WORKERS) for part in parts(n)]
+        shards = [
+            GradientClient(part, WEIGHTS, mechanism, Silent(1, 2), 7, WORKERS) for part in parts(n)
+        ]
         results.append(train(shards, mechanism, plan_for(name), wire=n == 7).factors)
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], rtol=1e-5, atol=1e-6)
@@ -115,7 +119,9 @@ def test_noise_of_many_shards_is_noise_of_one():
     totals = []
     for seed in range(300):
         shards = [make_shard(part, seed=1000 * seed + k) for k, part in enumerate(parts(3))]
-        quiet = [Shard(part, WEIGHTS, Stretch(), Silent(1, 2), 7, WORKERS) for part in parts(3)]
+        quiet = [
+            GradientClient(part, WEIGHTS, Stretch(), Silent(1, 2), 7, WORKERS) for part in parts(3)
+        ]
         message = None
         for group in (shards, quiet):
             recommender = Recommender(plan, Stretch(), SeededNoise(3, 1), h_per_item=False)
@@ -301,7 +307,7 @@ def test_a_shard_of_few_items_sends_what_it_would_send_of_all():
     elsewhere.
     """
     few = WORLD.take(np.flatnonzero((WORLD.user_codes == 3) & (WORLD.item_codes < 9)))
-    shard = Shard(few, WEIGHTS, Stretch(), Silent(1, 2), 7, WORKERS)
+    shard = GradientClient(few, WEIGHTS, Stretch(), Silent(1, 2), 7, WORKERS)
     recommender = Recommender(plan_for(), Stretch(), SeededNoise(3, 1), h_per_item=True)
     counts = shard.open(recommender.open([shard.accept(plan_for())]))
     assert shard._own is not None

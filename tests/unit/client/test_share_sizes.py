@@ -16,9 +16,9 @@ from hdpmf.common.privacy import PrivacySpec, SeededNoise, Stretch
 from hdpmf.common.privacy.mechanisms import Paid
 from hdpmf.common.protocol import ItemCounts, Plan, Round, Survey
 from hdpmf.common.protocol.messages import GRADIENT_STEP
-from hdpmf.private.client import Shard
-from hdpmf.private.client.contributions import OneRoundShard
-from hdpmf.private.client.device_gradients import DeviceShard
+from hdpmf.private.client import GradientClient
+from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.device_gradients import DeviceGradientClient
 from hdpmf.untrusted.recommender import Recommender
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=900, rng=0)
@@ -72,7 +72,7 @@ def plan_for(mechanism):
 
 
 def shard_of(kind, mechanism, noise, **options):
-    if kind is DeviceShard:
+    if kind is DeviceGradientClient:
         options = {
             "n_users": 30,
             "everyone": EVERYONE,
@@ -109,7 +109,7 @@ def drawn_noise(kind):
     return np.array(drawn) / whole
 
 
-@pytest.mark.parametrize("kind", [Shard, DeviceShard])
+@pytest.mark.parametrize("kind", [GradientClient, DeviceGradientClient])
 def test_gaussian_shares_are_sized_by_the_raters_of_each_item(kind):
     """Variances per item by chi-squared, 240 draws each, at level 1e-6 over all items and both
     sides.
@@ -132,7 +132,7 @@ def test_gaussian_shares_are_sized_by_the_raters_of_each_item(kind):
     assert missed < 1e-3
 
 
-@pytest.mark.parametrize("kind", [Shard, DeviceShard])
+@pytest.mark.parametrize("kind", [GradientClient, DeviceGradientClient])
 def test_laplace_shares_of_training_are_sized_by_who_shares(kind):
     """Not by who is here, nor by all users of the run."""
     plan, noise = plan_for("paid"), Sized()
@@ -160,7 +160,7 @@ def survey_for(design):
 
 def answered(design):
     noise = Sized()
-    shard = OneRoundShard(
+    shard = OneRoundClient(
         HERE, WEIGHTS, noise, epsilon=0.7, catalogue="c", n_users=30, simulation=True
     )
     shard.accept(survey_for(design))

@@ -24,8 +24,8 @@ from hdpmf.common.protocol import (
 from hdpmf.common.protocol.layout import contribution_from_sum, survey_layout
 from hdpmf.errors import PrivacyError
 from hdpmf.models import make_model
-from hdpmf.private.client import Shard
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client import GradientClient
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.device.recommendations import predict_ratings, recommend
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.bits import facts_from_bits
@@ -65,7 +65,7 @@ def library(method):
             return np.zeros(n)
 
     plan, mechanism = plan_for(method), mechanism_of(method_named(method))
-    shard = Shard(WORLD, WEIGHTS, mechanism, Quiet(1, 2), 7, Workers(1))
+    shard = GradientClient(WORLD, WEIGHTS, mechanism, Quiet(1, 2), 7, Workers(1))
     recommender = Recommender(plan, mechanism, SeededNoise(3, 1), h_per_item=True)
     recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
     for _ in range(plan.epochs):
@@ -181,7 +181,7 @@ def test_one_round_of_secure_sums_gives_the_librarys_facts():
     total = secure_sum(run, roster, 0, survey_layout(survey, 9))
     answer = contribution_from_sum(survey, 9, total)
     facts = facts_from_sums(survey, [answer], None)
-    shard = OneRoundShard(
+    shard = OneRoundClient(
         WORLD, WEIGHTS, NoNoise(), epsilon=0.5, catalogue=survey.catalogue, simulation=True
     )
     shard.accept(survey)

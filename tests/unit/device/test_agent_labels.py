@@ -20,7 +20,7 @@ from hdpmf.common.protocol.layout import (
     survey_layout,
 )
 from hdpmf.errors import ProtocolError, StorageError
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.device.recommender_state import read_state
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import OPEN, RUN, NoNoise, ask, envelope, waiting_numbers, waiting_sum
@@ -87,7 +87,7 @@ def labels_of(agent):
 def test_two_secure_sums_are_the_librarys(noise):
     agents, roster = agents_of(noise=noise)
     run, total = counted(agents, roster, GROUPING)
-    shard = OneRoundShard(
+    shard = OneRoundClient(
         WORLD, WEIGHTS, noise, epsilon=0.5, catalogue=SURVEY.catalogue, simulation=True
     )
     shard.accept(SURVEY)

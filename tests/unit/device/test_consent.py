@@ -64,7 +64,7 @@ def test_nothing_leaves_before_the_owner_agrees_and_then_it_does():
     assert asked.terms.epsilon == 0.5
     give_answer(store, asked.key, "once")
     assert pending(store) == []
-    device.look_soon()
+    device.poll_soon()
     live(device, world, PERIOD)
     assert len(world.uploads) == 1
     assert actions(store) == ["agreed", "sent"]
@@ -88,7 +88,7 @@ def test_an_answer_counts_for_the_next_run_too_or_not(answer, reports):
     device = reporter(store, world, 0.1)
     device.step()
     give_answer(store, pending(store)[0].key, answer)
-    device.look_soon()
+    device.poll_soon()
     live(device, world, PERIOD + 200)
     world.publish(task=make_task(begin=START + PERIOD, end=START + 3 * PERIOD))
     live(device, world, 2 * PERIOD)

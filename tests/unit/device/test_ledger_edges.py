@@ -63,7 +63,7 @@ def test_what_is_held_and_can_never_be_sent_comes_back(store: DeviceStore) -> No
     charge_all(store, 0.25, action="agreed")
     charge_all(store, 0.25, action="agreed", run=OTHER)
     store.ledger.note(entry(run=OTHER, action="sent"), first=True)
-    store.ledger.give_back_held("the model is gone")
+    store.ledger.release_held("the model is gone")
     last = store.ledger.entries()[-1]
     assert (last.run, last.action, last.part, last.words) == (
         RUN,
@@ -73,7 +73,7 @@ def test_what_is_held_and_can_never_be_sent_comes_back(store: DeviceStore) -> No
     )
     assert _left(store) == pytest.approx(0.75 * _budgets(store))
     n_entries = len(store.ledger.entries())
-    store.ledger.give_back_held("again")
+    store.ledger.release_held("again")
     assert len(store.ledger.entries()) == n_entries
     run = store.ledger.charged()[0]
     assert run.entry.run == run.sent.run == OTHER

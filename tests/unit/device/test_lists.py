@@ -16,7 +16,7 @@ from hdpmf.common.protocol import Accepted, Refusal, Reply, decode, encode
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.models import HDPBit
-from hdpmf.private.device.recommendations import kept_model, recommend
+from hdpmf.private.device.recommendations import local_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.lists.training import train_list_model
 from tests.world import Device, envelope
@@ -74,21 +74,21 @@ def test_lists_wait_for_the_facts_that_name_them_and_older_ones_stay_until_then(
     assert _say(agent, TABLE) == Accepted()
     assert _say(agent, BODY, 2, part="lists") == Refusal(reason="protocol")  # no facts yet
     assert _say(agent, facts, 1) == Accepted()
-    assert kept_model(store).lists == b""
+    assert local_model(store).lists == b""
     assert _say(agent, BODY, 2, LATER, "lists") == Refusal(reason="protocol")  # of another run
     assert _say(agent, BODY, 2, part="lists") == Accepted()
     assert _say(agent, BODY, 2, part="lists") == Accepted()  # a repeat changes nothing
-    assert kept_model(store).lists == BODY
+    assert local_model(store).lists == BODY
     # New facts that name other lists: until those come, the older ones are used.
     other = encode(
         msgspec.structs.replace(decode(BODY), output=np.zeros(WORLD.n_items, np.float32))
     )
     assert _say(agent, facts_for(lists=digest_of(other), mean=3.0), 1, LATER) == Accepted()
-    assert kept_model(store).lists == BODY
+    assert local_model(store).lists == BODY
     assert _say(agent, other[:-1], 2, LATER, "lists") == Refusal(reason="protocol")
-    assert kept_model(store).lists == BODY
+    assert local_model(store).lists == BODY
     assert _say(agent, other, 2, LATER, "lists") == Accepted()
-    assert kept_model(store).lists == other
+    assert local_model(store).lists == other
     # Facts without lists, as of hdp-sum: the device orders by them alone.
     assert _say(agent, facts_for(mean=3.1), 1, b"a run of sums...") == Accepted()
-    assert kept_model(store).lists == b""
+    assert local_model(store).lists == b""

@@ -16,7 +16,7 @@ from hdpmf.models.base import Estimator
 from hdpmf.private.device.recommendations import (
     LocalModel,
     keep_model,
-    kept_model,
+    local_model,
     recommend,
     recommend_each,
 )
@@ -73,7 +73,7 @@ def test_from_item_facts() -> None:
         ),
     )
     _agrees(store, model, WORLD.users.ids[:6].tolist())
-    assert kept_model(store) is not None
+    assert local_model(store) is not None
     store.forget()
     with pytest.raises(NotFittedError, match="no model"):
         recommend(store)

@@ -21,10 +21,10 @@ from hdpmf.errors import ConfigError, HdpmfError, RatingsError, UnknownIdError
 from hdpmf.private.device.disclosures.data_export import data_export
 from hdpmf.private.device.memberships import join, joined_recommenders, leave, pause
 from hdpmf.private.device.own_items import (
+    current_catalogue,
     load_catalogue,
     preview_file,
     rate_known,
-    shown_items,
     take_file,
 )
 from hdpmf.private.device.policy import Policy
@@ -72,7 +72,7 @@ def test_a_catalogue_of_a_file_is_there_until_a_recommender_brings_its_own(
     with pytest.raises(RatingsError, match="steps of 1"):
         rate_known(plain_store, "10", 4.5)
     plain_store.pin_catalogue(TABLE)
-    shown = shown_items(plain_store)
+    shown = current_catalogue(plain_store)
     assert shown is not None
     assert "item 00" in shown.positions
     with pytest.raises(ConfigError, match="here already"):

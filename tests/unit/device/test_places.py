@@ -27,10 +27,10 @@ from hdpmf.private.device.memberships import (
     store_for,
     with_catalogue,
 )
-from hdpmf.private.device.own_items import load_catalogue, rate_known, shown_items
+from hdpmf.private.device.own_items import current_catalogue, load_catalogue, rate_known
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.recommendations import hide, kept_model, owner_recommendations
+from hdpmf.private.device.recommendations import hide, local_model, owner_recommendations
 from hdpmf.private.device.store.catalogues import (
     PLAIN,
     PinnedCatalogue,
@@ -141,7 +141,7 @@ def test_each_has_its_model_and_its_list(store: DeviceStore):
         device = reporter(store, invitation, worlds[invitation.address])
         device.step()
     films, books = at(store, FIRST), at(store, SECOND)
-    models = [kept_model(place) for place in (films, books)]
+    models = [local_model(place) for place in (films, books)]
     assert [model.recommender for model in models if model is not None] == [
         FIRST.address,
         SECOND.address,
@@ -153,8 +153,8 @@ def test_each_has_its_model_and_its_list(store: DeviceStore):
     assert told[0].title not in {entry.title for entry in owner_recommendations(books, N_ITEMS)}
     assert len(owner_recommendations(films, N_ITEMS)) == N_ITEMS
     store.forget(model=True)
-    assert kept_model(films) is None
-    assert kept_model(books) is None
+    assert local_model(films) is None
+    assert local_model(books) is None
     assert books.pinned_catalogue is None
 
 
@@ -267,7 +267,7 @@ def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_
     books = at(store, SECOND)
     assert [round(budget.left, 6) for budget in budgets(store)] == [0.7, 0.5]  # the second is held
     forget(store, SECOND.address)
-    assert (books.pinned_catalogue, kept_model(books), pinned_servers(books), books.roster) == (
+    assert (books.pinned_catalogue, local_model(books), pinned_servers(books), books.roster) == (
         None,
     ) * 4
     assert OTHERS.digest not in store.policy.servers
@@ -407,7 +407,7 @@ def test_a_files_items_wait_for_the_recommender_that_has_them(tmp_path: Path, st
     at(store, FIRST).pin_catalogue(FILMS)
     assert (len(at(store, FIRST).ratings()), len(at(store, SECOND).ratings())) == (1, 0)
     store.forget(model=True)
-    assert shown_items(store) is None  # the file's items, too
+    assert current_catalogue(store) is None  # the file's items, too
 
 
 def test_who_leaves_in_the_middle_of_a_task_and_comes_back_is_asked_again(store: DeviceStore):
@@ -420,7 +420,7 @@ def test_who_leaves_in_the_middle_of_a_task_and_comes_back_is_asked_again(store:
     world.otherwise, device = "unreachable", reporter(store, FIRST, world)
     device.step()
     give_answer(store, pending(store)[0].key, "always")
-    device.look_soon()
+    device.poll_soon()
     device.step()
     world.now = START + 5000
     device.step()
@@ -432,7 +432,7 @@ def test_who_leaves_in_the_middle_of_a_task_and_comes_back_is_asked_again(store:
     device = reporter(store, FIRST, world)
     for seconds in (0, 500, 500, 500):
         world.now += seconds
-        device.look_soon()
+        device.poll_soon()
         device.step()
     assert not world.uploads
     assert store.ledger.spent_total() == 0

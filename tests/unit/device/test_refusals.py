@@ -25,7 +25,7 @@ from hdpmf.private.device.disclosures.refusals import (
     EVERY,
     MOST_KEPT,
     RefusalBook,
-    kept_refusals,
+    load_refusals,
     merged,
 )
 from hdpmf.private.device.policy import Policy
@@ -60,7 +60,7 @@ def test_a_refusal_is_kept_with_what_was_asked():
     for _ in range(3):
         assert ask(agent, terms_for("mf")) == Refusal(reason="policy")
     agent.answer(b"no message at all")
-    first, second = kept_refusals(store).refused
+    first, second = load_refusals(store).refused
     assert (first.recommender, first.reason, first.count) == ("films.example:1", "policy", 3)
     assert (first.method, first.view, first.epsilon, first.run) == (
         "mf",
@@ -85,7 +85,7 @@ def test_what_breaks_terms_that_were_agreed_on_is_kept_with_them():
     agent = agent_for(store, recommender="films.example")
     ask(agent, terms_for())
     assert ask(agent, plan_for(epsilon=5.0)) == Refusal(reason="protocol")
-    (kept,) = kept_refusals(store).refused
+    (kept,) = load_refusals(store).refused
     assert (kept.method, kept.view, kept.epsilon, kept.run) == ("hdpmf", "messages", 0.5, RUN.hex())
 
 
@@ -103,7 +103,7 @@ def test_a_flood_is_merged_bounded_counted_and_written_now_and_then(
     clock.now += EVERY
     book.note("protocol", "the last")
     assert len(written) == BURST + 1
-    kept = kept_refusals(store)
+    kept = load_refusals(store)
     loud = [each for each in kept.refused if each.recommender == "loud.example"]
     assert len(loud) == MOST_KEPT
     assert loud[-1].words == "the last"
@@ -121,19 +121,19 @@ def test_what_was_not_written_in_a_flood_is_written_at_the_end():
     book = RefusalBook(store, "loud.example", clock)
     for number in range(BURST + 5):
         book.note("busy", f"number {number}")
-    assert len(kept_refusals(store).refused) == BURST
+    assert len(load_refusals(store).refused) == BURST
     book.settle()
-    assert [each.words for each in kept_refusals(store).refused] == [
+    assert [each.words for each in load_refusals(store).refused] == [
         f"number {n}" for n in range(BURST + 5)
     ]
     book.settle()
-    assert sum(each.count for each in kept_refusals(store).refused) == BURST + 5
+    assert sum(each.count for each in load_refusals(store).refused) == BURST + 5
 
 
 def test_long_words_are_cut():
     store = store_with()
     RefusalBook(store, "films.example").note("protocol", "x" * 10_000)
-    assert len(kept_refusals(store).refused[0].words) == 300
+    assert len(load_refusals(store).refused[0].words) == 300
 
 
 def test_a_full_disk_changes_no_answer(monkeypatch: pytest.MonkeyPatch):
@@ -153,9 +153,9 @@ def test_a_full_disk_changes_no_answer(monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as broken:
         broken.setattr(store.tables.refusals, "put", full)
         assert [agent.answer(request) for request in requests] == well
-    assert kept_refusals(store).refused == ()
+    assert load_refusals(store).refused == ()
     assert agent.answer(requests[0]) == well[0]
-    assert len(kept_refusals(store).refused) == 4  # those of before come along
+    assert len(load_refusals(store).refused) == 4  # those of before come along
 
 
 def test_nobody_waits_for_a_refusal_to_be_written(tmp_path: Path):
@@ -170,9 +170,9 @@ def test_nobody_waits_for_a_refusal_to_be_written(tmp_path: Path):
         assert time.monotonic() - begun < 20  # others' commits are waited for up to 30 seconds
         other.execute("ROLLBACK")
         other.close()
-        assert kept_refusals(store).refused == ()
+        assert load_refusals(store).refused == ()
         agent.settle()
-        assert len(kept_refusals(store).refused) == 1
+        assert len(load_refusals(store).refused) == 1
         assert store._database.execute("PRAGMA busy_timeout") == [(30_000,)]
 
 
@@ -183,7 +183,7 @@ def test_it_is_sealed_and_stays_when_ratings_are_forgotten(
     with DeviceStore.create(path, passphrase="a long passphrase") as store:
         RefusalBook(store, "films.example").note("policy", "because of reasons")
         store.forget(ratings=True, model=True)
-        assert [each.words for each in kept_refusals(store).refused] == ["because of reasons"]
+        assert [each.words for each in load_refusals(store).refused] == ["because of reasons"]
     for file in tmp_path.iterdir():
         assert b"because of reasons" not in file.read_bytes()
         assert b"films.example" not in file.read_bytes()
@@ -210,7 +210,7 @@ def test_a_damaged_list_is_said():
     store.tables.refusals.put(Refusals())
     damage(store, "refusals")
     with pytest.raises(StorageError, match="refusals cannot be read: the store is damaged"):
-        kept_refusals(store)
+        load_refusals(store)
     RefusalBook(store, "films.example").note("policy", "this changes no answer")
 
 
@@ -228,7 +228,7 @@ def test_a_task_that_the_policy_refuses_is_kept_once_however_often_it_is_looked_
     task = reporting_world.make_task()
     world.publish(task=task)
     reporting_world.live(reporting_world.reporter(store, world), world, 1000)
-    (kept,) = kept_refusals(store).refused
+    (kept,) = load_refusals(store).refused
     assert (kept.recommender, kept.reason, kept.count) == ("https://films.example", "policy", 1)
     assert (kept.method, kept.view, kept.epsilon) == ("hdp-sum", "two-servers", 0.5)
     assert kept.run == reporting_world.task_id(task).hex()
@@ -238,7 +238,7 @@ def test_what_is_no_task_has_no_terms():
     store, world = servers_store(), reporting_world.World()
     world.publish(task=reporting_world.make_task(), facts=b"no facts")
     reporting_world.reporter(store, world).step()
-    (kept,) = kept_refusals(store).refused
+    (kept,) = load_refusals(store).refused
     assert (kept.reason, kept.method, kept.view, kept.run) == ("protocol", "", "", "")
 
 
@@ -246,7 +246,7 @@ def test_an_index_that_is_none_is_kept():
     store, world = servers_store(), reporting_world.World()
     world.files["index.json"] = b"{"
     reporting_world.reporter(store, world).step()
-    (kept,) = kept_refusals(store).refused
+    (kept,) = load_refusals(store).refused
     assert (kept.reason, kept.method, kept.run) == ("protocol", "", "")
 
 
@@ -255,13 +255,13 @@ def test_what_the_owner_does_not_want_or_has_not_answered_is_kept():
     world.publish(task=reporting_world.make_task())
     device = reporting_world.reporter(store, world)
     reporting_world.live(device, world, 500)
-    (kept,) = kept_refusals(store).refused
+    (kept,) = load_refusals(store).refused
     assert "has not answered yet" in kept.words
     assert kept.count == 1  # however often it was looked at
     give_answer(store, pending(store)[0].key, "never")
     world.publish(task=reporting_world.make_task(minimum=200))
     reporting_world.live(device, world, 500)
-    assert "does not take part" in kept_refusals(store).refused[-1].words
+    assert "does not take part" in load_refusals(store).refused[-1].words
 
 
 def test_a_task_that_is_refused_when_its_report_is_made_is_kept():
@@ -272,7 +272,7 @@ def test_a_task_that_is_refused_when_its_report_is_made_is_kept():
     store.set_policy(msgspec.structs.replace(store.policy, servers=()))
     reporting_world.live(device, world, reporting_world.PERIOD)
     assert world.uploads == []
-    (kept,) = kept_refusals(store).refused
+    (kept,) = load_refusals(store).refused
     assert (kept.reason, kept.method) == ("policy", "hdp-sum")
 
 
@@ -293,7 +293,7 @@ def test_a_full_disk_does_not_change_what_is_reported(monkeypatch: pytest.Monkey
         world.publish(task=reporting_world.make_task())
         reporting_world.live(device, world, reporting_world.PERIOD)
         assert len(world.uploads) == 1
-        assert len(kept_refusals(store).refused) == (0 if broken else 1)
+        assert len(load_refusals(store).refused) == (0 if broken else 1)
         sizes.append(world.requests)
     assert sizes[0] == sizes[1]
 

@@ -15,7 +15,7 @@ from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import StorageError
 from hdpmf.private.device import reports
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.recommendations import kept_model
+from hdpmf.private.device.recommendations import local_model
 from tests.world import live
 
 from .reporting_world import (
@@ -86,7 +86,7 @@ def test_a_large_silo_that_fails_between_its_reports_makes_them_anew(
     world.publish(task=task)
     device = reporter(store, world, 0.5)
     live(device, world, 60)
-    put, kept = store.runs.keep, list[bytes]()
+    put, kept = store.runs.put_part, list[bytes]()
 
     def full(run: bytes, name: bytes, data: bytes) -> None:
         if len(kept) == 3:
@@ -95,7 +95,7 @@ def test_a_large_silo_that_fails_between_its_reports_makes_them_anew(
         kept.append(data)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store.runs, "keep", full)
+        patched.setattr(store.runs, "put_part", full)
         live(device, world, PERIOD / 2)
     assert len(kept) == 3
     assert (world.uploads, actions(store)) == ([], [])
@@ -223,14 +223,14 @@ def test_a_model_comes_and_says_by_what_it_was_made() -> None:
     device = reporter(store, world, 0.0)
     world.publish(task=make_task())
     live(device, world, 100)
-    assert device.answered == ""
+    assert device.finished_task == ""
     world.publish(facts=make_facts())
     live(device, world, 200)
-    model = kept_model(store)
+    model = local_model(store)
     assert model is not None
     assert (model.view, model.method, model.run) == ("two-servers", "hdp-sum", "ab" * 16)
     assert isinstance(decode(model.plan or b""), Survey)
-    assert device.answered == task_id(make_task()).hex()
+    assert device.finished_task == task_id(make_task()).hex()
     assert actions(store) == ["agreed", "sent", "received"]
     count = Counter(name for name, _ in world.requests)
     assert all(times == 1 for name, times in count.items() if name != "index.json")
@@ -246,10 +246,10 @@ def test_lists_come_after_their_facts_or_are_refused() -> None:
         named = make_facts(lists=digest_of(LISTS))
         world.publish(facts=named, lists=LISTS if good else LISTS[:-1])
         live(device, world, 200)
-        model = kept_model(store)
+        model = local_model(store)
         assert model is not None
         assert model.lists == (LISTS if good else b"")
-        assert device.answered != ""
+        assert device.finished_task != ""
         assert any("refused" in line for line in world.logged) != good
 
 
@@ -257,7 +257,7 @@ def test_a_device_that_takes_no_part_gets_the_model_too() -> None:
     world, store = World(), make_store(policy=Policy())
     world.publish(task=make_task(), facts=make_facts())
     live(reporter(store, world), world, 200)
-    model = kept_model(store)
+    model = local_model(store)
     assert model is not None
     assert model.view == "nothing"
     assert (world.uploads, actions(store)) == ([], [])

@@ -17,10 +17,10 @@ from hdpmf.errors import ConfigError, SecureSumError
 from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.memberships import join, joined_recommenders, leave
 from hdpmf.private.device.pinned_servers import (
-    look_at_roster,
     pin_roster,
     pinned_digest,
     pinned_servers,
+    preview_roster,
 )
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -40,7 +40,7 @@ def others(n: int) -> list[DeviceCard]:
 def test_a_roster_is_pinned_and_another_one_only_by_the_owners_word(store: DeviceStore):
     first = Enrolled([card_of(store), *others(3)])
     second = Enrolled([card_of(store), *others(2)])
-    assert look_at_roster(store, first.to_json()).digest == first.digest
+    assert preview_roster(store, first.to_json()).digest == first.digest
     assert (store.roster, pinned_digest(store)) == (None, "")  # looking pins nothing
     assert pin_roster(store, first.to_json()) == ""
     assert pin_roster(store, first.to_json()) == first.digest  # the same one may come again
@@ -65,7 +65,7 @@ def test_what_cannot_be_summed_over_is_refused_before_it_is_shown(store: DeviceS
         ),
     }
     for word, roster in wrong.items():
-        for take in (look_at_roster, pin_roster):
+        for take in (preview_roster, pin_roster):
             with pytest.raises((ConfigError, SecureSumError), match=word):
                 take(store, roster.to_json())
     assert (store.roster, pinned_digest(store)) == (None, "")

@@ -38,7 +38,7 @@ def test_until_most_have_answered_everybody_has_the_whole_deadline(clock: Clock)
     clock.now += 10
     patience.on_answer("a")
     patience.on_answer("b")
-    assert patience.left == pytest.approx(20.0)
+    assert patience.seconds_left == pytest.approx(20.0)
     clock.now += 20
     assert patience.over() == ["c", "d"]
 
@@ -52,7 +52,7 @@ def test_then_the_others_have_three_times_as_long_as_these_took(
     clock.now += took
     for device in "abc":
         patience.on_answer(device)
-    assert patience.left == pytest.approx(turn - took)
+    assert patience.seconds_left == pytest.approx(turn - took)
     clock.now += turn - took - 0.01
     assert patience.over() == []
     clock.now += 0.02
@@ -67,7 +67,7 @@ def test_a_turn_begins_when_a_message_is_sent(clock: Clock):
     asked(patience, "second")
     clock.now += 2
     assert patience.over() == ["first"]
-    assert patience.left == pytest.approx(28.0)
+    assert patience.seconds_left == pytest.approx(28.0)
 
 
 def test_whoever_is_never_heard_costs_less_each_time(clock: Clock):
@@ -80,7 +80,7 @@ def test_whoever_is_never_heard_costs_less_each_time(clock: Clock):
             patience.on_answer(device)
         begin = clock.now
         while not patience.over():
-            clock.now += patience.left + 1e-6
+            clock.now += patience.seconds_left + 1e-6
         waits.append(clock.now - begin)
     assert waits[:5] == pytest.approx([5, 2.5, 1.25, Patience.MOMENT, Patience.MOMENT], abs=1e-3)
     assert min(waits) > 0.3  # there is always time to come back

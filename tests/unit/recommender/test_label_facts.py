@@ -9,7 +9,7 @@ from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Popularity, Survey
 from hdpmf.errors import ProtocolError
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.deconvolution import deconvolve, deconvolve_twice
 from hdpmf.untrusted.recommender.one_round import facts_from_labels, make_grouping
 
@@ -44,7 +44,7 @@ def run(table, feature, epsilon, seed=0):
         scale_step=1,
         labels=True,
     )
-    shard = OneRoundShard(
+    shard = OneRoundClient(
         table,
         PrivacyWeights.uniform(table),
         SeededNoise(seed),
@@ -85,7 +85,7 @@ def test_four_noises_are_reckoned_as_one_of_twice_the_scale():
     """Noise of twice the scale is that of half of epsilon; two servers add two."""
     table, feature, _ = two_tribes()
     whole, counted, grouping, _ = run(table, feature, 2.0)
-    shard = OneRoundShard(
+    shard = OneRoundClient(
         table,
         PrivacyWeights.uniform(table),
         SeededNoise(1),

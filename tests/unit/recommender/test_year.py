@@ -9,7 +9,7 @@ from hdpmf import HDPSum, PrivacySpec, load_dataset
 from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.models.one_round import wanted_features
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.one_round import OneRoundRecommender, make_survey
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
 
@@ -29,7 +29,7 @@ def test_twelve_runs_of_equal_time_are_better_weighed_than_added_and_worse_than_
     )  # fmt: skip
 
     def released(rows, run):
-        shard = OneRoundShard(
+        shard = OneRoundClient(
             train.take(rows),
             weights.take(rows),
             SeededNoise(0, stream=1000 + 10 * run),

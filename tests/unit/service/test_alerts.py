@@ -15,7 +15,14 @@ from hdpmf.common.net.certificates import ensure_certificates, renew_server
 from hdpmf.errors import StorageError
 from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
-from hdpmf.untrusted.service.health import DAY, NAMES, CertificateEnd, RunHealth, alerts, look
+from hdpmf.untrusted.service.health import (
+    DAY,
+    NAMES,
+    CertificateEnd,
+    RunHealth,
+    alerts,
+    inspect_folder,
+)
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
@@ -135,21 +142,21 @@ def begin(folder: ServiceFolder, number: int) -> bytes:
 
 
 def test_a_folder_is_looked_at(folder: ServiceFolder) -> None:
-    assert look(folder).alerts == ()
+    assert inspect_folder(folder).alerts == ()
     run = begin(folder, 1)
     with folder.serving():
-        assert look(folder).alerts == ()  # somebody is at it
-    assert [alert.words for alert in look(folder).alerts] == [
+        assert inspect_folder(folder).alerts == ()  # somebody is at it
+    assert [alert.words for alert in inspect_folder(folder).alerts] == [
         f"run {run.hex()[:12]} has not ended, and nothing serves it"
     ]
     Service(folder).give_up(run)
-    assert "was given up" in look(folder).alerts[0].words
+    assert "was given up" in inspect_folder(folder).alerts[0].words
     for number, refusals in ((2, {}), (3, {"policy": 1})):
         folder.finish(begin(folder, number), None, msgspec.json.encode({"refusals": refusals}))
-    assert [alert.name for alert in look(folder).alerts] == ["refusals"]
+    assert [alert.name for alert in inspect_folder(folder).alerts] == ["refusals"]
     folder.expel(folder.enrolled.cards[0].name)
-    assert [alert.name for alert in look(folder).alerts] == ["cohort", "refusals"]
-    later = look(folder, now=look(folder).now + 397 * DAY)
+    assert [alert.name for alert in inspect_folder(folder).alerts] == ["cohort", "refusals"]
+    later = inspect_folder(folder, now=inspect_folder(folder).now + 397 * DAY)
     assert [alert.name for alert in later.alerts] == ["certificate", "cohort", "refusals"]
 
 
@@ -157,7 +164,7 @@ def test_looking_leaves_the_folder_to_whoever_wants_to_serve_it(folder: ServiceF
     begin(folder, 1)
     with folder.serving():
         pass
-    look(folder)
+    inspect_folder(folder)
     with folder.serving():
         pass
 
@@ -190,7 +197,7 @@ def _scraped(port: int) -> dict[str, float]:
 
 def test_prometheus_gets_alerts_and_seconds_until_certificates_end(folder: ServiceFolder) -> None:
     begin(folder, 1)
-    with endpoint(Metrics(), 0, look=lambda: look(folder)) as port:
+    with endpoint(Metrics(), 0, inspect_folder=lambda: inspect_folder(folder)) as port:
         values = _scraped(port)
     assert {name: values[f'hdpmf_alert{{name="{name}"}}'] for name in (*NAMES, UNREADABLE)} == {
         name: float(name == "run") for name in (*NAMES, UNREADABLE)
@@ -204,7 +211,7 @@ def test_a_folder_that_cannot_be_read_does_not_hide_the_counts() -> None:
     def broken() -> Any:
         raise StorageError("gone")
 
-    with endpoint(Metrics(), 0, look=broken) as port:
+    with endpoint(Metrics(), 0, inspect_folder=broken) as port:
         values = _scraped(port)
     assert values[f'hdpmf_alert{{name="{UNREADABLE}"}}'] == 1
     assert "hdpmf_recommender_rounds_total" in values

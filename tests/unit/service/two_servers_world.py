@@ -23,7 +23,7 @@ from hdpmf.common.protocol import DeviceCard, Popularity, SumContribution, Task,
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.task import task_id
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
 from hdpmf.untrusted.service.keys import CollectorKeys
@@ -85,9 +85,9 @@ class World:
         self.reported: set[bytes] = set()
         self.lines: list[str] = []
 
-    def shard(self, user: int) -> OneRoundShard:
+    def shard(self, user: int) -> OneRoundClient:
         part = part_of(self.ratings, user, user + 1)
-        return OneRoundShard(
+        return OneRoundClient(
             part,
             PrivacyWeights.uniform(part),
             SeededNoise(9, stream=user),

@@ -49,7 +49,7 @@ class WebDevice:
     def look(self) -> str:
         """What it said about that."""
         self.said.clear()
-        self._reporter.look_soon()
+        self._reporter.poll_soon()
         self._reporter.step()
         return "\n".join(self.said)
 

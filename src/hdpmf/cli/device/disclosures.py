@@ -114,12 +114,12 @@ def ledger(
 
 def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[Block]:
     from hdpmf.private.device.disclosures.history import past_runs, total_spending
-    from hdpmf.private.device.disclosures.refusals import kept_refusals
+    from hdpmf.private.device.disclosures.refusals import load_refusals
 
     entries = store.ledger.entries()
     if not entries:
         yield "Nothing was ever sent from this device."
-        yield from _refusals_text(kept_refusals(store), last)
+        yield from _refusals_text(load_refusals(store), last)
         return
     for run in past_runs(store):
         first = run.entries[0]
@@ -138,7 +138,7 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
         numeric=("round",),
         title=f"Entries, oldest first{_more(recent, entries)}",
     )
-    yield from _refusals_text(kept_refusals(store), last)
+    yield from _refusals_text(load_refusals(store), last)
     together = total_spending(store.ledger)
     limit = store.policy.own_total
     whose = "one user" if store.users == 1 else "the user here who has spent most"

@@ -249,8 +249,8 @@ def _report(
     import hdpmf.common.aggregation.two_servers.dap.hpke  # noqa: F401  # a missing extra is an error before anything is agreed to
     from hdpmf.common.net.polling import WebClient
     from hdpmf.private.device.device_identity import follow
-    from hdpmf.private.device.model_update import kept_facts
-    from hdpmf.private.device.participant import LOOK_EVERY, Participant
+    from hdpmf.private.device.model_update import facts_digest
+    from hdpmf.private.device.participant import POLL_EVERY, Participant
 
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
@@ -259,7 +259,7 @@ def _report(
         store,
         web,
         recommender=address,
-        every=every or LOOK_EVERY,
+        every=every or POLL_EVERY,
         follow=lambda news: web.trust(follow(store, news, note)),
         log=note,
     )
@@ -268,18 +268,18 @@ def _report(
         "is lost by that."
     )
     sent_before = _sent_reports(store)
-    answered_before = reporter.answered
-    facts_before = kept_facts(store)
+    answered_before = reporter.finished_task
+    facts_before = facts_digest(store)
     try:
         while not stop.is_set():
             wait = reporter.step()
-            if once and reporter.answered not in ("", answered_before):
+            if once and reporter.finished_task not in ("", answered_before):
                 break
             stop.wait(wait)
     finally:
         reporter.settle()
     reports = _sent_reports(store) - sent_before
-    model = kept_facts(store) != facts_before
+    model = facts_digest(store) != facts_before
     fields = {"address": address, "sums": "two servers", "reports": reports, "model": model}
     news = "a new model is here" if model else "no new model came"
     return fields, f"Reported in {reports} task{'s' if reports != 1 else ''}; {news}."
@@ -299,7 +299,7 @@ def answer_messages(
     from hdpmf.private.device.device_identity import follow
     from hdpmf.private.device.messages import quantize_response_time
     from hdpmf.private.device.participant import Participant
-    from hdpmf.private.device.recommendations import kept_model
+    from hdpmf.private.device.recommendations import local_model
 
     note(f"Answering {recommender}. Interrupt with Ctrl-C; nothing is lost by that.")
     transport = PollingDevice(
@@ -313,7 +313,7 @@ def answer_messages(
     messages = 0
 
     def latest() -> str | None:
-        model = kept_model(store)
+        model = local_model(store)
         return None if model is None else model.run
 
     last = latest()

@@ -297,10 +297,10 @@ def _last_release(record: Record, runs: list[Charge]) -> str:
 
 def _search_titles(store: DeviceStore, text: str) -> Result:
     from hdpmf.common.protocol.catalogue import TitleSearch
-    from hdpmf.private.device.own_items import shown_items
+    from hdpmf.private.device.own_items import current_catalogue
     from hdpmf.private.device.store.catalogues import id_of
 
-    items = shown_items(store)
+    items = current_catalogue(store)
     if items is None or not items.table.titles:
         raise ConfigError(
             "there are no titles to search: no catalogue is here yet (device catalogue), "
@@ -379,12 +379,12 @@ def recommend(
     with target.open(moved=True) as store:
         from hdpmf.private.device.recommendations import (
             hidden_ids,
-            kept_model,
+            local_model,
             recommend_each,
             without,
         )
 
-        model = kept_model(store)
+        model = local_model(store)
         run, method = ("", "") if model is None else (model.run, model.method)
         hidden = hidden_ids(store)
         lists = recommend_each(

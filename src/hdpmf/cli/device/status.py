@@ -139,10 +139,10 @@ def write_card(card: DeviceCard, target: Path) -> None:
 def _status_fields(store: DeviceStore) -> dict[str, Any]:
     from hdpmf.private.device.device_identity import authorities_of
     from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields, trusted
-    from hdpmf.private.device.recommendations import kept_model
+    from hdpmf.private.device.recommendations import local_model
     from hdpmf.private.device.recommender_state import open_runs
 
-    model = kept_model(store)
+    model = local_model(store)
     total = store.ledger.spent_total()
     moved = store.device.transfer
     address = _address(store)
@@ -357,10 +357,10 @@ def recommenders(
 def _recommender(store: DeviceStore) -> tuple[dict[str, Any], str]:
     """Return what the store has of a recommender, for JSON and in words."""
     from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
-    from hdpmf.private.device.recommendations import kept_model
+    from hdpmf.private.device.recommendations import local_model
 
     catalogue = store.pinned_catalogue
-    model = kept_model(store)
+    model = local_model(store)
     pair = pinned_servers(store)
     roster = roster_fields(store)
     fields = {

@@ -42,10 +42,10 @@ class MonitoringOptions:
         self, service: ServiceFolder, metrics: Metrics
     ) -> Iterator[Callable[[str], None]]:
         """Log the alerts and serve the counts, inside the block; yields a function that logs."""
-        from hdpmf.untrusted.service.health import look
+        from hdpmf.untrusted.service.health import inspect_folder
 
         with self.log(metrics) as log:
-            for alert in look(service).alerts:
+            for alert in inspect_folder(service).alerts:
                 log(f"{alert.words}; to do: {alert.todo}")
             if self.metrics_port is None:
                 yield log
@@ -53,7 +53,9 @@ class MonitoringOptions:
             from hdpmf.untrusted.service.telemetry import endpoint
 
             host = self.metrics_host
-            with endpoint(metrics, self.metrics_port, host, lambda: look(service)) as port:
+            with endpoint(
+                metrics, self.metrics_port, host, lambda: inspect_folder(service)
+            ) as port:
                 log(f"counts for Prometheus: http://{host}:{port}/metrics")
                 yield log
 

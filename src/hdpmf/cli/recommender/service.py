@@ -317,7 +317,7 @@ def _watch(service: ServiceFolder, every: float) -> None:
 
 
 def _look(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
-    from hdpmf.untrusted.service.health import look
+    from hdpmf.untrusted.service.health import inspect_folder
     from hdpmf.untrusted.service.progress import run_facts
 
     enrolled = service.enrolled
@@ -330,7 +330,7 @@ def _look(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
         "runs": [run_facts(service, run) for run in service.runs()],
         "state": service.state(),
         "model": str(model) if model.exists() else None,
-        "alerts": [alert.as_dict() for alert in look(service).alerts],
+        "alerts": [alert.as_dict() for alert in inspect_folder(service).alerts],
     }
 
 

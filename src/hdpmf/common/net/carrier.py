@@ -118,7 +118,7 @@ class Patience:
         return late
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds until the next turn ends; none or less: somebody's is over."""
         turn = self._turn()
         ends = [begun + self._own(turn, device) for device, begun in self._begun.items()]
@@ -260,7 +260,7 @@ class InProcessNetwork:
             missing = set(messages)
             while missing:
                 try:
-                    name, reply = replies.get(timeout=max(0.0, patience.left))
+                    name, reply = replies.get(timeout=max(0.0, patience.seconds_left))
                 except queue.Empty:
                     missing -= set(patience.over())
                     continue

@@ -62,7 +62,7 @@ BODY_SECONDS = 120.0
 MAX_WAITING_BYTES = 512 << 20
 """Contributions that wait to be processed; at more, participants are asked to come back later."""
 
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 _PART = 64 << 10  # bytes of an offer that are given to a connection at a time
 _JITTER = 1.5  # a participant waits 50 to 150 % of the pause that is suggested
 _COUNT_SECONDS = 5.0
@@ -175,7 +175,7 @@ class Mailbox:
         patience = Patience(deadline, self._silent)
         offers, due = self._post(messages, deadline, inbox)
         waiting = dict(offers)
-        next_look = time.monotonic() + _LOOK_SECONDS
+        next_look = time.monotonic() + _POLL_SECONDS
         try:
             while waiting and not self._closed.is_set():
                 try:
@@ -184,7 +184,7 @@ class Mailbox:
                     )
                 except queue.Empty:
                     self._withdraw(self._late(waiting, due, patience))
-                    next_look = time.monotonic() + _LOOK_SECONDS
+                    next_look = time.monotonic() + _POLL_SECONDS
                     continue
                 self._count(-len(data or b""))
                 if waiting.get(offer.device) is not offer:

@@ -205,7 +205,7 @@ class Connections:
         self._addresses[address] += 1
         return True
 
-    def left(self, address: str) -> None:
+    def release(self, address: str) -> None:
         """A connection that was taken is gone."""
         self._addresses[address] -= 1
         if self._addresses[address] <= 0:
@@ -260,7 +260,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._life.cancel()
         self.among.heard(self.transport)
         if self._counted is not None:
-            self.among.left(self._counted)
+            self.among.release(self._counted)
             self._counted = None
         super().connection_lost(exc)
 

@@ -3,7 +3,7 @@
 The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``, what
 is said around both between machines in ``federation``)::
 
-    recommender                           shard
+    recommender                           client
         Plan              ──────────────▶
                           ◀──────────────   BudgetReport   (only where the mechanism needs it)
         Opening           ──────────────▶

@@ -43,14 +43,14 @@ class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
 
 
 class Plan(_Message, frozen=True):
-    """Recommender to shards, first: the public settings of the training.
+    """Recommender to clients, first: the public settings of the training.
 
     Attributes:
         n_factors: K.
         epochs: T, the number of rounds.
         learning_rate: Initial rate of the schedule.
         reg: Regularisation.
-        mechanism: A shard that runs another one refuses.
+        mechanism: A client that runs another one refuses.
         epsilon: The largest budget of a rating.
         scale_steps: Divide a step by the square root of the number of ratings behind it (or, as
             printed in the paper, not).
@@ -83,7 +83,7 @@ class Plan(_Message, frozen=True):
 
 
 class BudgetReport(_Message, frozen=True):
-    """Shard to recommender, only for mechanisms that need it: a summary of its ratings' budgets.
+    """Client to recommender, only for mechanisms that need it: a summary of its ratings' budgets.
 
     It reveals what it says. HDPMF does without.
     """
@@ -105,7 +105,7 @@ class BudgetReport(_Message, frozen=True):
 
 
 class Opening(_Message, frozen=True):
-    """Recommender to shards: the budget that sets the noise (None: no noise)."""
+    """Recommender to clients: the budget that sets the noise (None: no noise)."""
 
     noise_budget: float | None
 
@@ -117,7 +117,7 @@ class Opening(_Message, frozen=True):
 
 
 class ItemCounts(_Message, frozen=True):
-    """Shard to recommender, in plain sight: how many of its ratings take part, per item."""
+    """Client to recommender, in plain sight: how many of its ratings take part, per item."""
 
     counts: np.ndarray
 
@@ -127,12 +127,12 @@ class ItemCounts(_Message, frozen=True):
 
 
 class Round(_Message, frozen=True):
-    """Recommender to shards: the item factors, and its half of the noise.
+    """Recommender to clients: the item factors, and its half of the noise.
 
     Attributes:
         number: From 1; the last, T + 1, only brings the final factors.
         item_factors: V, one row per item.
-        raters: Ratings that take part, per item, over all shards.
+        raters: Ratings that take part, per item, over all clients.
         h: Exp(1) draws for the noise, none below 2^-23, one row per item or one for all; None
             without noise.
     """
@@ -161,7 +161,7 @@ class Round(_Message, frozen=True):
 
 
 class Gradients(_Message, frozen=True):
-    """Shard to recommender: per item, the sum of its raters' gradients, each with its noise."""
+    """Client to recommender: per item, the sum of its raters' gradients, each with its noise."""
 
     number: int
     sums: np.ndarray

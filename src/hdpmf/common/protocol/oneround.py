@@ -2,7 +2,7 @@
 
 ::
 
-    recommender                       shard
+    recommender                       client
         Survey            ──────────▶
                           ◀──────────   SumContribution or BitContribution, once in a rating's life
         ItemFacts         ──────────▶   (devices fit their own vectors; nothing is sent back)
@@ -36,7 +36,7 @@ from hdpmf.common.protocol.messages import (
 
 
 class Survey(_Message, frozen=True):
-    """Recommender to shards: the public question.
+    """Recommender to clients: the public question.
 
     Attributes:
         design: ``A`` or ``S`` (sums over users), ``L`` (one bit per rating).
@@ -69,7 +69,7 @@ class Survey(_Message, frozen=True):
 
 
 class Popularity(_Message, frozen=True):
-    """Shard to recommender, by secure aggregation, before labels: noisy weights per item."""
+    """Client to recommender, by secure aggregation, before labels: noisy weights per item."""
 
     weights: np.ndarray
 
@@ -78,7 +78,7 @@ class Popularity(_Message, frozen=True):
 
 
 class Grouping(_Message, frozen=True):
-    """Recommender to shards: scores that decide on taste labels, and items summed per label.
+    """Recommender to clients: scores that decide on taste labels, and items summed per label.
 
     The guarantee does not depend on its content: a score outside its bounds is refused.
 
@@ -104,7 +104,7 @@ class Grouping(_Message, frozen=True):
 
 
 class SumContribution(_Message, frozen=True):
-    """Shard to recommender, by secure aggregation: whole numbers summed over users, with noise.
+    """Client to recommender, by secure aggregation: whole numbers summed over users, with noise.
 
     Attributes:
         scores: Per item, the weighted coded ratings. With taste labels the heads' are of devices
@@ -126,10 +126,10 @@ class SumContribution(_Message, frozen=True):
 
 
 class BitContribution(_Message, frozen=True):
-    """Shard to recommender: one randomised bit per rating. The recommender sees every one of them.
+    """Client to recommender: one randomised bit per rating. The recommender sees every one of them.
 
     Attributes:
-        senders: The device of each bit, counted within the shard: the recommender sees that anyway.
+        senders: The device of each bit, counted within the client; the recommender sees it anyway.
         items: Position of each rating's item.
         units: Its privacy weight in 64ths, from 1 to 64.
         plus: 1 or 0.
@@ -202,7 +202,7 @@ class Similarity(_Message, frozen=True):
 
 
 class ItemFacts(_Message, frozen=True):
-    """Recommender to shards: estimates from the sums, to which devices fit their own vectors.
+    """Recommender to clients: estimates from the sums, to which devices fit their own vectors.
 
     Ratings are counted in stars, whatever their scale: 1 for its lower end, 5 for its upper.
 

@@ -124,7 +124,7 @@ class ZeroH:
     """The answers to an h that makes no noise.
 
     Attributes:
-        zero_refused: Whether the shard refused h = 0.
+        zero_refused: Whether the client refused h = 0.
         reason: In its own words.
         tiny_refused: Whether it refused an h just above 0.
         smallest_answered: The smallest h, equal on all coordinates, that it answers in the first
@@ -356,7 +356,7 @@ def in_words(outcome: Outcome) -> list[str]:
             f"{outcome.runs:,} runs of each world); claimed was {outcome.epsilon_claimed:g}.",
         ]
     first = (
-        f"h = 0: {'REFUSED by the shard' if outcome.zero_refused else 'ANSWERED by the shard'}"
+        f"h = 0: {'REFUSED by the client' if outcome.zero_refused else 'ANSWERED by the client'}"
         f". {outcome.reason}"
     )
     tiny = "REFUSED as well" if outcome.tiny_refused else "ANSWERED"
@@ -368,7 +368,7 @@ def in_words(outcome: Outcome) -> list[str]:
         f"{outcome.users} users, to the exact star.",
         "The smallest h, equal on all coordinates, that is answered in one round: "
         f"{outcome.smallest_answered:.2g}. A "
-        "shard cannot know how h was drawn, only whether it could have been.",
+        "client cannot know how h was drawn, only whether it could have been.",
     ]
 
 

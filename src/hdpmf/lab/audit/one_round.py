@@ -49,7 +49,7 @@ from hdpmf.lab.audit.world import (
     sharpened,
     with_rating,
 )
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.sums import coding_of
 
@@ -86,7 +86,7 @@ def sum_scores(
         noise = SeededNoise(seed, _SUMS + world)
         entries = np.empty((runs, 3), np.int64)
         for run in range(runs):
-            (sent,) = recommender.hear([design.shard(alone, weights, noise, n_users)])
+            (sent,) = recommender.hear([design.client(alone, weights, noise, n_users)])
             if isinstance(sent, SumContribution):
                 entries[run] = sent.scores[0], sent.weights[0], sent.total
             report_progress(progress, run, runs)
@@ -148,7 +148,7 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
             )
             weights = PrivacyWeights.per_rating(copies, np.tile(target.weights[rows], n))
             recommender = design.recommender(design.survey(copies, copies.n_users))
-            (sent,) = recommender.hear([design.shard(copies, weights, noise, copies.n_users)])
+            (sent,) = recommender.hear([design.client(copies, weights, noise, copies.n_users)])
             if isinstance(sent, BitContribution):
                 blocks.append(_bit_sums(sent, n, epsilon))
         worlds.append(np.concatenate(blocks))
@@ -202,8 +202,8 @@ def final_scores(
         noise = SeededNoise(seed, (_FINAL_LABELLED if design.labels else _FINAL) + world)
         published = []
         for run in range(pilot + runs):
-            shard = design.shard(present, weights, noise, ratings.n_users)
-            published.append(_published(recommender.facts(recommender.hear([shard])), target.item))
+            client = design.client(present, weights, noise, ratings.n_users)
+            published.append(_published(recommender.facts(recommender.hear([client])), target.item))
             report_progress(progress, run, pilot + runs)
         worlds.append(np.array(published))
     return discriminated(worlds[0], worlds[1], pilot).split(pilot)
@@ -279,9 +279,9 @@ def labelled_scores(
         seen = np.empty((runs, attacker.n_entries), np.int64)
         labels = np.empty(runs, bool)
         for run in range(runs):
-            shard = design.shard(ratings, weights, noise, contributors)
-            seen[run] = recommender.listen(shard)
-            labels[run] = shard.labels is not None and shard.labels[0]
+            client = design.client(ratings, weights, noise, contributors)
+            seen[run] = recommender.listen(client)
+            labels[run] = client.labels is not None and client.labels[0]
             report_progress(progress, run, runs)
         found.append(attacker.ratios(seen, labels))
     low, high = found
@@ -302,9 +302,9 @@ class _Cheat(OneRoundRecommender):
         self._counts = counted[0].weights
         return self._chosen
 
-    def listen(self, shard: OneRoundShard) -> np.ndarray:
+    def listen(self, client: OneRoundClient) -> np.ndarray:
         """Return all numbers of both rounds."""
-        (sent,) = self.hear([shard])
+        (sent,) = self.hear([client])
         if not isinstance(sent, SumContribution):
             raise ProtocolError("a survey by labels was answered without them")
         return np.concatenate((self._counts, sent.scores, sent.weights, [sent.total]))

@@ -3,8 +3,8 @@
 A recommender chooses what it sends, so it may send everybody the same item factors again, whatever
 they answer. Given these, a user's messages depend on nothing but the user's own ratings and noise:
 only the audited user has to be simulated. Many copies of the user are simulated at once, by one
-real ``Shard``: each rating of each copy is an item of its own, so that the shard's sum per item is
-one user's one message.
+real ``GradientClient``: each rating of each copy is an item of its own, so that the client's sum
+per item is one user's one message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hdpmf.common.privacy.mechanisms import H_FLOOR, dense_laplace_scale, laplac
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Opening, Round, learning_rate_at
 from hdpmf.common.protocol.messages import GRADIENT_STEP
-from hdpmf.private.client import Shard
+from hdpmf.private.client import GradientClient
 from hdpmf.private.client.devices import initial_vectors
 from hdpmf.untrusted.recommender import Recommender
 
@@ -85,18 +85,18 @@ def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: 
     """Train once, honestly, and record what the recommender sent."""
     plan, mechanism, h_per_item = model.setup(train)
     with Workers(1) as workers:
-        shard = Shard(train, weights, mechanism, SeededNoise(seed, _SHARD), seed, workers)
+        client = GradientClient(train, weights, mechanism, SeededNoise(seed, _SHARD), seed, workers)
         recommender = Recommender(plan, mechanism, SeededNoise(seed, _RECOMMENDER), h_per_item)
-        opening = recommender.open([shard.accept(plan)])
-        recommender.start([shard.open(opening)])
+        opening = recommender.open([client.accept(plan)])
+        recommender.start([client.open(opening)])
         factors = []
         draws = []
         for _ in range(plan.epochs):
             message = recommender.next_round()
             factors.append(message.item_factors)
             draws.append(message.h)
-            shard.receive(message)
-            recommender.aggregate([shard.contribute()])
+            client.receive(message)
+            recommender.aggregate([client.contribute()])
         factors.append(recommender.factors)
     drawn = [h for h in draws if h is not None]
     all_h = np.stack(drawn) if drawn else None
@@ -173,11 +173,11 @@ def messages(
     )
     weights = PrivacyWeights.per_rating(ratings, copies.weights.ravel())
     # Copies share no item, so that the noise on each row is that of one of them.
-    shard = Shard(
+    client = GradientClient(
         ratings, weights, path.mechanism, noise, seed, workers, n_users=1, sharing=sharing
     )
-    shard.accept(plan)
-    counts = shard.open(Opening(noise_budget=path.budget)).counts
+    client.accept(plan)
+    counts = client.open(Opening(noise_budget=path.budget)).counts
     yield counts.reshape(n, m) > 0
     stated = np.tile(np.maximum(raters, 1), n)
     for number in range(1, plan.epochs + 1):
@@ -187,10 +187,10 @@ def messages(
             h = np.maximum(noise.exponentials((n * m, plan.n_factors)), np.float32(H_FLOOR))
         elif h is not None and len(h) > 1:
             h = np.tile(h[copies.items], (n, 1))
-        shard.receive(
+        client.receive(
             Round(number=number, item_factors=np.tile(factors, (n, 1)), raters=stated, h=h)
         )
-        yield shard.contribute().sums.reshape(n, m, plan.n_factors)
+        yield client.contribute().sums.reshape(n, m, plan.n_factors)
 
 
 def _plan_for(plan: Plan, n_items: int) -> Plan:

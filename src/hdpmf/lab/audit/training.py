@@ -5,8 +5,8 @@ Training is repeated for every run.
 Ten thousand trainings of a real data set would take hours, so this view has a small world: 20
 items, 30 users, about ten ratings each. One rating among so few moves the factors more than it
 would among many, which helps the attacker. Copies of the world have neither users nor items in
-common, so a real ``Shard`` and ``Recommender`` train a block of them at once and none notices the
-others.
+common, so a real ``GradientClient`` and ``Recommender`` train a block of them at once and none
+notices the others.
 
 The attacker has two scores and uses the one that did better on the pilot runs: the item's vector
 projected on Fisher's discriminant (the mean difference of the pilot runs in units of their spread),
@@ -29,7 +29,7 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.lab.audit.replay import Copies, RecordedRun, SimulatedDevice, messages
 from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_wide_share, lower_bound
 from hdpmf.lab.audit.world import Target, in_threads
-from hdpmf.private.client import Shard
+from hdpmf.private.client import GradientClient
 from hdpmf.untrusted.recommender import Recommender
 
 if TYPE_CHECKING:
@@ -256,13 +256,15 @@ def _train_copies(
     weights = PrivacyWeights.per_rating(inflated, np.tile(target.weights, n))
     seed, stream = streams
     # Copies share no item: the whole noise is on every row, wherever it comes from.
-    shard = Shard(inflated, weights, mechanism, SeededNoise(seed, stream), seed, workers, n_users=1)
+    client = GradientClient(
+        inflated, weights, mechanism, SeededNoise(seed, stream), seed, workers, n_users=1
+    )
     start = _SameStart(seed, stream + 1, ratings.n_items)
     recommender = Recommender(plan, mechanism, start, h_per_item)
-    recommender.start([shard.open(recommender.open([shard.accept(plan)]))])
+    recommender.start([client.open(recommender.open([client.accept(plan)]))])
     for _ in range(plan.epochs):
-        shard.receive(recommender.next_round())
-        recommender.aggregate([shard.contribute()])
+        client.receive(recommender.next_round())
+        recommender.aggregate([client.contribute()])
     return recommender.factors.reshape(n, ratings.n_items, plan.n_factors)
 
 

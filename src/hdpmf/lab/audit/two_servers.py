@@ -38,7 +38,7 @@ from hdpmf.lab.audit.server_pair import (
     look_at_shares,
 )
 from hdpmf.lab.audit.world import PlantedNoise
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.one_round import make_survey
 
 SHARES_TELL = "shares tell"
@@ -145,16 +145,16 @@ def _played(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> list[Corru
     )
     servers = AuditedServers(audit.corrupt, planted)
     users = len(stars) + 1
-    shard = _shard(audit, survey, stars)
+    client = _client(audit, survey, stars)
     fault = audit.fault
     if not audit.labels:
-        return [servers.sum(survey, "whole", shard.entries(users), fault=fault)]
-    counts = servers.sum(survey, "counts", shard.entries(users), fault=fault)
+        return [servers.sum(survey, "whole", client.entries(users), fault=fault)]
+    counts = servers.sum(survey, "counts", client.entries(users), fault=fault)
     grouping = _grouping(survey)
-    shard.group(grouping)
+    client.group(grouping)
     return [
         counts,
-        servers.sum(survey, "labels", shard.entries(users), grouping=grouping, fault=fault),
+        servers.sum(survey, "labels", client.entries(users), grouping=grouping, fault=fault),
     ]
 
 
@@ -166,7 +166,7 @@ def _shares(audit: ServerAudit, truth: np.ndarray) -> dict[str, RuleOutcome]:
     ends[:, 1] = (SCALE.low + SCALE.high) / 2  # known, like what is absent
     survey = _survey(audit, _ITEMS, users=users + 1)
     seen = _played(audit, survey, ends[truth.astype(int)])[-1]
-    known = _shard(audit, survey, ends)
+    known = _client(audit, survey, ends)
     if audit.labels:
         known.resume(_grouping(survey), np.zeros(2, np.bool_))
     low, high = known.entries(2)
@@ -190,7 +190,7 @@ def _survey(audit: ServerAudit, n_items: int, users: int) -> Survey:
     )
 
 
-def _shard(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> OneRoundShard:
+def _client(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> OneRoundClient:
     """Return the private side of persons (rows) with these ratings; 0 for none."""
     users, items = np.nonzero(stars)
     n_items = stars.shape[1]
@@ -198,7 +198,7 @@ def _shard(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> OneRoundSha
         np.arange(n_items)
     )
     weights = PrivacyWeights.per_rating(ratings, np.full(len(ratings), audit.weight))
-    shard = OneRoundShard(
+    client = OneRoundClient(
         ratings,
         weights,
         ReleasedNoise(),
@@ -206,5 +206,5 @@ def _shard(audit: ServerAudit, survey: Survey, stars: np.ndarray) -> OneRoundSha
         catalogue=_CATALOGUE,
         n_users=ratings.n_users,
     )
-    shard.accept(survey)
-    return shard
+    client.accept(survey)
+    return client

@@ -19,7 +19,7 @@ from hdpmf.common.privacy.sampling import Noise, SeededNoise
 from hdpmf.common.protocol import Survey
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 from hdpmf.models.hdp_bit import HDPBit
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.one_round import make_survey
 
@@ -216,14 +216,14 @@ class Design:
         patterns = HDPBit.patterns if self.kind == "L" else 0
         return OneRoundRecommender(survey, features, score={"score": 1.0}, n_patterns=patterns)
 
-    def shard(
+    def client(
         self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
-    ) -> OneRoundShard:
+    ) -> OneRoundClient:
         """Return a client with these ratings, which holds ``n_users`` of all contributors."""
         source: Any = noise
         if (self.noise_factor, self.label_factor) != (1.0, 1.0):
             source = PlantedNoise(noise, self.noise_factor, self.label_factor)
-        return OneRoundShard(
+        return OneRoundClient(
             ratings,
             weights,
             source,

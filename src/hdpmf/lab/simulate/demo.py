@@ -32,7 +32,7 @@ from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 
 _NAMES = ("localhost", "127.0.0.1")
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _PACE = Pace(gather=30.0, deadline=20.0, attempts=5, pause=0.5)
 
 
@@ -243,7 +243,7 @@ def _watch(
         state = service.state()
         if state is not None:
             progress(state)
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     deployment.check()
 
 

@@ -30,7 +30,7 @@ from hdpmf.errors import ConfigError, FederationError, StorageError
 
 RECOMMENDER = "recommender"
 _STOP_SECONDS = 10.0
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 class Child:
@@ -157,7 +157,7 @@ class Deployment:
                 raise FederationError(
                     f"{name} was not done after {seconds:g} s (log: {self._children[name].log})"
                 )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         self.check()
 
     @property

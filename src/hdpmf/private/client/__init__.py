@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from hdpmf.private.client.devices import Devices
 
 if TYPE_CHECKING:
-    from hdpmf.private.client.gradients import Shard
+    from hdpmf.private.client.gradients import GradientClient
 
-__all__ = ["Devices", "Shard"]
+__all__ = ["Devices", "GradientClient"]
 
 
 def __getattr__(name: str) -> Any:
-    # A shard's kernels need Numba, which a machine that trains on its GPU need not have.
-    if name == "Shard":
-        from hdpmf.private.client.gradients import Shard
+    # A client's kernels need Numba, which a machine that trains on its GPU need not have.
+    if name == "GradientClient":
+        from hdpmf.private.client.gradients import GradientClient
 
-        return Shard
+        return GradientClient
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -48,7 +48,7 @@ class SurveyCharge:
     epsilon: float
 
 
-class OneRoundShard:
+class OneRoundClient:
     """One or more users on the private side of a one-round design.
 
     A survey that asks for more than was agreed, comes a second time, or differs from the one
@@ -91,7 +91,7 @@ class OneRoundShard:
 
     def __repr__(self) -> str:
         return (
-            f"OneRoundShard({self._n_users} users, {'spent' if self._spent else 'nothing spent'})"
+            f"OneRoundClient({self._n_users} users, {'spent' if self._spent else 'nothing spent'})"
         )
 
     @property
@@ -131,7 +131,7 @@ class OneRoundShard:
         ):
             raise ProtocolError(
                 f"refused: the survey is for {survey.n_items} items rated {survey.scale_low:g} to "
-                f"{survey.scale_high:g}; this shard knows {self._ratings.n_items} items rated "
+                f"{survey.scale_high:g}; this client knows {self._ratings.n_items} items rated "
                 f"{scale}"
             )
         if survey.catalogue != self._catalogue:
@@ -141,7 +141,7 @@ class OneRoundShard:
         if survey.design != "L" and survey.contributors < self._n_users:
             raise ProtocolError(
                 f"refused: the survey counts on {survey.contributors} users' noise, fewer than "
-                "this shard alone has"
+                "this client alone has"
             )
         self._survey = survey
 
@@ -330,7 +330,7 @@ class OneRoundShard:
         return np.where(moved, after[items], items)
 
     def _share(self, scale: Fraction, contributors: int, size: int) -> np.ndarray:
-        """The sum of the shares of this shard's users."""
+        """The sum of the shares of this client's users."""
         return self._noise.laplace_share(scale, contributors, size, count=self._n_users)
 
     def _bits(self, survey: Survey) -> BitContribution:

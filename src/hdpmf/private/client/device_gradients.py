@@ -1,7 +1,7 @@
 """Gradients of a real device: whole numbers on a grid, with noise that it draws itself.
 
 The gradients of the paper's methods are rounded to the grid and get discrete Gaussian shares. Those
-of ``hdpmf-paid`` are on it in every shard.
+of ``hdpmf-paid`` are on it in every client.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Opening, Plan, Round
 from hdpmf.common.protocol.messages import GRADIENT_STEP, from_grid, to_grid
 from hdpmf.errors import ProtocolError, StorageError
-from hdpmf.private.client.gradients import Shard, draws_of_h
+from hdpmf.private.client.gradients import GradientClient, draws_of_h
 from hdpmf.private.client.h_plausibility import HPlausibility
 
 _DTYPES = {"vectors": "<f4", "raters": "<i8", "kept": "<i8", "kept_noise": "<i8", "h_total": "<f4"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ShardState:
-    """Private, like all that a shard holds, but without any rating.
+class GradientClientState:
+    """Private, like all that a client holds, but without any rating.
 
     Attributes:
         round: The last round that came.
@@ -53,7 +53,7 @@ class ShardState:
     stated: bytes = b""
 
     def __repr__(self) -> str:
-        return f"ShardState(round {self.round})"
+        return f"GradientClientState(round {self.round})"
 
     def encode(self) -> bytes:
         """As bytes."""
@@ -64,7 +64,7 @@ class ShardState:
         return msgspec.msgpack.encode((self.round, self.answered, self.h_seen, arrays, self.stated))
 
     @classmethod
-    def decode(cls, data: bytes) -> ShardState:
+    def decode(cls, data: bytes) -> GradientClientState:
         """From bytes."""
         try:
             number, answered, seen, arrays, stated = msgspec.msgpack.decode(data, type=_Fields)
@@ -92,16 +92,16 @@ LARGEST_FACTOR = 2.0**20
 """Of V. Gradients of smaller ones fit the grid and the words of a sum, whatever was rated."""
 
 
-class DeviceShard(Shard):
-    """A shard whose gradients may leave this process.
+class DeviceGradientClient(GradientClient):
+    """A client whose gradients may leave this process.
 
     Args:
         ratings: The ratings of these users that take part.
         seed: Of the first user vectors.
         everyone: Users of the run: no item can have more raters.
-        n_users: As for Shard.
-        sharing: As for Shard.
-        min_raters: As for Shard.
+        n_users: As for GradientClient.
+        sharing: As for GradientClient.
+        min_raters: As for GradientClient.
         simulation: Allow seeded noise. Never for anything that leaves this process.
     """
 
@@ -145,9 +145,9 @@ class DeviceShard(Shard):
         self._answered = self._round
         return units
 
-    def state(self) -> ShardState:
+    def state(self) -> GradientClientState:
         """The state to resume from later, in another process. No rating is in it."""
-        return ShardState(
+        return GradientClientState(
             round=self._round,
             answered=self._answered,
             vectors=self._U,
@@ -159,7 +159,7 @@ class DeviceShard(Shard):
             stated=self._stated,
         )
 
-    def resume(self, plan: Plan, opening: Opening, state: ShardState) -> None:
+    def resume(self, plan: Plan, opening: Opening, state: GradientClientState) -> None:
         """Go on from a state that was kept, with the plan and the opening that were agreed to.
 
         The round that was under way is over: its factors are not kept, so that it gets no second
@@ -183,7 +183,9 @@ class DeviceShard(Shard):
         self._round, self._answered = state.round, max(state.answered, state.round)
         self._raters, self._kept_noise, self._stated = state.raters, state.kept_noise, state.stated
 
-    def resume_without_ratings(self, plan: Plan, opening: Opening, state: ShardState) -> None:
+    def resume_without_ratings(
+        self, plan: Plan, opening: Opening, state: GradientClientState
+    ) -> None:
         """Continue without ratings that are gone, so that nobody hears that they are."""
         none = np.zeros(0, np.int64)
         self.resume(

@@ -113,7 +113,7 @@ class WholeGradients:
         return total
 
 
-class Shard:
+class GradientClient:
     """One or more users on the private side of the protocol.
 
     Methods are called in the order of the conversation (see ``hdpmf.common.protocol``); rounds may
@@ -164,13 +164,13 @@ class Shard:
         self._whole: WholeGradients | None = None
 
     def __repr__(self) -> str:
-        return f"Shard({self._ratings.n_users} users)"
+        return f"GradientClient({self._ratings.n_users} users)"
 
     @property
     def vectors(self) -> np.ndarray:
         """User vectors, one row per user.
 
-        Private: for the owner of the shard, never for a message.
+        Private: for the owner of the client, never for a message.
         """
         return self._U[:, : self._expected_plan().n_factors]
 
@@ -330,7 +330,7 @@ class Shard:
         raters = self._rows(message.raters)
         if (raters < self._counts).any():
             raise ProtocolError(
-                "the numbers of raters are smaller than what this shard alone has reported"
+                "the numbers of raters are smaller than what this client alone has reported"
             )
         if self._raters is not None and not np.array_equal(raters, self._raters):
             raise ProtocolError(
@@ -383,7 +383,9 @@ class Shard:
         """
         noise, shares = self._noise, self._kept_noise
         if not isinstance(noise, SeededNoise):
-            raise PrivacyError("noise that is released goes onto a grid; a DeviceShard does that")
+            raise PrivacyError(
+                "noise that is released goes onto a grid; a DeviceGradientClient does that"
+            )
         if shares is None:
             part = self._counts / np.maximum(self._round_raters(), 1)
             c = (

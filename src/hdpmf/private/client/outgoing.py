@@ -58,15 +58,15 @@ _ALLOWED = Outgoing.__constraints__
 
 
 def compose(kind: type[Outgoing], **fields: Any) -> Outgoing:
-    """Make an outgoing message of one of the kinds that a shard may send."""
+    """Make an outgoing message of one of the kinds that a client may send."""
     if kind not in _ALLOWED:
-        raise ProtocolError(f"a shard never sends a {kind.__name__}")
+        raise ProtocolError(f"a client never sends a {kind.__name__}")
     return kind(**fields)
 
 
 def masked(message: ToRecommender) -> bytes:
     """A device's message of a secure sum, as a body."""
-    # needs the federation extra, which shards do without
+    # needs the federation extra, which clients do without
     from hdpmf.common.aggregation.masks import (
         ToRecommender,
         encode,

@@ -76,7 +76,7 @@ def choose(
         able &= store.ledger.affords(ratings, weights, policy, pays)
     if method.one_round:
         able &= weight_units(own) > 0  # lighter ratings send nothing there
-        able &= ~store.ledger.answered(recommender, terms.method, ratings)
+        able &= ~store.ledger.has_answered(recommender, terms.method, ratings)
     chosen = np.flatnonzero(able)
     if not np.isinf(pays).any():
         chosen = store.ledger.within_limits(ratings, chosen, pays, policy)
@@ -102,7 +102,7 @@ def charge(store: DeviceStore, entry: Entry, chosen: np.ndarray, pays: np.ndarra
         raise DeclinedError("busy", str(error)) from error
 
 
-def taking_part(store: DeviceStore, chosen: np.ndarray) -> Participation:
+def participation(store: DeviceStore, chosen: np.ndarray) -> Participation:
     """The chosen ratings by themselves."""
     table, weights = store.ratings(), store.weights()
     ratings = table.take(chosen)
@@ -115,14 +115,14 @@ def taking_part(store: DeviceStore, chosen: np.ndarray) -> Participation:
     return Participation(table, ratings, weights.take(chosen), digest)
 
 
-def who_paid(store: DeviceStore, run: bytes, epsilon: float) -> Participation:
+def paying_ratings(store: DeviceStore, run: bytes, epsilon: float) -> Participation:
     """Return the ratings that have paid for a run under way, and would send no more.
 
     Some may be gone, or weigh more by now: they are left out, and nobody hears of it.
     """
     ratings, weights = store.ratings(), store.weights()
     paid = store.ledger.paid_in(run.hex(), ratings)
-    return taking_part(
+    return participation(
         store,
         np.flatnonzero((paid > 0) & (weights.for_ratings(ratings) * epsilon <= paid * (1 + SLACK))),
     )

@@ -219,7 +219,7 @@ class Conversation:
             return
         with self._store.transaction():
             set_open(self._store, [other for other in open_runs(self._store) if other != run])
-            session.state.over, session.state.shard = True, None
+            session.state.over, session.state.client = True, None
             self._give_back(session)
             if session.state.charged:
                 session.save()

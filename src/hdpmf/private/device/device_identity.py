@@ -50,7 +50,7 @@ def card_of(store: DeviceStore) -> DeviceCard:
     return DeviceCard(name=name, identity=store.identity.public.hex(), users=store.users)
 
 
-def follow(store: DeviceStore, told: bytes, log: Callable[[str], None]) -> bytes:
+def follow(store: DeviceStore, rotation: bytes, log: Callable[[str], None]) -> bytes:
     """Pin the authorities that follow from a signed rotation, and return them.
 
     Raises:
@@ -59,7 +59,7 @@ def follow(store: DeviceStore, told: bytes, log: Callable[[str], None]) -> bytes
     pinned = store.recommender.authority or b""
     if not pinned:
         return pinned  # certificates come from public authorities
-    trusted = learn(pinned, told)
+    trusted = learn(pinned, rotation)
     before, after = digests(pinned), digests(trusted)
     if before == after:
         return pinned
@@ -110,5 +110,5 @@ def rotate(store: DeviceStore) -> KeyHistory:
         store.change_device(key_succession=made.to_json())
         store.runs.clear()
         set_open(store, [])
-        store.ledger.give_back_held("the device has new keys, and nothing of this run had left")
+        store.ledger.release_held("the device has new keys, and nothing of this run had left")
     return made

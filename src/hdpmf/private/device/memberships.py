@@ -213,7 +213,7 @@ def _end_runs(store: DeviceStore, address: str) -> None:
         if state is not None and read_state(state).recommender == address:
             store.runs.drop(run)
     set_open(store, [run for run in open_runs(store) if store.runs.load(run) is not None])
-    store.ledger.give_back_held(
+    store.ledger.release_held(
         "the owner left this recommender; nothing of this run had left", address
     )
 

@@ -46,14 +46,14 @@ def quantize_response_time(
 ) -> Callable[[bytes], bytes]:
     """The same answers, each a whole number of slots after its question."""
 
-    def answered(data: bytes) -> bytes:
+    def respond(data: bytes) -> bytes:
         begun = clock()
         try:
             return answer(data)
         finally:
             sleep(SLOT - (clock() - begun) % SLOT)
 
-    return answered
+    return respond
 
 
 _LONGEST_TERMS = (

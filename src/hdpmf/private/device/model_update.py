@@ -17,7 +17,7 @@ from hdpmf.common.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, digest_of
 from hdpmf.errors import ProtocolError
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.recommendations import keep_model, kept_model
+from hdpmf.private.device.recommendations import keep_model, local_model
 from hdpmf.private.device.store.catalogues import read_lists
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import LocalModel
@@ -70,9 +70,9 @@ def model_of_facts(
     )
 
 
-def kept_facts(store: DeviceStore) -> str:
+def facts_digest(store: DeviceStore) -> str:
     """Return the SHA-256 of the facts that the model was made of; empty without one."""
-    model = kept_model(store)
+    model = local_model(store)
     return "" if model is None else sha256(model.numbers).hexdigest()
 
 
@@ -161,7 +161,7 @@ class LastModel:
     @property
     def now(self) -> LocalModel | None:
         """As it is now."""
-        return self.held if self._in_memory else kept_model(self._store)
+        return self.held if self._in_memory else local_model(self._store)
 
     @property
     def expects_lists(self) -> bool:

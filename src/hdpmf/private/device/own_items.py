@@ -67,7 +67,7 @@ def load_catalogue(
     return found
 
 
-def shown_items(store: DeviceStore) -> PinnedCatalogue | None:
+def current_catalogue(store: DeviceStore) -> PinnedCatalogue | None:
     """The items that the owner sees."""
     known = store.pinned_catalogue
     if known is not None:
@@ -80,7 +80,7 @@ def all_titles(store: DeviceStore) -> dict[str, str]:
     """The titles of all recommenders' items, by their names on this device."""
     found: dict[str, str] = {}
     for recommender_id in store.recommender_ids:
-        shown = shown_items(store.at(recommender_id))
+        shown = current_catalogue(store.at(recommender_id))
         if shown is not None:
             found |= zip(shown.table.ids, shown.table.titles, strict=False)
     return found
@@ -94,7 +94,7 @@ def rate_known(store: DeviceStore, item: str, value: float) -> float | None:
         RatingsError: The value is not on the scale, or not on one of its steps. Nothing was
             changed.
     """
-    shown = shown_items(store)
+    shown = current_catalogue(store)
     if shown is None:
         raise ConfigError(_NO_ITEMS)
     if item not in shown.positions:
@@ -168,7 +168,7 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
         ConfigError: There are no items to rate yet.
         RatingsError: It is no such file.
     """
-    shown = shown_items(store)
+    shown = current_catalogue(store)
     if shown is None:
         raise ConfigError("load a catalogue first, so that the file's items can be found in it")
     known = {record.item: record.value for record in store.records() if record.user == ME}
@@ -204,7 +204,7 @@ def take_file(store: DeviceStore, preview: FilePreview) -> int:
     """Take in what was looked at, all of it or nothing; how many ratings."""
     if preview.ready:
         store.rated.put(
-            [Record(ME, item, value) for item, value in preview.ready], shown_items(store)
+            [Record(ME, item, value) for item, value in preview.ready], current_catalogue(store)
         )
     return len(preview.ready)
 

@@ -29,7 +29,7 @@ from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.conversation import Conversation
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.model_update import (
-    kept_facts,
+    facts_digest,
     lack_lists,
     model_of_facts,
     most_list_bytes,
@@ -49,14 +49,14 @@ from hdpmf.private.device.published_files import (
     pinned_items,
     read_index,
 )
-from hdpmf.private.device.recommendations import keep_model, kept_model
+from hdpmf.private.device.recommendations import keep_model, local_model
 from hdpmf.private.device.recommender_state import kept as kept_message
 from hdpmf.private.device.reports import Reports, keep_refusal
 from hdpmf.private.device.session import Setup
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import LocalModel
 
-LOOK_EVERY = 300.0
+POLL_EVERY = 300.0
 """Seconds, about, between two looks at what the recommender publishes."""
 
 _OS = secrets.SystemRandom()
@@ -92,7 +92,7 @@ class Participant:
         carrier: Carrier | None = None,
         *,
         recommender: str = "recommender",
-        every: float = LOOK_EVERY,
+        every: float = POLL_EVERY,
         clock: Callable[[], float] = time.time,
         uniform: Callable[[], float] = _OS.random,
         noise: Noise | None = None,
@@ -140,9 +140,9 @@ class Participant:
         """
         return self._files.step()
 
-    def look_soon(self) -> None:
+    def poll_soon(self) -> None:
         """Look at the files in the next step: the owner has answered something."""
-        self._files.look_soon()
+        self._files.poll_soon()
 
     def settle(self) -> None:
         """Write what is not in the store yet of what was refused: nothing is done any more."""
@@ -160,9 +160,9 @@ class Participant:
         self._conversation.resume(data)
 
     @property
-    def answered(self) -> str:
+    def finished_task(self) -> str:
         """Id of the last task that a report left for, once a newer model has come; empty before."""
-        return self._files.answered
+        return self._files.finished_task
 
     @property
     def expects_lists(self) -> bool:
@@ -197,7 +197,7 @@ class Published:
         self._every = every
         self._follow = follow
         self._reports = Reports(setup, carrier)
-        self._look_at = 0.0
+        self._poll_at = 0.0
         self._etag = ""
         self._index: PublicIndex | None = None
         self._authorities = ""  # digest of what was told about them last
@@ -206,37 +206,37 @@ class Published:
         ] = {}  # digests of refused files, so that they are not fetched again
 
     @property
-    def answered(self) -> str:
+    def finished_task(self) -> str:
         """Id of the last task that a report left for, once a newer model has come; empty before."""
-        standing, model = self._reports.book.state(), kept_model(self._store)
-        goes_on = bool(standing.task) or standing.counted is not None
+        state, model = self._reports.book.state(), local_model(self._store)
+        goes_on = bool(state.task) or state.counted is not None
         if (
-            not standing.reported
+            not state.reported
             or goes_on
             or model is None
-            or kept_facts(self._store) == standing.model
+            or facts_digest(self._store) == state.model
         ):
             return ""
         lists = None if self._index is None else self._index.lists
         lacks = lists is not None and lists.sha256 not in self._refused and lack_lists(model)
-        return "" if lacks else standing.reported.hex()
+        return "" if lacks else state.reported.hex()
 
-    def look_soon(self) -> None:
+    def poll_soon(self) -> None:
         """Look in the next step."""
-        self._look_at = 0.0
+        self._poll_at = 0.0
 
     def step(self) -> float:
         """Do what is due; return the seconds until there may be something to do again."""
         self._guarded(self._reports.go_on)
         now = self._setup.clock()
         if (
-            now >= self._look_at or self._look_at > now + 3 * self._every
+            now >= self._poll_at or self._poll_at > now + 3 * self._every
         ):  # or the clock was put back
             self._guarded(self._look)
-            self._look_at = now + self._every * (0.5 + self._setup.uniform())
+            self._poll_at = now + self._every * (0.5 + self._setup.uniform())
             self._guarded(self._reports.go_on)
         due = self._reports.due()
-        next_at = self._look_at if due is None else min(due, self._look_at)
+        next_at = self._poll_at if due is None else min(due, self._poll_at)
         return max(next_at - self._setup.clock(), _SOON)
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -311,15 +311,15 @@ class Published:
 
     def _take_model(self, file: PublicFile) -> None:
         """Keep new facts. Nothing is sent or paid, whatever they are."""
-        model = kept_model(self._store)
-        if model is not None and model.run == file.run and kept_facts(self._store) == file.sha256:
+        model = local_model(self._store)
+        if model is not None and model.run == file.run and facts_digest(self._store) == file.sha256:
             return
         body = fetch_file(self._carrier, "facts", file, most_bytes(pinned_items(self._store)))
         facts = decode(body)
         if not isinstance(facts, ItemFacts):
             raise ProtocolError(f"refused: a {type(facts).__name__} is no model")
-        standing = self._reports.book.state()
-        terms = kept_message(standing.terms, Terms)
+        state = self._reports.book.state()
+        terms = kept_message(state.terms, Terms)
         new = model_of_facts(
             self._store,
             facts,
@@ -327,7 +327,7 @@ class Published:
             recommender=self._setup.recommender,
             run=file.run,
             terms=terms,
-            survey=standing.survey,
+            survey=state.survey,
         )
         with self._store.transaction():
             keep_model(self._store, with_older_lists(new, model))
@@ -338,7 +338,7 @@ class Published:
                     "received",
                     "facts about items",
                     recommender=self._setup.recommender,
-                    run=standing.run,
+                    run=state.run,
                     number=terms.rounds,
                 )
                 self._store.ledger.note(entry)
@@ -346,7 +346,7 @@ class Published:
 
     def _take_lists(self, file: PublicFile) -> None:
         """Keep a model for lists beside the facts that name it."""
-        model = kept_model(self._store)
+        model = local_model(self._store)
         if model is None or not lack_lists(model):
             return
         policy = self._store.policy

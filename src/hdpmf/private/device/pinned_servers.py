@@ -70,7 +70,7 @@ def roster_fields(store: DeviceStore) -> dict[str, Any] | None:
     return {"devices": len(roster), "users": roster.n_users, "digest": pinned_digest(store) or None}
 
 
-def look_at_roster(store: DeviceStore, data: bytes) -> Enrolled:
+def preview_roster(store: DeviceStore, data: bytes) -> Enrolled:
     """The roster in a file, if it could be pinned here. Nothing is changed.
 
     Raises:
@@ -95,10 +95,10 @@ def pin_roster(store: DeviceStore, data: bytes, *, new: bool = False) -> str:
         new: In place of another roster that was pinned before.
 
     Raises:
-        ConfigError: As in ``look_at_roster``, or another one is pinned.
-        SecureSumError: As in ``look_at_roster``.
+        ConfigError: As in ``preview_roster``, or another one is pinned.
+        SecureSumError: As in ``preview_roster``.
     """
-    enrolled = look_at_roster(store, data)
+    enrolled = preview_roster(store, data)
     with store.transaction():
         before = pinned_digest(store)
         if before not in ("", enrolled.digest) and not new:

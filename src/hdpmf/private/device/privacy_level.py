@@ -14,7 +14,7 @@ from hdpmf.common.methods.registry import guess_at
 from hdpmf.common.privacy.accounting import DELTA, cost
 from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.own_items import shown_items
+from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
 
@@ -102,7 +102,7 @@ def item_weights(store: DeviceStore, of: Iterable[str] | None = None) -> dict[st
 
 def genres(store: DeviceStore) -> dict[str, list[str]]:
     """The genres of the items that the owner sees, each with its items."""
-    shown = shown_items(store)
+    shown = current_catalogue(store)
     found: dict[str, list[str]] = {}
     if shown is not None:
         for item, own in zip(

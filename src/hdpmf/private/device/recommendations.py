@@ -40,7 +40,7 @@ def keep_model(store: DeviceStore, model: LocalModel) -> None:
     store.tables.models.put(own)
 
 
-def kept_model(store: DeviceStore) -> LocalModel | None:
+def local_model(store: DeviceStore) -> LocalModel | None:
     """Return the finished run that recommendations come from."""
     return store.tables.models.find(store.recommender_id)
 
@@ -108,7 +108,7 @@ def prepare(
     store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None
 ) -> PredictionInputs:
     """User vectors and item factors, ready for predictions; arguments as for `recommend`."""
-    model, pinned = kept_model(store) if model is None else model, store.pinned_catalogue
+    model, pinned = local_model(store) if model is None else model, store.pinned_catalogue
     if model is None or pinned is None:
         raise NotFittedError(
             "this device has no model yet; it comes at the end of a run (hdpmf device join)"

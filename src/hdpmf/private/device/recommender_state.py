@@ -41,7 +41,7 @@ class RunState(msgspec.Struct, kw_only=True):
         taking_part: Digest of which ones they are.
         number: The last round that was answered.
         summed: The last job whose numbers went into a secure sum; -1 for none.
-        shard: Its state, encoded.
+        client: Its state, encoded.
         over: The run is over.
     """
 
@@ -55,7 +55,7 @@ class RunState(msgspec.Struct, kw_only=True):
     taking_part: bytes = b""
     number: int = 0
     summed: int = -1
-    shard: bytes | None = None
+    client: bytes | None = None
     over: bool = False
 
     def __repr__(self) -> str:
@@ -148,7 +148,7 @@ class RecommenderStates:
             if task.end <= now:
                 agreed.delete(task.id)
         agreed.put(AgreedTask(id=task_id, end=end))
-        self._store.runs.keep(task_id, _TASK, document)
+        self._store.runs.put_part(task_id, _TASK, document)
         self.save(task_id, state)
 
     def knows(self, task_id: bytes) -> bool:
@@ -157,7 +157,7 @@ class RecommenderStates:
 
     def load(self, task_id: bytes) -> tuple[TaskState, bytes] | None:
         """A task that was agreed to, and its document; None if the owner forgot it."""
-        data, document = self._store.runs.load(task_id), self._store.runs.kept(task_id, _TASK)
+        data, document = self._store.runs.load(task_id), self._store.runs.get_part(task_id, _TASK)
         return (
             None
             if data is None or document is None
@@ -181,18 +181,18 @@ class RecommenderStates:
 
     def put_report(self, task_id: bytes, user: int, report: bytes) -> None:
         """Keep a user's report."""
-        self._store.runs.keep(task_id, _report(user), report)
+        self._store.runs.put_part(task_id, _report(user), report)
 
     def report(self, task_id: bytes, user: int) -> bytes:
         """A user's report, as it was made."""
-        data = self._store.runs.kept(task_id, _report(user))
+        data = self._store.runs.get_part(task_id, _report(user))
         if data is None:
             raise StorageError("a report that is to be sent is not in the store: it is damaged")
         return data
 
     def drop_report(self, task_id: bytes, user: int) -> None:
         """A report is not needed any more."""
-        self._store.runs.let_go(task_id, _report(user))
+        self._store.runs.delete_part(task_id, _report(user))
 
 
 def collector_digest(collector: Collector) -> bytes:

@@ -16,21 +16,21 @@ from hdpmf.common.net.carrier import backoff
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.task import prio_of
 from hdpmf.errors import HdpmfError, ProtocolError, TransportError
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.outgoing import report_headers, sealed_report
 from hdpmf.private.device.budget import (
     agreed_words,
     charge,
     choose,
     entry_of,
-    taking_part,
-    who_paid,
+    participation,
+    paying_ratings,
 )
 from hdpmf.private.device.consent import require_consent
 from hdpmf.private.device.disclosures.ledger import Action, Entry
-from hdpmf.private.device.disclosures.sent_bytes import leader_answered, report_leaves
+from hdpmf.private.device.disclosures.sent_bytes import record_leader_response, report_leaves
 from hdpmf.private.device.errors import DeclinedError, reason_of
-from hdpmf.private.device.model_update import kept_facts
+from hdpmf.private.device.model_update import facts_digest
 from hdpmf.private.device.published_files import (
     Carrier,
     PublicFile,
@@ -90,10 +90,10 @@ class Reports:
 
     def go_on(self) -> None:
         """Make the report, send it, or give it up, if it is time for that."""
-        standing, opened, now = self.book.state(), self._opened(), self._setup.clock()
+        known, opened, now = self.book.state(), self._opened(), self._setup.clock()
         if opened is None:
-            if standing.task:  # the owner has forgotten the runs under way
-                self.book.end(standing.task)
+            if known.task:  # the owner has forgotten the runs under way
+                self.book.end(known.task)
             return
         if now < max(self._due(*opened, now), min(self._rest_until, now + _AFTER_ERROR)):
             return
@@ -107,7 +107,7 @@ class Reports:
 
     def take_task(self, file: PublicFile) -> None:
         """Agree to a task, or refuse it. Nothing is paid or sent here."""
-        standing, now = self.book.state(), self._setup.clock()
+        known, now = self.book.state(), self._setup.clock()
         if self.book.knows(bytes.fromhex(file.sha256)):
             return
         if self._held[0] != file.sha256:
@@ -120,12 +120,12 @@ class Reports:
             raise ProtocolError(
                 "refused: the task is not the one that the index names (its id differs)"
             )
-        check_period(read.task, now, standing.until)
+        check_period(read.task, now, known.until)
         check_task(self._store, read)
         collector = collector_digest(read.task.collector)
-        if standing.collector not in (b"", collector):
+        if known.collector not in (b"", collector):
             raise ProtocolError("refused: the sums would go to somebody else than those before")
-        if standing.task:
+        if known.task:
             return  # its time comes when the one under way is over
         if not self._owner_agrees(read):
             return  # looked at again when the index is, for as long as the task lasts
@@ -151,11 +151,11 @@ class Reports:
 
     def _opened(self) -> tuple[ReadTask, TaskState] | None:
         """The task under way."""
-        standing = self.book.state()
-        kept = self.book.load(standing.task) if standing.task else None
+        known = self.book.state()
+        kept = self.book.load(known.task) if known.task else None
         if kept is None:
             return None
-        if self._read is None or self._read.id != standing.task:
+        if self._read is None or self._read.id != known.task:
             self._read = read_task(kept[1])
         return self._read, kept[0]
 
@@ -213,7 +213,11 @@ class Reports:
         if read.part == "labels":
             goes_on = counted is not None and counted.survey == encode(read.survey)
             run = counted.run if counted is not None and goes_on else read.id
-            part = who_paid(store, run, read.terms.epsilon) if goes_on else taking_part(store, none)
+            part = (
+                paying_ratings(store, run, read.terms.epsilon)
+                if goes_on
+                else participation(store, none)
+            )
             pays = none, np.zeros(0)
             words = (
                 "drew a taste label, which stays here, and reports by it"
@@ -224,14 +228,14 @@ class Reports:
         else:
             run = read.id
             pays = choose(store, read.terms, self._setup.recommender)
-            part = taking_part(store, pays[0])
+            part = participation(store, pays[0])
             words = agreed_words(read.terms, "proved", servers=task.servers)
             counted = (
                 CountedSurvey(run=run, survey=encode(read.survey))
                 if read.survey.labels
                 else counted
             )
-        shard = OneRoundShard(
+        client = OneRoundClient(
             part.ratings,
             part.weights,
             self._setup.noise,
@@ -240,13 +244,13 @@ class Reports:
             n_users=1,  # of no user a share of noise is added
             simulation=self._setup.simulation,
         )
-        shard.accept(read.survey)
+        client.accept(read.survey)
         if task.grouping is not None:
-            shard.resume()
-            shard.group(task.grouping)
+            client.resume()
+            client.group(task.grouping)
         prio = prio_of(task, read.id)
         waiting: dict[int, bytes] = {}
-        for user, entries in enumerate(shard.entries(store.users)):
+        for user, entries in enumerate(client.entries(store.users)):
             if (
                 len(waiting) >= _AT_A_TIME
             ):  # a silo's need not all be in memory; none leaves before all are paid for
@@ -342,7 +346,7 @@ class Reports:
                 terms=encode(read.terms),
                 reported=read.id,
                 run=state.run,
-                model=kept_facts(self._store),
+                model=facts_digest(self._store),
             )
 
     def _taken(
@@ -350,7 +354,7 @@ class Reports:
     ) -> None:
         with self._store.transaction():
             self.book.require(read.id, state)
-            leader_answered(self._store, state.run, report, status, last=True)
+            record_leader_response(self._store, state.run, report, status, last=True)
             if status in REFUSED:
                 words = (
                     f"{read.task.servers.leader.organisation} refused a report (its answer "
@@ -379,7 +383,7 @@ class Reports:
         with self._store.transaction():
             self.book.require(read.id, state)
             if answer is not None:
-                leader_answered(self._store, state.run, *answer, last=False)
+                record_leader_response(self._store, state.run, *answer, last=False)
             self._keep(read, state, tries=state.tries + 1, retry_at=now + wait)
         leader = read.task.servers.leader.organisation
         self._setup.log(f"Task {read.id.hex()[:8]}: {leader} did not take the report yet ({why}).")

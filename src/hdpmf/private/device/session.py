@@ -383,7 +383,7 @@ class Session(ABC):
         """An entry of the ledger about this run."""
         return entry_of(
             self.agreed(),
-            self.standing(),
+            self.claim_status(),
             action,
             words,
             recommender=self._setup.recommender,
@@ -392,7 +392,7 @@ class Session(ABC):
             factors=self.factors(),
         )
 
-    def standing(self) -> Status:
+    def claim_status(self) -> Status:
         """Return the status of this run's epsilon."""
         terms = self.agreed()
         return method_named(terms.method).claim(terms.view, labels=terms.labels).status

@@ -24,15 +24,15 @@ from hdpmf.common.protocol import (
 )
 from hdpmf.common.protocol.layout import SumLayout, popularity_layout, survey_layout, survey_numbers
 from hdpmf.errors import ProtocolError
-from hdpmf.private.client.contributions import OneRoundShard
+from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.outgoing import compose
 from hdpmf.private.device.budget import (
     Participation,
     agreed_words,
     check_policy,
     choose,
-    taking_part,
-    who_paid,
+    participation,
+    paying_ratings,
 )
 from hdpmf.private.device.disclosures.ledger import Action
 from hdpmf.private.device.errors import OutOfTurnError
@@ -73,14 +73,14 @@ class SurveySession(Session):
             labels = np.frombuffer(self.state.labels, np.bool_)
             if len(labels) != part.ratings.n_users:  # of other users than those who are here now
                 part, labels = (
-                    taking_part(self._store, np.zeros(0, np.intp)),
+                    participation(self._store, np.zeros(0, np.intp)),
                     np.zeros(part.ratings.n_users, np.bool_),
                 )
-            shard = self._shard(survey, part)
-            shard.resume(grouping, labels)
-            self._second(shard)
+            client = self._client(survey, part)
+            client.resume(grouping, labels)
+            self._second(client)
         else:
-            self._first(survey, self._shard(survey, part))
+            self._first(survey, self._client(survey, part))
 
     def _survey(self, survey: Survey, body: bytes) -> Outcome:
         terms = self.agreed()
@@ -88,17 +88,19 @@ class SurveySession(Session):
             raise OutOfTurnError("refused: a survey is answered once; another one gets no answer")
         check_survey(survey, terms)
         pays = choose(self._store, terms, self._setup.recommender)
-        part = taking_part(self._store, pays[0])
+        part = participation(self._store, pays[0])
         self.state.plan, self.state.charged, self.state.taking_part, self.touched = (
             body,
             True,
             part.digest,
             True,
         )
-        answer = self._first(survey, self._shard(survey, part))
+        answer = self._first(survey, self._client(survey, part))
         # Numbers for a secure sum leave later, under masks; bits leave with this answer.
         action: Action = "agreed" if isinstance(answer, Ready) else "sent"
-        return Outcome(answer, self.entry(action, 0, agreed_words(terms, self.standing())), pays)
+        return Outcome(
+            answer, self.entry(action, 0, agreed_words(terms, self.claim_status())), pays
+        )
 
     def _group(self, grouping: Grouping, body: bytes) -> Outcome:
         terms, survey, state = self.agreed(), kept(self.state.plan, Survey), self.state
@@ -112,19 +114,19 @@ class SurveySession(Session):
         check_policy(
             self._store.policy, terms
         )  # its owner may have changed it since the survey came
-        shard = self._shard(survey, self._paid())
-        shard.resume()
-        shard.group(grouping)
-        if shard.labels is None:
+        client = self._client(survey, self._paid())
+        client.resume()
+        client.group(grouping)
+        if client.labels is None:
             raise ProtocolError("no label was drawn")
         # In the store with this answer, before anything made with it can leave.
         state.opening, state.labels, state.number, self.touched = (
             body,
-            shard.labels.tobytes(),
+            client.labels.tobytes(),
             1,
             True,
         )
-        answer = self._second(shard)
+        answer = self._second(client)
         return Outcome(
             answer,
             self.entry(
@@ -133,11 +135,11 @@ class SurveySession(Session):
         )
 
     def _paid(self) -> Participation:
-        return who_paid(self._store, self.run, self.agreed().epsilon)
+        return paying_ratings(self._store, self.run, self.agreed().epsilon)
 
-    def _shard(self, survey: Survey, part: Participation) -> OneRoundShard:
+    def _client(self, survey: Survey, part: Participation) -> OneRoundClient:
         terms, setup = self.agreed(), self._setup
-        shard = OneRoundShard(
+        client = OneRoundClient(
             part.ratings,
             part.weights,
             setup.noise,
@@ -146,19 +148,19 @@ class SurveySession(Session):
             n_users=min(self._store.users, terms.credit),
             simulation=setup.simulation,
         )
-        shard.accept(survey)
-        return shard
+        client.accept(survey)
+        return client
 
-    def _first(self, survey: Survey, shard: OneRoundShard) -> Message:
+    def _first(self, survey: Survey, client: OneRoundClient) -> Message:
         if survey.labels:
-            return self.wait_for_sum(0, shard.count().weights)
-        answer = shard.contribute()
+            return self.wait_for_sum(0, client.count().weights)
+        answer = client.contribute()
         if not isinstance(answer, SumContribution):
             return answer
         return self.wait_for_sum(0, survey_numbers(answer))
 
-    def _second(self, shard: OneRoundShard) -> Message:
-        answer = shard.contribute()
+    def _second(self, client: OneRoundClient) -> Message:
+        answer = client.contribute()
         if not isinstance(answer, SumContribution):
             raise ProtocolError("taste labels are for sums over users, not for bits")
         return self.wait_for_sum(1, survey_numbers(answer))

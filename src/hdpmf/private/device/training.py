@@ -21,9 +21,15 @@ from hdpmf.common.protocol import (
 )
 from hdpmf.common.protocol.layout import SumLayout, counts_layout, gradients_layout
 from hdpmf.errors import ProtocolError
-from hdpmf.private.client.device_gradients import DeviceShard, ShardState
+from hdpmf.private.client.device_gradients import DeviceGradientClient, GradientClientState
 from hdpmf.private.client.outgoing import compose
-from hdpmf.private.device.budget import Participation, agreed_words, choose, taking_part, who_paid
+from hdpmf.private.device.budget import (
+    Participation,
+    agreed_words,
+    choose,
+    participation,
+    paying_ratings,
+)
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError
 from hdpmf.private.device.recommender_state import RunState, kept
 from hdpmf.private.device.session import Outcome, Session, Setup
@@ -40,7 +46,7 @@ class TrainingSession(Session):
         self, setup: Setup, run: bytes, state: RunState, saved: bytes | None = None
     ) -> None:
         super().__init__(setup, run, state, saved)
-        self._shard: DeviceShard | None = None
+        self._client: DeviceGradientClient | None = None
         self._part: Participation | None = None
         self._agreed_plan = kept(state.plan, Plan)
         self._opening = kept(state.opening, Opening)
@@ -106,7 +112,7 @@ class TrainingSession(Session):
         if not mechanism.needs_budgets:
             return Outcome(compose(Accepted))
         pays = self._choose(terms)
-        report = self._new_shard(terms).accept(plan)
+        report = self._new_client(terms).accept(plan)
         if report is None:
             raise ProtocolError("the mechanism reports no budgets")
         return Outcome(report, self.entry("sent", 0, self._words(terms)), pays)
@@ -117,12 +123,12 @@ class TrainingSession(Session):
             raise OutOfTurnError("refused: an Opening comes once")
         pays = None if self.state.charged else self._choose(terms)
         if self._part is None:
-            self._part = who_paid(self._store, self.run, terms.epsilon)
-        shard = self._new_shard(terms)
-        shard.accept(plan)
-        counts = shard.open(opening)
-        self._shard, self._opening, self.touched = shard, opening, True
-        self.state.opening, self.state.shard = body, shard.state().encode()
+            self._part = paying_ratings(self._store, self.run, terms.epsilon)
+        client = self._new_client(terms)
+        client.accept(plan)
+        counts = client.open(opening)
+        self._client, self._opening, self.touched = client, opening, True
+        self.state.opening, self.state.client = body, client.state().encode()
         words = self._words(terms) if pays else "how many ratings take part, per item"
         # Counts for a secure sum leave later, under masks; in the other view they leave with this
         # answer.
@@ -142,34 +148,34 @@ class TrainingSession(Session):
                 f"refused: round {self.state.number} has been answered, and this is "
                 f"{message.number}"
             )
-        shard = self._going_on()
-        shard.receive(message)
+        client = self._going_on()
+        client.receive(message)
         self.touched = True
         self.sum = None
         self.state.number = message.number
         if closing:
-            return self._finish(shard, body)
+            return self._finish(client, body)
         number = message.number
         if terms.view == "sums":
-            units = shard.contribute_units()
+            units = client.contribute_units()
             answer: Message = self.wait_for_sum(number, units)
             entry = None  # nothing has left yet; the ledger hears of it when the masked words do
         else:
-            answer = shard.contribute()
+            answer = client.contribute()
             words = (
                 "gradients without any noise"
                 if method_named(terms.method).mechanism == "none"
                 else "gradients with this device's noise"
             )
             entry = self.entry("sent", number, f"round {number} of {plan.epochs}: {words}")
-        self.state.shard = shard.state().encode()
+        self.state.client = client.state().encode()
         return Outcome(answer, entry)
 
-    def _finish(self, shard: DeviceShard, body: bytes) -> Outcome:
+    def _finish(self, client: DeviceGradientClient, body: bytes) -> Outcome:
         terms, ratings = self.agreed(), self._taking_part().ratings
         users = tuple(map(str, ratings.users.ids.tolist()))
         vectors = np.ascontiguousarray(
-            np.nan_to_num(shard.vectors, nan=0.0, posinf=0.0, neginf=0.0), np.float32
+            np.nan_to_num(client.vectors, nan=0.0, posinf=0.0, neginf=0.0), np.float32
         )
         rated = ratings.user_counts() > 0
         model = LocalModel(
@@ -216,7 +222,12 @@ class TrainingSession(Session):
         if terms is None or mechanism_of(method_named(terms.method)).needs_budgets:
             return 0.0  # budgets were told in clear, which nothing takes back
         part = super().unsent()
-        if part or terms.view != "sums" or self._agreed_plan is None or self.standing() != "proved":
+        if (
+            part
+            or terms.view != "sums"
+            or self._agreed_plan is None
+            or self.claim_status() != "proved"
+        ):
             return part
         return (terms.rounds - min(self.state.summed, terms.rounds)) / terms.rounds
 
@@ -228,28 +239,28 @@ class TrainingSession(Session):
         """Length of the vectors that gradients are of."""
         return self._plan().n_factors
 
-    def standing(self) -> Status:
+    def claim_status(self) -> Status:
         """Return the status of this run's epsilon."""
-        return "none" if self._agreed_plan is not None and self._bare() else super().standing()
+        return "none" if self._agreed_plan is not None and self._bare() else super().claim_status()
 
     def _end(self) -> None:
         """Drop what is no longer needed; the run stays known, so that it does not begin again."""
-        self.state.over, self.state.shard = True, None
-        self._shard = self._part = None
+        self.state.over, self.state.client = True, None
+        self._client = self._part = None
 
     def _words(self, terms: Terms) -> str:
         plan = self._plan()
-        return agreed_words(terms, self.standing(), plan.n_factors, fresh=plan.fresh_noise)
+        return agreed_words(terms, self.claim_status(), plan.n_factors, fresh=plan.fresh_noise)
 
     def _choose(self, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
         chosen, pays = choose(self._store, terms, self._setup.recommender, bare=self._bare())
-        self._part = taking_part(self._store, chosen)
+        self._part = participation(self._store, chosen)
         self.state.charged, self.state.taking_part, self.touched = True, self._part.digest, True
         return chosen, pays
 
-    def _new_shard(self, terms: Terms) -> DeviceShard:
+    def _new_client(self, terms: Terms) -> DeviceGradientClient:
         part, setup = self._taking_part(), self._setup
-        return DeviceShard(
+        return DeviceGradientClient(
             part.ratings,
             part.weights,
             mechanism_of(method_named(terms.method)),
@@ -268,26 +279,26 @@ class TrainingSession(Session):
             raise ProtocolError("no ratings take part yet")
         return self._part
 
-    def _going_on(self) -> DeviceShard:
+    def _going_on(self) -> DeviceGradientClient:
         """Return the client after the last round; made anew after a restart or a new rating."""
         state, plan = self.state, self._plan()
         opening = self._opening
-        if opening is None or state.shard is None:
+        if opening is None or state.client is None:
             raise ProtocolError("an Opening must come before the rounds")
         if (
-            self._shard is None
+            self._client is None
             or self._part is None
             or self._part.table is not self._store.ratings()
         ):
-            self._part = who_paid(self._store, self.run, self.agreed().epsilon)
+            self._part = paying_ratings(self._store, self.run, self.agreed().epsilon)
             same = self._part.digest == state.taking_part
             if not same:  # nor will it be the same again, should they come back
-                self._part = taking_part(self._store, np.zeros(0, np.intp))
+                self._part = participation(self._store, np.zeros(0, np.intp))
                 state.taking_part, self.touched = b"gone", True
-            self._shard = self._new_shard(self.agreed())
-            resume = self._shard.resume if same else self._shard.resume_without_ratings
-            resume(plan, opening, ShardState.decode(state.shard))
-        return self._shard
+            self._client = self._new_client(self.agreed())
+            resume = self._client.resume if same else self._client.resume_without_ratings
+            resume(plan, opening, GradientClientState.decode(state.client))
+        return self._client
 
     def _answer(self, message: ItemCounts | Gradients, numbers: np.ndarray) -> Message:
         return self.wait_for_sum(0, numbers) if self.agreed().view == "sums" else message

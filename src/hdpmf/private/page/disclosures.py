@@ -18,7 +18,7 @@ from hdpmf.private.device.device_identity import card_of
 from hdpmf.private.device.disclosures.data_export import disclosures
 from hdpmf.private.device.disclosures.history import budgets, past_runs, reveals, total_spending
 from hdpmf.private.device.disclosures.receipts import receipt_of
-from hdpmf.private.device.disclosures.refusals import kept_refusals
+from hdpmf.private.device.disclosures.refusals import load_refusals
 from hdpmf.private.device.memberships import (
     forget,
     join,
@@ -30,7 +30,7 @@ from hdpmf.private.device.memberships import (
 )
 from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
 from hdpmf.private.device.preview import SendPreview, preview_of
-from hdpmf.private.device.recommendations import kept_model
+from hdpmf.private.device.recommendations import local_model
 from hdpmf.private.device.store.catalogues import id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Question, Recommender
@@ -62,7 +62,7 @@ def _known(store: DeviceStore, known: Recommender) -> dict[str, Any]:
     """Return a recommender and its data on this device."""
     pair = pinned_servers(store)
     items = store.pinned_catalogue
-    model = kept_model(store)
+    model = local_model(store)
     others = (
         each
         for each, view in with_catalogue(store)
@@ -86,7 +86,7 @@ def _known(store: DeviceStore, known: Recommender) -> dict[str, Any]:
 
 def _anything(store: DeviceStore) -> bool:
     """Return True if the store still has data of a recommender that was left."""
-    return store.pinned_catalogue is not None or kept_model(store) is not None
+    return store.pinned_catalogue is not None or local_model(store) is not None
 
 
 def choose(request: PageRequest) -> str:
@@ -164,7 +164,7 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
     with request.owner.store() as store:
         policy = store.policy
         runs = past_runs(store)[::-1]
-        kept = kept_refusals(store)
+        kept = load_refusals(store)
         together = total_spending(store.ledger)
         total = store.ledger.spent_total()
         return {

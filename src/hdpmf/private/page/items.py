@@ -12,18 +12,18 @@ from hdpmf.errors import ConfigError
 from hdpmf.private.device.disclosures.history import released_words, releases
 from hdpmf.private.device.own_items import (
     FilePreview,
+    current_catalogue,
     load_catalogue,
     preview_file,
     rate_known,
     rating_of,
-    shown_items,
     take_file,
 )
 from hdpmf.private.device.privacy_level import item_weights, mark
 from hdpmf.private.device.recommendations import (
     hidden_items,
     hide,
-    kept_model,
+    local_model,
     owner_recommendations,
 )
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, name_in
@@ -43,7 +43,7 @@ def rate_page(request: PageRequest) -> dict[str, Any]:
     """Return the rated items and the catalogue's size."""
     with request.store() as store:
         request.owner.search(store.recommender_id, fresh=True)
-        shown = shown_items(store)
+        shown = current_catalogue(store)
         values = {
             record.item: record.value for record in store.rated.records() if record.user == ME
         }
@@ -91,7 +91,7 @@ def _rated_here(shown: PinnedCatalogue, items: Iterable[str]) -> int:
 
 def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
     """Count the items that no recommender has."""
-    shown = [shown_items(store.at(known)) for known in store.recommender_ids]
+    shown = [current_catalogue(store.at(known)) for known in store.recommender_ids]
     return sum(
         all(known is None or item not in known.positions for known in shown) for item in items
     )
@@ -122,7 +122,7 @@ def set_rating(request: PageRequest) -> dict[str, Any]:
         else:
             before = rate_known(store, item, request.number("value"))
         history = "" if not sent else released_words(sent[-1].entry, removed=removed)
-        shown = shown_items(store)
+        shown = current_catalogue(store)
         mine = (record.item for record in store.rated.records() if record.user == ME)
         return {
             "before": before,
@@ -134,7 +134,7 @@ def set_rating(request: PageRequest) -> dict[str, Any]:
 def set_private(request: PageRequest) -> dict[str, Any]:
     """Mark an item as sensitive, or not any more."""
     with request.store() as store:
-        shown = shown_items(store)
+        shown = current_catalogue(store)
         item = request.text("item")
         if shown is None or item not in shown.positions:
             raise ConfigError(request.t("rate.unknown"))
@@ -181,8 +181,8 @@ _MOST_RECOMMENDED = 20
 def recommendations_page(request: PageRequest) -> dict[str, Any]:
     """Return the recommendations and the hidden items."""
     with request.store() as store:
-        model = kept_model(store)
-        shown = shown_items(store)
+        model = local_model(store)
+        shown = current_catalogue(store)
         facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
         facts |= {"choices": choices(store), "recommender_id": store.recommender_id}
         if shown is not None:
@@ -220,7 +220,7 @@ def recommendations_page(request: PageRequest) -> dict[str, Any]:
 def set_hidden(request: PageRequest) -> str:
     """Hide an item from the recommendations, or show it again."""
     with request.store() as store:
-        shown = shown_items(store)
+        shown = current_catalogue(store)
         item = request.text("item")
         if shown is None or item not in shown.positions:
             raise ConfigError(request.t("rate.unknown"))

@@ -16,8 +16,8 @@ from hdpmf.private.device.device_identity import follow, new_device
 from hdpmf.private.device.disclosures.ledger import utc_now
 from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.messages import quantize_response_time
-from hdpmf.private.device.own_items import shown_items
-from hdpmf.private.device.participant import LOOK_EVERY, Participant
+from hdpmf.private.device.own_items import current_catalogue
+from hdpmf.private.device.participant import POLL_EVERY, Participant
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -43,7 +43,7 @@ class BackgroundReports:
 
     def __init__(self, path: Path, log: Callable[[str], None], every: float | None = None) -> None:
         self._path = path
-        self._every = every or LOOK_EVERY
+        self._every = every or POLL_EVERY
         self._tell = log
         self._lines: deque[tuple[str, str]] = deque(maxlen=_LINES)
         self._store: DeviceStore | None = None
@@ -162,7 +162,7 @@ class BackgroundReports:
             while not stop.is_set():
                 if soon.wait(reporter.step()):
                     soon.clear()
-                    reporter.look_soon()
+                    reporter.poll_soon()
         finally:
             reporter.settle()
 
@@ -327,7 +327,7 @@ class Owner:
         with self.store() as store:
             found = self._searches.get(recommender_id)
             if fresh or found is None:
-                shown = shown_items(store.at(recommender_id))
+                shown = current_catalogue(store.at(recommender_id))
                 if shown is None:
                     self._searches.pop(recommender_id, None)
                     return None

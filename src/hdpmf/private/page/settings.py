@@ -12,7 +12,7 @@ from hdpmf.common.methods.registry import guess_at, percent
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.disclosures.data_export import data_export
-from hdpmf.private.device.own_items import shown_items
+from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.privacy_level import (
     GROUPS,
     MISS_ALONE,
@@ -34,7 +34,7 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
     """Return the privacy level, its meaning, and the sensitive items."""
     with request.store() as store:
         level = privacy_level(store)
-        shown = shown_items(store)
+        shown = current_catalogue(store)
         marked = item_weights(store)
         policy = store.policy
         by_genre = genres(store)

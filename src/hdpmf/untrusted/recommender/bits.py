@@ -308,7 +308,7 @@ def _in_stars(
 
 
 def count_senders(contributions: Sequence[BitContribution]) -> np.ndarray:
-    """One number per sender over all shards, in their order.
+    """One number per sender over all clients, in their order.
 
     They are counted anew: a card may claim any number of users, and what follows takes memory for
     every number.

@@ -204,11 +204,11 @@ def _released(survey: Survey, answers: Sequence[Popularity]) -> np.ndarray:
 
 
 Answer = SumContribution | BitContribution
-"""What a shard, or a secure sum over devices, says to a survey."""
+"""What a client, or a secure sum over devices, says to a survey."""
 
 
 class Respondent(Protocol):
-    """A shard in this process, or whatever else answers."""
+    """A client in this process, or whatever else answers."""
 
     def accept(self, survey: Survey) -> None:
         """Agree to a survey."""
@@ -299,15 +299,15 @@ class OneRoundRecommender:
         self._counted: Sequence[Popularity] = ()
         self._grouping: Grouping | None = None
 
-    def hear(self, shards: Sequence[Respondent]) -> list[Answer]:
-        """Ask shards in this process, in one round or two; what they answer."""
-        for shard in shards:
-            shard.accept(self.survey)
+    def hear(self, clients: Sequence[Respondent]) -> list[Answer]:
+        """Ask clients in this process, in one round or two; what they answer."""
+        for client in clients:
+            client.accept(self.survey)
         if self.survey.labels:
-            grouping = self.group([shard.count() for shard in shards])
-            for shard in shards:
-                shard.group(grouping)
-        return [shard.contribute() for shard in shards]
+            grouping = self.group([client.count() for client in clients])
+            for client in clients:
+                client.group(grouping)
+        return [client.contribute() for client in clients]
 
     def group(self, counted: Sequence[Popularity], n_sums: float = 1) -> Grouping:
         """With taste labels: by what devices draw them, from how much weight each item has.
@@ -334,7 +334,7 @@ class OneRoundRecommender:
         """Item facts from the answers.
 
         Args:
-            answers: Of shards that share the noise of one sum, or of cohorts of one run with a
+            answers: Of clients that share the noise of one sum, or of cohorts of one run with a
                 secure sum each.
             n_sums: How many times the whole noise is in sums together: the more cohorts, the more
                 noise, and twice in a sum by two servers; with taste labels in each of the two sums.

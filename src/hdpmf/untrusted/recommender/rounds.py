@@ -66,8 +66,8 @@ class Recommender:
     """Trains item factors without ever seeing a rating.
 
     Args:
-        plan: What is trained; sent to every shard.
-        mechanism: Sets the noise budget from the plan and what shards report.
+        plan: What is trained; sent to every client.
+        mechanism: Sets the noise budget from the plan and what clients report.
         noise: Where h and the first factors come from.
         h_per_item: Draw h for every item (the paper's text) or one for all items (its published
             numbers).
@@ -104,7 +104,7 @@ class Recommender:
         return raters
 
     def open(self, reports: Sequence[BudgetReport | None]) -> Opening:
-        """Set the noise budget, from the shards' budget reports where the mechanism needs them."""
+        """Set the noise budget, from the clients' budget reports where the mechanism needs them."""
         total: Budgets | None = None
         for report in reports:
             if report is not None:
@@ -129,7 +129,7 @@ class Recommender:
         for reply in counts:
             if reply.counts.shape != (self.plan.n_items,):
                 raise ProtocolError(
-                    f"a shard counted {len(reply.counts)} items, the plan has {self.plan.n_items}"
+                    f"a client counted {len(reply.counts)} items, the plan has {self.plan.n_items}"
                 )
         self._set_raters(np.sum([reply.counts for reply in counts], axis=0))
 
@@ -153,7 +153,7 @@ class Recommender:
         return Round(number=self._round, item_factors=self._V, raters=self._raters, h=h)
 
     def aggregate(self, replies: Sequence[Gradients]) -> None:
-        """Add up the shards' gradients and step the item factors."""
+        """Add up the clients' gradients and step the item factors."""
         plan = self.plan
         for reply in replies:
             if reply.number != self._round:
@@ -161,7 +161,9 @@ class Recommender:
                     f"gradients of round {reply.number} arrived in round {self._round}"
                 )
             if reply.sums.shape != self._V.shape:
-                raise ProtocolError("a shard's gradients do not have the shape of the item factors")
+                raise ProtocolError(
+                    "a client's gradients do not have the shape of the item factors"
+                )
         total = (
             replies[0].sums
             if len(replies) == 1

@@ -32,7 +32,7 @@ from hdpmf.untrusted.service.settings import RunSettings
 LONGEST_PAUSE = 3600.0
 """Seconds between attempts at a run that cannot go on."""
 
-_LOOK_SECONDS = 60.0  # between looks at the schedule
+_POLL_SECONDS = 60.0  # between looks at the schedule
 
 Written = TypeVar("Written")
 
@@ -127,7 +127,7 @@ class Daemon:
             drop_request(self._folder)
             return begun
         now = self._clock()
-        if now - self._looked < _LOOK_SECONDS:
+        if now - self._looked < _POLL_SECONDS:
             return None
         self._looked = now
         settings, reason = next_settings(self._folder, service, now)

@@ -193,7 +193,7 @@ class FolderHealth:
     now: float
 
 
-def look(folder: ServiceFolder, now: float | None = None) -> FolderHealth:
+def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHealth:
     """Look at a folder; nothing in it is changed."""
     now = time.time() if now is None else now
     try:

@@ -369,7 +369,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             )
 
     @property
-    def look(self) -> float:
+    def poll_seconds(self) -> float:
         """Seconds between looks at who is there."""
         return min(max(self.pause, 0.1), self.deadline)
 

@@ -53,13 +53,15 @@ class RecommenderMetrics(CollectorRegistry):
 
     Args:
         progress: Counts of the running process.
-        look: Inspects the folder, if there is one.
+        inspect_folder: Inspects the folder, if there is one.
     """
 
-    def __init__(self, progress: Metrics, look: Callable[[], FolderHealth] | None = None) -> None:
+    def __init__(
+        self, progress: Metrics, inspect_folder: Callable[[], FolderHealth] | None = None
+    ) -> None:
         super().__init__()
         self._progress = progress
-        self._look = look
+        self._look = inspect_folder
         self._counters = {
             attribute: Counter(_PREFIX + name, words, registry=self)
             for attribute, (name, words) in _COUNTERS.items()
@@ -73,7 +75,7 @@ class RecommenderMetrics(CollectorRegistry):
             registry=self,
         )  # fmt: skip
         self._refused: dict[str, int] = {}
-        if look is not None:
+        if inspect_folder is not None:
             self._alerts = Gauge(
                 "hdpmf_alert", "1: the operator must act.", ["name"], registry=self
             )
@@ -99,9 +101,9 @@ class RecommenderMetrics(CollectorRegistry):
             self._inspect(self._look)
         return super().collect()
 
-    def _inspect(self, look: Callable[[], FolderHealth]) -> None:
+    def _inspect(self, inspect_folder: Callable[[], FolderHealth]) -> None:
         try:
-            seen = look()
+            seen = inspect_folder()
         except HdpmfError:  # the other metrics are still useful
             self._alerts.labels(UNREADABLE).set(1)
             return
@@ -120,7 +122,7 @@ def endpoint(
     progress: Metrics,
     port: int,
     address: str = LOCAL,
-    look: Callable[[], FolderHealth] | None = None,
+    inspect_folder: Callable[[], FolderHealth] | None = None,
 ) -> Iterator[int]:
     """Serve ``http://address:port/metrics`` while inside; yield the port (0 takes a free one).
 
@@ -128,7 +130,9 @@ def endpoint(
         ConfigError: The port is not available.
     """
     try:
-        server, thread = start_http_server(port, address, RecommenderMetrics(progress, look))
+        server, thread = start_http_server(
+            port, address, RecommenderMetrics(progress, inspect_folder)
+        )
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"metrics cannot be served on {address}:{port}: {error}; choose another port"

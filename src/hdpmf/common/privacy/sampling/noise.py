@@ -249,7 +249,7 @@ class ReleasedNoise:
             scale: Of the whole noise, in grid units.
             n_shares: How many shares make it up. More shares than that only add noise.
             size: Shape of the result.
-            count: Draw the sum of so many shares at once (a shard that holds so many users).
+            count: Draw the sum of so many shares at once (a client that holds so many users).
         """
         grid, shape, n = grid_scale(scale), share_shape(n_shares, count), _length(size)
         if grid * n_shares >= _PRODUCT_LIMIT:

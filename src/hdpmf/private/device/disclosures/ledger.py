@@ -258,7 +258,7 @@ class Ledger:
             )
             self._write(returned, b"")
 
-    def give_back_held(self, words: str, recommender: str | None = None) -> None:
+    def release_held(self, words: str, recommender: str | None = None) -> None:
         """Release the budget held for runs that sent nothing and can send no more."""
         with self._database.transaction():
             held: dict[str, Entry] = {}
@@ -279,7 +279,7 @@ class Ledger:
         """Return what each rating has paid in one run (hex); 0 for those without a part in it."""
         return self._look_up(ratings, self._sums("pair", lambda entry: entry.run == run))
 
-    def answered(self, recommender: str, method: str, ratings: Ratings) -> np.ndarray:
+    def has_answered(self, recommender: str, method: str, ratings: Ratings) -> np.ndarray:
         """Return a mask of the ratings that paid or are held for this method and recommender."""
         whom = _host(recommender)
         paid = self._sums(

@@ -112,7 +112,7 @@ class RefusalBook:
     def _write(self) -> None:
         try:
             with self._store.at_once():
-                kept = kept_refusals(self._store)
+                kept = load_refusals(self._store)
                 kept = merged(kept, self._waiting.refused, self._waiting.dropped)
                 self._store.tables.refusals.put(kept)
         except HdpmfError:
@@ -121,14 +121,14 @@ class RefusalBook:
         self._waiting = Refusals()
 
 
-def kept_refusals(store: DeviceStore) -> Refusals:
+def load_refusals(store: DeviceStore) -> Refusals:
     """Return the refusals that are kept."""
     return store.tables.refusals.find(ONLY) or Refusals()
 
 
 def refusal_fields(store: DeviceStore) -> dict[str, Any]:
     """The same for JSON, the oldest first."""
-    kept = kept_refusals(store)
+    kept = load_refusals(store)
     return {
         "refused": [
             msgspec.to_builtins(entry) | {"epsilon": entry.epsilon or None}

@@ -58,7 +58,7 @@ def report_leaves(
         store.tables.sent_runs.put(msgspec.structs.replace(known, pieces=(*known.pieces, piece)))
 
 
-def leader_answered(
+def record_leader_response(
     store: DeviceStore, run: bytes, report: bytes, status: int, *, last: bool
 ) -> None:
     """Write down what the leader said to a report; ``last``: it is not sent again."""

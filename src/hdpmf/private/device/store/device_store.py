@@ -404,7 +404,7 @@ class DeviceStore:
         """
         with self.transaction():
             self.runs.clear()
-            self.ledger.give_back_held(
+            self.ledger.release_held(
                 "the owner forgot the runs under way; nothing of this one had left"
             )
             self.change_device(open_runs=())

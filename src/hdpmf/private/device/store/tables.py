@@ -229,20 +229,20 @@ class Runs:
         )
         return self._cipher.open(rows[0][0], reply_context(run, number, request)) if rows else None
 
-    def keep(self, run: bytes, name: bytes, data: bytes) -> None:
+    def put_part(self, run: bytes, name: bytes, data: bytes) -> None:
         """Keep something of a run beside its state, in place of what had this name."""
         with self._database.transaction():
-            self.let_go(run, name)
+            self.delete_part(run, name)
             sealed = self._cipher.seal(data, reply_context(run, 0, name))
             self._database.execute(
                 "INSERT INTO replies VALUES (?, ?, ?, ?)", (run, 0, name, sealed)
             )
 
-    def kept(self, run: bytes, name: bytes) -> bytes | None:
+    def get_part(self, run: bytes, name: bytes) -> bytes | None:
         """Return what was kept under this name."""
         return self.reply_to(run, 0, name)
 
-    def let_go(self, run: bytes, name: bytes) -> None:
+    def delete_part(self, run: bytes, name: bytes) -> None:
         """Forget what was kept under this name."""
         self._database.execute(
             "DELETE FROM replies WHERE run = ? AND number = 0 AND request = ?", (run, name)

@@ -176,9 +176,9 @@ class Direct(Aggregation):
         self.serve_others()
         wanted = frozenset(devices)
         here = self.channel.present() & wanted
-        looks = math.ceil(run.pace.deadline / run.pace.look)
+        looks = math.ceil(run.pace.deadline / run.pace.poll_seconds)
         while looks > 0 and not run.enough(here.union(besides)):
-            run.sleep(run.pace.look)
+            run.sleep(run.pace.poll_seconds)
             here = self.channel.present() & wanted
             looks -= 1
         return here

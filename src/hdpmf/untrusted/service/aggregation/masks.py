@@ -224,9 +224,9 @@ class _Session:
         server = self._server
         channel = self._masks.channel
         spoke: set[str] = set()
-        for look in range(math.ceil(run.pace.deadline / run.pace.look)):
+        for look in range(math.ceil(run.pace.deadline / run.pace.poll_seconds)):
             if look:
-                run.sleep(run.pace.look)
+                run.sleep(run.pace.poll_seconds)
             self._masks.serve_others()
             waiting = {
                 run.enrolled.device(index): self._outgoing[index] for index in server.waiting

@@ -16,7 +16,7 @@ from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.catalogue import TitleSearch, catalogue_table
 from hdpmf.untrusted.service.folder import ServiceFolder
-from hdpmf.untrusted.service.health import ending_in, look
+from hdpmf.untrusted.service.health import ending_in, inspect_folder
 from hdpmf.untrusted.service.outcome import state
 from hdpmf.untrusted.service.past_runs import weight_deviations
 from hdpmf.untrusted.service.progress import run_facts
@@ -137,7 +137,7 @@ class OperatorViews:
 
     def _overview(self, _: str) -> dict[str, Any]:
         folder = self._folder
-        seen = look(self._folder)
+        seen = inspect_folder(self._folder)
         enrolled = folder.enrolled
         return {
             "recommender": folder.config.name,

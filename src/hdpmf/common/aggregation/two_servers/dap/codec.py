@@ -53,16 +53,16 @@ class Reader:
         self.what = what
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Bytes that are not read yet."""
         return self._end - self._offset
 
     def take(self, size: int) -> memoryview:
         """Return the next bytes, without copying."""
-        if size > self.left:
+        if size > self.remaining:
             raise DapError(
-                f"{self.what}: {size} bytes were announced and {self.left} are left; the message "
-                "was cut"
+                f"{self.what}: {size} bytes were announced and {self.remaining} are left; the "
+                "message was cut"
             )
         self._offset += size
         return self._data[self._offset - size : self._offset]
@@ -80,8 +80,8 @@ class Reader:
 
     def finish(self) -> None:
         """Raise an error if anything is left."""
-        if self.left:
-            raise DapError(f"{self.what}: {self.left} bytes too many at its end")
+        if self.remaining:
+            raise DapError(f"{self.what}: {self.remaining} bytes too many at its end")
 
 
 class Codec(ABC):
@@ -195,7 +195,7 @@ class Items(Codec):
             raise TypeError("a list's annotation is tuple[Message, ...]")
         inner = Reader(reader.vector(self.width, self.minimum), reader.what)
         items = []
-        while inner.left > 0:
+        while inner.remaining > 0:
             items.append(self.item.read(inner))
         return tuple(items)
 
