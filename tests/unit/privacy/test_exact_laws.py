@@ -84,7 +84,7 @@ def test_further_bits_give_the_same_law(monkeypatch):
     monkeypatch.setattr(
         exact,
         "_steps",
-        lambda words, n: np.array([exact._place(words, 0, 0) for _ in range(n)]),
+        lambda words, n: np.array([exact._locate(words, 0, 0) for _ in range(n)]),
     )
     draws = exact.discrete_gaussian(words, np.full(4_000, 3))
     assert gaussian_p_value(draws, 3, 1) > LEVEL
