@@ -5,7 +5,8 @@ import json
 import pytest
 
 from hdpmf.common.data import synthetic_world
-from hdpmf.lab.audit import audited, two_servers
+from hdpmf.lab.audit import two_servers
+from hdpmf.lab.audit.game import audited
 
 pytestmark = pytest.mark.slow
 

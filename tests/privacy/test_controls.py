@@ -22,17 +22,9 @@ import pytest
 from scipy.stats import binom, norm
 
 from hdpmf.common.data import synthetic_world
-from hdpmf.lab.audit import (
-    BROKEN,
-    STANDS,
-    Audit,
-    Scores,
-    ceiling,
-    lower_bound,
-    run_audit,
-    verdict,
-)
+from hdpmf.lab.audit.game import Audit, run_audit
 from hdpmf.lab.audit.one_round import bit_scores, sum_scores
+from hdpmf.lab.audit.scores import BROKEN, STANDS, Scores, ceiling, lower_bound, verdict
 from hdpmf.lab.audit.world import Design, choose_target
 
 pytestmark = pytest.mark.slow

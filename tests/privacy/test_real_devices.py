@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from scipy.stats import mannwhitneyu
 
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit import BROKEN, STANDS, audit_canaries, devices
-from hdpmf.lab.audit.canaries import TOO_LITTLE
+from hdpmf.lab.audit import devices
+from hdpmf.lab.audit.canaries import TOO_LITTLE, audit_canaries
 from hdpmf.lab.audit.cohort import HONEST, ROSTER, DeviceAnswer
 from hdpmf.lab.audit.devices import (
     DeviceAudit,
@@ -31,6 +31,7 @@ from hdpmf.lab.audit.devices import (
     trace,
     worlds,
 )
+from hdpmf.lab.audit.scores import BROKEN, STANDS
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.device_gradients import DeviceGradientClient
 from hdpmf.private.device import survey as device_survey

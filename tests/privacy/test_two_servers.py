@@ -16,8 +16,9 @@ import pytest
 from hdpmf.common.aggregation.two_servers.prio import prio3_one_rating
 from hdpmf.common.aggregation.two_servers.prio.prio3 import MASKS
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit import BROKEN, STANDS, Audit, audit_canaries
-from hdpmf.lab.audit.canaries import TOO_LITTLE
+from hdpmf.lab.audit.canaries import TOO_LITTLE, audit_canaries
+from hdpmf.lab.audit.game import Audit
+from hdpmf.lab.audit.scores import BROKEN, STANDS
 from hdpmf.lab.audit.server_pair import FaultyPrio
 from hdpmf.lab.audit.two_servers import (
     SHARES_TELL,

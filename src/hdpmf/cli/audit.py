@@ -27,7 +27,7 @@ from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
-    from hdpmf.lab.audit import AuditResult
+    from hdpmf.lab.audit.game import AuditResult
 
 _ATTACKS = ("reconstruct", "difference", "zero-h")
 _RUNS = 10_000
@@ -120,7 +120,7 @@ def run(
     delta: Annotated[float, privacy_option("Of the guarantee.", "D")] = 0.0,
 ) -> Result:
     """Guess one rating, lowest or highest, many times; the error rates bound epsilon from below."""
-    from hdpmf.lab.audit import Audit, run_audit
+    from hdpmf.lab.audit.game import Audit, run_audit
 
     audit = Audit(
         method,
@@ -157,8 +157,9 @@ def devices(
     The same is done to an agent with a fault planted. The exit code is 1 if the correct one does
     not pass, or the faulty one does.
     """
-    from hdpmf.lab.audit import STANDS, audit_canaries
+    from hdpmf.lab.audit.canaries import audit_canaries
     from hdpmf.lab.audit.devices import answers_alike, device_cells
+    from hdpmf.lab.audit.scores import STANDS
 
     cells = [
         cell
@@ -221,7 +222,8 @@ def servers(
     planted, too: less noise, shares that are not random, proofs that hide nothing. The exit code is
     1 if what is correct does not pass, or what has a fault does.
     """
-    from hdpmf.lab.audit import STANDS, audit_canaries
+    from hdpmf.lab.audit.canaries import audit_canaries
+    from hdpmf.lab.audit.scores import STANDS
     from hdpmf.lab.audit.two_servers import audit_server_shares, faults_seen_by, server_cells
 
     cells = server_cells(
@@ -346,8 +348,8 @@ def report(
     begin = time.perf_counter()
     make_folder(out)
     from hdpmf.common.base.files import atomic_write
-    from hdpmf.lab.audit import cells, run_audit
     from hdpmf.lab.audit.figure import audit_png, row_of
+    from hdpmf.lab.audit.game import cells, run_audit
 
     world = trial.world()
     runs = _RUNS if trial.runs is None else trial.runs

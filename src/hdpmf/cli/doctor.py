@@ -240,9 +240,8 @@ def _recommender_health(path: Path) -> tuple[str, str]:
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot read the authority of {path}: {error}") from error
     config = folder.config
-    _get_status(
-        config.host, config.port, config.names[0], authority
-    )  # any answer is a sign of life
+    # Any answer is a sign of life.
+    _get_status(config.host, config.port, config.names[0], authority)
     return "recommender", "the recommender answers"
 
 

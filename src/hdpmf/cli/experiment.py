@@ -224,13 +224,8 @@ def run_and_collect(
 ) -> tuple[RunCounts, dict[str, list[Cell]]]:
     """Do the runs that are missing, and return the cells of each experiment.
 
-    Args:
-        experiments: The experiments.
-        out: The folder of results.
-        execution: How to run them.
-        files: The user's own data, by name.
-        command: Resumes the work after Ctrl-C.
-        public_command: The same for the results, without paths of this machine.
+    ``files`` are the user's own data, by name. ``command`` resumes the work after Ctrl-C;
+    ``public_command`` is the same for the results, without paths of this machine.
     """
     from hdpmf.common.base.progress import clock
     from hdpmf.lab.experiments import (

@@ -91,13 +91,7 @@ class ListOptions:
     ) -> Result:
         """Return lists in the format that was asked for.
 
-        Args:
-            lists: Users with their lists.
-            fields: More fields of the JSON document.
-            alone: The user, if one was named.
-            total: How many users.
-            end: The last line of text.
-            notes: Remarks for stderr.
+        ``alone`` is the user, if one was named, and ``total`` how many there are.
         """
         if self.csv:
             rows = (row for user, found in lists for row in _csv_rows(user, found))

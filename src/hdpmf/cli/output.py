@@ -104,9 +104,7 @@ def wants_json() -> bool:
 def emit(result: Result, *, compact: bool = False) -> None:
     """Print a result as this call of ``hdpmf`` asks for it.
 
-    Args:
-        result: The result.
-        compact: Print JSON on one line, for commands that print several documents.
+    ``compact`` prints JSON on one line, for commands that print several documents.
     """
     if wants_json():
         fields = result.fields if isinstance(result.fields, Mapping) else result.fields()
@@ -275,10 +273,7 @@ def progress_bar(
 def confirm(question: str, *, yes: bool, otherwise: str) -> None:
     """Ask a question on the terminal, unless ``--yes`` has answered it.
 
-    Args:
-        question: The question.
-        yes: The option ``--yes`` was given.
-        otherwise: The error where nobody can be asked.
+    ``otherwise`` is the error where nobody can be asked.
 
     Raises:
         NotConfirmedError: The answer is not yes.

@@ -216,15 +216,7 @@ def _page(
     whole: Sequence[Line],
     numbers: NumberOptions,
 ) -> Iterator[Block]:
-    """Explain the costs in words and numbers.
-
-    Args:
-        setting: The method and its parameters.
-        values: The cost of a rating's value.
-        presence: The cost of its presence.
-        whole: The cost of all ratings of a user together.
-        numbers: The numbers of the example.
-    """
+    """Explain the costs in words and numbers."""
     method = method_named(setting.method)
     form = method.form(setting.labels)
     yield _title(setting) + ("" if numbers.releases == 1 else f", done {numbers.releases} times")

@@ -29,13 +29,7 @@ T = TypeVar("T")
 
 
 class ReportTask(msgspec.Struct, frozen=True):
-    """A task of two servers, as simulated devices see it.
-
-    Attributes:
-        servers: The pair that they trust.
-        files: The files that the recommender publishes.
-        now: The time.
-    """
+    """A task of two servers, as simulated devices see it."""
 
     servers: Servers
     files: dict[str, bytes]
@@ -122,9 +116,7 @@ def report(message: Message, context: Context) -> Message:
     if task is None:
         raise ConfigError("a report needs a task")
     with _simulated(question, context) as device:
-        return Message(
-            pack(list(device.reports(task.servers, task.files, task.now))), reply_to=message
-        )
+        return Message(pack(device.reports(task.servers, task.files, task.now)), reply_to=message)
 
 
 @app.query("vectors")

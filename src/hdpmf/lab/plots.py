@@ -80,10 +80,7 @@ _CUT = 2.5
 def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
     """Draw a bar per method, best on top, coloured by the status of its epsilon.
 
-    Args:
-        results: Rows with ``method``, ``label``, ``mse``, ``mse_sd``, ``epsilon`` and
-            ``epsilon_status``.
-        subtitle: The data.
+    Rows have ``method``, ``label``, ``mse``, ``mse_sd``, ``epsilon`` and ``epsilon_status``.
     """
     from matplotlib.patches import Patch
 
@@ -176,9 +173,7 @@ _COMPARISON_COLOURS = {
 def comparison_png(rows: Sequence[Mapping[str, Any]], title: str) -> bytes:
     """Draw a bar per model, best on top, coloured by the status of its epsilon.
 
-    Args:
-        rows: With ``model``, ``mse`` and ``epsilon_is``, the best first.
-        title: The data.
+    Rows have ``model``, ``mse`` and ``epsilon_is``, the best first.
     """
     from matplotlib.patches import Patch
 

@@ -102,10 +102,8 @@ class BiasedMF(BiasedOptions, Estimator):
             pad(noise.normals((rows, self.n_factors)) * np.float32(_SPREAD))
             for rows in (train.n_users, train.n_items)
         )
-        user_bias, item_bias = (
-            np.zeros(train.n_users, np.float32),
-            np.zeros(train.n_items, np.float32),
-        )
+        user_bias = np.zeros(train.n_users, np.float32)
+        item_bias = np.zeros(train.n_items, np.float32)
         mean = float(train.values.mean(dtype=np.float64))
         table = (
             train.user_codes.copy(),
@@ -118,10 +116,8 @@ class BiasedMF(BiasedOptions, Estimator):
             )
             check_finite(V, self.learning_rate)
         self.mean_, self.user_bias_, self.item_bias_ = mean, user_bias, item_bias
-        self.user_factors_, self.item_factors_ = (
-            U[:, : self.n_factors].copy(),
-            V[:, : self.n_factors].copy(),
-        )
+        self.user_factors_ = U[:, : self.n_factors].copy()
+        self.item_factors_ = V[:, : self.n_factors].copy()
 
     def _item_vectors(self) -> np.ndarray:
         return self.item_factors_

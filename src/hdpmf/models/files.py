@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -158,14 +160,8 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
     private, state = read_part(
         root / "devices" / "devices.json", root / "devices" / "devices.safetensors"
     )
-    try:
-        params = dict(public.about["parameters"], **private["parameters"])
-        params |= {
-            name: given
-            for name in ("features", "prior")
-            if (given := getattr(public, name)) is not None
-        }
-        model = kind(**params)
+    with _read_errors(root):
+        model = kind(**(_parameters(public) | private["parameters"]))
         restore(model, private.get("learned", {}), state)
         model.devices_ = Devices(users=ids(private["users"]), scale=public.scale, **state)
         _restore_public(model, public)
@@ -173,17 +169,29 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
             model.n_silent_ = int(private["n_silent"])
         if isinstance(model, Factorization):
             model.history_ = tuple(EpochRecord(**record) for record in private.get("history", ()))
-        if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
-            model.lists_ = ListModel.of(public.lists)
         if isinstance(model, HDPBit) and (root / "recommender" / _RELEASE).exists():
             model.release_ = Release.load(root / "recommender" / _RELEASE)
         _check_shapes(model)
+    return model
+
+
+@contextmanager
+def _read_errors(root: Path) -> Iterator[None]:
+    """Say which model cannot be read."""
+    try:
+        yield
     except (KeyError, TypeError, ValueError, AttributeError, HdpmfError) as error:
         raise ModelFileError(
             f"{root} is not a model that this version can read ({type(error).__name__}: "
             f"{error}); save it again"
         ) from error
-    return model
+
+
+def _parameters(public: PublicModel) -> dict[str, Any]:
+    """Return the constructor's arguments that are public."""
+    large = {name: getattr(public, name) for name in ("features", "prior")}
+    given = {name: value for name, value in large.items() if value is not None}
+    return {**public.about["parameters"], **given}
 
 
 def _load_public(root: Path) -> Estimator:
@@ -193,22 +201,9 @@ def _load_public(root: Path) -> Estimator:
         raise ModelFileError(
             f"all that {kind.__name__} learned is in its private part; load it as a whole"
         )
-    try:
-        params = dict(public.about["parameters"])
-        params |= {
-            name: given
-            for name in ("features", "prior")
-            if (given := getattr(public, name)) is not None
-        }
-        model = kind(**params)
+    with _read_errors(root):
+        model = kind(**_parameters(public))
         _restore_public(model, public)
-        if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
-            model.lists_ = ListModel.of(public.lists)
-    except (KeyError, TypeError, ValueError, AttributeError, HdpmfError) as error:
-        raise ModelFileError(
-            f"{root} is not a model that this version can read ({type(error).__name__}: "
-            f"{error}); save it again"
-        ) from error
     n_items, width = model.catalogue_.factors.shape
     model.devices_ = Devices.nobody(n_items, width, public.scale)
     if isinstance(model, OneRound):
@@ -279,6 +274,8 @@ def public_part(model: Estimator) -> PublicModel:
 
 def _restore_public(model: Estimator, public: PublicModel) -> None:
     numbers = public.numbers
+    if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
+        model.lists_ = ListModel.of(public.lists)
     if isinstance(model, GlobalMean):
         model.mean_ = float(public.about["mean"])
     if isinstance(model, OneRound):

@@ -16,8 +16,7 @@ from hdpmf.common.model.device_fit import DeviceFit, to_stars
 from hdpmf.common.privacy.mechanisms import Mechanism, laplace_scale
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan, learning_rate_at
-from hdpmf.errors import DivergedError
-from hdpmf.models.training import EnteredRatings, enter, first_factors
+from hdpmf.models.training import EnteredRatings, diverged, enter, first_factors
 from hdpmf.private.client.devices import Devices
 from hdpmf.private.kernels.gpu.availability import fits, gpu
 
@@ -84,10 +83,7 @@ def gpu_epochs(
     raters = training.raters[0].cpu().numpy()
     for _ in training.epochs():
         if not bool(training.V.sum().isfinite()):
-            raise DivergedError(
-                f"training ran away to infinity with learning rate {plan.learning_rate:g}; use "
-                "a smaller one"
-            )
+            raise diverged(plan.learning_rate)
         yield OnGpu(training.U, plan.n_factors), OnGpu(training.V, plan.n_factors), raters
 
 

@@ -18,10 +18,10 @@ from hdpmf.common.data import Ratings
 from hdpmf.common.privacy.sampling import seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan
-from hdpmf.errors import ConfigError, DivergedError, HdpmfError
+from hdpmf.errors import ConfigError, HdpmfError
 from hdpmf.models.factorization import NOT_ON_GPU, Factorization
 from hdpmf.models.gpu_training import gpu_run_of, recipe_of
-from hdpmf.models.training import EnteredRatings, enter, first_factors
+from hdpmf.models.training import EnteredRatings, diverged, enter, first_factors
 from hdpmf.private.client import Devices
 from hdpmf.private.kernels.gpu.availability import gpu
 from hdpmf.untrusted.recommender import Catalogue
@@ -154,17 +154,10 @@ def _train(recipe: Any, part: list[_Prepared]) -> Iterator[FitResult]:
     seconds = (time.perf_counter() - begin) / len(part)
     states: dict[int, Devices] = {}
     for run, prepared in enumerate(part):
-        if not finite[run]:
-            rate = prepared.plan.learning_rate
-            message = (
-                f"training ran away to infinity with learning rate {rate:g}; use a smaller one"
-            )
-            yield FitResult(
-                prepared.number, seconds, DivergedError(message), last=run == len(part) - 1
-            )
-            continue
-        _set_state(prepared, training, run, runs[run].view, states)
-        yield FitResult(prepared.number, seconds, last=run == len(part) - 1)
+        error = None if finite[run] else diverged(prepared.plan.learning_rate)
+        if error is None:
+            _set_state(prepared, training, run, runs[run].view, states)
+        yield FitResult(prepared.number, seconds, error, last=run == len(part) - 1)
 
 
 def _first_factors(part: list[_Prepared]) -> tuple[np.ndarray, np.ndarray]:

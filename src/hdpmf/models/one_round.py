@@ -204,20 +204,13 @@ class OneRound(OneRoundOptions, Estimator):
             if isinstance(weights, PrivacyWeights)
             else PrivacyWeights.uniform(ratings, weights or 1.0)
         )
+        owned = (np.split(own, by_user.start[1:-1]) for own in (by_user.partner, by_user.target))
         self.devices_.add_users(
             ratings.users,
             vectors,
             parts.for_users(ratings.users),
             own_means(kept),
-            list(
-                zip(
-                    *(
-                        np.split(own, by_user.start[1:-1])
-                        for own in (by_user.partner, by_user.target)
-                    ),
-                    strict=True,
-                )
-            ),
+            list(zip(*owned, strict=True)),
         )
         return vectors
 

@@ -86,10 +86,8 @@ def add_method(
 
 
 def _same_class(known: str | type, new: type) -> bool:
-    return isinstance(known, type) and (known.__module__, known.__qualname__) == (
-        new.__module__,
-        new.__qualname__,
-    )
+    names = (new.__module__, new.__qualname__)
+    return isinstance(known, type) and (known.__module__, known.__qualname__) == names
 
 
 def compare(
@@ -137,8 +135,6 @@ def _model(given: Any, rng: int) -> Estimator:
     if isinstance(given, Estimator):
         return given
     if isinstance(given, str):
-        from hdpmf.common.methods import method_named
-
         return make_model(given, **method_named(given).own(rng=rng))
     name = given.__name__ if isinstance(given, type) else type(given).__name__
     raise ConfigError(

@@ -107,9 +107,8 @@ def batch_epochs(
     workers: Workers,
 ) -> Epochs:
     """Algorithm 1: the protocol with one client of all users, in this process."""
-    from hdpmf.private.client import (
-        GradientClient,
-    )  # here and below: a machine that trains on its GPU need not have Numba
+    # Here and below: a machine that trains on its GPU need not have Numba.
+    from hdpmf.private.client import GradientClient
 
     client = GradientClient(
         train, weights, mechanism, SeededNoise(seed, CLIENT_STREAM), seed, workers
@@ -187,9 +186,14 @@ def check_finite(factors: np.ndarray, learning_rate: float) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(factors.sum())
     if not finite:
-        raise DivergedError(
-            f"training ran away to infinity with learning rate {learning_rate:g}; use a smaller one"
-        )
+        raise diverged(learning_rate)
+
+
+def diverged(learning_rate: float) -> DivergedError:
+    """Return the error of a training that has run away."""
+    return DivergedError(
+        f"training ran away to infinity with learning rate {learning_rate:g}; use a smaller one"
+    )
 
 
 def run_epochs(
@@ -208,15 +212,14 @@ def run_epochs(
     best: tuple[float, int, np.ndarray, np.ndarray] | None = None
     begin = time.perf_counter()
     for epoch, (vectors, factors, raters) in enumerate(epochs, start=1):
-        error = (
-            None if validate is None else validate(np.asarray(vectors), np.asarray(factors), raters)
-        )
+        error = None
+        if validate is not None:
+            error = validate(np.asarray(vectors), np.asarray(factors), raters)
         rate = learning_rate_at(plan.learning_rate, epoch, plan.epochs)
         record = EpochRecord(epoch, plan.epochs, rate, time.perf_counter() - begin, error)
         history.append(record)
-        answers = [
-            callback(record) for callback in callbacks
-        ]  # every one is called, also after one says stop
+        # Every one is called, also after one says stop.
+        answers = [callback(record) for callback in callbacks]
         stop = any(answer is True for answer in answers)
         if patience is not None and error is not None:
             if best is None or error < best[0]:

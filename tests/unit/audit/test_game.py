@@ -7,8 +7,9 @@ import pytest
 
 from hdpmf.common.data import Ratings
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
-from hdpmf.lab.audit import BROKEN, NO_CLAIM, STANDS, VIEWS, Audit, audited, pairs, run_audit
 from hdpmf.lab.audit.figure import audit_png
+from hdpmf.lab.audit.game import VIEWS, Audit, audited, pairs, run_audit
+from hdpmf.lab.audit.scores import BROKEN, NO_CLAIM, STANDS
 from hdpmf.lab.audit.training import SMALL_ITEMS, SMALL_USERS, small_world
 from hdpmf.lab.audit.world import choose_target
 

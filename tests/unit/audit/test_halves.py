@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from hdpmf.lab.audit import Audit, Scores, game, lower_bound, run_audit
+from hdpmf.lab.audit import game
+from hdpmf.lab.audit.game import Audit, run_audit
+from hdpmf.lab.audit.scores import Scores, lower_bound
 
 pytestmark = pytest.mark.slow
 

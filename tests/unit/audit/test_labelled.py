@@ -6,10 +6,10 @@ import pytest
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit import BROKEN, STANDS, Audit, ceiling, cells, lower_bound, run_audit
 from hdpmf.lab.audit.figure import row_of
+from hdpmf.lab.audit.game import Audit, cells, run_audit
 from hdpmf.lab.audit.one_round import labelled_scores, labelled_world
-from hdpmf.lab.audit.scores import verdict
+from hdpmf.lab.audit.scores import BROKEN, STANDS, ceiling, lower_bound, verdict
 from hdpmf.lab.audit.world import Design, choose_target
 
 pytestmark = pytest.mark.slow

@@ -7,12 +7,14 @@ import pytest
 from scipy.stats import beta, binomtest
 
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit import Scores, ceiling, lower_bound
 from hdpmf.lab.audit.scores import (
+    Scores,
+    ceiling,
     clopper_pearson,
     log_discrete_laplace,
     log_share,
     log_wide_share,
+    lower_bound,
 )
 
 

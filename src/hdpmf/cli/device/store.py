@@ -50,9 +50,7 @@ class StoreOptions:
     def open(self, *, serving: bool = False, moved: bool = False) -> DeviceStore:
         """Open the store. Ask for a passphrase only if one is needed.
 
-        Args:
-            serving: As in ``DeviceStore.open``.
-            moved: Also open one that was moved away, for reading or deleting.
+        With ``moved`` also one that was moved away, for reading or deleting.
         """
         from hdpmf.private.device.store.device_store import DeviceStore
 

@@ -39,13 +39,8 @@ def option(
 ) -> Any:
     """Describe an option, for the annotation of a parameter.
 
-    Args:
-        text: Its help.
-        metavar: The name of its value.
-        flags: Its flags, unless there is one with the parameter's name.
-        default: The default in words.
-        words: Values for tab completion.
-        more: Arguments of ``typer.Option``.
+    ``default`` is the default in words, ``words`` are values for tab completion, ``more`` are
+    arguments of ``typer.Option``. Without ``flags`` there is one with the parameter's name.
     """
     return typer.Option(
         *flags,
@@ -85,8 +80,7 @@ def command(function: Callable[..., Result | None]) -> Callable[..., None]:
     options are known only at run time has a class method ``parameters`` and takes their values as
     keywords.
 
-    Args:
-        function: Returns its result, or has printed results itself by `emit`.
+    The function returns its result, or has printed results itself by `emit`.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, dict[str, Parameter]] = {}

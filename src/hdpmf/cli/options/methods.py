@@ -287,9 +287,7 @@ class RunOptions:
     def view(self, method: str, *, two_servers: bool = False) -> str:
         """Return the view of the recommender.
 
-        Args:
-            method: Its name.
-            two_servers: A pair of servers is pinned; it is used by default.
+        With ``two_servers`` a pair of servers is pinned, which is used by default.
 
         Raises:
             ConfigError: The options contradict each other.
@@ -321,14 +319,8 @@ class RunOptions:
     ) -> RunSettings:
         """Return the settings of a run; defaults suit the method.
 
-        Args:
-            method: Its name.
-            options: Its options.
-            users: Users who can be asked; in secure sums, devices.
-            minimum: Users, at least, in every round.
-            usual_rounds: Rounds of training by default, if the method has no number of its own.
-            two_servers: A pair of servers is pinned; it is used by default.
-            more: More of the run's settings.
+        ``users`` can be asked (in secure sums: devices), ``minimum`` of them at least in every
+        round. ``usual_rounds`` is for methods without a number of their own.
         """
         from hdpmf.untrusted.service.settings import RunSettings
 

@@ -125,12 +125,9 @@ class ZeroH:
 
     Attributes:
         zero_refused: Whether the client refused h = 0.
-        reason: In its own words.
         tiny_refused: Whether it refused an h just above 0.
         smallest_answered: The smallest h, equal on all coordinates, that it answers in the first
             round; typical is 0.7.
-        users: How many users were attacked with the messages that went (or would have gone) out.
-        ratings: How many ratings they have together.
         exact: Part of these whose star came out exactly, from one round without noise.
     """
 

@@ -55,9 +55,6 @@ class OneRunBound:
 
     Attributes:
         epsilon: The lower bound; 0 where the guesses prove nothing.
-        right: Right guesses, where that bound comes from.
-        guesses: Of so many.
-        canaries: All there were.
         confidence: Probability, at least, that the bound is right.
     """
 
@@ -73,10 +70,8 @@ def one_run_bound(
 ) -> OneRunBound:
     """Bound epsilon by an attacker's guesses.
 
-    Args:
-        scores: One per canary; positive guesses "high" (or "there"), and the larger, the surer.
-        truth: The coins: which canaries are high, or there.
-        confidence: Of the bound.
+    A positive score guesses "high" (or "there"), and the larger, the surer; ``truth`` has the
+    coins: which canaries are high, or there.
     """
     if len(scores) != len(truth) or len(truth) < PARTS[-1] or np.isnan(scores).any():
         raise ConfigError(f"a run needs {PARTS[-1]} canaries or more, with a score for each")
@@ -190,7 +185,6 @@ class CanaryAudit(ABC):
             highest or none.
         labels: True if sums are by taste labels (hdp-sum).
         canaries: Number of ratings of the audited person, and of items.
-        weight: Privacy weight of all ratings.
         noise_factor: 1 audits the real noise. Less plants a fault: a control.
         seed: Seed of the coins and of h. Noise comes from the operating system.
     """
@@ -232,15 +226,12 @@ class CanaryResult:
     """Result of an audit with canaries.
 
     Attributes:
-        audit: Its settings.
         status: Status of the claim: ``proved``, ``nominal`` or ``none``.
         epsilon_claimed: Epsilon that the noise is made for.
         epsilon_lower_bound: Epsilon that the guesses prove.
         verdict: ``claim broken``, ``too little noise`` or ``not contradicted``.
         noise: Mean size of the noise, relative to its expectation.
         noise_deviation: Expected standard deviation of ``noise``.
-        right: Right guesses.
-        guesses: All guesses.
         ceiling: The largest bound that so many canaries can prove.
         parts: Bounds of other observers: ``h`` knows h; ``share`` sees messages with one device's
             share of the noise.

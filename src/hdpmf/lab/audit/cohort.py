@@ -53,10 +53,7 @@ RUN = b"audited run....."
 class DeviceAnswer:
     """One answer of the audited device, as an outsider sees it.
 
-    Attributes:
-        kind: The type of the message, or the reason of a refusal.
-        size: Length in bytes.
-        seconds: Time taken.
+    ``kind`` is the type of the message, or the reason of a refusal.
     """
 
     kind: str

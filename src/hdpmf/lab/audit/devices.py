@@ -97,8 +97,6 @@ class DeviceAudit(CanaryAudit):
     Attributes:
         method: A method that runs between machines and has noise.
         view: ``sums`` or ``messages``: what the recommender sees.
-        rounds: Rounds of hdpmf-paid.
-        factors: Factors of hdpmf-paid.
     """
 
     method: str

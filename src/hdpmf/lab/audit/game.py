@@ -79,7 +79,6 @@ class Audit:
         runs: Runs of each world that error rates are measured on; as many again choose the
             threshold.
         weight: Privacy weight of the audited rating, whose claim is ``weight * epsilon``.
-        delta: Delta of the audited guarantee.
         adjacency: ``value``: the rating is the lowest or the highest. ``presence``: absent or the
             highest.
         labels: True if sums are by taste labels (hdp-sum).
@@ -144,7 +143,6 @@ class AuditResult:
         epsilon_lower_bound: Its least cost, with ``confidence``.
         verdict: ``claim broken``, ``not contradicted`` or ``no claim``.
         claim_status: ``proved``, ``nominal`` or ``none``.
-        claim_view: The view that the claim was made for.
         claim_covers_view: True if that includes the view of this audit.
         ceiling: The largest bound that so many runs can prove.
         power: Measured true-positive rate of the attacker's test.
@@ -156,7 +154,6 @@ class AuditResult:
             allows for.
         pilot_runs: Runs of each world that chose the threshold.
         target: Number of ratings of the audited user, and of users who rated the item.
-        settings: The other settings of the audit.
     """
 
     method: str
@@ -189,10 +186,8 @@ def run_audit(
 ) -> AuditResult:
     """Play the game.
 
-    Args:
-        audit: Its settings.
-        ratings: The world; a synthetic one by default. The view ``final`` uses a small part of it.
-        progress: Called with the simulations done and their total.
+    The world is a synthetic one by default; the view ``final`` uses a small part of it.
+    ``progress`` is called with the simulations done and their total.
     """
     begin = time.perf_counter()
     world = synthetic_world() if ratings is None else ratings
@@ -263,7 +258,9 @@ def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
 Attacks = dict[str, Halves]
 """Scores of ``everything`` that an observer sees, and of parts of it."""
 
-Observer = Callable[[Audit, Target, int, Callable[[int], None]], Attacks]
+Step = Callable[[int], None]
+
+Observer = Callable[[Audit, Target, int, Step], Attacks]
 """Plays so many pilot runs and the audit's runs of each world; counts them; returns the scores."""
 
 
@@ -278,33 +275,25 @@ def _observer(audit: Audit) -> Observer:
     return _observe_labels if audit.labels else _observe_contributions
 
 
-def _observe_gradients(
-    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
-) -> Attacks:
+def _observe_gradients(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
     path = record(_model(audit), target.ratings, target.privacy_weights(), audit.seed)
     scored = device_scores(target, path, audit.view, pilot + audit.runs, audit.seed, step)
     names = ("everything", "direct", "indirect")
     return {name: getattr(scored, name).split(pilot) for name in names}
 
 
-def _observe_factors(
-    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
-) -> Attacks:
+def _observe_factors(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
     return {"everything": retrain_scores(_model(audit), target, audit.runs, audit.seed, step)}
 
 
-def _observe_published(
-    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
-) -> Attacks:
+def _observe_published(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
     scores = final_scores(
         target, _design(audit), pilot, audit.runs, audit.seed, step, adjacency=audit.adjacency
     )
     return {"everything": scores}
 
 
-def _observe_labels(
-    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
-) -> Attacks:
+def _observe_labels(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
     total = pilot + audit.runs
     games = [
         labelled_scores(
@@ -317,9 +306,7 @@ def _observe_labels(
     return {"everything": best, "head": attacks[0], "label": games[0]["label"].split(pilot)}
 
 
-def _observe_contributions(
-    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
-) -> Attacks:
+def _observe_contributions(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
     design = _design(audit)
     total = pilot + audit.runs
     if design.kind == "L":
@@ -332,9 +319,7 @@ def _observe_contributions(
     return {"everything": scores.split(pilot)}
 
 
-def _observe_nothing(
-    audit: Audit, target: Target, pilot: int, step: Callable[[int], None]
-) -> Attacks:
+def _observe_nothing(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
     """Compare the recommender's part of a model that sends nothing in both worlds."""
     ratings = target.ratings
     parts = []
@@ -374,7 +359,7 @@ def _claim(audit: Audit) -> PrivacyClaim:
     return replace(claim, epsilon=cost(audit.method, "sums", neighbours="presence", **chosen).pure)
 
 
-def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:
+def _counter(progress: Progress | None, total: int) -> Step:
     done = 0
     lock = Lock()
 

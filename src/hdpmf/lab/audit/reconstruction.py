@@ -32,8 +32,6 @@ class Reconstruction:
     """Accuracy of reconstructed ratings.
 
     Attributes:
-        users: Number of attacked users.
-        ratings: Number of their ratings.
         exact: Share of ratings whose star was guessed exactly.
         rmse: Root mean squared error of the attacker's expected ratings.
         modal_exact: As ``exact``, for guessing the most common star of all ratings every time.

@@ -46,7 +46,6 @@ class RecordedRun:
         h: The recommender's draws of every round, one row per item or one for all; None without
             noise.
         raters: Number of ratings that took part, per item.
-        users: Number of users who took part.
     """
 
     plan: Plan
@@ -118,8 +117,6 @@ class Copies:
 
     Attributes:
         ids: A number for each user, which decides its first vector.
-        items: Positions of the items that each user rated.
-        values: Ratings, one row per user.
         weights: Their privacy weights, one row per user.
     """
 

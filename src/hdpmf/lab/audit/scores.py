@@ -87,12 +87,7 @@ def verdict(claimed: float | None, bound: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """An attacker's scores in both worlds; larger means the high rating is likelier.
-
-    Attributes:
-        low: Scores of runs with the lowest rating.
-        high: Scores of runs with the highest rating.
-    """
+    """An attacker's scores in both worlds; larger means the high rating is likelier."""
 
     low: np.ndarray
     high: np.ndarray

@@ -145,9 +145,7 @@ class CorruptView:
 class AuditedServers:
     """A leader and a helper, one of them honest.
 
-    Args:
-        corrupt: The server that works with the recommender.
-        noise: The honest server's noise, if a fault is planted.
+    ``corrupt`` works with the recommender; ``noise`` is the honest server's, if a fault is planted.
     """
 
     def __init__(self, corrupt: ServerName, noise: Any = None) -> None:

@@ -84,8 +84,6 @@ class RunGroup(msgspec.Struct, frozen=True):
 
     Attributes:
         files: Paths of the user's files, by checksum.
-        imports: Modules that add methods.
-        plugins: Files that add methods.
         starter: Id of the process that started this one.
         listed: Ids of the runs whose lists are to be measured, which takes long.
     """

@@ -48,9 +48,7 @@ Choices = Mapping[Configuration, Mapping[str, float]]
 def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experiment, dict[str, Path]]:
     """Resolve what depends on this machine: the available Yelp, and checksums of files.
 
-    Args:
-        experiment: The experiment as written.
-        base: The folder that the user's files are relative to.
+    Files are relative to the folder ``base``.
 
     Returns:
         The experiment with data sets that are here, and the place of each file of the user's, by

@@ -112,10 +112,7 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: A registered data set, or the user's name for the file.
-        sha256: Checksum of the user's file.
         scale: The rating scale, if it is not one to five.
-        columns: Names of its columns.
-        world: Options of the synthetic world.
         duplicates: The rule for several ratings of a pair.
         implicit: True if the file has choices and no ratings.
     """
@@ -156,7 +153,6 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         changes: Differences from the paper's Table II, by its names.
-        seed: Seed of the paper's draw.
         weights: ``paper``, ``uniform`` (everybody at 1), or checksums of the user's files of
             weights.
         missing: The weight of everybody whom such a file does not name.
@@ -172,8 +168,6 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """One fit and its score.
 
     Attributes:
-        method: A name in ``METHODS``.
-        params: The model's parameters.
         privacy: None for a method that takes no epsilon.
         seed: Seed of the training; 0 for a method without randomness.
     """

@@ -163,9 +163,7 @@ def now() -> str:
 class Store(AbstractContextManager["Store"]):
     """The results of a folder; use it as a context manager.
 
-    Args:
-        folder: The folder of ``results.sqlite``.
-        create: Make the folder and the file if they are absent.
+    With ``create`` the folder and its ``results.sqlite`` are made if they are absent.
 
     Raises:
         ConfigError: There are no results here, or the file is something else or of a newer hdpmf.

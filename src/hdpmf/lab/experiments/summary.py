@@ -150,10 +150,7 @@ def collect(
 ) -> list[Cell]:
     """Return all cells of an experiment, in the order data set, method, K, x.
 
-    Args:
-        store: The store of the results.
-        experiment: The experiment, or the name of one that was started in this store.
-        results: ``store.results()``, if it has been read already.
+    ``results`` are ``store.results()``, if these have been read already.
     """
     if isinstance(experiment, str):
         experiment = store.experiments()[experiment]

@@ -162,8 +162,6 @@ class Duel:
     """HDPMF against PDPMF in one place of Table III, theirs and ours.
 
     Attributes:
-        first: HDPMF's cell.
-        second: PDPMF's cell.
         gain: Relative error saved by HDPMF here; negative if PDPMF is better.
         paper_gain: The same in the paper; None if it has no number.
         comparable: True if the paper's number is for the same data.
@@ -184,9 +182,7 @@ class PaperStatement:
     """A sentence of the paper, counted.
 
     Attributes:
-        where: Its place in the paper.
         holds: Number of cases in which it holds here.
-        cases: Number of comparisons.
         exceptions: Descriptions of the other cases.
         verdict: ``holds``, ``mostly``, ``fails`` or ``not run``.
     """

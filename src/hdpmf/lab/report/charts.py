@@ -93,11 +93,8 @@ def figures_section(
 ) -> Section:
     """Return the figures of these experiments, each with its caption, by name.
 
-    Args:
-        content: The results of the store.
-        experiments: Experiments with figures.
-        captions: By name of the experiment.
-        absent: Sentences about figures that are not there.
+    ``captions`` are by name of the experiment, ``absent`` are sentences about figures that are not
+    there.
     """
     figures = []
     for experiment in experiments:

@@ -147,7 +147,6 @@ class Command:
     """One command that wrote into the store.
 
     Attributes:
-        jobs: Runs at a time.
         seconds: Wall time; None if the command was killed.
         runs: Runs that it did; None if it was killed.
     """
@@ -201,11 +200,7 @@ class Content:
 
     Attributes:
         experiments: By name, in the order of the report.
-        cells: The cells of the experiments that have runs, by name of the experiment.
-        results: Every run, by id.
         tuned: Cross-validated grids, each once.
-        datasets: Counts of the data sets, by name.
-        commands: Commands that wrote into the store, oldest first.
         problems: Experiments that cannot be shown, with the reason.
     """
 

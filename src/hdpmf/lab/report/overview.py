@@ -46,10 +46,7 @@ class Mark:
 
     Attributes:
         costs: Smallest and largest honest epsilon over the data sets; empty if unknown.
-        low: The smallest error, or ratio of errors.
         middle: The error that the mark stands at.
-        high: The largest error, or ratio of errors.
-        description: All of it in words.
     """
 
     method: str

@@ -55,9 +55,7 @@ class Page:
         overview: The result as one figure; None where there is nothing to compare.
         headline: The result in a few short sentences.
         findings: The same at length, with all numbers.
-        sections: The sections, by their anchors.
         charts: Data that the page's script draws (see `chart_data`).
-        package: The package of further templates.
     """
 
     kind: str
@@ -75,8 +73,6 @@ class ReportFiles:
     """A report that was written.
 
     Attributes:
-        files: Paths of its files, relative to the folder.
-        findings: The findings, in sentences.
         missing: Number of cells without a complete result.
         problems: Experiments that could not be shown, with the reason.
     """

@@ -41,16 +41,11 @@ class DemoResult:
     """The result of a federation of real processes.
 
     Attributes:
-        devices: Device processes.
         rounds: How often they were asked for numbers.
         seconds_per_round: Median.
         mse: Mean squared error of the devices' own predictions of test ratings.
         library_mse: Of the same method in one process, by the library.
         user_mean_mse: Of every user's own mean, which needs no recommender.
-        n: Test ratings.
-        epsilon: The largest budget of a rating; None where nothing is claimed.
-        status: Of that claim.
-        refusals: By reason.
         bytes_per_device: To and from a device, in the whole run.
         statement: What the recommender could see, and what follows.
     """
@@ -94,17 +89,9 @@ def run_demo(
 ) -> DemoResult:
     """Set everything up in a folder, run it, measure it, and end every process.
 
-    Args:
-        train: The ratings on the devices.
-        test: Ratings to measure the error on.
-        weights: Privacy weights.
-        settings: Of the run.
-        folder: For the recommender's and the devices' files; it must be empty or not exist.
-        devices: Device processes; users are dealt to them.
-        seed: Of dealing users and of the library's own run; the federation itself has none.
-        timeout: Seconds for the run.
-        say: Called with lines for people.
-        progress: Called with the recommender's state, again and again.
+    The folder must be empty or not exist. ``seed`` deals users and drives the library's own run;
+    the federation itself has none. ``progress`` is called with the recommender's state, again and
+    again.
 
     Raises:
         FederationError: A process failed, or it took too long.

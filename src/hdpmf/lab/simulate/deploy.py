@@ -9,16 +9,20 @@
         deployment.wait("recommender", seconds=600)
 
 Every process gets a pipe from this one as its standard input and ends when that closes. So nothing
-is left behind after an error, Ctrl-C or ``kill -9`` of this process.
+is left behind after an error, Ctrl-C or ``kill -9`` of this process. That is what ``python -m
+hdpmf.lab.simulate.deploy MODULE ...`` does in the new process: it runs the module, which gets
+SIGTERM when the pipe closes, and is ended if it does not end.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,17 +34,12 @@ from hdpmf.errors import ConfigError, FederationError, StorageError
 
 RECOMMENDER = "recommender"
 _STOP_SECONDS = 10.0
+_GRACE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
 
 class Child:
     """A process that starts on construction and ends when the pipe to its standard input closes.
-
-    Args:
-        name: For messages.
-        arguments: Of the interpreter.
-        log: File for its output.
-        environment: All of it.
 
     Raises:
         StorageError: The log cannot be written.
@@ -96,9 +95,8 @@ class Child:
 class Deployment:
     """A context that ends every process on the way out, however that comes about.
 
-    Args:
-        logs: Folder for one log per process.
-        environment: Added to this process's environment for all of them.
+    ``environment`` is added to this process's for all of them; each has a log in the folder
+    ``logs``.
     """
 
     def __init__(self, logs: Path, environment: dict[str, str] | None = None) -> None:
@@ -128,7 +126,7 @@ class Deployment:
             raise ConfigError(f"{name} runs already")
         if held is not None:
             held.release()
-        arguments = ["-m", "hdpmf.lab.simulate.supervised", module, *options]
+        arguments = ["-m", "hdpmf.lab.simulate.deploy", module, *options]
         self._children[name] = Child(name, arguments, self._logs / f"{name}.log", self._environment)
         return self._children[name]
 
@@ -210,3 +208,25 @@ def free_port() -> int:
     """Return a port of this machine that nobody listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+def _run_supervised() -> None:
+    """Run the module named by the first argument, and end with the process that started this."""
+    threading.Thread(target=_end_with_starter, name="lifeline", daemon=True).start()
+    module = sys.argv[1]
+    del sys.argv[0]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _end_with_starter() -> None:
+    # Not through sys.stdin: its buffer would be locked by this thread while the interpreter shuts
+    # down.
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_SECONDS)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    _run_supervised()

@@ -10,28 +10,21 @@ from contextlib import suppress
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from hdpmf.common.net import DeviceReply, InProcessNetwork, RecommenderTransport
 from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import FederationError
-from hdpmf.lab.simulate.virtual_device import DeviceRatings, SentReport
-
-if TYPE_CHECKING:
-    from hdpmf.lab.simulate.virtual_device import Vectors
+from hdpmf.lab.simulate.virtual_device import DeviceRatings, SentReport, Vectors, VirtualDevice
+from hdpmf.private.device.policy import Policy
 
 _TRIM_STEP = 16 * 1024 * 1024
 _AT_A_TIME = 100  # messages in a pipe: bounds the memory
 
 
 class SimulatedDevices(Protocol):
-    """The devices of a simulation, wherever they are.
-
-    Attributes:
-        cards: As the roster lists them.
-        network: The recommender's way to them.
-    """
+    """The devices of a simulation, wherever they are."""
 
     cards: tuple[DeviceCard, ...]
     network: RecommenderTransport
@@ -72,18 +65,13 @@ def make_devices(
 class DevicesHere:
     """Devices in this process.
 
-    Args:
-        policy: A ``Policy`` as TOML, so that it can travel.
-        seed: Of all draws.
-        first: Number of the first device: draws differ between devices.
+    ``policy`` is a ``Policy`` as TOML, so that it can travel; ``first`` is the number of the first
+    device: draws differ between devices.
     """
 
     def __init__(
         self, parts: Sequence[DeviceRatings], policy: str, seed: int, first: int = 0
     ) -> None:
-        from hdpmf.lab.simulate.virtual_device import VirtualDevice
-        from hdpmf.private.device.policy import Policy
-
         agreed = Policy.from_toml(policy)
         self._devices = [
             VirtualDevice.create(part, agreed, number, seed)

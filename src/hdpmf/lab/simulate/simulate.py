@@ -55,14 +55,11 @@ class SimulationResult:
         mse: Mean squared error on the test ratings; None without any.
         view: What the recommender saw: ``messages`` or ``sums``.
         epsilon: The largest budget of a rating; None where nothing is claimed.
-        status: Of that claim: ``proved``, ``nominal`` or ``none``.
-        n: Test ratings.
         user_mean_mse: Of every user's own mean, which needs no recommender.
         bytes_up: From a device, per round.
         bytes_down: To a device, per round.
         seconds: All of it, setting up the devices included.
         sees: What the recommender could see, in words.
-        guarantee: What follows from that.
         honest: What a nominal epsilon really costs.
     """
 
@@ -96,10 +93,7 @@ class SimulationResult:
 class Simulation:
     """A simulation that has ended.
 
-    Attributes:
-        result: Its numbers.
-        model: All devices' models as one, to look into.
-        outcome: Of the run, for the recommender.
+    ``model`` has all devices' models as one, to look into.
     """
 
     result: SimulationResult

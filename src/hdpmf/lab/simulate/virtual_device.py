@@ -6,7 +6,7 @@ between processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -20,9 +20,12 @@ from hdpmf.common.protocol import CatalogueTable, DeviceCard
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.errors import ConfigError, FederationError, TransportError
 from hdpmf.private.device.participant import Participant
+from hdpmf.private.device.pinned_servers import pin_servers
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, PinnedRoster, pinned
 from hdpmf.private.device.store.device_store import DeviceStore
+
+_FIRST_STREAM = 100  # of a seed's noise; lower ones belong to the recommender and the two servers
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -142,53 +145,6 @@ class _RecordingCarrier:
         return 201
 
 
-def reports_of(
-    stores: Sequence[DeviceStore],
-    noises: Sequence[SeededNoise],
-    servers: Servers,
-    files: Mapping[str, bytes],
-    now: float,
-) -> Iterator[SentReport]:
-    """Yield the reports of devices, one device after another, for the published files.
-
-    Args:
-        stores: Of the devices.
-        noises: Draw each device's taste label.
-        servers: The pair that their owners trust.
-        files: Published by the recommender.
-        now: The time; every device reports at once.
-
-    Raises:
-        FederationError: A device did not report.
-    """
-    from hdpmf.private.device.participant import Participant
-    from hdpmf.private.device.pinned_servers import pin_servers
-
-    for store, noise in zip(stores, noises, strict=True):
-        pin_servers(store, servers)
-        said: list[str] = []
-        carrier = _RecordingCarrier(files)
-        reporter = Participant(
-            store,
-            carrier,
-            recommender="recommender",
-            clock=lambda: now,
-            uniform=lambda: 0.0,
-            noise=noise,
-            simulation=True,
-            log=said.append,
-        )
-        reporter.step()
-        if len(carrier.sent) != store.users:
-            raise FederationError(
-                f"a simulated device did not report: {said[-1] if said else 'no word'}"
-            )
-        yield from carrier.sent
-
-
-_FIRST_STREAM = 100  # of a seed's noise; lower ones belong to the recommender and the two servers
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Vectors:
     """The user vectors of a device, for whoever owns all of them: a simulation."""
@@ -200,9 +156,7 @@ class Vectors:
 class PublicFacts(msgspec.Struct, frozen=True, array_like=True):
     """The facts that all devices of a simulation share and know by digest.
 
-    Attributes:
-        catalogue: The item table.
-        roster: The devices that may take part in a secure sum by masks; empty without one.
+    The roster is empty without a sum by masks.
     """
 
     catalogue: bytes
@@ -237,10 +191,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
 class VirtualDevice:
     """One device of a simulation.
 
-    Args:
-        store: In memory.
-        number: Of the device: draws differ between devices.
-        seed: Of all draws.
+    Draws of one seed differ between the numbers of devices.
     """
 
     def __init__(self, store: DeviceStore, number: int, seed: int) -> None:
@@ -298,11 +249,30 @@ class VirtualDevice:
         """Return the reply to a message of the recommender."""
         return self._agent.answer(message)
 
-    def reports(
-        self, servers: Servers, files: Mapping[str, bytes], now: float
-    ) -> Iterator[SentReport]:
-        """Return the reports to two servers, for the task that is published."""
-        return reports_of([self._store], [self._noise], servers, files, now)
+    def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> list[SentReport]:
+        """Return the reports to two servers, for the task that is published.
+
+        Raises:
+            FederationError: The device did not report.
+        """
+        pin_servers(self._store, servers)
+        said: list[str] = []
+        carrier = _RecordingCarrier(files)
+        Participant(
+            self._store,
+            carrier,
+            recommender="recommender",
+            clock=lambda: now,
+            uniform=lambda: 0.0,
+            noise=self._noise,
+            simulation=True,
+            log=said.append,
+        ).step()
+        if len(carrier.sent) != self._store.users:
+            raise FederationError(
+                f"a simulated device did not report: {said[-1] if said else 'no word'}"
+            )
+        return carrier.sent
 
     @property
     def vectors(self) -> Vectors | None:

@@ -23,7 +23,6 @@ from hdpmf.common.web.local_server import (
 from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError, needs
 from hdpmf.private.page import disclosures, items, settings
-from hdpmf.private.page import disclosures as recommenders
 from hdpmf.private.page.owner import Owner
 from hdpmf.private.page.request import PageRequest
 
@@ -44,7 +43,7 @@ _PAGES: dict[str, tuple[str, Callable[[PageRequest], dict[str, Any]]]] = {
     "/recommendations": ("recommendations", items.recommendations_page),
     "/privacy": ("privacy", settings.privacy_page),
     "/disclosures": ("disclosures", disclosures.disclosures_page),
-    "/recommenders": ("recommenders", recommenders.recommenders_page),
+    "/recommenders": ("recommenders", disclosures.recommenders_page),
     "/settings": ("settings", settings.settings_page),
 }
 _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
@@ -56,10 +55,10 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/privacy/genre": settings.mark_genres,
     "/privacy/ask": settings.ask_me,
     "/disclosures/answer": disclosures.answer,
-    "/recommenders/preview": recommenders.preview_invitation,
-    "/recommenders/answer": recommenders.answer_invitation,
-    "/recommenders/change": recommenders.change,
-    "/recommenders/choose": recommenders.choose,
+    "/recommenders/preview": disclosures.preview_invitation,
+    "/recommenders/answer": disclosures.answer_invitation,
+    "/recommenders/change": disclosures.change,
+    "/recommenders/choose": disclosures.choose,
     "/settings/passphrase": settings.new_passphrase,
     "/settings/forget": settings.forget,
 }
@@ -72,7 +71,7 @@ _QUESTIONS: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
 _FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
     "/disclosures/export": ("disclosures.json", disclosures.export),
     "/disclosures/receipt": ("receipt.json", disclosures.receipt),
-    "/recommenders/card": ("card.json", recommenders.card),
+    "/recommenders/card": ("card.json", disclosures.card),
     "/settings/export": ("data-export.json", settings.export_data),
 }
 
@@ -80,11 +79,7 @@ _FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
 class OwnerPage:
     """The owner's page.
 
-    Args:
-        owner: The owner of the store.
-        host: Name and port by which the browser addresses us.
-        sessions: The browser's sessions.
-        relink: Called when a browser was locked out, which needs a new link.
+    ``relink`` is called when a browser was locked out, which needs a new link.
     """
 
     def __init__(

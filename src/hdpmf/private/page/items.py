@@ -134,13 +134,19 @@ def set_rating(request: PageRequest) -> dict[str, Any]:
 def set_private(request: PageRequest) -> dict[str, Any]:
     """Mark an item as sensitive, or not any more."""
     with request.store() as store:
-        shown = current_catalogue(store)
-        item = request.text("item")
-        if shown is None or item not in shown.positions:
-            raise ConfigError(request.t("rate.unknown"))
+        item = _shown_item(request, store)
         private = request.text("private") == "yes"
         mark(store, [item], *([] if private else [1.0]))
         return {"private": private}
+
+
+def _shown_item(request: PageRequest, store: DeviceStore) -> str:
+    """Return the item that the request names."""
+    shown = current_catalogue(store)
+    item = request.text("item")
+    if shown is None or item not in shown.positions:
+        raise ConfigError(request.t("rate.unknown"))
+    return item
 
 
 def load_items(request: PageRequest) -> str:
@@ -220,10 +226,7 @@ def recommendations_page(request: PageRequest) -> dict[str, Any]:
 def set_hidden(request: PageRequest) -> str:
     """Hide an item from the recommendations, or show it again."""
     with request.store() as store:
-        shown = current_catalogue(store)
-        item = request.text("item")
-        if shown is None or item not in shown.positions:
-            raise ConfigError(request.t("rate.unknown"))
+        item = _shown_item(request, store)
         wanted = request.text("hidden") == "yes"
         hide(store, item, wanted)
     request.session.note(request.t("list.hid" if wanted else "list.shown_again"))

@@ -265,19 +265,21 @@ class Owner:
             PrivacyError: The passphrase is wrong, or it was tried too often.
         """
         with self._lock:
-            if self.attempts.wait > 0:
-                raise PrivacyError(
-                    f"too many wrong passphrases: wait {self.attempts.wait:.0f} seconds"
-                )
-            try:
-                store = DeviceStore.open(self.path, passphrase=passphrase)
-            except PrivacyError:
-                self.attempts.wrong()
-                raise
+            store = self._opened(passphrase)
             self.attempts.right()
             self.close()
             self._store = store
             self.background.begin(passphrase)
+
+    def _opened(self, passphrase: str | None) -> DeviceStore:
+        """Return the store, opened by one more attempt at its passphrase."""
+        if self.attempts.wait > 0:
+            raise PrivacyError(f"too many wrong passphrases: wait {self.attempts.wait:.0f} seconds")
+        try:
+            return DeviceStore.open(self.path, passphrase=passphrase)
+        except PrivacyError:
+            self.attempts.wrong()
+            raise
 
     def close(self) -> None:
         """Close the store and drop its key. The background threads go on."""
@@ -295,15 +297,7 @@ class Owner:
     def change_passphrase(self, old: str | None, new: str) -> None:
         """Encrypt the store with a new passphrase; it stays open."""
         with self._lock:
-            if self.attempts.wait > 0:
-                raise PrivacyError(
-                    f"too many wrong passphrases: wait {self.attempts.wait:.0f} seconds"
-                )
-            try:
-                DeviceStore.open(self.path, passphrase=old).close()
-            except PrivacyError:
-                self.attempts.wrong()
-                raise
+            self._opened(old).close()
             self.background.end()
             self.close()
             opens = old
