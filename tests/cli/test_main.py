@@ -17,6 +17,11 @@ from .conftest import Call
 
 pytestmark = pytest.mark.slow
 
+ERRORS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, errors.HdpmfError)
+]
 COMMANDS = ("data", "train", "evaluate", "recommend", "demo", "doctor")
 
 
@@ -56,7 +61,7 @@ def test_help_names_every_command_and_every_exit_code(call: Call) -> None:
     shown = call("--help")
     assert shown.code == 0
     assert all(name in shown.out for name in COMMANDS)
-    codes = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type)}
+    codes = {kind.exit_code for kind in ERRORS}
     assert all(f" {code} " in EPILOG for code in codes | {0, SOME_RUNS_FAILED, 130})
     assert call().out == shown.out
 
@@ -100,11 +105,7 @@ def test_wrong_usage_with_json_is_a_document_too(call: Call) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        kind
-        for kind in vars(errors).values()
-        if isinstance(kind, type) and kind is not errors.HdpmfError
-    ],
+    [kind for kind in ERRORS if kind is not errors.HdpmfError],
 )
 def test_every_error_of_ours_ends_with_its_own_code(
     call: Call, monkeypatch: pytest.MonkeyPatch, kind: type[errors.HdpmfError]
