@@ -134,7 +134,7 @@ def _by_polls(
     cards: list[DeviceCard],
     mute: frozenset[str],
 ) -> None:
-    from hdpmf.common.net.polling import PollingDevice
+    from hdpmf.common.net.polling import PollingDevice, WebClient
     from hdpmf.private.device.messages import quantize_response_time
     from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.recommendations import local_model
@@ -143,7 +143,8 @@ def _by_polls(
     threads = []
 
     def serve(store: Any) -> None:
-        agent, number = Participant(store, recommender=address), 0
+        agent = Participant(store, WebClient(address, authority), recommender=address)
+        number = 0
 
         def answer(data: bytes) -> bytes:
             nonlocal number
@@ -159,7 +160,7 @@ def _by_polls(
 
         quiet = store.identity.public.hex() in mute
         stop.wait(random.uniform(0.0, 0.02 * len(stores)))  # they do not start in one moment
-        PollingDevice(address, authority, store.identity).serve(
+        PollingDevice(address, authority, store.identity, look=agent.look).serve(
             silent if quiet else quantize_response_time(answer), stop
         )
 

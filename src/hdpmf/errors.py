@@ -136,6 +136,10 @@ class TransportError(FederationError):
     """The other side could not be reached, or refused the connection."""
 
 
+class TooLongError(TransportError):
+    """An answer of the other side is longer than it may be; asking again does not help."""
+
+
 class ModelFileError(HdpmfError):
     """A saved model is missing, corrupted, truncated or from a newer version."""
 

@@ -22,14 +22,12 @@ from hdpmf.common.protocol import (
     Accepted,
     CatalogueTable,
     CatalogueVersion,
-    Here,
     Ready,
     Refusal,
     Reply,
     decode,
     encode,
 )
-from hdpmf.common.protocol import Call as Hello
 from hdpmf.common.protocol.catalogue import bound_to, known_items, next_version, signed_first
 from hdpmf.common.protocol.layout import survey_layout
 from hdpmf.private.device.policy import Policy
@@ -71,20 +69,18 @@ def state(store: DeviceStore) -> tuple[Any, ...]:
 def agent(request: pytest.FixtureRequest, tmp_path: Path) -> Device:
     """A device that has seen version 2."""
     made = device(STARS, path=":memory:" if request.param == "memory" else tmp_path / "me.hdpmf")
-    assert ask(made, FIRST) == Accepted()
-    assert ask(made, COMMON) == Accepted()
+    assert made.learn(FIRST)
+    assert made.learn(COMMON)
     return made
 
 
 def test_the_next_version_is_taken_from_wherever_one_is(agent: Device) -> None:
     third = with_item("later", COMMON)
     for _ in range(2):
-        assert ask(agent, third) == Accepted()
-    here = ask(agent, Hello())
-    assert isinstance(here, Here)
-    assert here.catalogue == known_items(third).fingerprint
+        assert agent.learn(third)
+    assert agent.store.fingerprint == known_items(third).fingerprint
     newcomer = device(STARS)
-    assert ask(newcomer, third) == Accepted()
+    assert newcomer.learn(third)
     assert state(newcomer.store)[:2] == state(agent.store)[:2]
 
 
@@ -128,13 +124,12 @@ LIES: dict[str, CatalogueVersion | CatalogueTable] = {
 @pytest.mark.parametrize("lie", LIES, ids=[name.replace(" ", "-") for name in LIES])
 def test_what_does_not_follow_is_refused_and_changes_nothing(agent: Device, lie: str) -> None:
     before = state(agent.store)
-    said: list[str] = []
-    agent = Device(agent.store, log=said.append)
-    assert refusals(agent, LIES[lie]) == ["catalogue"]
+    agent = Device(agent.store)
+    assert not agent.learn(LIES[lie])
     assert state(agent.store) == before
-    assert "refused (catalogue)" in said[0]
-    assert "hdpmf device forget --model" in said[0]
-    assert ask(agent, THIRD) == Accepted()  # and the true one is still taken
+    assert "refused" in agent.said[0]
+    assert "hdpmf device forget --model" in agent.said[0]
+    assert agent.learn(THIRD)  # and the true one is still taken
 
 
 @pytest.mark.parametrize(
@@ -142,26 +137,29 @@ def test_what_does_not_follow_is_refused_and_changes_nothing(agent: Device, lie:
 )
 def test_a_first_catalogue_has_to_be_signed_as_it_says(lie: str) -> None:
     made = device(STARS)
-    assert refusals(made, LIES[lie]) == ["catalogue"]
+    assert not made.learn(LIES[lie])
     assert made.store.pinned_catalogue is None
 
 
 def test_after_a_restart_a_device_knows_what_it_has_seen(tmp_path: Path) -> None:
     made = device(STARS, path=tmp_path / "me.hdpmf")
-    assert ask(made, COMMON) == Accepted()
+    assert made.learn(COMMON)
     made.store.close()
     with DeviceStore.open(tmp_path / "me.hdpmf") as store:
         again = Device(store)
-        assert refusals(again, FIRST, LIES["the same after it"]) == ["catalogue"] * 2
-        assert ask(again, THIRD) == Accepted()
+        assert not again.learn(FIRST)
+        assert not again.learn(LIES["the same after it"])
+        assert again.learn(THIRD)
 
 
 def test_a_refusal_says_nothing_about_ratings() -> None:
     replies = set()
+    lie = with_item("later", with_item("for you alone", retired=(7,)))
     for ratings in ({}, STARS, {"for you alone": 5.0}):
         made = device(ratings)
-        ask(made, COMMON)
-        replies.add(made.answer(envelope(LIES["the same after it"])))
+        assert made.learn(COMMON)
+        assert not made.learn(lie)
+        replies.add(made.answer(envelope(terms("hdp-sum", "sums", lie.table, **FEW))))
     assert len(replies) == 1
 
 
@@ -171,7 +169,7 @@ def crowd(shown: list[CatalogueVersion]) -> list[Device]:
     enrol(agents)
     for made, items in zip(agents, shown, strict=True):
         asked = {"catalogue": known_items(items).fingerprint}
-        assert ask(made, items) == Accepted()
+        assert made.learn(items)
         assert ask(made, terms("hdp-sum", "sums", items.table, **FEW, **asked)) == Accepted()
         assert ask(made, survey("A", items.table, contributors=4, **asked)) == Ready(number=0)
     return agents
@@ -225,9 +223,9 @@ def test_new_items_in_the_middle_of_a_run_end_it_unpaid() -> None:
     made = device(STARS, policy=Policy(**SMALL))
     enrol([made], others=3)
     asked = {"catalogue": known_items(COMMON).fingerprint}
-    ask(made, COMMON)
+    assert made.learn(COMMON)
     assert ask(made, terms("hdp-sum", "sums", COMMON.table, **FEW, **asked)) == Accepted()
-    assert ask(made, THIRD) == Accepted()
+    assert made.learn(THIRD)
     assert refusals(made, survey("A", COMMON.table, contributors=4, **asked)) == ["protocol"]
     assert made.store.ledger.entries() == []
     assert refusals(
@@ -289,7 +287,7 @@ def test_a_retired_item_is_never_sent_again() -> None:
 
     made = device({"item 07": 5.0, "item 08": 1.0}, policy=Policy(**SMALL))
     enrol([made], others=3)
-    ask(made, COMMON)
+    assert made.learn(COMMON)
     asked = terms("hdp-sum", "sums", COMMON.table, **FEW, catalogue=known_items(COMMON).fingerprint)
     chosen, _ = choose(made.store, asked, "anybody")
     ratings = made.store.ratings()

@@ -128,7 +128,7 @@ def test_who_was_ready_and_in_no_sum_pays_nothing() -> None:
         variance=np.ones(N_ITEMS, np.float32), popularity=np.ones(N_ITEMS, np.float32),
         patterns=np.zeros((N_ITEMS, 0), np.float32),
     )  # fmt: skip
-    assert type(ask(agent, facts, 1)).__name__ == "Accepted"
+    assert agent.learn(TABLE, facts)
     assert (agent.store.ledger.spent_total(), left(agent)) == (0, 1.0)
 
 

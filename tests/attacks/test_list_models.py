@@ -7,8 +7,10 @@ before stays in use, and nothing is spent.
 
 from __future__ import annotations
 
+import json
 import time
 import tracemalloc
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.common.protocol import Accepted, Call, ItemFacts, Refusal, Reply, decode, encode
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.protocol import Accepted, ItemFacts, encode
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, ListTable, digest_of
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import local_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
-from tests.world import Device, envelope, table
+from hdpmf.untrusted.service.publish import public_files
+from tests.world import Device, table
 
 from .hostile import N_ITEMS, STARS
 
@@ -62,10 +66,17 @@ def _lists(n: int = N_ITEMS, rank: int = 2, **changes: Any) -> ListTable:
     return ListTable(**(fields | changes))
 
 
-def _say(agent: Device, message: Any, number: int = 0, run: bytes = RUN, part: str = "job") -> Any:
-    reply = decode(agent.answer(envelope(message, number, run=run, part=part)))
-    assert isinstance(reply, Reply)
-    return decode(reply.body)
+def _publish(agent: Device, facts: ItemFacts, lists: bytes | None = None, run: bytes = RUN) -> bool:
+    """Let it see facts and what the index calls the model for lists; False where it refuses."""
+    model = PublicModel.of_run({"run": run.hex()}, table(), facts, None)
+    agent.files.files = files = dict(public_files(table(), model))
+    if lists is not None:
+        index, digest = json.loads(files["index.json"]), sha256(lists).hexdigest()
+        files[f"lists-{digest}.msgpack"] = lists
+        files["index.json"] = json.dumps(index | {"lists": {"sha256": digest}}).encode()
+    before = len(agent.said)
+    agent.look_now()
+    return not any(line.startswith("refused") for line in agent.said[before:])
 
 
 def _forged(**changes: Any) -> bytes:
@@ -109,7 +120,7 @@ HOSTILE = {
     "factors that leave the vector open": _forged(
         form="factors", encode=np.zeros((0, 2), np.int8), strength=[0.0, 0.0]
     ),
-    "another message": encode(Call()),
+    "another message": encode(Accepted()),
     "cut off": GOOD[:-3],
     "nested without end": b"\x91" * 60_000,
     "nothing": b"",
@@ -123,9 +134,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Device:
     for item, value in STARS.items():
         store.rate(item, value)
     made = Device(store)
-    assert _say(made, table()) == Accepted()
-    assert _say(made, _facts(digest_of(GOOD)), 1) == Accepted()
-    assert _say(made, GOOD, 2, part="lists") == Accepted()
+    assert _publish(made, _facts(digest_of(GOOD)), GOOD)
     return made
 
 
@@ -136,8 +145,7 @@ def test_a_hostile_model_for_lists_is_refused_and_the_good_one_stays(
     before, store = [one.item for one in recommend(agent.store)], agent.store
     body = HOSTILE[kind]
     # Its facts name it, so that its digest is right.
-    assert _say(agent, _facts(digest_of(body)), 1, LYING) == Accepted()
-    assert _say(agent, body, 2, LYING, "lists") == Refusal(reason="protocol")
+    assert not _publish(agent, _facts(digest_of(body)), body, LYING)
     kept = local_model(store)
     assert kept is not None
     assert kept.lists == GOOD
@@ -147,36 +155,30 @@ def test_a_hostile_model_for_lists_is_refused_and_the_good_one_stays(
 
 def test_one_that_the_facts_do_not_name_is_refused(agent: Device) -> None:
     other = encode(_lists(rank=3))
-    assert _say(agent, _facts(digest_of(GOOD)), 1, LYING) == Accepted()
-    assert _say(agent, other, 2, LYING, "lists") == Refusal(reason="protocol")
-    assert _say(agent, _facts(None), 1, b"facts alone.....") == Accepted()
-    assert _say(agent, other, 2, b"facts alone.....", "lists") == Refusal(reason="protocol")
-    assert _say(agent, _lists(rank=3), 2, LYING) == Refusal(
-        reason="protocol"
-    )  # in the wrong envelope
-    assert _say(agent, _facts(digest_of(GOOD)), 1, RUN) == Accepted()
-    assert _say(agent, GOOD, 2, part="lists") == Accepted()
+    missing = encode(_lists(rank=4))
+    assert not _publish(agent, _facts(digest_of(missing)), other, LYING)
+    assert _publish(agent, _facts(None), other, b"facts alone.....")  # it is not even fetched
+    kept = local_model(agent.store)
+    assert kept is not None
+    assert kept.lists == b""
+    assert _publish(agent, _facts(digest_of(GOOD)), GOOD)
 
 
 def test_a_large_one_is_refused_by_its_length_alone(agent: Device) -> None:
     """50 MB for 40 items: it is not decoded, and nothing of its size is made."""
-    assert _say(agent, _facts(digest_of(GOOD)), 1, RUN) == Accepted()
-    log: list[str] = []
-    agent = Device(agent.store, log=log.append)
+    agent = Device(agent.store)
     bomb = b"\x91" * 50_000_000
-    data = envelope(bomb, 2, run=RUN, part="lists")
+    facts = _facts(digest_of(bomb))
     tracemalloc.start()
-    begin = time.process_time()
-    reply = decode(agent.answer(data))
-    took = time.process_time() - begin
+    begin = time.perf_counter()
+    assert not _publish(agent, facts, bomb, LYING)
+    took = time.perf_counter() - begin
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert isinstance(reply, Reply)
-    assert decode(reply.body) == Refusal(reason="policy")
-    assert "50,000,000 bytes" in log[0]
-    assert "max_list_bytes" in log[0]
-    assert peak < 2.5 * len(bomb)  # the envelope's body, and nothing made of it
+    assert "50,000,000 bytes" in agent.said[-1]
+    assert peak < len(bomb) / 2
     assert took < 5.0
+    assert agent.complete  # nothing more is waited for
     kept = local_model(agent.store)
     assert kept is not None
     assert kept.lists == GOOD
@@ -188,9 +190,7 @@ def test_a_large_one_is_refused_by_its_length_alone(agent: Device) -> None:
 def test_the_owner_sets_the_limit(limit: int, taken: bool) -> None:
     store = DeviceStore.create(":memory:", policy=Policy(max_list_bytes=limit))
     agent = Device(store)
-    assert _say(agent, table()) == Accepted()
-    assert _say(agent, _facts(digest_of(GOOD)), 1) == Accepted()
-    assert (_say(agent, GOOD, 2, part="lists") == Accepted()) == taken
+    assert _publish(agent, _facts(digest_of(GOOD)), GOOD) == taken
     assert len(GOOD) < LIMIT
 
 

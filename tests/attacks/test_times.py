@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hdpmf.cli.device.join import answer_messages
-from hdpmf.common.net import polling
+from hdpmf.common.net.carrier import FilesHere
+from hdpmf.private.device.connection import serve_recommender
 from hdpmf.private.device.messages import SLOT, quantize_response_time
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.publish import public_files
 from tests.world import envelope, table
 
 
@@ -49,17 +51,30 @@ def test_an_error_leaves_at_a_fixed_time_too() -> None:
     assert now - 100.0 == pytest.approx(SLOT)
 
 
-def test_a_device_that_joins_answers_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Carrier:
-        def serve(self, answer: object, stop: threading.Event) -> None:
-            for message in (envelope(table()), b"rubbish"):
+def test_a_device_that_joins_looks_and_answers_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Carrier(FilesHere):
+        def __call__(self, *_: object, look: Callable[[str], None], **__: object) -> Carrier:
+            self._look = look
+            return self
+
+        def serve(self, answer: Callable[[bytes], bytes], stop: threading.Event) -> None:
+            actions: list[Callable[[], object]] = [
+                lambda: self._look("a version"),
+                lambda: answer(envelope(table())),
+                lambda: answer(b"rubbish"),
+            ]
+            for act in actions:
                 begun = time.monotonic()
-                answer(message)  # type: ignore[operator]
+                act()
                 took.append(time.monotonic() - begun)
 
     took: list[float] = []
-    monkeypatch.setattr(polling, "PollingDevice", lambda *_, **__: Carrier())
-    with DeviceStore.create(tmp_path / "me.hdpmf") as store:
-        answer_messages(store, "https://films.example", threading.Event(), False)
-    assert len(took) == 2
+    carrier = Carrier(public_files(table()))
+    monkeypatch.setattr("hdpmf.common.net.polling.PollingDevice", carrier)
+    monkeypatch.setattr("hdpmf.common.net.polling.WebClient", lambda *_: carrier)
+    with DeviceStore.create(tmp_path / "ana.sqlite") as store:
+        serve_recommender(store, "https://films.example", threading.Event(), print)
+    assert len(took) == 3
     assert all(one >= SLOT for one in took)

@@ -1,17 +1,19 @@
-"""``hdpmf device join``, with a recommender that only hands out its model."""
+"""``hdpmf device join``, with a recommender that offers too much and publishes its model."""
 
 from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.net import Answer
+from hdpmf.common.net.carrier import FilesHere
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.protocol import Call as AreYouThere
 from hdpmf.common.protocol import Envelope, ItemFacts, Message, Reply, Terms, decode, encode
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.federation import DeviceCard
@@ -20,6 +22,7 @@ from hdpmf.models import HDPSum
 from hdpmf.private.device.pinned_servers import pin_roster
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.enrolment import read_card
+from hdpmf.untrusted.service.publish import public_files
 
 from .conftest import Call
 from .device_world import TABLE, WORLD
@@ -76,22 +79,33 @@ def test_a_roster_without_this_device_is_refused(rated: Path, tmp_path: Path, ca
             pin_roster(store, strangers.to_json(), new=True)
 
 
-class _Carrier:
-    """Carries the messages of a recommender that only hands out its model."""
+class _Carrier(FilesHere):
+    """A recommender that offers one run, and then publishes a model."""
 
-    def __init__(self, messages: list[Message]) -> None:
-        self._messages = messages
+    def __init__(self, offer: Message, facts: ItemFacts) -> None:
+        super().__init__(public_files(TABLE))
+        model = PublicModel.of_run({"run": (b"r" * 16).hex()}, TABLE, facts, None)
+        self._offer, self._later = offer, public_files(TABLE, model)
         self.replies: list[Message] = []
 
+    def __call__(self, *given: object, look: Callable[[str], None], **more: object) -> _Carrier:
+        self._look = look
+        return self
+
     def serve(self, answer: Answer, stop: threading.Event) -> None:
-        for message in self._messages:
-            if stop.is_set():
-                return
-            number = 1 if isinstance(message, ItemFacts) else 0
-            envelope = Envelope(run=b"r" * 16, number=number, part="job", body=encode(message))
-            reply = decode(answer(encode(envelope)))
-            assert isinstance(reply, Reply)
-            self.replies.append(decode(reply.body))
+        self._look("the first")
+        if self.replies:
+            return
+        envelope = Envelope(run=b"r" * 16, number=0, part="job", body=encode(self._offer))
+        reply = decode(answer(encode(envelope)))
+        assert isinstance(reply, Reply)
+        self.replies.append(decode(reply.body))
+        assert not stop.is_set()
+        self._look("the first")
+        assert not stop.is_set()
+        self.files = self._later
+        self._look("the second")
+        assert stop.is_set()
 
 
 def test_join_answers_and_leaves_when_the_model_is_there(
@@ -108,20 +122,16 @@ def test_join_answers_and_leaves_when_the_model_is_there(
         minimum=50,
         sharing=40,
     )
-    carrier = _Carrier([AreYouThere(), TABLE, far_too_much, facts, AreYouThere()])
-    monkeypatch.setattr("hdpmf.common.net.polling.PollingDevice", lambda *given, **more: carrier)
+    carrier = _Carrier(far_too_much, facts)
+    monkeypatch.setattr("hdpmf.common.net.polling.PollingDevice", carrier)
+    monkeypatch.setattr("hdpmf.common.net.polling.WebClient", lambda *_: carrier)
     authority = ensure_certificates(tmp_path / "tls", ["films.example"]).authority
     roster = _roster(path, call)
     given = ("--ca", authority, "--roster", roster)
     joined = call("device", "join", path, "https://films.example:9443", *given, "--once", "--json")
     assert joined.code == 0, joined.err
-    assert [type(one).__name__ for one in carrier.replies] == [
-        "Here",
-        "Accepted",
-        "Refusal",
-        "Accepted",
-    ]
-    assert (joined.json["messages"], joined.json["runs"]) == (4, [(b"r" * 16).hex()])
+    assert [type(one).__name__ for one in carrier.replies] == ["Refusal"]
+    assert (joined.json["messages"], joined.json["runs"]) == (0, [(b"r" * 16).hex()])
     assert Enrolled.from_json(roster.read_bytes()).digest in joined.err
     assert "epsilon 9" in joined.err  # its owner is told why, the recommender is not
     assert call("device", "rate", path, TABLE.ids[0], "4").code == 0

@@ -114,7 +114,7 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
 
     from hdpmf.cli.device import join
 
-    monkeypatch.setattr(join, "_report", lambda *_: ({"reports": 0, "model": False}, ""))
+    monkeypatch.setattr(join, "serve", lambda *_, **__: ({"reports": 0, "model": False}, ""))
     refused = call("device", "join", path, "https://other.example", "--invitation", told["file"])
     assert "leave those out" in refused.err
     assert call("device", "join", path, "--invitation", told["file"]).code == 0
@@ -185,11 +185,13 @@ def test_a_recommender_without_two_servers_invites_too(
 
     answered: list[str] = []
 
-    def answer(store: DeviceStore, where: str, *_: object) -> tuple[dict[str, object], str]:
+    def answer(
+        store: DeviceStore, where: str, *_: object, **__: object
+    ) -> tuple[dict[str, object], str]:
         answered.append(where)
         return {"runs": [], "messages": 0}, "done"
 
-    monkeypatch.setattr("hdpmf.cli.device.join.answer_messages", answer)
+    monkeypatch.setattr("hdpmf.cli.device.join.serve", answer)
     file = ("--invitation", told["file"])
     assert call("device", "join", path, *file).code == 0
     assert "noisy numbers to the recommender directly" in call("device", "recommenders", path).out

@@ -12,15 +12,15 @@ import pytest
 
 from hdpmf.cli.main import run
 from hdpmf.common.data import RatingScale
-from hdpmf.common.net.polling import PollingDevice, WebClient
+from hdpmf.common.net.polling import WebClient
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.common.protocol.servers import read_collector
 from hdpmf.lab.simulate.deploy import Deployment
+from hdpmf.private.device.connection import serve_recommender
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.memberships import join
-from hdpmf.private.device.messages import quantize_response_time
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import ServiceFolder
@@ -127,13 +127,9 @@ def answering(stores: Sequence[DeviceStore], address: str, authority: bytes) -> 
     """Devices that answer a recommender, connected as in ``hdpmf device join``."""
     stop, threads = threading.Event(), []
     for store in stores:
-        agent = Participant(store, recommender=address)
-        device = PollingDevice(address, authority, store.identity)
-        threads.append(
-            threading.Thread(
-                target=device.serve, args=(quantize_response_time(agent.answer), stop), daemon=True
-            )
-        )
+        store.change_recommender(authority=authority)
+        told = (store, address, stop, lambda line: None)
+        threads.append(threading.Thread(target=serve_recommender, args=told, daemon=True))
         threads[-1].start()
     try:
         yield

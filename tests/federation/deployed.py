@@ -16,7 +16,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
-from hdpmf.common.net.authority_rotation import authority_message, names_of
+from hdpmf.common.net.authority_rotation import names_of
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.https import server_context
 from hdpmf.common.net.mailbox import Mailbox
@@ -66,7 +66,6 @@ def recommender(
         [server_name(authority, "") for authority in names_of(folder)],
         [identity.public.hex() for identity in enrolled],
         longest=None if longest is None else lambda: longest,
-        authorities=lambda: authority_message(folder),
         max_bytes=max_bytes,
     )
     context = server_context(str(paths.server), str(paths.key))

@@ -21,7 +21,6 @@ from hdpmf.common.data import IdIndex, Ratings, RatingScale
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import (
-    Call,
     Envelope,
     Opening,
     Plan,
@@ -154,14 +153,13 @@ class Recorder:
             scale_steps=True,
             fresh_noise=True,
         )
-        self.tell(encode(Call()))
         self.tell(encode(self.terms(method, rounds)))
         self.tell(encode(plan))
         self.tell(encode(Opening(noise_budget=0.5)))
         if self.view == "sums":
             self.sum(0, counts_layout(plan, DEVICES))
         rng = np.random.default_rng(5)
-        for number in range(1, rounds + 2):
+        for number in range(1, rounds + 1):
             factors = rng.normal(0, 0.3, (60, 4)).astype(np.float32)
             h = (
                 None
@@ -170,12 +168,15 @@ class Recorder:
             )
             message = Round(number=number, item_factors=factors, raters=np.full(60, DEVICES), h=h)
             self.tell(encode(message), number)
-            if self.view == "sums" and number <= rounds:
+            if self.view == "sums":
                 self.sum(number, gradients_layout(plan, DEVICES))
+        factors = rng.normal(0, 0.3, (60, 4)).astype(np.float32)
+        last = Round(number=rounds + 1, item_factors=factors, raters=np.full(60, DEVICES), h=None)
+        for agent in self.agents:
+            assert agent.learn(TABLE, last, plan, run=RUN)
 
     def survey(self, design, until=None):
         survey = survey_of(design)
-        self.tell(encode(Call()))
         self.tell(encode(self.terms("hdp-bit" if design == "L" else "hdp-sum", 1)))
         self.tell(encode(survey))
         if design != "L":

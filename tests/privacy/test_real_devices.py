@@ -46,7 +46,6 @@ QUICK = {("hdp-sum", "sums", "value", False), ("hdp-bit", "messages", "value", F
 SUMS = (
     "Accepted",
     "Ready",
-    "Here",
     "policy",
     "protocol",
     "budget",

@@ -12,19 +12,27 @@ import numpy as np
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import Ratings
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.net.carrier import FilesHere
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.protocol import (
+    AnyCatalogue,
     CatalogueTable,
     DeviceCard,
     Envelope,
+    ItemFacts,
+    ListTable,
     Message,
+    Plan,
     Refusal,
     Reply,
+    Round,
     decode,
 )
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.publish import public_files
 from tests.world.messages import RUN, envelope
 
 M = TypeVar("M", bound=Message)
@@ -72,11 +80,16 @@ class Device(Participant):
 
     Attributes:
         store: Its store.
+        files: The recommender's files, where no carrier is given.
+        said: What it told its owner, where no log is given.
         offers: What came to it, each once, in order.
     """
 
-    def __init__(self, store: DeviceStore, *arguments: Any, **options: Any) -> None:
-        super().__init__(store, *arguments, **options)
+    def __init__(self, store: DeviceStore, carrier: Any = None, **options: Any) -> None:
+        self.files = FilesHere({})
+        self.said: list[str] = []
+        carrier = self.files if carrier is None else carrier
+        super().__init__(store, carrier, **({"log": self.said.append} | options))
         self.store = store
         self.offers: dict[bytes, None] = {}
 
@@ -90,6 +103,31 @@ class Device(Participant):
         envelopes = [found for found in map(decode, self.offers) if isinstance(found, Envelope)]
         jobs = [decode(found.body) for found in envelopes if found.part == "job"]
         return [message for message in jobs if isinstance(message, kind)]
+
+    def look_now(self) -> None:
+        """Look at the recommender's files."""
+        self.poll_soon()
+        self.look()
+
+    def learn(
+        self,
+        table: AnyCatalogue,
+        numbers: Round | ItemFacts | None = None,
+        plan: Plan | None = None,
+        lists: ListTable | None = None,
+        *,
+        run: bytes = RUN,
+    ) -> bool:
+        """Look at these items and this model; False where it refuses anything of it."""
+        model = (
+            None
+            if numbers is None
+            else PublicModel.of_run({"run": run.hex()}, table, numbers, plan, lists)
+        )
+        self.files.files = public_files(table, model)
+        before = len(self.said)
+        self.look_now()
+        return not any(line.startswith("refused") for line in self.said[before:])
 
     @property
     def name(self) -> str:

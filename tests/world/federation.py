@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.publish import public_file, public_files
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
@@ -75,6 +77,19 @@ class Network(InProcessNetwork):
         self.after(len(self.turns), messages)
 
 
+class PublicFolder(dict[str, bytes]):
+    """The public files of a service as they are now."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A file by its name."""
+        found = public_file(self._folder, name)
+        return default if found is None else found
+
+
 class Federation:
     """Devices on a network and, where a test gives a folder, a recommender's service.
 
@@ -116,6 +131,9 @@ class Federation:
     ) -> None:
         self.ratings = as_on_devices(ratings)
         self.table = catalogue_table(ratings.items, ratings.scale, ratings.item_table)
+        self._files: Mapping[str, bytes] = public_files(self.table)
+        if folder is not None:
+            self._files = PublicFolder(folder / "r" / "public")
         self.devices: list[Device] = []
         self._noise = noise
         self._later: list[Ratings] = []
@@ -143,12 +161,21 @@ class Federation:
             self.enroll(*first)
 
     def _device(self, store: DeviceStore, number: int) -> Device:
-        if self._noise is None:
-            return Device(store)
-        return Device(store, noise=self._noise(number), simulation=True, seed=0)
+        options: dict[str, Any] = {}
+        if self._noise is not None:
+            options = {"noise": self._noise(number), "simulation": True, "seed": 0}
+        device = Device(store, **options)
+        device.files.files = self._files
+        return device
 
     def _answer(self, number: int) -> Callable[[bytes], bytes]:
-        return lambda data: self.devices[number].answer(data)
+        def answer(data: bytes) -> bytes:
+            # As where it polls, and is told which version the files have.
+            version = sha256(self._files.get("index.json", b"")).hexdigest()
+            self.devices[number].look(version)
+            return self.devices[number].answer(data)
+
+        return answer
 
     def _pin(self) -> None:
         cards = self.enrolled.cards
@@ -201,8 +228,17 @@ class Federation:
         return self.service
 
     def run(self, settings: RunSettings) -> RunOutcome:
-        """A whole run of the service."""
-        return self.service.conduct(self.service.begin(settings))
+        """A whole run of the service, whose model all devices see that are there at the end."""
+        outcome = self.service.conduct(self.service.begin(settings))
+        self.look()
+        return outcome
+
+    def look(self) -> None:
+        """Let all devices that are connected look at the files of the service."""
+        there = self.network.present()
+        for device in self.devices:
+            if device.name in there:
+                device.look_now()
 
     def run_alone(
         self, settings: RunSettings, network: RecommenderTransport | None = None, **options: Any

@@ -16,6 +16,7 @@ import msgspec
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from hdpmf.common.net.carrier import FilesHere
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.lab.simulate.virtual_device import PublicFacts, VirtualDevice
@@ -29,10 +30,9 @@ T = TypeVar("T")
 
 
 class ReportTask(msgspec.Struct, frozen=True):
-    """A task of two servers, as simulated devices see it."""
+    """A task of two servers: the pair that simulated devices trust, and the time."""
 
     servers: Servers
-    files: dict[str, bytes]
     now: float
 
 
@@ -42,12 +42,14 @@ class Question(msgspec.Struct, frozen=True):
     Attributes:
         public: Facts that all simulated devices share; of these a silo takes the roster.
         message: The recommender's message to the device.
+        files: The files that the recommender publishes, to learn from or with a task in them.
         task: For a report.
         device: The simulated device itself, with the first message that it gets.
     """
 
     public: PublicFacts
     message: bytes = b""
+    files: dict[str, bytes] = {}
     task: ReportTask | None = None
     device: bytes = b""
 
@@ -102,10 +104,23 @@ def answer(message: Message, context: Context) -> Message:
     """Return a device's reply to a message of the recommender."""
     question = unpack(message.content, Question)
     if "store" in context.node_config:
-        with _silo(context) as store:
-            return Message(pack(_answer_from(store, question, context)), reply_to=message)
+        with _silo(context) as store, _participant(store, question, context) as silo:
+            return Message(pack(silo.answer(question.message)), reply_to=message)
     with _simulated(question, context) as device:
         return Message(pack(device.answer(question.message)), reply_to=message)
+
+
+@app.query("learn")
+def learn(message: Message, context: Context) -> Message:
+    """Let a device learn from the files that the recommender publishes."""
+    question = unpack(message.content, Question)
+    if "store" in context.node_config:
+        with _silo(context) as store, _participant(store, question, context) as silo:
+            silo.look()
+    else:
+        with _simulated(question, context) as device:
+            device.learn(question.files)
+    return Message(pack(b""), reply_to=message)
 
 
 @app.query("report")
@@ -116,7 +131,8 @@ def report(message: Message, context: Context) -> Message:
     if task is None:
         raise ConfigError("a report needs a task")
     with _simulated(question, context) as device:
-        return Message(pack(device.reports(task.servers, task.files, task.now)), reply_to=message)
+        sent = device.reports(task.servers, question.files, task.now)
+        return Message(pack(sent), reply_to=message)
 
 
 @app.query("vectors")
@@ -153,15 +169,15 @@ def _silo(context: Context) -> Iterator[DeviceStore]:
         yield store
 
 
-def _answer_from(store: DeviceStore, question: Question, context: Context) -> bytes:
-    """Answer from a silo's store. Only a masked sum under way is in the node's memory."""
+@contextmanager
+def _participant(store: DeviceStore, question: Question, context: Context) -> Iterator[Participant]:
+    """Make the participant of a silo; only a masked sum under way is in the node's memory."""
     if question.public.roster:
         roster = PinnedRoster.from_bytes(question.public.roster)
         store.pin_roster(roster.roster.keys, roster.users)
-    agent = Participant(store, log=_log.warning)
+    agent = Participant(store, FilesHere(question.files), log=_log.warning)
     if context.state:
         agent.resume(unpack(context.state, bytes))
-    reply = agent.answer(question.message)
+    yield agent
     agent.settle()
     context.state.update(pack(agent.suspend()))
-    return reply

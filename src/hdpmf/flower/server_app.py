@@ -38,6 +38,7 @@ from hdpmf.lab.simulate.virtual_device import (
 from hdpmf.private.device.policy import Policy
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks
+from hdpmf.untrusted.service.publish import public_files
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 
@@ -231,9 +232,13 @@ class DevicesOnFlower:
         self, servers: Servers, files: Mapping[str, bytes], now: float
     ) -> Iterator[SentReport]:
         """Return every device's reports to two servers, for the task that is published."""
-        task = ReportTask(servers, dict(files), now)
-        for content in self._ask_all("report", task):
+        for content in self._ask_all("report", files, ReportTask(servers, now)):
             yield from unpack(content, list[SentReport])
+
+    def learn(self, files: Mapping[str, bytes]) -> None:
+        """Let every device learn from the files, which travel in a message of their own."""
+        for _ in self._ask_all("learn", files):
+            pass
 
     def vectors(self) -> list[Vectors]:
         """Return the user vectors of devices that have finished a run."""
@@ -251,20 +256,20 @@ class DevicesOnFlower:
         for device in self._undealt.values():
             device.close()
 
-    def _ask_all(self, action: str, task: ReportTask | None = None) -> Iterator[RecordDict]:
-        questions = ((node, self._question(name, task=task)) for name, node in self._nodes.items())
+    def _ask_all(
+        self, action: str, files: Mapping[str, bytes] | None = None, task: ReportTask | None = None
+    ) -> Iterator[RecordDict]:
+        more: dict[str, Any] = {"files": dict(files or {}), "task": task}
+        questions = ((node, self._question(name, **more)) for name, node in self._nodes.items())
         for _, content in _ask(self._grid, action, questions, DEFAULT_TTL, strict=True):
             yield content
 
-    def _question(
-        self, name: str, message: bytes = b"", task: ReportTask | None = None
-    ) -> Question:
+    def _question(self, name: str, message: bytes = b"", **more: Any) -> Question:
         device = self._undealt.pop(name, None)
-        if device is None:
-            return Question(self._public, message, task)
-        state = device.to_bytes()
-        device.close()
-        return Question(self._public, message, task, state)
+        state = b"" if device is None else device.to_bytes()
+        if device is not None:
+            device.close()
+        return Question(self._public, message, device=state, **more)
 
 
 def _ask(
@@ -350,6 +355,14 @@ def _ask_silos(grid: Grid, config: Config, output: Path) -> Config:
     transport = GridTransport(
         grid, nodes, lambda _, message: Question(public, message), strict=False
     )
+
+    def learn(*published: Any) -> None:
+        question = Question(public, files=public_files(*published))
+        questions = ((node, question) for node in nodes.values())
+        for _ in _ask(grid, "learn", questions, _START_SECONDS, strict=False):
+            pass
+
+    learn(table)
     run = Run(
         settings=_settings(config, sum(enrolled.users.values())),
         table=table,
@@ -358,6 +371,7 @@ def _ask_silos(grid: Grid, config: Config, output: Path) -> Config:
         pace=Pace(gather=0.0, deadline=_START_SECONDS, attempts=2),
     )
     outcome = run.conduct()
+    learn(table, outcome.model)
     outcome.model.save(output.with_suffix(".model"))
     return outcome.summary
 

@@ -19,8 +19,8 @@ from hdpmf.common.privacy import (
     Weight,
 )
 from hdpmf.common.protocol import (
+    Accepted,
     BudgetReport,
-    Call,
     Gradients,
     ItemCounts,
     Message,
@@ -392,7 +392,7 @@ def test_only_one_function_of_the_private_side_makes_messages():
     with pytest.raises(ProtocolError, match="never sends"):
         compose(Round, number=1)
     with pytest.raises(ProtocolError, match="never sends"):
-        masked(Call())
+        masked(Accepted())
 
 
 def test_reprs_show_nothing_private():

@@ -16,9 +16,7 @@ from hdpmf.common.methods import method_named
 from hdpmf.common.privacy import PrivacySpec, SeededNoise
 from hdpmf.common.privacy.mechanisms import mechanism_of
 from hdpmf.common.protocol import (
-    Call,
     Gradients,
-    Here,
     ItemCounts,
     ItemFacts,
     Message,
@@ -26,6 +24,7 @@ from hdpmf.common.protocol import (
     Ready,
     Refusal,
     Reply,
+    Round,
     Survey,
     Terms,
     decode,
@@ -192,10 +191,8 @@ class Run:
 
     def open(self) -> None:
         """Everything before the first round."""
-        for here in self.tell(Call()):
-            assert isinstance(here, Here)
-        if any(agent.store.fingerprint is None for agent in self.agents):
-            self.tell(TABLE)
+        for agent in self.agents:
+            assert agent.learn(TABLE)
         self.tell(self.terms)
         reports = self.tell(self.plan)
         opening = self.recommender.open(
@@ -224,8 +221,14 @@ class Run:
         while self.recommender.number < self.plan.epochs:
             self.round()
         last = self.recommender.next_round()
-        self.tell(last, last.number)
+        self.publish(last)
         return last.item_factors
+
+    def publish(self, numbers: Round | ItemFacts) -> None:
+        """Let all agents see the model of the run."""
+        plan = self.plan if isinstance(numbers, Round) else None
+        for agent in self.agents:
+            assert agent.learn(TABLE, numbers, plan, run=self.run), agent.said
 
     def sum(self, number: int, layout: Callable[[Plan, int], SumLayout]) -> np.ndarray:
         """A secure sum over all agents."""

@@ -12,10 +12,7 @@ from hdpmf.common.methods import method_named
 from hdpmf.common.privacy.mechanisms import mechanism_of
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.common.protocol import (
-    Accepted,
     BitContribution,
-    Call,
-    Here,
     Ready,
     Refusal,
     Round,
@@ -30,7 +27,7 @@ from hdpmf.private.device.recommendations import predict_ratings, recommend
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.sums import facts_from_sums
-from tests.world import RUN, NoNoise, ask, rows_in
+from tests.world import NoNoise, ask, rows_in
 
 from .federated import (
     TABLE,
@@ -189,7 +186,7 @@ def test_one_round_of_secure_sums_gives_the_librarys_facts():
     assert np.array_equal(answer.scores, whole.scores)
     assert np.array_equal(answer.weights, whole.weights)
     assert answer.total == whole.total
-    assert run.tell(facts, 1) == [Accepted()] * 9
+    run.publish(facts)
     user = str(part([4]).user_ids[0])
     holder = next(agent for agent in agents if user in agent.store.ratings().users.ids.tolist())
     assert np.isfinite(
@@ -208,7 +205,7 @@ def test_one_bit_per_rating():
     assert all(isinstance(one, BitContribution) for one in answers)
     facts = facts_from_bits(survey, answers, None, n_patterns=4)
     assert facts.similarity is not None
-    assert run.tell(facts, 1) == [Accepted()] * 3
+    run.publish(facts)
     # Every device predicts from its own ratings what the library predicts from all.
     library = make_model("hdp-bit").with_facts(WORLD, WEIGHTS, facts)
     items = [str(item) for item in WORLD.items.ids]
@@ -225,29 +222,24 @@ def test_one_bit_per_rating():
 def test_a_new_device_gets_the_model_without_giving_anything():
     store = make_store(ratings=part([2]), pin=False)
     agent = agent_for(store, ReleasedNoise(), simulation=False, seed=None)
-    assert ask(agent, Call()) == Here(catalogue=None, run=None, number=0)
-    assert ask(agent, TABLE) == Accepted()
     user = str(WORLD.users.ids[2])
     final = Round(
         number=5, item_factors=np.ones((30, 4), np.float32), raters=np.ones(30, np.int64), h=None
     )
-    refuses(agent, final, "protocol", 5)  # without a plan nobody knows what it means
-    assert ask(agent, plan_for()) == Accepted()
-    refuses(
-        agent,
-        Round(number=1, item_factors=final.item_factors, raters=final.raters, h=final.item_factors),
-        "protocol",
-        1,
-    )
-    assert ask(agent, final, 5) == Accepted()
+    early = Round(number=1, item_factors=final.item_factors, raters=final.raters, h=None)
+    assert not agent.learn(TABLE, early, plan_for())
+    bare = Round(number=2, item_factors=final.item_factors, raters=final.raters, h=None)
+    assert not agent.learn(TABLE, bare)  # without a plan nobody knows what it means
+    refuses(agent, final, "protocol", 5)  # nor is it an offer
+    assert agent.learn(TABLE, final, plan_for())
     assert len(recommend(store, 3, user=user)) == 3
-    assert ask(agent, facts_for(), 1, run=b"another run....!") == Accepted()
+    assert agent.learn(TABLE, facts_for(), run=b"another run....!")
     assert recommend(store, 1, user=user)[0].item not in {
         str(one) for one in part([2]).item_ids.tolist()
     }
     assert store.ledger.entries() == []  # which is about what was sent
-    for one in range(40):
-        assert ask(agent, facts_for(), 1, run=one.to_bytes(16, "big")) == Accepted()
+    for number in range(5):
+        assert agent.learn(TABLE, facts_for(), run=number.to_bytes(16, "big"))
     assert rows_in(store, "runs") == 0
 
 
@@ -298,7 +290,8 @@ def test_real_devices_have_no_seed():
 def test_a_recommender_hears_nothing_of_another_ones_run():
     store = make_store(ratings=part([1]))
     one, other = agent_for(store, recommender="one"), agent_for(store, recommender="other")
-    ask(one, terms_for())
-    assert ask(one, Call()).run == RUN
-    assert isinstance(ask(other, Call()), Refusal)
-    assert ask(other, Call(), run=b"x" * 16).run is None
+    ask(one, terms_for("hdp-bit"))
+    assert isinstance(ask(other, survey_for("L")), Refusal)
+    assert not other.learn(TABLE, facts_for())
+    assert "with another recommender" in other.said[-1]
+    assert one.learn(TABLE, facts_for())

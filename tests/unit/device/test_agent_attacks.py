@@ -12,11 +12,9 @@ from msgspec.structs import replace
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import (
     Accepted,
-    Call,
     CatalogueTable,
     Envelope,
     Gradients,
-    Here,
     ItemCounts,
     Opening,
     Refusal,
@@ -33,7 +31,6 @@ from hdpmf.private.device.recommender_state import MAX_OPEN
 from tests.world import OPEN, RUN, Device, ask, envelope, rows_in, waiting_sum
 
 from .federated import (
-    KNOWN,
     ROUNDS,
     TABLE,
     WORLD,
@@ -88,7 +85,7 @@ def after_one_round(run):
 def test_terms_beyond_the_policy(policy, terms):
     agent = agent_for(make_store(ratings=part([4]), policy=policy))
     refuses(agent, terms, "policy")
-    assert ask(agent, Call()).run is None
+    assert agent.store.runs.load(RUN) is None
 
 
 def test_the_policy_counts_when_numbers_are_about_to_leave(agent):
@@ -105,8 +102,9 @@ def test_another_item_table_is_never_taken(agent):
     retitled = replace(TABLE, titles=("x",) * 30)
     wider = replace(TABLE, scale_high=10.0)
     for other in (moved, retitled, wider):
-        refuses(agent, other, "catalogue")
-    assert ask(agent, TABLE) == Accepted()
+        refuses(agent, other, "protocol")  # it is no offer
+        assert not agent.learn(other)
+    assert agent.learn(TABLE)
     refuses(agent, terms_for(catalogue="another"), "catalogue")
 
 
@@ -142,8 +140,13 @@ def test_terms_come_first_and_once(agent):
 def test_a_plan_that_is_not_what_the_terms_say(agent, changes):
     ask(agent, terms_for())
     refuses(agent, plan_for(**changes), "protocol")
+    refuses(agent, plan_for(), "protocol")  # the run is over here
+
+
+def test_a_plan_must_not_change(agent):
+    ask(agent, terms_for())
     assert ask(agent, plan_for()) == Accepted()
-    refuses(agent, plan_for(learning_rate=0.1), "protocol")  # nor may it change
+    refuses(agent, plan_for(learning_rate=0.1), "protocol")
 
 
 def test_a_plan_that_asks_for_more_memory_than_any(agent):
@@ -349,7 +352,6 @@ def test_max_total_is_a_budget_too():
     ask(agent, plan_for())
     assert ask(agent, Opening(noise_budget=0.5)).counts.sum() < len(part([4]))
     assert agent.store.ledger.spent_total() <= 0.01
-    assert ask(agent, Call()) == Here(catalogue=KNOWN.fingerprint, run=RUN, number=0)
 
 
 def test_two_recommenders_with_one_run_number():
@@ -448,7 +450,10 @@ def test_item_facts_of_other_items(agent):
             patterns=np.zeros((3, 0), np.float32),
         ),
     ):
-        refuses(agent, bad, "protocol", 1)
+        refuses(agent, bad, "protocol", 1)  # it is no offer
+        before = agent.store.ledger.entries()
+        assert not agent.learn(TABLE, bad)
+        assert (agent.model, agent.store.ledger.entries()) == (None, before)
 
 
 @pytest.mark.parametrize(
@@ -458,7 +463,7 @@ def test_item_facts_of_other_items(agent):
         b"\xc1",
         b"hello",
         bytes(100),
-        encode(Call()),
+        encode(TABLE),
         encode(terms_for()),
         encode(Reply(run=RUN, number=0, part="job", body=b"")),
         envelope(b""),

@@ -24,14 +24,9 @@ from .federated import (
 )
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_item_facts_come_as_the_last_of_up_to_two_jobs(number: int) -> None:
-    assert ask(agent_for(make_store()), facts_for(), number) == Accepted()
-
-
 def test_a_message_in_the_envelope_of_another_job_is_refused() -> None:
     agent = agent_for(make_store())
-    refuses(agent, facts_for(), "protocol", 3)
+    refuses(agent, facts_for(), "protocol", 0)
     refuses(agent, terms_for(), "protocol", 1)
     assert ask(agent, terms_for()) == Accepted()
     refuses(agent, plan_for(), "protocol", 1)
@@ -62,7 +57,7 @@ def test_the_number_of_raters_is_named_where_the_cost_depends_on_it() -> None:
 def _conversation(method: str, view: str) -> list[tuple[Message, int]]:
     """What an agent is told in a run, but for secure sums."""
     if method == "hdp-bit":
-        return [(terms_for(method), 0), (survey_for("L"), 0), (facts_for(), 1)]
+        return [(terms_for(method), 0), (survey_for("L"), 0)]
     if method == "hdp-sum":
         return [(terms_for(method, view), 0), (survey_for("A"), 0)]
     raters, n = np.full(WORLD.n_items, WORLD.n_users), (WORLD.n_items, 4)
@@ -82,7 +77,7 @@ def _conversation(method: str, view: str) -> list[tuple[Message, int]]:
     [
         *(
             (method, "messages", step)
-            for method, n in (("hdpmf", 5), ("hdp-bit", 3))
+            for method, n in (("hdpmf", 5), ("hdp-bit", 2))
             for step in range(n)
         ),
         *(("hdp-sum", "sums", step) for step in range(2)),

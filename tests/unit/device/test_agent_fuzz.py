@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.aggregation.masks import propose
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import Call, Grouping, Opening, Reply, Round, decode
+from hdpmf.common.protocol import Grouping, Opening, Reply, Round, decode
 from tests.world import envelope
 
 from .federated import (
@@ -40,7 +40,6 @@ AGENTS, ROSTER = _agents()
 TARGET = AGENTS[0]
 _F = np.zeros((30, 4), np.float32)
 VALID = [
-    envelope(Call()),
     envelope(TABLE),
     envelope(terms_for()),
     envelope(plan_for()),

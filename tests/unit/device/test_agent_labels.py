@@ -26,6 +26,7 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import OPEN, RUN, NoNoise, ask, envelope, waiting_numbers, waiting_sum
 
 from .federated import (
+    TABLE,
     WEIGHTS,
     WORLD,
     Run,
@@ -105,7 +106,7 @@ def test_two_secure_sums_are_the_librarys(noise):
     assert answer.total == whole.total
     assert answer.weights[WORLD.n_items :].any()
     assert answer.weights[GROUPING.heads].any()
-    assert run.tell(FACTS, 2) == [Accepted()] * N
+    run.publish(FACTS)
     store = agents[0].store
     entries = store.ledger.entries()
     assert [(one.action, one.number) for one in entries] == [
@@ -182,7 +183,7 @@ def test_restarts_before_every_letter_lose_nothing():
     secure_sum(run, roster, 1, survey_layout(SURVEY, N, len(GROUPING.heads)))
     assert [labels_of(one) for one in run.agents] == drawn
     restart(6)
-    assert run.tell(FACTS, 2) == [Accepted()] * N
+    run.publish(FACTS)
     entries = run.agents[0].store.ledger.entries()
     assert [one.ratings > 0 for one in entries].count(True) == 1
     assert [one.number for one in entries if one.action == "sent"] == [0, 1]
@@ -241,7 +242,7 @@ def test_a_grouping_out_of_turn():
     for number in (0, 2, 3):
         refuses(agent, GROUPING, "protocol", number)
     assert labels_of(agent) is None
-    assert ask(agent, FACTS, 2) == Accepted()
+    assert agent.learn(TABLE, FACTS)
     refuses(agent, GROUPING, "protocol", 1)  # the run is over
 
 

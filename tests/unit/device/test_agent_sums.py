@@ -301,7 +301,6 @@ def test_in_the_sums_view_no_gradient_leaves_by_itself():
     run.open()
     run.finish()
     assert {one.__name__ for one in said} == {
-        "Here",
         "Accepted",
         "Ready",
         "Advertisement",

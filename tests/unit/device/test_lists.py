@@ -4,6 +4,8 @@ older one stays.
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -11,15 +13,17 @@ import numpy as np
 import pytest
 
 from hdpmf.common.data import synthetic_world
+from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy import PrivacySpec
-from hdpmf.common.protocol import Accepted, Refusal, Reply, decode, encode
+from hdpmf.common.protocol import decode, encode
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.models import HDPBit
 from hdpmf.private.device.recommendations import local_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.lists.training import train_list_model
-from tests.world import Device, envelope
+from hdpmf.untrusted.service.publish import public_files
+from tests.world import Device
 
 from .federated import TABLE, WEIGHTS, WORLD, facts_for
 
@@ -38,10 +42,21 @@ def _silo(folder: Path, ratings=WORLD, weights=WEIGHTS) -> Device:
     return Device(store)
 
 
-def _say(agent: Device, message, number=0, run=RUN, part="job"):
-    reply = decode(agent.answer(envelope(message, number, run=run, part=part)))
-    assert isinstance(reply, Reply)
-    return decode(reply.body)
+def _publish(agent: Device, facts, lists: bytes = b"", run=RUN) -> bool:
+    """Let it see facts and what the index calls the model for lists."""
+    agent.files.files = public_files(
+        TABLE, PublicModel.of_run({"run": run.hex()}, TABLE, facts, None)
+    )
+    if lists:
+        index = json.loads(agent.files.files["index.json"])
+        index["lists"] = {"sha256": sha256(lists).hexdigest()}
+        agent.files.files |= {
+            f"lists-{sha256(lists).hexdigest()}.msgpack": lists,
+            "index.json": json.dumps(index).encode(),
+        }
+    before = len(agent.said)
+    agent.look_now()
+    return not any(line.startswith("refused") for line in agent.said[before:])
 
 
 @pytest.mark.parametrize("kind", ["ease", "ials"])
@@ -50,13 +65,12 @@ def test_a_device_orders_as_the_library_does(tmp_path, kind):
     weights = PrivacySpec().draw(world, 0)
     model = HDPBit(rng=0, list_model=kind).fit(world, weights)
     agent = _silo(tmp_path, world, weights)
-    body = encode(model.lists_.table())
-    assert _say(agent, catalogue_table(world.items, world.scale, world.item_table)) == Accepted()
-    assert (
-        _say(agent, msgspec.structs.replace(model.facts_, lists=digest_of(body)), 1) == Accepted()
-    )
+    lists = model.lists_.table()
+    table = catalogue_table(world.items, world.scale, world.item_table)
+    facts = msgspec.structs.replace(model.facts_, lists=digest_of(encode(lists)))
+    assert agent.learn(table, facts)
     by_facts = [one.item for one in recommend(agent.store, 8, user="1")]
-    assert _say(agent, body, 2, part="lists") == Accepted()
+    assert agent.learn(table, facts, None, lists)
     for user in world.users.ids[:6].tolist():
         ours, theirs = recommend(agent.store, 8, user=str(user)), model.recommend(user, 8)
         assert [one.item for one in ours] == [str(one.item) for one in theirs]
@@ -71,24 +85,24 @@ def test_lists_wait_for_the_facts_that_name_them_and_older_ones_stay_until_then(
     agent = _silo(tmp_path)
     store = agent.store
     facts = facts_for(lists=digest_of(BODY))
-    assert _say(agent, TABLE) == Accepted()
-    assert _say(agent, BODY, 2, part="lists") == Refusal(reason="protocol")  # no facts yet
-    assert _say(agent, facts, 1) == Accepted()
+    assert _publish(agent, facts)
     assert local_model(store).lists == b""
-    assert _say(agent, BODY, 2, LATER, "lists") == Refusal(reason="protocol")  # of another run
-    assert _say(agent, BODY, 2, part="lists") == Accepted()
-    assert _say(agent, BODY, 2, part="lists") == Accepted()  # a repeat changes nothing
+    assert not _publish(agent, facts, BODY[:-1])
+    assert local_model(store).lists == b""
+    assert _publish(agent, facts, BODY)
+    assert _publish(agent, facts, BODY)  # a repeat changes nothing
     assert local_model(store).lists == BODY
     # New facts that name other lists: until those come, the older ones are used.
     other = encode(
         msgspec.structs.replace(decode(BODY), output=np.zeros(WORLD.n_items, np.float32))
     )
-    assert _say(agent, facts_for(lists=digest_of(other), mean=3.0), 1, LATER) == Accepted()
+    later = facts_for(lists=digest_of(other), mean=3.0)
+    assert _publish(agent, later, run=LATER)
     assert local_model(store).lists == BODY
-    assert _say(agent, other[:-1], 2, LATER, "lists") == Refusal(reason="protocol")
+    assert not _publish(agent, later, other[:-1], LATER)
     assert local_model(store).lists == BODY
-    assert _say(agent, other, 2, LATER, "lists") == Accepted()
+    assert _publish(agent, later, other, LATER)
     assert local_model(store).lists == other
     # Facts without lists, as of hdp-sum: the device orders by them alone.
-    assert _say(agent, facts_for(mean=3.1), 1, b"a run of sums...") == Accepted()
+    assert _publish(agent, facts_for(mean=3.1), run=b"a run of sums...")
     assert local_model(store).lists == b""

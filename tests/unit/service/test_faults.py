@@ -65,10 +65,10 @@ def test_a_killed_recommender_goes_on_as_if_nothing_had_happened(
             np.testing.assert_allclose(final.item_factors, model.catalogue_.factors, atol=1e-5)
             assert [path.name for path in folder.iterdir()] == ["checkpoint.msgpack"]
         for device in world.devices:
-            assert [message.number for message in device.told(Round)] == [1, 2, 3, 4]
+            assert [message.number for message in device.told(Round)] == [1, 2, 3]
             assert len(device.told(Opening)) == 1
         point += step
-    assert point > 5 * step
+    assert point >= 5 * step
 
 
 def test_with_noise_a_restart_sends_the_same_h(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_with_noise_a_restart_sends_the_same_h(tmp_path: Path) -> None:
     world.run_alone(settings, id=b"r" * 16, files=RunFolder(tmp_path)).conduct()
     rounds = [decode(offer) for offer in {*chain(*(device.offers for device in world.devices))}]
     numbers = [found.number for found in rounds if isinstance(found, Envelope) and found.number > 0]
-    assert sorted(numbers) == [1, 2, 3, 4]  # to all devices the same bytes
+    assert sorted(numbers) == [1, 2, 3]  # to all devices the same bytes
 
 
 def _reply(envelope: Envelope, body: bytes, **change: Any) -> bytes:
@@ -253,7 +253,9 @@ def test_a_sum_that_breaks_off_after_vectors_gives_the_round_up(tmp_path: Path) 
         count: dict[str, int] = {}
 
         def answer(
-            data: bytes, honest: Any = device.answer, count: dict[str, int] = count
+            data: bytes,
+            honest: Any = world.answers[device.name],
+            count: dict[str, int] = count,
         ) -> bytes:
             envelope = decode(data)
             assert isinstance(envelope, Envelope)

@@ -97,7 +97,9 @@ def test_the_index_names_files_by_what_is_in_them(service: ServiceFolder) -> Non
     PublicFiles(service).write(b"a task")
     index = index_of(service)
     public = service.path / "public"
-    assert set(index) == {"name", "catalogue", "task", "model", "lists", "servers", "authority"}
+    assert set(index) == {
+        "name", "catalogue", "task", "model", "plan", "lists", "servers", "authority",
+    }  # fmt: skip
     name = task_id(b"a task").hex()
     assert index["task"] == {"file": f"task-{name}.msgpack", "id": name}
     assert (public / index["task"]["file"]).read_bytes() == b"a task"

@@ -89,7 +89,6 @@ def test_every_method_runs_in_both_views(method: Any, view: Any) -> None:
     assert final.number == 4
     assert outcome.summary["rounds"] == 3
     assert outcome.summary["users"] == 8
-    assert outcome.summary["delivered"] == 8
     proved = method == "hdpmf-paid" and view == "sums"
     bare = method == "hdpmf-paid" and view == "messages"
     assert outcome.statement.status == ("proved" if proved else "none" if bare else "nominal")
@@ -115,7 +114,7 @@ def test_h_of_every_round_is_drawn_as_the_library_draws_it() -> None:
     )
     library.open([])
     library.start([ItemCounts(counts=np.zeros(plan.n_items, np.int64))])
-    *rounds, _ = world.devices[0].told(Round)
+    rounds = world.devices[0].told(Round)
     assert len(rounds) == 5
     for message in rounds:
         np.testing.assert_array_equal(message.h, library.next_round().h)
@@ -156,7 +155,7 @@ def test_members_may_drop_out_and_come_back() -> None:
     assert outcome.summary["least_users_in_a_round"] == 7
     rounds = [message.number for message in world.devices[0].told(Round)]
     assert 3 not in rounds
-    assert rounds[-1] == 7
+    assert rounds[-1] == 6
 
 
 @pytest.mark.parametrize(("minimum", "users"), [(6, 6), (5, 5)])

@@ -69,7 +69,7 @@ def test_the_drill(town: Federation, tmp_path: Path, settings: RunSettings) -> N
     town.network.before = lambda number, asked: None
     before, ended, stopped = paid(town), 0, 0
     assert all(before)
-    assert len(backups) > 3
+    assert len(backups) >= 2
     for backup in backups:
         service = lose_and_restore(town, backup)
         assert service.folder.unfinished() == run
@@ -92,6 +92,7 @@ def test_bits_are_the_same_bits(town: Federation, tmp_path: Path) -> None:
     run = town.service.begin(BIT)
     back_up(town.folder.path, tmp_path / "backup")
     town.service.conduct(run)
+    town.look()
     released = (town.folder.path / "runs" / run.hex() / "ratings.release").read_bytes()
     service = lose_and_restore(town, tmp_path / "backup")
     with pytest.raises(FederationError):  # terms are agreed on once

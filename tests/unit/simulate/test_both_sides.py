@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from hdpmf.common.data import synthetic_world
-from hdpmf.common.protocol import Envelope, ItemFacts, Round, decode, encode
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import ItemFacts, Round, encode
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.errors import ConfigError
 from hdpmf.models import HDPBit
@@ -22,7 +23,7 @@ from hdpmf.untrusted.service.daemon import Daemon, Peers
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.survey import load_answer
-from tests.world import FEW, Federation
+from tests.world import FEW, Device, Federation
 
 pytestmark = pytest.mark.slow
 
@@ -63,10 +64,9 @@ def test_who_only_wants_the_model_gets_it_and_pays_nothing(
     town.enroll(*range(8))
     town.connect(*range(7))
     town.run(settings)
-    assert town.service.hand_out() == 0
+    assert town.devices[7].model is None
     town.connect(7)
-    assert town.service.hand_out() == 1
-    assert town.service.hand_out() == 0
+    town.look()
     late, early = town.stores[7], town.stores[0]
     user = str(WORLD.users.ids[7])
     assert late.ledger.spent_total() == 0.0
@@ -96,6 +96,7 @@ def test_serving_lets_new_devices_in_and_gives_them_the_model(town: Federation) 
     with pytest.raises(KeyboardInterrupt):
         Daemon(town.folder, peers, sleep=later).live()
     assert town.cards[9].identity in admitted
+    town.look()
     assert town.devices[9].model is not None
 
 
@@ -174,7 +175,7 @@ def test_a_device_that_was_away_takes_the_next_round(town: Federation, view: str
     users = town.folder.run_files(outcome.run).load().users
     assert users == [8, 7, 7, 8, 8]
     assert outcome.summary["refusals"] == {}
-    assert outcome.summary["delivered"] == 8
+    assert [agent.model is not None for agent in town.devices[:8]] == [True] * 8
 
 
 BITS = RunSettings(method="hdp-bit", view="messages", minimum=6, rounds=1)
@@ -199,13 +200,12 @@ def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(
     assert facts.patterns.tobytes() == model.facts_.patterns.tobytes()
     assert model.lists_ is not None
     assert facts.lists == digest_of(encode(model.lists_.table()))
-    # Devices have it: all but the one whose owner takes none, which is not asked again, and a late
-    # one.
-    assert outcome.summary["refusals"] == {"policy": 1}
+    # Devices have it: all but the one whose owner takes none, and a late one.
+    assert outcome.summary["refusals"] == {}
     assert outcome.summary["lists"]["sha256"] == facts.lists
-    assert town.service.hand_out() == 0
+    assert town.devices[7].model is None
     town.connect(7)
-    assert town.service.hand_out() == 1
+    town.look()
     kept = [agent.model.lists if agent.model else None for agent in town.devices[:8]]
     assert [lists and digest_of(lists) for lists in kept] == [facts.lists, b"", *[facts.lists] * 6]
     # And with its own ratings each orders items as the library does.
@@ -234,18 +234,18 @@ def test_bits_of_all_cohorts_are_one_data_set(town: Federation) -> None:
     )  # type: ignore[union-attr]
 
 
-def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
+def test_a_recommender_that_is_killed_publishes_the_lists_that_it_had_trained(
     town: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     town.enroll(*range(6))
     town.connect(*range(6))
     run = town.service.begin(BITS)
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "deliver", killed)
+        patch.setattr("hdpmf.untrusted.service.run.outcome_of", killed)
         with pytest.raises(KeyboardInterrupt):
             town.service.conduct(run)
     trained = town.folder.run_files(run).load().lists
@@ -253,6 +253,7 @@ def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
         "hdpmf.untrusted.service.survey.train_list_model"
     )  # nothing is trained again
     outcome = town.service.conduct(run)
+    town.look()
     assert trained
     assert [agent.model.lists for agent in town.devices[:6] if agent.model] == [trained] * 6
     assert outcome.model.lists is not None
@@ -262,27 +263,19 @@ def test_a_recommender_that_is_killed_sends_the_lists_that_it_had_trained(
     assert encode(model.lists) == trained  # from its files, too
 
 
-def test_a_device_that_leaves_before_the_lists_gets_them_when_it_comes_back(
+def test_a_device_that_does_not_reach_the_lists_gets_them_later(
     town: Federation,
 ) -> None:
     town.enroll(*range(7))
     town.connect(*range(7))
-
-    def leaves(data: bytes) -> bytes:
-        message = decode(data)
-        assert isinstance(message, Envelope)
-        if message.part == "lists":
-            town.disconnect(0)
-            raise ConnectionError
-        return town.devices[0].answer(data)
-
-    town.network.attach(town.cards[0].identity, leaves)
     outcome = town.run(BITS)
-    model = town.devices[0].model
-    assert model is not None
-    assert model.lists == b""
-    assert outcome.summary["delivered"] == 6
-    town.connect(0)
-    assert town.service.hand_out() == 1
-    assert digest_of(town.devices[0].model.lists) == outcome.summary["lists"]["sha256"]  # type: ignore[union-attr]
-    assert town.service.hand_out() == 0
+    device = Device(town.stores[0], noise=SeededNoise(0), simulation=True)
+    files = {path.name: path.read_bytes() for path in (town.folder.path / "public").iterdir()}
+    device.files.files = {name: data for name, data in files.items() if "lists" not in name}
+    device.look_now()
+    assert device.model is not None
+    assert (device.model.lists, device.complete) == (b"", False)
+    device.files.files = files
+    device.look_now()
+    assert digest_of(device.model.lists) == outcome.summary["lists"]["sha256"]
+    assert device.complete

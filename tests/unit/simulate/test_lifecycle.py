@@ -26,9 +26,8 @@ from hdpmf.untrusted.service.daemon import (
 )
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.refusals import refusals_in_words
-from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.scheduler import Schedule
-from hdpmf.untrusted.service.service import BRIEF, Service
+from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
 from tests.world import BITS, PACE, PLENTY, SUMS, Federation
 
@@ -87,7 +86,7 @@ def stop_at(most: int) -> Callable[[int], None]:
     return after
 
 
-def test_a_start_begins_nothing_and_hands_out_the_model_at_once(town: Federation) -> None:
+def test_a_start_begins_nothing_and_publishes_the_model_at_once(town: Federation) -> None:
     life = Life(town)
     life.live(stop_at(3))
     assert life.runs == 0
@@ -100,6 +99,7 @@ def test_a_start_begins_nothing_and_hands_out_the_model_at_once(town: Federation
     for _ in range(3):  # restarts
         life.live(stop_at(1))
     assert life.runs == 1
+    town.look()
     assert town.devices[7].model is not None
     assert town.spent() == paid
 
@@ -174,7 +174,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return full
 
 
-def test_on_a_full_disk_the_model_is_handed_out_and_requests_wait_for_room(
+def test_on_a_full_disk_the_model_stays_published_and_requests_wait_for_room(
     town: Federation, disk: list[bool]
 ) -> None:
     town.disconnect(7)
@@ -183,10 +183,8 @@ def test_on_a_full_disk_the_model_is_handed_out_and_requests_wait_for_room(
     life = Life(town)
     disk.append(True)
     life.live(stop_at(9))
+    town.look()
     assert town.devices[7].model is not None
-    assert (
-        sum("checkpoint" in line for line in life.said) == 1
-    )  # the model went once, and what was wrong is said once
     assert sum("state.json" in line for line in life.said) == 1
     disk.clear()
     asked = ask_for_run(town.folder, SUMS)
@@ -316,30 +314,6 @@ def test_whether_it_is_served(town: Federation) -> None:
     assert not town.folder.is_serving()
 
 
-def test_the_newest_model_is_handed_out_also_while_a_run_waits_for_devices(
-    town: Federation,
-) -> None:
-    town.disconnect(7)
-    town.run(SUMS)
-    pace = msgspec.structs.replace(PACE, gather=5.0)
-    town.folder.config = msgspec.structs.replace(town.folder.config, pace=pace)
-    town.disconnect(*range(4))
-    naps = 0
-
-    def sleep(_: float) -> None:
-        nonlocal naps
-        naps += 1
-        town.connect(7)
-        if town.devices[7].model is not None or naps > 5:
-            raise StoppedError
-
-    service = Service(town.folder, town.network, sleep=sleep)
-    with pytest.raises(StoppedError):
-        service.conduct(service.begin(SUMS))
-    assert town.devices[7].model is not None
-    assert town.folder.unfinished() is not None
-
-
 def test_why_devices_refuse_is_seen_while_others_are_waited_for(town: Federation) -> None:
     town.stores[0].set_policy(msgspec.structs.replace(town.stores[0].policy, methods=("hdp-bit",)))
     town.disconnect(7)
@@ -358,53 +332,25 @@ def test_why_devices_refuse_is_seen_while_others_are_waited_for(town: Federation
     assert (state["stage"], state["refusals_of_run"]) == ("waiting for devices", {"policy": 1})
 
 
-@pytest.mark.parametrize(
-    "moment", [3, 4, 7]
-)  # of nine exchanges: numbers are made ready; keys; confirmations
-def test_the_newest_model_is_handed_out_between_the_exchanges_of_a_run(
-    town: Federation, moment: int
-) -> None:
+def test_who_comes_in_a_run_is_let_in_and_sees_the_newest_model(town: Federation) -> None:
     town.disconnect(7)
     first = town.run(SUMS).summary["run"]
     town.add_later_ones()
-    had: list[str | None] = []
+    seen: list[str | None] = []
 
     def before(exchange: int, asked: Collection[str]) -> None:
-        if exchange == moment:
-            town.connect(7)
+        town.devices[7].look_now()
         model = town.devices[7].model
-        had.append(None if model is None else model.run)
+        seen.append(None if model is None else model.run)
 
     let_in: list[str] = []
-    town.network.turns.clear()
     town.network.before = before
     service = town.restart_service(admit=let_in.extend)
     outcome = service.conduct(service.begin(SUMS))
-    assert first in had  # before the run had ended, and it went on
+    assert set(seen) == {first}
     assert outcome.summary["users"] == 7
     assert town.stores[7].ledger.spent_total() == 0
     assert sorted(set(let_in)) == sorted(card.identity for card in town.cards)
-
-
-def test_who_knocks_in_a_run_and_says_nothing_is_asked_once_and_briefly(town: Federation) -> None:
-    late = town.cards[7].identity
-    town.disconnect(7)
-    town.run(SUMS)
-    pace = msgspec.structs.replace(PACE, deadline=30.0)
-    town.folder.config = msgspec.structs.replace(town.folder.config, pace=pace)
-
-    def silent(_: bytes) -> bytes:
-        raise StoppedError
-
-    def knock(exchange: int, asked: Collection[str]) -> None:
-        if exchange == 4:
-            town.network.attach(late, silent)
-
-    town.network.turns.clear()
-    town.network.before = knock
-    assert town.run(SUMS).summary["users"] == 7
-    turns = [(asked, seconds) for asked, seconds in town.network.turns if late in asked]
-    assert turns == [({late}, BRIEF)]
 
 
 def test_refusals_before_a_kill_are_counted(
@@ -414,11 +360,11 @@ def test_refusals_before_a_kill_are_counted(
     store.set_policy(msgspec.structs.replace(store.policy, methods=("hdp-bit",)))
     run = town.service.begin(SUMS)
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise StoppedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "deliver", killed)
+        patch.setattr("hdpmf.untrusted.service.run.outcome_of", killed)
         with pytest.raises(StoppedError):
             town.service.conduct(run)
     outcome = town.restart_service().conduct(run)

@@ -124,12 +124,9 @@ def test_devices_see_new_items_before_a_run_and_the_model_of_before_still_serves
     town.run(SUMS)
     change_items(town.folder, NEW, [str(GROWING.items.ids[RETIRED])])
     town.connect(7)
-    town.service.hand_out_items()
+    town.service.publish_items()
+    town.look()
     assert [store.pinned_catalogue.number for store in town.stores] == [2] * 8  # type: ignore[union-attr]
-    sent = town.service.metrics.messages
-    town.service.hand_out_items()
-    assert town.service.metrics.messages == sent  # everybody was asked once
-    assert town.service.hand_out() == 1
     for agent, store in zip(town.devices, town.stores, strict=True):
         rate_new(town, 1)
         listed = recommend(store, 50, user=owner(store), keep_rated=True, model=agent.model)
@@ -166,8 +163,8 @@ def test_training_runs_grow_too(town: Federation) -> None:
     town.run(settings)
     change_items(town.folder, NEW, [str(GROWING.items.ids[RETIRED])])
     town.connect(7)
-    town.service.hand_out_items()
-    assert town.service.hand_out() == 1
+    town.service.publish_items()
+    town.look()
     listed = recommend(late, 50, user=owner(late), keep_rated=True, model=town.devices[7].model)
     assert 0 < len(listed) < N
     rate_new(town)
@@ -184,7 +181,8 @@ def test_a_device_that_cannot_follow_refuses_and_the_operator_sees_it(
     town.run(SUMS)
     (tmp_path / "backup").write_bytes((town.folder.path / CATALOGUE).read_bytes())
     change_items(town.folder, NEW)
-    town.service.hand_out_items()
+    town.service.publish_items()
+    town.look()
     (town.folder.path / CATALOGUE).write_bytes((tmp_path / "backup").read_bytes())
     change_items(town.folder, ItemTable.build([77], ["Other"], [[]], [None]))
     with pytest.raises(FederationError, match="8 refused") as raised:
@@ -202,15 +200,16 @@ def test_a_device_that_cannot_follow_refuses_and_the_operator_sees_it(
     assert town.run(SUMS).summary["users"] == 8
 
 
-def test_who_refuses_the_items_is_not_asked_for_ever(town: Federation) -> None:
+def test_who_refuses_the_items_takes_no_model_about_them(town: Federation) -> None:
     late = town.stores[7]
     town.disconnect(7)
     town.run(SUMS)
     late.pin_catalogue(catalogue_table(NEW.index, GROWING.scale, NEW))
     town.connect(7)
     for _ in range(3):
-        assert town.service.hand_out() == 0
-    assert town.service.metrics.refusals["catalogue"] == 1
+        town.look()
+    assert town.devices[7].model is None
+    assert sum("refused" in line for line in town.devices[7].said) == 2  # items and facts, once
 
 
 def test_a_folder_of_before_there_were_versions(town: Federation) -> None:
@@ -273,6 +272,7 @@ def test_a_service_that_idles_shows_new_items(town: Federation) -> None:
     life = Daemon(town.folder, Peers(devices=town.network), sleep=sleep)
     with pytest.raises(KeyboardInterrupt):
         life.live()
+    town.look()
     assert [store.pinned_catalogue.number for store in town.stores] == [2] * 8  # type: ignore[union-attr]
 
 

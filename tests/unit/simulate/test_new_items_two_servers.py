@@ -140,15 +140,16 @@ def test_items_come_and_go(village: Village) -> None:
     village.service.publish_items()
     village.pass_time()
     assert versions(village) == [2, 2, 2]
-    for store in village.stores:  # the model of before is about the items of before
-        assert {entry.item for entry in recommend(store, 50, keep_rated=True)} == set(ITEMS) - {
-            ITEMS[4]
-        }
+    # The model of before is about the items of before.
+    for store, device in zip(village.stores, village.devices, strict=True):
+        listed = recommend(store, 50, keep_rated=True, model=device.model)
+        assert {entry.item for entry in listed} == set(ITEMS) - {ITEMS[4]}
     village.stores[1].rate("a new one", 4.0)
     village.stores[1].rate(ITEMS[4], 3.0)
     village.stores[2].rate(ITEMS[1], 3.0)
     assert village.run().tolist() == [0, 1, 0, 0, 0, 0, 2]
-    names = {entry.item for entry in recommend(village.stores[0], 50, keep_rated=True)}
+    listed = recommend(village.stores[0], 50, keep_rated=True, model=village.devices[0].model)
+    names = {entry.item for entry in listed}
     assert names == {*ITEMS, "a new one"} - {ITEMS[4]}
     assert all(store.pinned_catalogue.table.ids[-1] == "a new one" for store in village.stores)  # type: ignore[union-attr]
 

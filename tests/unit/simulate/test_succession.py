@@ -10,22 +10,26 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.federation.deployed import recommender
-
 pytest.importorskip("pyhpke")
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import IdIndex, RatingScale
 from hdpmf.common.net import authority_rotation
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.polling import PollingDevice, WebClient
+from hdpmf.common.net.polling import WebClient
 from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.private.device.device_identity import authorities_of, digests, follow
+from hdpmf.private.device.connection import serve_recommender
+from hdpmf.private.device.device_identity import (
+    authorities_of,
+    card_of,
+    digests,
+    follow,
+    new_device,
+)
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.publish import PublicFiles
-from hdpmf.untrusted.service.website import serve_website
+from hdpmf.untrusted.service.website import mailbox_of, serve_website
 
 TABLE = catalogue_table(IdIndex(range(5)), RatingScale(1.0, 5.0, 1.0))
 NAMES = ["localhost", "127.0.0.1"]
@@ -108,41 +112,39 @@ def test_of_a_recommender_that_is_polled(tmp_path: Path) -> None:
     """A recommender starts after the announcement, and again after the change; a device answers
     it both times.
     """
-    folder, identity, port = tmp_path / "rec", DeviceIdentity.generate(), _free_port()
-    name = identity.public.hex()
-    old = ensure_certificates(folder / "tls", NAMES).authority.read_bytes()
-    new = authority_rotation.announce(folder / "tls").read_bytes()
-    with DeviceStore.create(tmp_path / "ana") as store:
+    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
+    tls = service.tls_folder
+    old = ensure_certificates(tls, service.config.names).authority.read_bytes()
+    new = authority_rotation.announce(tls).read_bytes()
+    with new_device(tmp_path / "ana", name="ana") as store:
+        service.enroll([card_of(store)])
+        name = store.identity.public.hex()
         store.change_recommender(authority=old)
         said, stop = list[str](), threading.Event()
-        device = PollingDevice(
-            f"https://localhost:{port}",
-            old,
-            identity,
-            follow=lambda told: follow(store, told, said.append),
+        address = f"https://localhost:{service.config.port}"
+        thread = threading.Thread(
+            target=serve_recommender, args=(store, address, stop, said.append), daemon=True
         )
-        thread = threading.Thread(target=device.serve, args=(bytes.upper, stop))
         thread.start()
 
         def serve(pinned: bytes) -> None:
-            with recommender(folder / "tls", [identity], port=port) as made:
-                _until(
-                    lambda: name in made.mailbox.present() and store.recommender.authority == pinned
-                )
-                assert [reply.data for reply in made.mailbox.exchange({name: b"hello"}, 20.0)] == [
-                    b"HELLO"
-                ]
+            PublicFiles(service).write()
+            mailbox = mailbox_of(service)
+            with serve_website(service, mailbox):
+                _until(lambda: name in mailbox.present() and store.recommender.authority == pinned)
+                assert len(list(mailbox.exchange({name: b"hello"}, 20.0))) == 1
 
         try:
             serve(old + new)
-            assert "will be followed by another one" in said[-1]
-            authority_rotation.change_over(folder / "tls", NAMES)
+            authority_rotation.change_over(tls, list(service.config.names))
             serve(new)
-            assert "is not trusted any more" in said[-1]
         finally:
             stop.set()
             thread.join(30)
-        assert len(said) == 2
+        told = [line for line in said if "authority" in line]
+        assert "will be followed by another one" in told[0]
+        assert "is not trusted any more" in told[1]
+        assert len(told) == 2
 
 
 def _free_port() -> int:

@@ -63,6 +63,12 @@ class TravellingDevices:
             device.pin_roster(cards)
             self.states[name] = device.to_bytes()
 
+    def learn(self, files: Mapping[str, bytes]) -> None:
+        for name, state in self.states.items():
+            device = VirtualDevice.from_bytes(state, self.public)
+            device.learn(files)
+            self.states[name] = device.to_bytes()
+
     def reports(
         self, servers: Servers, files: Mapping[str, bytes], now: float
     ) -> Iterator[SentReport]:
@@ -107,7 +113,6 @@ def test_a_device_that_travels_gives_the_same_model(
     pairs = WORLD.users.ids[WORLD.user_codes], WORLD.items.ids[WORLD.item_codes]
     np.testing.assert_allclose(there.model.predict(*pairs), here.model.predict(*pairs), atol=1e-4)
     assert there.outcome.summary["refusals"] == {}
-    assert there.outcome.summary.get("delivered") == here.outcome.summary.get("delivered")
 
 
 def test_a_stream_of_noise_goes_on_where_it_was() -> None:

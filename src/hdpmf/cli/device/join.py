@@ -20,6 +20,7 @@ from hdpmf.errors import ConfigError
 if TYPE_CHECKING:
     from hdpmf.common.protocol.enrolment import Invitation
     from hdpmf.common.protocol.servers import Servers
+    from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.store.device_store import DeviceStore
 
 
@@ -119,16 +120,12 @@ def join(
 
     with target.open(serving=True) as store:
         store, address = pin(store, pins)
-        by_servers = pinned_servers(store) is not None
-        if every is not None and not by_servers:
+        if every is not None and pinned_servers(store) is None:
             raise ConfigError(
                 "--every is for sums by two servers; otherwise the recommender suggests how often"
             )
         with _log_to_stderr(), _stopped_by_signals() as stop:
-            if by_servers:
-                fields, done = _report(store, address, stop, once, every)
-            else:
-                fields, done = answer_messages(store, address, stop, once)
+            fields, done = serve(store, address, stop, once=once, every=every)
         fields["ledger_entries"] = len(store.ledger.entries())
     text = [
         done,
@@ -242,103 +239,61 @@ def _note_pins(store: DeviceStore) -> None:
         )
 
 
-def _report(
-    store: DeviceStore, address: str, stop: threading.Event, once: bool, every: float | None
-) -> tuple[dict[str, Any], str]:
-    """Report to two servers until stopped; return what was done, for JSON and in words."""
-    import hdpmf.common.aggregation.two_servers.dap.hpke  # noqa: F401  # a missing extra is an error before anything is agreed to
-    from hdpmf.common.net.polling import WebClient
-    from hdpmf.private.device.device_identity import follow
-    from hdpmf.private.device.model_update import facts_digest
-    from hdpmf.private.device.participant import POLL_EVERY, Participant
-
-    if every is not None and not 1 <= every <= 86_400:
-        raise ConfigError("--every takes 1 to 86400 seconds")
-    web = WebClient(address, store.recommender.authority or b"")
-    reporter = Participant(
-        store,
-        web,
-        recommender=address,
-        every=every or POLL_EVERY,
-        follow=lambda news: web.trust(follow(store, news, note)),
-        log=note,
-    )
-    note(
-        f"Reporting to the servers that {address} names. Interrupt with Ctrl-C; nothing "
-        "is lost by that."
-    )
-    sent_before = _sent_reports(store)
-    answered_before = reporter.finished_task
-    facts_before = facts_digest(store)
-    try:
-        while not stop.is_set():
-            wait = reporter.step()
-            if once and reporter.finished_task not in ("", answered_before):
-                break
-            stop.wait(wait)
-    finally:
-        reporter.settle()
-    reports = _sent_reports(store) - sent_before
-    model = facts_digest(store) != facts_before
-    fields = {"address": address, "sums": "two servers", "reports": reports, "model": model}
-    news = "a new model is here" if model else "no new model came"
-    return fields, f"Reported in {reports} task{'s' if reports != 1 else ''}; {news}."
-
-
-def _sent_reports(store: DeviceStore) -> int:
-    return sum(
-        entry.action == "sent" and entry.view == "two-servers" for entry in store.ledger.entries()
-    )
-
-
-def answer_messages(
-    store: DeviceStore, recommender: str, stop: threading.Event, once: bool
+def serve(
+    store: DeviceStore,
+    address: str,
+    stop: threading.Event,
+    *,
+    once: bool = False,
+    every: float | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Answer until stopped; return what was done, for JSON and in words."""
-    from hdpmf.common.net.polling import PollingDevice
-    from hdpmf.private.device.device_identity import follow
-    from hdpmf.private.device.messages import quantize_response_time
-    from hdpmf.private.device.participant import Participant
+    from hdpmf.private.device.connection import serve_recommender
+    from hdpmf.private.device.model_update import facts_digest
+    from hdpmf.private.device.participant import POLL_EVERY
+    from hdpmf.private.device.pinned_servers import pinned_servers
     from hdpmf.private.device.recommendations import local_model
 
-    note(f"Answering {recommender}. Interrupt with Ctrl-C; nothing is lost by that.")
-    transport = PollingDevice(
-        recommender,
-        store.recommender.authority or b"",
-        store.identity,
-        follow=lambda news: follow(store, news, note),
-    )
-    agent = Participant(store, recommender=recommender, log=note)
-    ended: list[str] = []
-    messages = 0
+    by_servers = pinned_servers(store) is not None
+    if by_servers:
+        import hdpmf.common.aggregation.two_servers.dap.hpke  # noqa: F401  # a missing extra is an error before anything is agreed to
+    if every is not None and not 1 <= every <= 86_400:
+        raise ConfigError("--every takes 1 to 86400 seconds")
+    whom = "Reporting to the servers that {} names" if by_servers else "Answering {}"
+    note(f"{whom.format(address)}. Interrupt with Ctrl-C; nothing is lost by that.")
+    sent = _sent(store)
+    answered: list[str] = []
+    last = facts_digest(store)
+    runs: list[str] = []
 
-    def latest() -> str | None:
-        model = local_model(store)
-        return None if model is None else model.run
-
-    last = latest()
-
-    def answer(data: bytes) -> bytes:
-        nonlocal messages, last
-        reply = agent.answer(data)
-        messages += 1
-        now = latest()
-        if now is not None and now != last:
+    def after(participant: Participant) -> None:
+        nonlocal last
+        if not answered:
+            answered.append(participant.finished_task)  # before anything was done
+        now, model = facts_digest(store), local_model(store)
+        if now != last and model is not None:
             last = now
-            ended.append(now)
-            note(f"Run {now[:8]} has ended; its model is here.")
-        if once and ended and not agent.expects_lists:
+            runs.append(model.run)
+            note(f"Run {model.run[:8]} has ended; its model is here.")
+        if not once or not participant.complete:
+            return
+        if participant.finished_task not in ("", *answered) if by_servers else runs:
             stop.set()
-        return reply
 
-    try:
-        transport.serve(quantize_response_time(answer), stop)
-    finally:
-        agent.settle()
-    sums = "direct" if store.roster is None else "masks"
-    fields = {"address": recommender, "sums": sums, "messages": messages, "runs": ended}
-    runs = f"{len(ended)} run{'s' if len(ended) != 1 else ''} ended with a model here"
-    return fields, f"Answered {messages} messages; {runs}."
+    serve_recommender(store, address, stop, note, every=every or POLL_EVERY, after=after)
+    sums = "two servers" if by_servers else "direct" if store.roster is None else "masks"
+    count = _sent(store) - sent
+    fields: dict[str, Any] = {"address": address, "sums": sums, "runs": runs}
+    news = "a new model is here" if runs else "no new model came"
+    if by_servers:
+        fields |= {"reports": count, "model": bool(runs)}
+        return fields, f"Reported in {count} task{'s' if count != 1 else ''}; {news}."
+    fields["messages"] = count
+    return fields, f"Sent {count} message{'s' if count != 1 else ''}; {news}."
+
+
+def _sent(store: DeviceStore) -> int:
+    return sum(entry.action == "sent" for entry in store.ledger.entries())
 
 
 @contextmanager

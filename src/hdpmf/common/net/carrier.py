@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hdpmf.common.protocol.codec import MAX_BYTES as MAX_MESSAGE_BYTES
-from hdpmf.errors import ProtocolError
+from hdpmf.errors import ProtocolError, TooLongError, TransportError
 
 _OS = secrets.SystemRandom()
 
@@ -285,6 +285,33 @@ class InProcessNetwork:
             )
             return None
         return None if reply is None or self._lost(name) else reply
+
+
+class FilesHere:
+    """A recommender's files in memory, for simulations and where nothing but messages travels."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.files = files
+
+    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
+        """As in the device's ``Carrier``."""
+        data = self.files.get(name)
+        if data is None:
+            raise TransportError(f"there is no {name}")
+        if len(data) > most:
+            raise TooLongError(f"{name} has {len(data):,} bytes; {most:,} are the most")
+        return data, ""
+
+    def upload(
+        self,
+        leader: object,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        leaving: Callable[[], None],
+    ) -> int:
+        """As in the device's ``Carrier``: there is no leader here."""
+        raise TransportError("there is no way to a leader from here")
 
 
 class _Device:

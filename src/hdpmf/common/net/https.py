@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from hdpmf.errors import ConfigError, TransportError, needs
+from hdpmf.errors import ConfigError, TooLongError, TransportError, needs
 
 with needs("httpcore"):
     import httpcore
@@ -156,14 +156,14 @@ class HttpsClient:
             raise TransportError(f"{self._peer} sent a compressed answer, which is not read")
         length = headers.get("content-length", "0")
         if not length.isdigit() or len(length) > 15 or int(length) > most:
-            raise TransportError(
+            raise TooLongError(
                 f"the answer of {self._peer} is longer than the {most:,} bytes that it may have"
             )
         body = bytearray()
         for part in answer.iter_stream():
             body += part
             if len(body) > most:
-                raise TransportError(
+                raise TooLongError(
                     f"the answer of {self._peer} is longer than the {most:,} bytes that it may have"
                 )
         return bytes(body)

@@ -3,15 +3,15 @@
 ========  ======================  ==============================================================
 method    path                    answer
 ========  ======================  ==============================================================
-GET       /offers                 200 with the oldest offer and its id, or 204; both pace polling
+GET       /offers                 200 with the oldest offer and its id, or 204; both pace polling,
+                                  and name the version of the public files
 PUT       /contributions/{id}     201; 409 for other bytes than before; 410 without such an offer
 DELETE    /contributions/{id}     204: there will be no contribution to this offer
-GET       /authorities            200 with the rotation of the recommender's certificates
 ========  ======================  ==============================================================
 
-Requests to the first three are signed (``signing``). A stranger gets 401 before anything of a body
-is read, a body that is too long 413, and one whose digest is not the signed one 400. Participants
-poll: the recommender cannot reach them.
+Requests are signed (``signing``). A stranger gets 401 before anything of a body is read, a body
+that is too long 413, and one whose digest is not the signed one 400. Participants poll: the
+recommender cannot reach them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from typing import NamedTuple
 
 from hdpmf.common.net.carrier import MAX_BYTES, DeviceReply, Patience, check_sizes
 from hdpmf.common.net.signing import (
-    AUTHORITIES,
     CLOCK_HEADER,
     CONTRIBUTION,
     DIGEST_HEADER,
+    FILES_HEADER,
     OFFER_HEADER,
     OFFERS,
     PAUSE_HEADER,
@@ -100,8 +100,10 @@ class Mailbox:
         servers: The recommender's names in signatures (``signing.server_name``).
         enrolled: Identities (hex) of participants.
         longest: Returns the largest contribution in bytes; called at the start of each exchange.
-        authorities: Returns the answer to ``/authorities``.
         max_bytes: Largest offer.
+
+    Attributes:
+        files_version: Returns the version of the public files; set by whoever serves them.
     """
 
     def __init__(
@@ -110,13 +112,12 @@ class Mailbox:
         enrolled: Collection[str] = (),
         *,
         longest: Callable[[], int] | None = None,
-        authorities: Callable[[], bytes] = lambda: b"",
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self._enrolled = frozenset(enrolled)
         self._verifier = RequestVerifier(servers, lambda device: device in self._enrolled)
         self._longest = longest
-        self._authorities = authorities
+        self.files_version: Callable[[], str] = lambda: ""
         self._max_bytes = max_bytes
         self._max_contribution = max_bytes
         self._guard = threading.Lock()
@@ -138,7 +139,6 @@ class Mailbox:
         return [
             Route(OFFERS, self._poll, methods=["GET"]),
             Route(CONTRIBUTION, self._contribute, methods=["PUT", "DELETE"]),
-            Route(AUTHORITIES, self._tell_authorities, methods=["GET"]),
         ]
 
     def admit(self, enrolled: Collection[str]) -> None:
@@ -258,7 +258,11 @@ class Mailbox:
         if device is None:
             return _refused(401)
         offer, pause = self._fetched(device)
-        headers = {PAUSE_HEADER: f"{pause:.3f}", "cache-control": "no-store"}
+        headers = {
+            PAUSE_HEADER: f"{pause:.3f}",
+            FILES_HEADER: self.files_version(),
+            "cache-control": "no-store",
+        }
         if offer is None:
             return Response(status_code=204, headers=headers)
         headers |= {OFFER_HEADER: offer.id, "content-length": str(len(offer.data))}
@@ -346,9 +350,6 @@ class Mailbox:
             self._waiting_bytes += len(body or b"")
             offer.inbox.put(_Event(offer, True, body))
         return 201
-
-    async def _tell_authorities(self, request: Request) -> Response:
-        return Response(self._authorities(), media_type="application/octet-stream")
 
 
 async def _parts(data: bytes) -> AsyncIterator[bytes]:

@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
-from hdpmf.common.net.authority_rotation import MAX_AUTHORITY_MESSAGE, primary_authority
+from hdpmf.common.net.authority_rotation import primary_authority
 from hdpmf.common.net.carrier import MAX_BYTES, Answer, backoff
 from hdpmf.common.net.certificates import check_authority
 from hdpmf.common.net.https import MAX_PROBLEM, HttpsAnswer, HttpsClient
 from hdpmf.common.net.signing import (
-    AUTHORITIES,
     CLOCK_HEADER,
     CONTRIBUTION,
+    FILES_HEADER,
     OFFER_HEADER,
     OFFERS,
     PAUSE_HEADER,
@@ -33,7 +33,7 @@ from hdpmf.common.net.signing import (
     signed_headers,
 )
 from hdpmf.common.protocol.servers import Server, check_address
-from hdpmf.errors import HdpmfError, TransportError
+from hdpmf.errors import TransportError
 
 _log = logging.getLogger(__name__)
 
@@ -45,9 +45,6 @@ USUAL_PAUSE = 30.0
 
 REFUSED_PAUSE = 30.0
 """Seconds between two polls, at most, of a participant that is not enrolled yet."""
-
-AUTHORITIES_EVERY = 6 * 3600.0
-"""Seconds between two looks at what the recommender says about its certificates."""
 
 _KEEP = 20.0  # seconds that an idle connection is kept
 
@@ -70,8 +67,9 @@ class PollingDevice:
         authority: Issuer of its certificate (PEM); the public authorities if empty.
         identity: The participant's key, which is on the recommender's roster.
         max_bytes: Of an offer or a contribution.
-        follow: Returns what to trust from now on, given the recommender's message about its
-            authorities (``authority_rotation``). What it raises is logged, and nothing changes.
+        look: Called before each poll, and with the version of the recommender's public files
+            before an offer is answered.
+        leave: Called when it is stopped and a look still holds it up.
         log: Takes lines about the connection for the owner; this module's log by default.
         shortest: Fewest seconds between two polls.
 
@@ -86,7 +84,8 @@ class PollingDevice:
         identity: Signer,
         *,
         max_bytes: int = MAX_BYTES,
-        follow: Callable[[bytes], bytes] | None = None,
+        look: Callable[[str], object] = lambda version: None,
+        leave: Callable[[], object] = lambda: None,
         log: Callable[[str], None] | None = None,
         shortest: float = SHORTEST_PAUSE,
     ) -> None:
@@ -96,12 +95,12 @@ class PollingDevice:
         self._authority = authority
         self._identity = identity
         self._max_bytes = max_bytes
-        self._follow = follow
+        self._look = look
+        self._leave = leave
         self._log = log
         self._shortest = shortest
         self._client = HttpsClient("the recommender", authority, keep=_KEEP)
         self._said = ""
-        self._looked = -math.inf
         self._answered: tuple[str, bytes | None] = (
             "",
             None,
@@ -124,18 +123,18 @@ class PollingDevice:
                 except TransportError as error:
                     if not stop.is_set():
                         self._say(f"{error}; trying again")
-                    self._looked = -math.inf  # whoever changes authorities starts anew
                     pause = backoff(tries, _FIRST_RETRY, _LONGEST_RETRY)
                     tries += 1
                 stop.wait(pause)
 
     def _turn(self, answer: Answer, stop: threading.Event) -> float:
         """Poll once and answer the offer, if there is one; the seconds until the next poll."""
-        self._learn()
+        self._look("")
         polled = self._request("GET", OFFERS)
         if polled.status not in (200, 204):
             raise self._refusal(polled)
         self._say(f"connected to {self._address}")
+        self._look(polled.headers.get(FILES_HEADER, "")[:200])
         if polled.status == 200:
             self._contribute(polled, answer, stop)
         return drawn_pause(polled.headers.get(PAUSE_HEADER, ""), self._shortest)
@@ -186,22 +185,11 @@ class PollingDevice:
             return None
         return reply
 
-    def _learn(self) -> None:
-        """Look now and then at what the recommender says about its authorities."""
-        if self._follow is None or time.monotonic() - self._looked < AUTHORITIES_EVERY:
-            return
-        said = self._client.request("GET", self._address + AUTHORITIES, most=MAX_AUTHORITY_MESSAGE)
-        self._looked = time.monotonic()
-        if said.status != 200 or not said.body:
-            return
-        try:
-            trusted = self._follow(said.body)
-        except HdpmfError as error:
-            _log.warning("%s", error)
-            return
-        if trusted != self._authority:
-            self._authority = trusted
-            self._client.trust(trusted)
+    def trust(self, authority: bytes) -> None:
+        """From now on the recommender's certificate must come from one of these (PEM)."""
+        if authority != self._authority:
+            self._authority = authority
+            self._client.trust(authority)
 
     def _request(self, method: str, path: str, body: bytes = b"") -> HttpsAnswer:
         name = primary_authority(self._authority) if self._authority else b""
@@ -253,6 +241,7 @@ class PollingDevice:
                 waited = 0.0 if self._answering else waited + _LOOK
                 if waited >= self._patience:
                     self._client.close()
+                    self._leave()
                     return
 
         watcher = threading.Thread(target=watch, name="departure", daemon=True)
@@ -313,11 +302,16 @@ class WebClient:
         """From now on the recommender's certificate must come from one of these (PEM)."""
         self._client.trust(authority)
 
+    def close(self) -> None:
+        """Interrupt the request to the recommender that is under way."""
+        self._client.close()
+
     def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
         """Return a file of the folder and its ETag; None if it is still the one with ``etag``.
 
         Raises:
-            TransportError: It is absent, unreachable, longer than ``most``, or took too long.
+            TransportError: It is absent, unreachable, or took too long.
+            TooLongError: It is longer than ``most``.
         """
         if _NAME.fullmatch(name) is None:
             raise TransportError("a file of a recommender has a plain name")
@@ -327,7 +321,7 @@ class WebClient:
                 "GET", f"{self._address}/{name}", most=most, headers=headers
             )
         except TransportError as error:
-            raise TransportError(f"{name} could not be fetched: {error}") from error
+            raise type(error)(f"{name} could not be fetched: {error}") from error
         if answer.status == 304 and etag:
             return None
         if answer.status != 200:

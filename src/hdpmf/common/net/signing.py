@@ -19,10 +19,12 @@ with needs("cryptography"):
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-OFFERS, CONTRIBUTION, AUTHORITIES = "/offers", "/contributions/{id}", "/authorities"
+OFFERS, CONTRIBUTION = "/offers", "/contributions/{id}"
 """Paths below a recommender's address (``mailbox``)."""
-OFFER_HEADER, PAUSE_HEADER = "hdpmf-offer", "hdpmf-pause"
-"""Of an answer: the id of the offer, and the seconds until the next poll that are suggested."""
+OFFER_HEADER, PAUSE_HEADER, FILES_HEADER = "hdpmf-offer", "hdpmf-pause", "hdpmf-files"
+"""Of an answer: the id of the offer, the seconds until the next poll that are suggested, and the
+version of the public files.
+"""
 TIME_HEADER, DIGEST_HEADER = "hdpmf-time", "hdpmf-digest"
 CLOCK_HEADER = "hdpmf-clock"
 """In a refusal: the time of the recommender, so that a participant with a wrong clock knows why."""

@@ -11,7 +11,7 @@ is said around both between machines in ``federation``)::
         Round 1           ──────────────▶
                           ◀──────────────   Gradients 1
         ...
-        Round T + 1       ──────────────▶   (final factors; nothing is sent back)
+        Round T + 1       (the final factors: a public file)
 
 Nothing in this package computes anything private; it defines, checks and encodes messages.
 """
@@ -20,12 +20,10 @@ from hdpmf.common.protocol.codec import Message, decode, encode
 from hdpmf.common.protocol.federation import (
     Accepted,
     AnyCatalogue,
-    Call,
     CatalogueTable,
     CatalogueVersion,
     DeviceCard,
     Envelope,
-    Here,
     Ready,
     Refusal,
     Reply,
@@ -58,14 +56,12 @@ __all__ = [
     "AnyCatalogue",
     "BitContribution",
     "BudgetReport",
-    "Call",
     "CatalogueTable",
     "CatalogueVersion",
     "DeviceCard",
     "Envelope",
     "Gradients",
     "Grouping",
-    "Here",
     "ItemCounts",
     "ItemFacts",
     "ListTable",

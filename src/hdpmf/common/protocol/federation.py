@@ -3,13 +3,12 @@
 ::
 
     recommender                         device
-        Call              ────────────▶
-                          ◀────────────   Here
-        CatalogueVersion  ────────────▶   (if there is a new one; it follows from the pinned one)
-                          ◀────────────   Accepted or Refusal
         Terms             ────────────▶   checked against the device's own policy
                           ◀────────────   Accepted or Refusal
-        Plan, Opening, Round 1 ... T + 1, or Survey (and Grouping) and ItemFacts, as in the others
+        Plan, Opening, Round 1 ... T, or Survey (and Grouping), as in the others
+
+The catalogue and the model are public files that devices fetch: a newer catalogue has to follow
+from the pinned one.
 
 Where the terms say ``sums``, a device answers an Opening, a Round, a Survey or a Grouping with
 ``Ready``, and the numbers that it would have sent go through a secure sum instead; where they say
@@ -49,34 +48,6 @@ Reason = Literal[
     "unavailable",
 ]
 """Reasons of a refusal: a word and no text, because the details stay in the device's own log."""
-
-
-class Call(_Message, frozen=True):
-    """Recommender to device: are you there?"""
-
-
-class Here(_Message, frozen=True):
-    """Device to recommender: its state.
-
-    Attributes:
-        catalogue: Fingerprint of its pinned item table, or None.
-        run: The run that it has agreed to, or None.
-        number: The last round of it that it has answered.
-    """
-
-    catalogue: str | None
-    run: bytes | None
-    number: int
-
-    def _check(self) -> None:
-        self._require(
-            self.catalogue is None or 0 < len(self.catalogue) <= 128,
-            "catalogue must be a fingerprint",
-        )
-        self._require(
-            self.run is None or len(self.run) == RUN_BYTES, f"run must have {RUN_BYTES} bytes"
-        )
-        self._require(self.number >= 0, "number must be 0 or more")
 
 
 class CatalogueTable(_Message, frozen=True):
@@ -264,14 +235,13 @@ class Envelope(_Message, frozen=True):
     Attributes:
         run: The run that it belongs to.
         number: Its job: 0 for everything before the first round, else the round.
-        part: ``job``: a message of the protocol; ``sum``: one of a secure sum for that job;
-            ``lists``: a model for lists, which is measured before it is decoded.
+        part: ``job``: a message of the protocol; ``sum``: one of a secure sum for that job.
         body: The message, encoded.
     """
 
     run: bytes
     number: int
-    part: Literal["job", "sum", "lists"]
+    part: Literal["job", "sum"]
     body: bytes
 
     def _check(self) -> None:
@@ -292,9 +262,7 @@ class Reply(_Message, frozen=True):
         self._require(self.number >= 0, "jobs are numbered from 0")
 
 
-FederationMessage = (
-    Call | Here | AnyCatalogue | Terms | Accepted | Ready | Refusal | Envelope | Reply
-)
+FederationMessage = AnyCatalogue | Terms | Accepted | Ready | Refusal | Envelope | Reply
 
 
 class DeviceCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -25,8 +25,20 @@ from hdpmf.common.aggregation.masks import (
 from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.methods import federated
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.net.carrier import FilesHere
 from hdpmf.common.privacy.sampling import ReleasedNoise
-from hdpmf.common.protocol import CatalogueTable, Envelope, Message, Refusal, Reply, decode, encode
+from hdpmf.common.protocol import (
+    CatalogueTable,
+    Envelope,
+    Message,
+    Plan,
+    Refusal,
+    Reply,
+    Round,
+    decode,
+    encode,
+)
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.layout import SumLayout
 from hdpmf.errors import ProtocolError
@@ -35,6 +47,7 @@ from hdpmf.lab.audit.world import PlantedNoise
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.publish import public_files
 
 # All three differ, so that a share that is sized by the wrong one is found.
 ROSTER = 24
@@ -94,8 +107,8 @@ def make_agent(
     *,
     weight: float = 1.0,
     noise_factor: float = 1.0,
-) -> tuple[Participant, DeviceStore]:
-    """Make a device with these ratings (one per item, 0 for none)."""
+) -> tuple[Participant, DeviceStore, FilesHere]:
+    """Make a device with these ratings (one per item, 0 for none), and the files that it sees."""
     store = DeviceStore.create(":memory:", policy=policy, scale=SCALE)
     store.pin_catalogue(table)
     known = known_items(table).items
@@ -107,11 +120,12 @@ def make_agent(
             )
         )
         store.set_weight(user="me", beta=weight)
+    files = FilesHere({})
     if noise_factor == 1.0:
-        return Participant(store), store
+        return Participant(store, files), store, files
     planted: Any = PlantedNoise(ReleasedNoise(), noise_factor)
     # Only simulation takes noise that is not released.
-    return Participant(store, noise=planted, simulation=True), store
+    return Participant(store, files, noise=planted, simulation=True), store, files
 
 
 class Cohort:
@@ -142,8 +156,10 @@ class Cohort:
             make_agent(table, own, policy, weight=weight, noise_factor=noise_factor)
             for own in (stars, *([others] * (HONEST - 1) if sums else []))
         ]
-        self._agents = [agent for agent, _ in made]
-        self._stores = [store for _, store in made]
+        self._agents = [agent for agent, _, _ in made]
+        self._stores = [store for _, store, _ in made]
+        self._files = [files for _, _, files in made]
+        self._table = table
         self._strangers = [DeviceIdentity.generate() for _ in range(ROSTER - len(made))]
         keys = [
             *(store.identity.public for store in self._stores),
@@ -169,6 +185,15 @@ class Cohort:
             if isinstance(answer, Refusal):
                 raise ProtocolError(f"an honest device refused: {answer.reason}")
         return self._ask(0, body, number)
+
+    def publish(self, final: Round, plan: Plan) -> None:
+        """Publish final factors, and let all devices learn them."""
+        model = PublicModel.of_run({"run": RUN.hex()}, self._table, final, plan)
+        published = public_files(self._table, model)
+        for agent, files in zip(self._agents, self._files, strict=True):
+            files.files = published
+            agent.poll_soon()
+            agent.look()
 
     def probe(self, body: bytes, number: int = 0, *, run: bytes = RUN, part: str = "job") -> None:
         """Send the audited device any bytes; its answer is recorded."""

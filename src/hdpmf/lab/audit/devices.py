@@ -43,7 +43,6 @@ from hdpmf.common.protocol import (
     Accepted,
     BitContribution,
     BudgetReport,
-    Call,
     Gradients,
     Grouping,
     ItemCounts,
@@ -310,7 +309,7 @@ def _play_training(
         seen = [gradients(number, None) for number in range(1, rounds + 1)]
         observed = ObservedCanaries([CanaryNumbers(sums, (low, high), scale) for sums in seen])
     last = Round(number=rounds + 1, item_factors=factors, raters=raters, h=None)
-    cohort.ask(Accepted, last, rounds + 1)
+    cohort.publish(last, plan)
     return observed
 
 
@@ -369,7 +368,6 @@ def _probes(audit: DeviceAudit, cohort: Cohort) -> Iterator[tuple[bytes, Message
         for h in (None, huge[:1])
     ]
     odd: list[Message] = [
-        Call(),
         Opening(noise_budget=audit.epsilon),
         Opening(noise_budget=1e-9),
         Opening(noise_budget=None),

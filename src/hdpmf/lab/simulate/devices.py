@@ -33,6 +33,10 @@ class SimulatedDevices(Protocol):
         """Make every device pin the same roster."""
         ...
 
+    def learn(self, files: Mapping[str, bytes]) -> None:
+        """Let every device learn from what the recommender publishes now."""
+        ...
+
     def reports(
         self, servers: Servers, files: Mapping[str, bytes], now: float
     ) -> Iterator[SentReport]:
@@ -90,6 +94,11 @@ class DevicesHere:
         for device in self._devices:
             device.pin_roster(cards)
 
+    def learn(self, files: Mapping[str, bytes]) -> None:
+        """Every device learns from the files."""
+        for device in self._devices:
+            device.learn(files)
+
     def reports(
         self, servers: Servers, files: Mapping[str, bytes], now: float
     ) -> Iterator[SentReport]:
@@ -134,6 +143,10 @@ class DevicesInProcesses:
     def pin_roster(self, cards: Sequence[DeviceCard]) -> None:
         """Every device pins the same roster."""
         self._ask_all("pin_roster", tuple(cards))
+
+    def learn(self, files: Mapping[str, bytes]) -> None:
+        """Every device learns from the files."""
+        self._ask_all("learn", dict(files))
 
     def reports(
         self, servers: Servers, files: Mapping[str, bytes], now: float

@@ -31,6 +31,7 @@ from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.publish import public_files
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 
@@ -137,6 +138,7 @@ def simulate(
     begin = time.perf_counter()
     weights = PrivacyWeights.uniform(train) if weights is None else weights
     metrics = Metrics() if metrics is None else metrics
+    before = metrics.bytes_in, metrics.bytes_out
     n_devices = train.n_users if devices is None else devices
     if settings.view == "sums" and n_devices < MIN_DEVICES:
         raise ConfigError(
@@ -151,6 +153,12 @@ def simulate(
     with closing(engine(parts, policy, seed)) as simulated:
         table = catalogue_table(train.items, train.scale, train.item_table)
         enrolled = Enrolled(simulated.cards)
+
+        def learn(*published: Any) -> None:
+            files = public_files(*published)
+            metrics.bytes_out += n_devices * sum(map(len, files.values()))
+            simulated.learn(files)
+
         if settings.view == "two-servers":
             from hdpmf.lab.simulate.two_servers import run_with_two_servers
 
@@ -160,6 +168,7 @@ def simulate(
         else:
             if settings.view == "sums":
                 simulated.pin_roster(simulated.cards)
+            learn(table)
             kind = Masks if settings.view == "sums" else Direct
             run = Run(
                 settings=settings,
@@ -171,6 +180,7 @@ def simulate(
                 log=log,
             )
             outcome = run.conduct(random_source=SeededNoise(seed, _RECOMMENDER_STREAM))
+            learn(table, outcome.model)
         vectors = simulated.vectors()
     model = _everyones_model(settings, train, weights, outcome, vectors)
     score = {} if test is None else model.score(test)
@@ -178,11 +188,12 @@ def simulate(
     summary = outcome.summary
     statement = outcome.statement
     per_round = n_devices * max(summary["rounds"], 1)
+    bytes_in, bytes_out = metrics.bytes_in - before[0], metrics.bytes_out - before[1]
     result = SimulationResult(
         devices=n_devices,
         rounds=summary["rounds"],
         seconds_per_round=summary["seconds"] / max(summary["rounds"], 1),
-        bytes_per_device=(summary["bytes_in"] + summary["bytes_out"]) / n_devices,
+        bytes_per_device=(bytes_in + bytes_out) / n_devices,
         mse=score.get("mse"),
         mae=score.get("mae"),
         view=statement.view,
@@ -193,8 +204,8 @@ def simulate(
         n=0 if test is None else len(test),
         user_mean_mse=baseline.get("mse"),
         user_mean_mae=baseline.get("mae"),
-        bytes_up=summary["bytes_in"] / per_round,
-        bytes_down=summary["bytes_out"] / per_round,
+        bytes_up=bytes_in / per_round,
+        bytes_down=bytes_out / per_round,
         seconds=time.perf_counter() - begin,
         sees=statement.sees,
         guarantee=statement.guarantee,

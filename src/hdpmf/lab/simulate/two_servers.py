@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from hashlib import sha256
 from itertools import islice
-
-import msgspec
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import CatalogueTable, Task, decode, encode
+from hdpmf.common.protocol import CatalogueTable, Task, decode
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import task_id
@@ -28,6 +25,7 @@ from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.publish import public_files
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 
@@ -112,7 +110,6 @@ def run_with_two_servers(
 ) -> RunOutcome:
     """Run once: publish tasks, let every device report, and add both servers' sums."""
     with closing(ServersInProcess(seed)) as pair:
-        files = {f"catalogue-{sha256(encode(table)).hexdigest()}.msgpack": encode(table)}
 
         def publish(document: bytes | None) -> None:
             if document is None:
@@ -122,10 +119,7 @@ def run_with_two_servers(
             if not isinstance(task, Task):
                 raise FederationError("what was published is no task")
             pair.now = max(pair.now, float(task.begin))
-            published = files | {
-                f"task-{name.hex()}.msgpack": document,
-                "index.json": _index(table, name),
-            }
+            published = public_files(table, task=document)
             metrics.bytes_out += len(enrolled) * sum(map(len, published.values()))
             for report in pair.take(name, devices(pair.servers, published, pair.now)):
                 metrics.bytes_in += len(report.body)
@@ -147,9 +141,3 @@ def run_with_two_servers(
             sleep=sleep,
         )
         return run.conduct()
-
-
-def _index(table: CatalogueTable, task: bytes) -> bytes:
-    return msgspec.json.encode(
-        {"catalogue": {"sha256": sha256(encode(table)).hexdigest()}, "task": {"id": task.hex()}}
-    )

@@ -14,11 +14,12 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.data import IdIndex, Ratings
+from hdpmf.common.net.carrier import FilesHere
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import CatalogueTable, DeviceCard
-from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.errors import ConfigError, FederationError, TransportError
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.errors import ConfigError, FederationError
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.pinned_servers import pin_servers
 from hdpmf.private.device.policy import Policy
@@ -118,21 +119,16 @@ class SentReport:
     body: bytes = field(repr=False)
 
 
-class _RecordingCarrier:
+class _RecordingCarrier(FilesHere):
     """Has the recommender's files, and keeps what is uploaded."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
-        self._files = files
+        super().__init__(files)
         self.sent: list[SentReport] = []
-
-    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
-        if name not in self._files or len(self._files[name]) > most:
-            raise TransportError(f"there is no {name}")
-        return self._files[name], ""
 
     def upload(
         self,
-        leader: Server,
+        leader: object,
         path: str,
         headers: dict[str, str],
         body: bytes,
@@ -199,7 +195,8 @@ class VirtualDevice:
         self._number = number
         self._seed = seed
         self._noise = SeededNoise(seed, stream=_FIRST_STREAM + number)
-        self._agent = Participant(store, noise=self._noise, simulation=True, seed=seed)
+        self._files = FilesHere({})
+        self._agent = Participant(store, self._files, noise=self._noise, simulation=True, seed=seed)
 
     @classmethod
     def create(cls, part: DeviceRatings, policy: Policy, number: int, seed: int) -> VirtualDevice:
@@ -244,6 +241,12 @@ class VirtualDevice:
         self._store.pin_roster(
             [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
         )
+
+    def learn(self, files: Mapping[str, bytes]) -> None:
+        """Learn from what the recommender publishes now."""
+        self._files.files = files
+        self._agent.poll_soon()
+        self._agent.look()
 
     def answer(self, message: bytes) -> bytes:
         """Return the reply to a message of the recommender."""

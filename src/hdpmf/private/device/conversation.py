@@ -2,25 +2,20 @@
 
 Every message is checked against the owner's policy, what was agreed before (terms, plan, pinned
 item table and roster) and the remaining budget (ledger). What does not pass is refused with one
-word and changes nothing.
+word and changes nothing. A run ends with the model that is published of it.
 """
 
 from __future__ import annotations
 
 import threading
-
-import msgspec
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from hdpmf.common.methods import method_named
 from hdpmf.common.protocol import (
     Accepted,
-    Call,
-    CatalogueTable,
-    CatalogueVersion,
     Envelope,
     Grouping,
-    Here,
-    ItemFacts,
     Message,
     Opening,
     Plan,
@@ -49,7 +44,7 @@ from hdpmf.private.device.messages import (
     terms_in,
     unpack,
 )
-from hdpmf.private.device.model_update import LastModel
+from hdpmf.private.device.model_update import PublishedModel
 from hdpmf.private.device.recommender_state import (
     MAX_OPEN,
     RunState,
@@ -64,13 +59,10 @@ from hdpmf.private.device.store.schema import LocalModel, Question
 from hdpmf.private.device.survey import SurveySession
 from hdpmf.private.device.training import TrainingSession
 
+T = TypeVar("T")
+
 _FINAL = ("protocol", "policy")
 """Reasons that end a run. Others may pass: a full disk, numbers that were lost in a restart."""
-
-
-class _Suspended(msgspec.Struct, frozen=True, array_like=True):
-    sums: dict[bytes, bytes]
-    model: LocalModel | None
 
 
 class Conversation:
@@ -86,7 +78,6 @@ class Conversation:
         self._plans = Plans(setup.store, setup.recommender, setup.clock)
         self._lock = threading.Lock()
         self._sessions: dict[bytes, Session] = {}
-        self._last_model = LastModel(setup.store, in_memory=setup.simulation)
 
     def __repr__(self) -> str:
         return f"Conversation({self._store!r})"
@@ -102,14 +93,9 @@ class Conversation:
             try:
                 envelope = opened(data)
                 session = self._sessions.get(envelope.run)
-                match envelope.part:
-                    case "sum":
-                        return self._sum(envelope)
-                    case "lists":
-                        self._last_model.take_lists(envelope.run, envelope.body)
-                        return sealed(envelope.run, envelope.number, compose(Accepted))
-                    case _:
-                        return self._job(envelope, data)
+                if envelope.part == "sum":
+                    return self._sum(envelope)
+                return self._step(envelope, request_tag(data))
             except HdpmfError as error:
                 reply = self._refuse(envelope, session, reason_of(error), str(error))
                 if envelope is not None:
@@ -124,23 +110,17 @@ class Conversation:
                     self._sessions.pop(envelope.run, None)
                 return reply
 
-    def suspend(self) -> bytes:
-        """Return the state that is in memory only: secure sums, and a simulation's model.
-
-        For devices without a process of their own, between two messages. PRIVATE.
-        """
-        sums = {
+    def suspend(self) -> dict[bytes, bytes]:
+        """Return the secure sums under way, by their runs. PRIVATE."""
+        return {
             run: session.sum.suspend()
             for run, session in self._sessions.items()
             if session.sum is not None
         }
-        return msgspec.msgpack.encode(_Suspended(sums, self._last_model.suspend()))
 
-    def resume(self, data: bytes) -> None:
+    def resume(self, sums: Mapping[bytes, bytes]) -> None:
         """Go on with what `suspend` returned, over the same store."""
-        state = msgspec.msgpack.decode(data, type=_Suspended)
-        self._last_model.resume(state.model)
-        for run, job in state.sums.items():
+        for run, job in sums.items():
             session = self._session(run)
             if session is not None:
                 session.resume_sum(job)
@@ -157,31 +137,11 @@ class Conversation:
             self._setup.refusals.note(reason, words, terms, envelope.run)
         return refusal(envelope, reason)
 
-    def _job(self, envelope: Envelope, data: bytes) -> bytes:
-        message = decode(envelope.body)
-        match message:
-            case Call():
-                state = self._state(envelope.run)
-                run, number = (
-                    (None, 0)
-                    if state is None or state.terms is None
-                    else (envelope.run, state.number)
-                )
-                here = compose(Here, catalogue=self._store.fingerprint, run=run, number=number)
-                return sealed(envelope.run, envelope.number, here)
-            case CatalogueTable() | CatalogueVersion():
-                pinned = self._store.pin_catalogue(message)
-                self._setup.log(
-                    f"The catalogue is version {pinned.number}, {len(pinned.positions)} items."
-                )
-                return sealed(envelope.run, envelope.number, compose(Accepted))
-            case Terms() | Plan() | Opening() | Round() | Survey() | Grouping() | ItemFacts():
-                return self._step(envelope, message, request_tag(data))
-            case _:
-                raise ProtocolError(f"a {type(message).__name__} is nothing that a device is sent")
-
-    def _step(self, envelope: Envelope, message: Message, tag: bytes) -> bytes:
+    def _step(self, envelope: Envelope, tag: bytes) -> bytes:
         """A message that brings a run forward; an exact repeat gets the reply that was given."""
+        message = decode(envelope.body)
+        if not isinstance(message, Terms | Plan | Opening | Round | Survey | Grouping):
+            raise ProtocolError(f"a {type(message).__name__} is nothing that a device is sent")
         check_number(envelope, message)
         session = self._session(envelope.run)
         if session is not None and envelope.number <= session.state.number:
@@ -195,21 +155,48 @@ class Conversation:
                 raise OutOfTurnError("refused: terms are agreed on once in a run")
             session, outcome = self._agree(envelope, message)
         else:
-            session = session or self._only_model(envelope.run, message)
-            outcome = self._taken(session, message, envelope.body)
+            if session is None:
+                raise ProtocolError("refused: no terms were agreed on for this run")
+            agreed = session
+            outcome = self._broken_off_by_error(
+                session, lambda: agreed.take(message, envelope.body)
+            )
         reply = sealed(envelope.run, envelope.number, outcome.message)
         self._commit(session, envelope, tag, outcome, reply)
         return reply
 
-    def _taken(self, session: Session, message: Message, body: bytes) -> Outcome:
-        """Return the outcome of a message. The first wrong one ends the run here."""
+    def _broken_off_by_error(self, session: Session, take: Callable[[], T]) -> T:
+        """Return what comes of a message or a model. The first wrong one ends the run here."""
         try:
-            return session.take(message, body)
+            return take()
         except HdpmfError as error:
-            stays = session.state.terms is None or isinstance(error, OutOfTurnError)
-            if not stays and reason_of(error) in _FINAL:
+            if not isinstance(error, OutOfTurnError) and reason_of(error) in _FINAL:
                 self._break_off(session.run)
             raise
+
+    def finish(self, published: PublishedModel) -> LocalModel | None:
+        """End the run that a published model is of, in one transaction.
+
+        Returns:
+            The model with what this device knows of its run; None where it was no part of it.
+        """
+        run = bytes.fromhex(published.run)
+        with self._lock:
+            session = self._session(run)
+            if session is None or session.state.over:
+                return None
+            try:
+                ended = self._broken_off_by_error(session, lambda: session.finish(published))
+                with self._store.transaction():
+                    if ended.entry is not None:
+                        self._store.ledger.note(ended.entry)
+                    self._give_back(session)
+                    self._store.runs.drop_replies(run)
+                    self._keep(session)
+            except HdpmfError:
+                self._forget_half_done(run)
+                raise
+            return ended.model
 
     def _break_off(self, run: bytes) -> None:
         """End a run here as the store has it, whatever was begun in memory."""
@@ -218,13 +205,9 @@ class Conversation:
         if session is None:
             return
         with self._store.transaction():
-            set_open(self._store, [other for other in open_runs(self._store) if other != run])
             session.state.over, session.state.client = True, None
             self._give_back(session)
-            if session.state.charged:
-                session.save()
-            else:
-                self._store.runs.drop(run)
+            self._keep(session)
         self._sessions.pop(run, None)
 
     def _give_back(self, session: Session) -> None:
@@ -277,19 +260,9 @@ class Conversation:
             ):
                 self._break_off(run)
         kind = SurveySession if method_named(terms.method).one_round else TrainingSession
-        session = kind(self._setup, envelope.run, self._new_state(envelope.body))
+        state = RunState(recommender=self._setup.recommender, terms=envelope.body)
+        session = kind(self._setup, envelope.run, state)
         return session, Outcome(compose(Accepted))
-
-    def _only_model(self, run: bytes, message: Message) -> Session:
-        """A session for a device that was no part of a run and gets its result."""
-        if not isinstance(message, Plan | ItemFacts):
-            raise ProtocolError("refused: no terms were agreed on for this run")
-        kind = SurveySession if isinstance(message, ItemFacts) else TrainingSession
-        self._make_room()
-        return kind(self._setup, run, self._new_state(None))
-
-    def _new_state(self, terms: bytes | None) -> RunState:
-        return RunState(recommender=self._setup.recommender, terms=terms)
 
     def _repeated(self, session: Session, envelope: Envelope, message: Message) -> bytes:
         """The same reply again. That numbers are ready is said only while they are."""
@@ -308,7 +281,7 @@ class Conversation:
         self, session: Session, envelope: Envelope, tag: bytes, outcome: Outcome, reply: bytes
     ) -> None:
         """Everything that follows from a message, in one transaction, before the reply leaves."""
-        store, state = self._store, session.state
+        store = self._store
         with store.transaction():
             if outcome.entry is not None and outcome.pays is not None:
                 charge(store, outcome.entry, *outcome.pays)
@@ -316,34 +289,24 @@ class Conversation:
                 store.ledger.note(outcome.entry)
             if outcome.entry is not None and outcome.entry.action == "sent":
                 self._note_leaving(session, envelope, reply)
-            if outcome.model is not None:
-                self._last_model.keep(outcome.model)
-            if state.over:
-                self._give_back(session)
-            if session.run not in self._sessions or state.over:
+            if session.run not in self._sessions:
                 runs = [run for run in open_runs(store) if run != session.run]
-                set_open(store, runs if state.over else [*runs, session.run])
-            if state.over and not state.charged:
-                # Nothing was sent or paid, so that nothing has to be remembered; any number of such
-                # runs may come.
-                store.runs.drop(session.run)
-            else:
-                session.save()
-                store.runs.put_reply(envelope.run, envelope.number, tag, pack(outcome.message))
+                set_open(store, [*runs, session.run])
+            session.save()
+            store.runs.put_reply(envelope.run, envelope.number, tag, pack(outcome.message))
         session.touched = False
         self._sessions[session.run] = session
-        if state.over and not state.charged:
-            del self._sessions[session.run]
 
-    @property
-    def expects_lists(self) -> bool:
-        """True while the item facts name a list model that has not come yet."""
-        return self._last_model.expects_lists
-
-    @property
-    def model(self) -> LocalModel | None:
-        """The last finished run, in simulation; otherwise it is in the store."""
-        return self._last_model.held
+    def _keep(self, session: Session) -> None:
+        """Keep a run that is over; inside the transaction of what it belongs to."""
+        store = self._store
+        set_open(store, [run for run in open_runs(store) if run != session.run])
+        if session.state.charged:
+            session.save()
+            session.touched = False
+        else:  # nothing was sent or paid, so that nothing has to be remembered
+            store.runs.drop(session.run)
+            self._sessions.pop(session.run, None)
 
     def _sum(self, envelope: Envelope) -> bytes:
         session = self._session(envelope.run)
@@ -386,8 +349,8 @@ class Conversation:
             state = read_state(saved)
             if state.recommender != self._setup.recommender:
                 raise ProtocolError("refused: this run was agreed on with another recommender")
-            terms = None if state.terms is None else decode(state.terms)
-            one_round = isinstance(terms, Terms) and method_named(terms.method).one_round
+            terms = kept(state.terms, Terms)
+            one_round = terms is not None and method_named(terms.method).one_round
             session = self._sessions[run] = (SurveySession if one_round else TrainingSession)(
                 self._setup, run, state, saved
             )

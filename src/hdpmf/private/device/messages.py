@@ -18,7 +18,6 @@ from hdpmf.common.protocol import (
     Gradients,
     Grouping,
     ItemCounts,
-    ItemFacts,
     Message,
     Refusal,
     Reply,
@@ -51,9 +50,18 @@ def quantize_response_time(
         try:
             return answer(data)
         finally:
-            sleep(SLOT - (clock() - begun) % SLOT)
+            wait_for_slot(begun, clock, sleep)
 
     return respond
+
+
+def wait_for_slot(
+    begun: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait until a whole number of slots after ``begun``."""
+    sleep(SLOT - (clock() - begun) % SLOT)
 
 
 _LONGEST_TERMS = (
@@ -80,8 +88,6 @@ def check_number(envelope: Envelope, message: Message) -> None:
             right = envelope.number == message.number
         case Grouping():
             right = envelope.number == 1
-        case ItemFacts():
-            right = envelope.number <= 2
         case _:
             right = envelope.number == 0
     if not right:

@@ -1,10 +1,11 @@
 """A participant: answers one recommender's offers from a store, and learns from what it publishes.
 
-Offers come in two ways: one at a time, as messages that `answer` replies to (bits, rounds of
-training, masked sums: ``Conversation``), or as a task for two servers, among the published files
-that `step` polls (``Reports``). Either way an offer is checked against the owner's policy, the pins
-and the remaining budget; the owner agrees; ratings pay; and only then something leaves, at a time
-that was drawn before. What is fetched, when, and how many bytes leave does not depend on ratings.
+Catalogue and models are public files, which `step` and `look` fetch (``Published``). Offers come in
+two ways: one at a time, as messages that `answer` replies to (bits, rounds of training, masked
+sums: ``Conversation``), or as a task for two servers, among the files (``Reports``). Either way an
+offer is checked against the owner's policy, the pins and the remaining budget; the owner agrees;
+ratings pay; and only then something leaves, at a time that was drawn before. What is fetched, when,
+and how many bytes leave does not depend on ratings.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+
+import msgspec
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.net.authority_rotation import MAX_AUTHORITY_MESSAGE
+from hdpmf.common.net.carrier import backoff
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
-from hdpmf.common.protocol import AnyCatalogue, ItemFacts, Terms, decode
+from hdpmf.common.protocol import AnyCatalogue, Terms, decode
 from hdpmf.errors import (
     ConfigError,
     HdpmfError,
@@ -28,11 +34,15 @@ from hdpmf.errors import (
 from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.conversation import Conversation
 from hdpmf.private.device.disclosures.refusals import RefusalBook
+from hdpmf.private.device.messages import wait_for_slot
 from hdpmf.private.device.model_update import (
+    PublishedModel,
     facts_digest,
     lack_lists,
-    model_of_facts,
     most_list_bytes,
+    read_factors,
+    read_facts,
+    read_plan,
     with_lists,
     with_older_lists,
 )
@@ -46,6 +56,7 @@ from hdpmf.private.device.published_files import (
     ReadTask,
     fetch_file,
     most_bytes,
+    most_factor_bytes,
     pinned_items,
     read_index,
 )
@@ -67,13 +78,18 @@ def _no_log(line: str) -> None:
     """Discard a line."""
 
 
+class _Suspended(msgspec.Struct, frozen=True, array_like=True):
+    sums: dict[bytes, bytes]
+    model: LocalModel | None
+
+
 class Participant:
     """Answers one recommender from a store. Several may share a store, for several recommenders.
 
     Args:
         store: The device's store, opened for serving.
-        carrier: How to reach the recommender's files and the leader; None where the recommender's
-            messages are brought by somebody else, to `answer`.
+        carrier: How to reach the recommender's files and the leader; None where nothing is
+            published, and messages are brought to `answer`.
         recommender: Whose offers these are, for the ledger.
         every: Seconds, about, between two looks at the files.
         clock: What time it is (Unix).
@@ -119,7 +135,9 @@ class Participant:
         self._store = store
         self._conversation = Conversation(self._setup)
         self._published = (
-            None if carrier is None else Published(self._setup, carrier, every, follow)
+            None
+            if carrier is None
+            else Published(self._setup, carrier, every, follow, self._conversation)
         )
 
     def __repr__(self) -> str:
@@ -140,8 +158,15 @@ class Participant:
         """
         return self._files.step()
 
+    def look(self, version: str = "") -> None:
+        """Learn from the files, if it is time to look or they have another version than last time.
+
+        Tasks for two servers are not taken. What goes wrong is logged.
+        """
+        self._files.look(version)
+
     def poll_soon(self) -> None:
-        """Look at the files in the next step: the owner has answered something."""
+        """Look at the files next time: the owner has answered something."""
         self._files.poll_soon()
 
     def settle(self) -> None:
@@ -153,11 +178,17 @@ class Participant:
 
         For devices without a process of their own, between two messages.
         """
-        return self._conversation.suspend()
+        model = None if self._published is None else self._published.held
+        if model is not None:  # its public numbers are needed no more
+            model = msgspec.structs.replace(model, plan=None, numbers=b"", lists=b"")
+        return msgspec.msgpack.encode(_Suspended(self._conversation.suspend(), model))
 
     def resume(self, data: bytes) -> None:
         """Go on with what `suspend` returned, over the same store."""
-        self._conversation.resume(data)
+        state = msgspec.msgpack.decode(data, type=_Suspended)
+        self._conversation.resume(state.sums)
+        if self._published is not None:
+            self._published.held = state.model
 
     @property
     def finished_task(self) -> str:
@@ -165,14 +196,14 @@ class Participant:
         return self._files.finished_task
 
     @property
-    def expects_lists(self) -> bool:
-        """True while the item facts name a list model that has not come yet."""
-        return self._conversation.expects_lists
+    def complete(self) -> bool:
+        """True unless the item facts name a list model that was not reached yet."""
+        return self._files.complete
 
     @property
     def model(self) -> LocalModel | None:
         """The last finished run, in simulation; otherwise it is in the store."""
-        return self._conversation.model
+        return self._files.held
 
     @property
     def _files(self) -> Published:
@@ -182,7 +213,11 @@ class Participant:
 
 
 class Published:
-    """One recommender's files: learns its catalogue, models and authorities, and takes tasks."""
+    """One recommender's files: learns its catalogue, models and authorities, and takes tasks.
+
+    Attributes:
+        held: The last model, in simulation; otherwise it is in the store.
+    """
 
     def __init__(
         self,
@@ -190,69 +225,105 @@ class Published:
         carrier: Carrier,
         every: float,
         follow: Callable[[bytes], None] | None,
+        conversation: Conversation,
     ) -> None:
         self._setup = setup
         self._store = setup.store
         self._carrier = carrier
         self._every = every
         self._follow = follow
+        self._conversation = conversation
         self._reports = Reports(setup, carrier)
         self._poll_at = 0.0
+        self._version = ""
+        self._missed = 0  # looks in a row in which something was not reached
         self._etag = ""
         self._index: PublicIndex | None = None
         self._authorities = ""  # digest of what was told about them last
         self._refused: dict[
             str, str
         ] = {}  # digests of refused files, so that they are not fetched again
+        self.held: LocalModel | None = None
 
     @property
     def finished_task(self) -> str:
         """Id of the last task that a report left for, once a newer model has come; empty before."""
-        state, model = self._reports.book.state(), local_model(self._store)
-        goes_on = bool(state.task) or state.counted is not None
+        standing, model = self._reports.book.state(), self._kept()
+        goes_on = bool(standing.task) or standing.counted is not None
         if (
-            not state.reported
+            not standing.reported
             or goes_on
             or model is None
-            or facts_digest(self._store) == state.model
+            or facts_digest(self._store) == standing.model
         ):
             return ""
-        lists = None if self._index is None else self._index.lists
-        lacks = lists is not None and lists.sha256 not in self._refused and lack_lists(model)
-        return "" if lacks else state.reported.hex()
+        return standing.reported.hex() if self.complete else ""
+
+    @property
+    def complete(self) -> bool:
+        """True unless the item facts name a list model that was not reached yet."""
+        model, lists = self._kept(), None if self._index is None else self._index.lists
+        if model is None or lists is None or lists.sha256 in self._refused:
+            return True
+        return not lack_lists(model)
 
     def poll_soon(self) -> None:
-        """Look in the next step."""
+        """Look next time."""
         self._poll_at = 0.0
 
     def step(self) -> float:
         """Do what is due; return the seconds until there may be something to do again."""
         self._guarded(self._reports.go_on)
-        now = self._setup.clock()
-        if (
-            now >= self._poll_at or self._poll_at > now + 3 * self._every
-        ):  # or the clock was put back
-            self._guarded(self._look)
-            self._poll_at = now + self._every * (0.5 + self._setup.uniform())
+        if self._due():
+            self._look_now(tasks=True)
             self._guarded(self._reports.go_on)
         due = self._reports.due()
         next_at = self._poll_at if due is None else min(due, self._poll_at)
         return max(next_at - self._setup.clock(), _SOON)
 
+    def look(self, version: str) -> None:
+        """Look if it is due, or if the files have another version than last time."""
+        if version in ("", self._version) and not self._due():
+            return
+        begun = time.monotonic()
+        self._version = version
+        self._look_now(tasks=False)
+        if self._missed:
+            wait = backoff(self._missed - 1, _SOON, self._every, self._setup.uniform)
+            self._poll_at = min(self._poll_at, self._setup.clock() + wait)
+        if not self._setup.simulation:
+            wait_for_slot(begun)  # nobody sees how long the last step of user vectors took
+
+    def _due(self) -> bool:
+        now = self._setup.clock()
+        # Or the clock was put back.
+        return now >= self._poll_at or self._poll_at > now + 3 * self._every
+
+    def _look_now(self, *, tasks: bool) -> None:
+        now, missed = self._setup.clock(), self._missed
+        self._guarded(lambda: self._look(tasks))
+        if self._missed == missed:
+            self._missed = 0
+        self._poll_at = now + self._every * (0.5 + self._setup.uniform())
+
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
             action()
         except TransportError as error:
-            self._setup.log(f"not reached: {error}")
+            self._miss(error)
         except HdpmfError as error:
             self._refuse(error)
+
+    def _miss(self, error: TransportError) -> None:
+        self._missed += 1
+        self._setup.log(f"not reached: {error}")
 
     def _refuse(self, error: HdpmfError, read: ReadTask | None = None) -> None:
         """Tell the owner what is refused, and keep it."""
         self._setup.log(f"refused: {error}")
         keep_refusal(self._setup, error, read)
 
-    def _look(self) -> None:
+    def _look(self, tasks: bool) -> None:
         """Read the index, and take what is new."""
         got = self._carrier.fetch(INDEX, MOST_INDEX, self._etag if self._index is not None else "")
         if got is not None:
@@ -265,11 +336,14 @@ class Published:
             )
         if index.authority is not None and self._follow is not None:
             self._once(index.authority, self._take_authority)
+        missed = self._missed
         self._once(index.catalogue, self._take_catalogue)
-        if index.task is not None:
+        if self._missed > missed:
+            return  # the rest is about items that are not here yet
+        if index.task is not None and tasks:
             self._once(PublicFile(index.task.id), self._reports.take_task)
         if index.model is not None:
-            self._once(index.model, self._take_model)
+            self._once(index.model, partial(self._take_model, index.plan))
         if index.lists is not None:
             self._once(index.lists, self._take_lists)
 
@@ -284,7 +358,7 @@ class Published:
         try:
             take(file)
         except TransportError as error:
-            self._setup.log(f"not reached: {error}")
+            self._miss(error)
         except StorageError:
             raise
         except HdpmfError as error:
@@ -307,50 +381,70 @@ class Published:
         if not isinstance(items, AnyCatalogue):
             raise ProtocolError(f"refused: a {type(items).__name__} is no item table")
         pinned = self._store.pin_catalogue(items)
+        # What was about unknown items may be about known ones now.
+        for about in () if self._index is None else (self._index.model, self._index.lists):
+            if about is not None:
+                self._refused.pop(about.sha256, None)
         self._setup.log(f"The catalogue is version {pinned.number}, {len(pinned.positions)} items.")
 
-    def _take_model(self, file: PublicFile) -> None:
-        """Keep new facts. Nothing is sent or paid, whatever they are."""
-        model = local_model(self._store)
-        if model is not None and model.run == file.run and facts_digest(self._store) == file.sha256:
+    def _take_model(self, plan: PublicFile | None, file: PublicFile) -> None:
+        """Keep a new model. Nothing is sent or paid, whatever it is."""
+        before = self._kept()
+        if (
+            before is not None
+            and before.run == file.run
+            and sha256(before.numbers).hexdigest() == file.sha256
+        ):
             return
-        body = fetch_file(self._carrier, "facts", file, most_bytes(pinned_items(self._store)))
-        facts = decode(body)
-        if not isinstance(facts, ItemFacts):
-            raise ProtocolError(f"refused: a {type(facts).__name__} is no model")
-        state = self._reports.book.state()
-        terms = kept_message(state.terms, Terms)
-        new = model_of_facts(
-            self._store,
-            facts,
-            body,
-            recommender=self._setup.recommender,
-            run=file.run,
-            terms=terms,
-            survey=state.survey,
-        )
+        published = self._fetch_model(plan, file)
         with self._store.transaction():
-            keep_model(self._store, with_older_lists(new, model))
-            if terms is not None:
-                entry = entry_of(
-                    terms,
-                    "proved",
-                    "received",
-                    "facts about items",
-                    recommender=self._setup.recommender,
-                    run=state.run,
-                    number=terms.rounds,
-                )
-                self._store.ledger.note(entry)
+            model = self._conversation.finish(published) or self._reported(published)
+            self._keep(with_older_lists(model, before))
         self._setup.log(f"A model of run {file.run[:8]} is here.")
+
+    def _fetch_model(self, plan: PublicFile | None, file: PublicFile) -> PublishedModel:
+        store = self._store
+        if plan is None:
+            body = fetch_file(self._carrier, "facts", file, most_bytes(pinned_items(store)))
+            return read_facts(store, file.run, body)
+        document = fetch_file(self._carrier, "plan", plan, MOST_INDEX)
+        asked = read_plan(store, document)
+        body = fetch_file(
+            self._carrier, "factors", file, most_factor_bytes(asked.n_items, asked.n_factors)
+        )
+        return read_factors(file.run, body, asked, document)
+
+    def _reported(self, published: PublishedModel) -> LocalModel:
+        """The model of a run that this device has reported to, or was no part of."""
+        standing = self._reports.book.state()
+        terms = kept_message(standing.terms, Terms) if published.plan is None else None
+        if terms is not None:
+            entry = entry_of(
+                terms,
+                "proved",
+                "received",
+                "facts about items",
+                recommender=self._setup.recommender,
+                run=standing.run,
+                number=terms.rounds,
+            )
+            self._store.ledger.note(entry)
+        return published.local(self._setup.recommender, terms, standing.survey)
 
     def _take_lists(self, file: PublicFile) -> None:
         """Keep a model for lists beside the facts that name it."""
-        model = local_model(self._store)
+        model = self._kept()
         if model is None or not lack_lists(model):
             return
-        policy = self._store.policy
-        body = fetch_file(
-            self._carrier, "lists", file, most_list_bytes(policy, pinned_items(self._store))
-        )
-        keep_model(self._store, with_lists(model, bytes.fromhex(model.run), body, policy))
+        most = most_list_bytes(self._store.policy, pinned_items(self._store))
+        body = fetch_file(self._carrier, "lists", file, most)
+        self._keep(with_lists(model, body))
+
+    def _kept(self) -> LocalModel | None:
+        return self.held if self._setup.simulation else local_model(self._store)
+
+    def _keep(self, model: LocalModel) -> None:
+        if self._setup.simulation:
+            self.held = model  # thousands of simulated devices share its public numbers
+        else:
+            keep_model(self._store, model)

@@ -16,7 +16,7 @@ from hdpmf.common.protocol import Survey, Terms, decode
 from hdpmf.common.protocol.layout import check_survey_task, terms_of
 from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import Part, Task, task_id
-from hdpmf.errors import PrivacyError, ProtocolError
+from hdpmf.errors import PrivacyError, ProtocolError, TooLongError
 from hdpmf.private.device.budget import check_policy
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.pinned_servers import pinned_servers
@@ -41,8 +41,8 @@ class Carrier(Protocol):
         """A file of the recommender and its ETag; None where it still has this one.
 
         Raises:
-            TransportError: It is not there, cannot be reached, is longer than ``most``, or took too
-                long.
+            TransportError: It is not there, cannot be reached, or took too long.
+            TooLongError: It is longer than ``most``.
         """
 
     def upload(
@@ -68,7 +68,7 @@ class PublicFile(msgspec.Struct, frozen=True):
 
     Attributes:
         sha256: Of what is in it.
-        run: Of facts: the run that they came from.
+        run: Of a model: the run that it came from.
     """
 
     sha256: str
@@ -77,8 +77,8 @@ class PublicFile(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not (_is_hex(self.sha256, 64) and (not self.run or _is_hex(self.run, len(self.run)))):
             raise ValueError("a digest or a run is none")
-        if len(self.run) > 64:
-            raise ValueError("a run has at most 64 digits")
+        if len(self.run) > 64 or len(self.run) % 2:
+            raise ValueError("a run is a whole number of bytes, at most 32")
 
 
 class PublicTask(msgspec.Struct, frozen=True):
@@ -97,7 +97,8 @@ class PublicIndex(msgspec.Struct, frozen=True):
     Attributes:
         catalogue: The item table.
         task: What two servers are asked to sum.
-        model: Item facts.
+        model: Item facts, or the final factors of a training.
+        plan: Of final factors: the plan that they belong to.
         lists: A model for lists.
         authority: What the recommender tells about its authorities.
     """
@@ -105,6 +106,7 @@ class PublicIndex(msgspec.Struct, frozen=True):
     catalogue: PublicFile
     task: PublicTask | None = None
     model: PublicFile | None = None
+    plan: PublicFile | None = None
     lists: PublicFile | None = None
     authority: PublicFile | None = None
 
@@ -124,9 +126,17 @@ def most_bytes(n_items: int) -> int:
     return _FREE + _PER_ITEM * n_items
 
 
+def most_factor_bytes(n_items: int, n_factors: int) -> int:
+    """Return the most bytes of the final factors of so many items."""
+    return _FREE + n_items * (64 + 8 * n_factors)
+
+
 def fetch_file(carrier: Carrier, kind: str, file: PublicFile, most: int) -> bytes:
     """A file of this kind, with the digest that the index says."""
-    got = carrier.fetch(f"{kind}-{file.sha256}.msgpack", most)
+    try:
+        got = carrier.fetch(f"{kind}-{file.sha256}.msgpack", most)
+    except TooLongError as error:
+        raise DeclinedError("policy", f"refused: the {kind} is too long: {error}") from error
     if got is None or sha256(got[0]).hexdigest() != file.sha256:
         raise ProtocolError(f"refused: the {kind} is not what the index says (its SHA-256 differs)")
     return got[0]

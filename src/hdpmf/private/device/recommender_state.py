@@ -32,7 +32,7 @@ class RunState(msgspec.Struct, kw_only=True):
     No rating, weight or item is in it; the client's part has the user vectors.
 
     Attributes:
-        terms: What was agreed to, encoded; None for a device that only wants the model.
+        terms: What was agreed to, encoded.
         plan: The Plan or the Survey, encoded.
         opening: The Opening or the Grouping, encoded.
         labels: The taste labels that were drawn, a byte for each user.
@@ -46,7 +46,7 @@ class RunState(msgspec.Struct, kw_only=True):
     """
 
     recommender: str
-    terms: bytes | None
+    terms: bytes
     plan: bytes | None = None
     opening: bytes | None = None
     labels: bytes | None = None

@@ -33,6 +33,7 @@ from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.disclosures.ledger import Action, Entry
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.model_update import PublishedModel
 from hdpmf.private.device.recommender_state import RunState, kept
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import LocalModel, PlanCount
@@ -288,13 +289,24 @@ class Outcome:
     Attributes:
         entry: For the ledger.
         pays: Positions of the ratings that pay for it, and what each pays.
-        model: A finished run's model, to be kept.
     """
 
     message: Message
     entry: Entry | None = None
     pays: tuple[np.ndarray, np.ndarray] | None = None
-    model: LocalModel | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ended:
+    """A run that has ended with a model.
+
+    Attributes:
+        model: To be kept.
+        entry: For the ledger, where ratings took part.
+    """
+
+    model: LocalModel
+    entry: Entry | None
 
 
 class Session(ABC):
@@ -325,6 +337,10 @@ class Session(ABC):
     @abstractmethod
     def take(self, message: Message, body: bytes) -> Outcome:
         """The answer to a message of this run (``body``: its bytes)."""
+
+    @abstractmethod
+    def finish(self, published: PublishedModel) -> Ended:
+        """End the run with the model that was published of it."""
 
     @abstractmethod
     def revive(self, number: int) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from hdpmf.common.methods import method_named
 from hdpmf.common.privacy.coding import FEWEST_LABEL_EPSILON
 from hdpmf.common.protocol import (
-    Accepted,
     Grouping,
     ItemFacts,
     Message,
@@ -25,7 +24,6 @@ from hdpmf.common.protocol import (
 from hdpmf.common.protocol.layout import SumLayout, popularity_layout, survey_layout, survey_numbers
 from hdpmf.errors import ProtocolError
 from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.private.client.outgoing import compose
 from hdpmf.private.device.budget import (
     Participation,
     agreed_words,
@@ -36,13 +34,13 @@ from hdpmf.private.device.budget import (
 )
 from hdpmf.private.device.disclosures.ledger import Action
 from hdpmf.private.device.errors import OutOfTurnError
-from hdpmf.private.device.model_update import model_of_facts
+from hdpmf.private.device.model_update import PublishedModel
 from hdpmf.private.device.recommender_state import kept
-from hdpmf.private.device.session import Outcome, Session
+from hdpmf.private.device.session import Ended, Outcome, Session
 
 
 class SurveySession(Session):
-    """Answers a survey once, and keeps the facts."""
+    """Answers a survey once."""
 
     def take(self, message: Message, body: bytes) -> Outcome:
         """The answer to a message of this run."""
@@ -51,8 +49,6 @@ class SurveySession(Session):
                 return self._survey(message, body)
             case Grouping():
                 return self._group(message, body)
-            case ItemFacts():
-                return self._facts(message, body)
             case _:
                 raise ProtocolError(f"a {type(message).__name__} has no place in a survey")
 
@@ -175,22 +171,17 @@ class SurveySession(Session):
         groups = () if grouping is None else (len(grouping.heads),)
         return lambda n: survey_layout(survey, n, *groups)
 
-    def _facts(self, facts: ItemFacts, body: bytes) -> Outcome:
-        terms = self._terms
-        model = model_of_facts(
-            self._store,
-            facts,
-            body,
-            recommender=self._setup.recommender,
-            run=self.run.hex(),
-            terms=terms,
-            survey=self.state.plan,
-        )
+    def finish(self, published: PublishedModel) -> Ended:
+        """As in ``Session``: with the item facts."""
+        if not isinstance(published.numbers, ItemFacts):
+            raise ProtocolError("refused: the model of a survey is item facts")
+        terms = self.agreed()
+        model = published.local(self._setup.recommender, terms, self.state.plan)
         self.state.over, self.touched, self.sum = True, True, None
-        last = 1 if terms is None else terms.rounds
-        self.state.number = max(self.state.number, last)
-        entry = self.entry("received", last, "facts about items") if self.state.charged else None
-        return Outcome(compose(Accepted), entry, model=model)
+        self.state.number = max(self.state.number, terms.rounds)
+        charged = self.state.charged
+        entry = self.entry("received", terms.rounds, "facts about items") if charged else None
+        return Ended(model, entry)
 
 
 def check_survey(survey: Survey, terms: Terms) -> None:

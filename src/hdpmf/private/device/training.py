@@ -1,13 +1,14 @@
-"""A run of the paper's methods on a device: plan, opening, rounds, final factors."""
+"""A run of the paper's methods on a device: plan, opening, rounds; then the final factors."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 
-from hdpmf.common.methods import Status, method_named, method_with
+from hdpmf.common.methods import Status, method_named
 from hdpmf.common.privacy.mechanisms import MECHANISMS, mechanism_of
 from hdpmf.common.protocol import (
     Accepted,
@@ -31,16 +32,14 @@ from hdpmf.private.device.budget import (
     paying_ratings,
 )
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError
+from hdpmf.private.device.model_update import PublishedModel, check_plan
+from hdpmf.private.device.published_files import pinned_items
 from hdpmf.private.device.recommender_state import RunState, kept
-from hdpmf.private.device.session import Outcome, Session, Setup
-from hdpmf.private.device.store.schema import LocalModel
-
-MAX_NUMBERS = 1 << 23
-"""Of a round: items times factors."""
+from hdpmf.private.device.session import Ended, Outcome, Session, Setup
 
 
 class TrainingSession(Session):
-    """Agrees to a plan, counts, answers rounds, and keeps the final factors."""
+    """Agrees to a plan, counts, answers rounds, and brings user vectors up to date at the end."""
 
     def __init__(
         self, setup: Setup, run: bytes, state: RunState, saved: bytes | None = None
@@ -76,24 +75,10 @@ class TrainingSession(Session):
     def _agree(self, plan: Plan, body: bytes) -> Outcome:
         if self.state.plan is not None:
             raise OutOfTurnError("refused: a plan was agreed on already; it must not change")
-        known = self._store.pinned_catalogue
-        if known is None:
-            raise ProtocolError("the item table must come before a plan")
-        scale = known.known.scale
-        # Where only the model is wanted, it may be about an earlier version of the items.
-        same = plan.n_items == len(known.positions) or (
-            self._terms is None and known.sized(plan.n_items) is not None
-        )
-        if not same or (plan.scale_low, plan.scale_high) != (scale.low, scale.high):
-            raise ProtocolError(
-                "refused: the plan is for other items or another scale than the pinned ones"
-            )
-        if plan.n_items * plan.n_factors > MAX_NUMBERS:
-            raise ProtocolError(f"refused: the plan has more than {MAX_NUMBERS} numbers in a round")
-        if self._terms is None:  # only the model is wanted here
-            self._agreed_plan, self.state.plan, self.touched = plan, body, True
-            return Outcome(compose(Accepted))
-        terms = self._terms
+        terms = self.agreed()
+        check_plan(self._store, plan)
+        if plan.n_items != pinned_items(self._store):
+            raise ProtocolError("refused: the plan is for an earlier version of the items")
         mechanism = mechanism_of(method_named(terms.method))
         if MECHANISMS[plan.mechanism] is not type(mechanism):
             raise ProtocolError(
@@ -138,11 +123,9 @@ class TrainingSession(Session):
         return Outcome(self._answer(counts, counts.counts), entry, pays)
 
     def _round(self, message: Round, body: bytes) -> Outcome:
-        plan = self._plan()
-        closing = message.number == plan.epochs + 1
-        if closing and self.state.opening is None:
-            return self._take_model(message, body)
-        terms = self.agreed()
+        plan, terms = self._plan(), self.agreed()
+        if message.number > plan.epochs:
+            raise ProtocolError("refused: final factors are published, and not offered")
         if message.number <= self.state.number:
             raise OutOfTurnError(
                 f"refused: round {self.state.number} has been answered, and this is "
@@ -152,10 +135,7 @@ class TrainingSession(Session):
         client.receive(message)
         self.touched = True
         self.sum = None
-        self.state.number = message.number
-        if closing:
-            return self._finish(client, body)
-        number = message.number
+        number = self.state.number = message.number
         if terms.view == "sums":
             units = client.contribute_units()
             answer: Message = self.wait_for_sum(number, units)
@@ -171,20 +151,29 @@ class TrainingSession(Session):
         self.state.client = client.state().encode()
         return Outcome(answer, entry)
 
-    def _finish(self, client: DeviceGradientClient, body: bytes) -> Outcome:
-        terms, ratings = self.agreed(), self._taking_part().ratings
+    def finish(self, published: PublishedModel) -> Ended:
+        """As in ``Session``: with the final factors, and a last step of the user vectors.
+
+        Where nothing was counted here, vectors are fitted when they are needed.
+        """
+        terms, final = self.agreed(), published.numbers
+        model = published.local(self._setup.recommender, terms, self.state.plan)
+        if not isinstance(final, Round) or published.plan != self._agreed_plan:
+            raise ProtocolError("refused: the model is of another plan than the one agreed on")
+        self.touched, self.sum, self.state.number = True, None, final.number
+        if self.state.opening is None:
+            self._end()
+            return Ended(model, None)
+        client = self._going_on()
+        client.receive(final)
+        ratings = self._taking_part().ratings
         users = tuple(map(str, ratings.users.ids.tolist()))
         vectors = np.ascontiguousarray(
             np.nan_to_num(client.vectors, nan=0.0, posinf=0.0, neginf=0.0), np.float32
         )
         rated = ratings.user_counts() > 0
-        model = LocalModel(
-            recommender=self._setup.recommender,
-            run=self.run.hex(),
-            method=terms.method,
-            view=terms.view,
-            plan=self.state.plan,
-            numbers=body,
+        model = msgspec.structs.replace(
+            model,
             users=tuple(
                 user for user, has_rated in zip(users, rated.tolist(), strict=True) if has_rated
             ),
@@ -192,29 +181,7 @@ class TrainingSession(Session):
         )
         self._end()
         words = "the final item factors; the user vectors stay here"
-        return Outcome(
-            compose(Accepted), self.entry("received", self.state.number, words), model=model
-        )
-
-    def _take_model(self, message: Round, body: bytes) -> Outcome:
-        """Keep final factors on a device that took no part; it fits its vectors later."""
-        plan = self._plan()
-        if message.item_factors.shape != (plan.n_items, plan.n_factors):
-            raise ProtocolError("the item factors do not have the shape of the plan")
-        method, view = method_with(plan.mechanism).name, "nothing"
-        if self._terms is not None:
-            method, view = self._terms.method, self._terms.view
-        model = LocalModel(
-            recommender=self._setup.recommender,
-            run=self.run.hex(),
-            method=method,
-            view=view,
-            plan=self.state.plan,
-            numbers=body,
-        )
-        self.state.number, self.touched = message.number, True
-        self._end()
-        return Outcome(compose(Accepted), model=model)
+        return Ended(model, self.entry("received", self.state.number, words))
 
     def unsent(self) -> float:
         """Return the part of epsilon for the rounds that never came, which cost nothing."""

@@ -12,13 +12,11 @@ from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol.catalogue import TitleSearch
 from hdpmf.common.web.local_server import AttemptLimit
 from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, StorageError
-from hdpmf.private.device.device_identity import follow, new_device
+from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.ledger import utc_now
 from hdpmf.private.device.memberships import joined_recommenders
-from hdpmf.private.device.messages import quantize_response_time
 from hdpmf.private.device.own_items import current_catalogue
-from hdpmf.private.device.participant import POLL_EVERY, Participant
-from hdpmf.private.device.pinned_servers import pinned_servers
+from hdpmf.private.device.participant import POLL_EVERY
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Recommender
@@ -109,11 +107,7 @@ class BackgroundReports:
     def _start(self, known: Recommender) -> None:
         stop = threading.Event()
         soon = threading.Event()
-        by_servers = (
-            self._store is not None and pinned_servers(self._store.at(known.id)) is not None
-        )
-        work = self._report if by_servers else self._answer
-        thread = threading.Thread(target=self._guarded, args=(work, known, stop, soon), daemon=True)
+        thread = threading.Thread(target=self._guarded, args=(known, stop, soon), daemon=True)
         self._threads[known.address] = thread, stop, soon
         thread.start()
 
@@ -124,18 +118,12 @@ class BackgroundReports:
         thread.join(_PATIENCE)
         self._states.pop(address, None)
 
-    def _guarded(
-        self,
-        work: Callable[[DeviceStore, Recommender, threading.Event, threading.Event], None],
-        known: Recommender,
-        stop: threading.Event,
-        soon: threading.Event,
-    ) -> None:
+    def _guarded(self, known: Recommender, stop: threading.Event, soon: threading.Event) -> None:
         store = self._store
         if store is None:
             return
         try:
-            work(store.at(known.id), known, stop, soon)
+            self._serve(store.at(known.id), known, stop, soon)
         except HdpmfError as error:
             if not stop.is_set():
                 self._states[known.address] = utc_now(), f"it is not answered: {error}"
@@ -144,50 +132,24 @@ class BackgroundReports:
             if not stop.is_set():  # otherwise the store was closed under it
                 raise
 
-    def _report(
+    def _serve(
         self, store: DeviceStore, known: Recommender, stop: threading.Event, soon: threading.Event
     ) -> None:
-        from hdpmf.common.net.polling import WebClient
+        from hdpmf.private.device.connection import serve_recommender
 
-        client = WebClient(known.address, store.recommender.authority or b"")
-        reporter = Participant(
-            store,
-            client,
-            recommender=known.address,
-            every=self._every,
-            follow=lambda told: client.trust(follow(store, told, self._log_of(known))),
-            log=self._log_of(known),
-        )
-        try:
-            while not stop.is_set():
-                if soon.wait(reporter.step()):
-                    soon.clear()
-                    reporter.poll_soon()
-        finally:
-            reporter.settle()
-
-    def _answer(
-        self, store: DeviceStore, known: Recommender, stop: threading.Event, soon: threading.Event
-    ) -> None:
-        """Answer a recommender that asks this device directly."""
-        from hdpmf.common.net.polling import PollingDevice
-
-        def connection(words: str) -> None:
+        def connected(words: str) -> None:
             self._states[known.address] = utc_now(), words
             self._log_of(known)(words)
 
-        agent = Participant(store, recommender=known.address, log=self._log_of(known))
-        transport = PollingDevice(
+        serve_recommender(
+            store,
             known.address,
-            store.recommender.authority or b"",
-            store.identity,
-            follow=lambda told: follow(store, told, self._log_of(known)),
-            log=connection,
+            stop,
+            self._log_of(known),
+            every=self._every,
+            soon=soon,
+            connected=connected,
         )
-        try:
-            transport.serve(quantize_response_time(agent.answer), stop)
-        finally:
-            agent.settle()
 
 
 class Owner:

@@ -21,7 +21,7 @@ from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.protocol.federation import RUN_BYTES
 from hdpmf.errors import ConfigError, FederationError, HdpmfError, SecureSumError, StorageError
 from hdpmf.untrusted.service.folder import ServiceFolder
-from hdpmf.untrusted.service.keys import CATALOGUE, KEY, pinned_servers
+from hdpmf.untrusted.service.keys import CATALOGUE, KEY
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run import no_log
@@ -104,7 +104,7 @@ class Daemon:
             sleep=self._nap,
             clock=self._clock,
         )
-        if self._by_two_servers and self._folder.unfinished() is None:
+        if self._folder.unfinished() is None:
             self._written(service.publish)
         while True:
             run = self._folder.unfinished() or self._written(lambda: self._begin(service))
@@ -112,10 +112,6 @@ class Daemon:
                 self._idle(service)
             else:
                 self._conduct(service, run)
-
-    @property
-    def _by_two_servers(self) -> bool:
-        return pinned_servers(self._folder.path) is not None
 
     def _begin(self, service: Service) -> bytes | None:
         """Write down the run that the operator or the schedule asks for."""
@@ -165,7 +161,7 @@ class Daemon:
         self._log(f"run {run.hex()[:12]} is given up; what devices have paid for it stays paid")
 
     def _attempt(self, service: Service, run: bytes) -> None:
-        """Bring the run to its end; where it cannot go on, wait, and hand out the newest model."""
+        """Bring the run to its end; where it cannot go on, wait before the next attempt."""
         self._heed()
         try:
             outcome = service.conduct(run)
@@ -183,18 +179,13 @@ class Daemon:
     def _idle(self, service: Service) -> None:
         model = self._folder.model() is not None
         words = (
-            "handing out the model" if model else "waiting for a first run (hdpmf recommender run)"
+            "publishing the model" if model else "waiting for a first run (hdpmf recommender run)"
         )
         self._metrics.stage = (
             words if self._conducted is None else "waiting before the run is tried again"
         )
-        if self._peers.devices is not None:
-            service.let_in()
-            service.hand_out_items()
-            if model and self._peers.devices.present():
-                self._written(service.hand_out)
-        if self._by_two_servers:
-            self._written(service.publish_items)
+        service.let_in()
+        self._written(service.publish_items)
         service.write_state()
         self._say(self._metrics.stage)
         self._nap(max(self._folder.config.pace.pause, 0.1))

@@ -8,7 +8,6 @@
       catalogue.msgpack     the items, with all their versions
       catalogue.key         signing key of the catalogue (secret); devices pin its public half
       roster.json           the enrolled devices, with the digest that people compare
-      replaced.json         identities of devices after key rotation, old to new
       tls/                  certificates and their keys
       runs/ID/number              number of the run, from 1
       runs/ID/settings.json       settings of the run, and who may take part
@@ -207,39 +206,9 @@ class ServiceFolder:
 
     def replace(self, name: str, signed: KeyHistory) -> Enrolled:
         """Put a device's new card in place of its old one, in one step: it is never there twice."""
-        before = self.enrolled
-        after = replaced(self.enrolled, name, signed)
-        # This first: killed before the roster is written, it says nothing about anybody who is
-        # enrolled.
-        changed = zip(before.cards, after.cards, strict=True)
-        known = self.successors() | {
-            old.identity: new.identity for old, new in changed if old != new
-        }
-        atomic_write(
-            self.path / "replaced.json", msgspec.json.format(msgspec.json.encode(known), indent=1)
-        )
-        atomic_write(self.path / "roster.json", after.to_json())
-        return after
-
-    def successors(self) -> dict[str, str]:
-        """Return the new identity of every device that has changed its keys, by the old one."""
-        if not (self.path / "replaced.json").exists():
-            return {}
-        try:
-            return msgspec.json.decode(self._read("replaced.json"), type=dict[str, str])
-        except msgspec.MsgspecError as error:
-            raise StorageError(
-                f"{self.path / 'replaced.json'} is damaged ({error}); restore a backup"
-            ) from None
-
-    def identity_now(self, identity: str) -> str:
-        """The identity that a device has now, by one that it had."""
-        known = self.successors()
-        seen = set[str]()
-        while identity in known and identity not in seen:
-            seen.add(identity)
-            identity = known[identity]
-        return identity
+        enrolled = replaced(self.enrolled, name, signed)
+        atomic_write(self.path / "roster.json", enrolled.to_json())
+        return enrolled
 
     def begin_run(self, run: bytes, record: RunRecord) -> RunFolder:
         """A folder for a new run."""

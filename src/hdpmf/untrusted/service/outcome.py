@@ -92,7 +92,6 @@ def outcome_of(
         "refusals": metrics.refusals_of_run,
         "impossible_numbers": checkpoint.impossible,
         "wrong_shares": list(checkpoint.barred),
-        "delivered": len(checkpoint.delivered),
         "cohorts": 1 + len(earlier),
     }
     lists = decode_as(checkpoint.lists, ListTable) if checkpoint.lists else None

@@ -5,7 +5,9 @@
     public/index.json                what there is now; written last
     public/catalogue-SHA256.msgpack  the items, with all their versions
     public/task-ID.msgpack           what two servers sum, while they take reports
-    public/facts-SHA256.msgpack      the item facts of the last run
+    public/facts-SHA256.msgpack      the item facts of the last run, or
+    public/factors-SHA256.msgpack    its final factors, and
+    public/plan-SHA256.msgpack       the plan that they belong to
     public/lists-SHA256.msgpack      the model for lists, where there is one
     public/authority-SHA256.msgpack  the recommender's authority, and the one that follows
 
@@ -23,15 +25,16 @@ from typing import Any
 import msgspec
 
 from hdpmf.common.base.files import atomic_write
+from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.net.authority_rotation import authority_message
-from hdpmf.common.protocol import ItemFacts, encode
+from hdpmf.common.protocol import AnyCatalogue, Plan, encode
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import StorageError
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import pinned_servers
 
 INDEX = "index.json"
-_FILE = re.compile(r"(authority|catalogue|task|facts|lists)-[0-9a-f]{64}\.msgpack")
+_FILE = re.compile(r"(authority|catalogue|task|facts|factors|plan|lists)-[0-9a-f]{64}\.msgpack")
 
 
 class PublicFiles:
@@ -53,38 +56,23 @@ class PublicFiles:
         except OSError as error:
             raise StorageError(f"could not make {self.path}: {error.strerror}") from error
         before = self._named()
-        pinned = pinned_servers(self._service.path)
-        model = self._service.model()
-        facts = None if model is None else model.numbers
-        index: dict[str, Any] = {
-            "name": self._service.config.name,
-            "catalogue": self._keep("catalogue", encode(self._service.current_items)),
-            "task": None,
-            "model": None,
-            "lists": None,
-            "servers": None if pinned is None else pinned.digest,
-            "authority": None,
-        }
-        if (self._tls / "authority.pem").exists():
-            index["authority"] = self._keep("authority", authority_message(self._tls))
-        if task is not None:
-            name = task_id(task).hex()
-            index["task"] = {"file": self._put(f"task-{name}.msgpack", task), "id": name}
-        if model is not None and isinstance(facts, ItemFacts):
-            index["model"] = self._keep("facts", encode(facts)) | {"run": model.about["run"]}
-            if model.lists is not None:
-                index["lists"] = self._keep("lists", encode(model.lists))
-        atomic_write(self.path / INDEX, msgspec.json.format(msgspec.json.encode(index), indent=1))
+        service = self._service
+        pinned = pinned_servers(service.path)
+        authority = (self._tls / "authority.pem").exists()
+        files = public_files(
+            service.current_items,
+            service.model(),
+            task=task,
+            name=service.config.name,
+            servers=None if pinned is None else pinned.digest,
+            authority=authority_message(self._tls) if authority else None,
+        )
+        index = files.pop(INDEX)
+        for name, data in files.items():
+            if not (self.path / name).exists():
+                atomic_write(self.path / name, data)
+        atomic_write(self.path / INDEX, index)
         self._drop_all_but(before | self._named())
-
-    def _keep(self, kind: str, data: bytes) -> dict[str, str]:
-        digest = sha256(data).hexdigest()
-        return {"file": self._put(f"{kind}-{digest}.msgpack", data), "sha256": digest}
-
-    def _put(self, name: str, data: bytes) -> str:
-        if not (self.path / name).exists():
-            atomic_write(self.path / name, data)
-        return name
 
     def _named(self) -> set[str]:
         """The files that the index names."""
@@ -98,6 +86,53 @@ class PublicFiles:
         for path in self.path.iterdir():
             if is_public(path.name) and path.name not in names | {INDEX}:
                 path.unlink(missing_ok=True)
+
+
+def public_files(
+    items: AnyCatalogue,
+    model: PublicModel | None = None,
+    *,
+    task: bytes | None = None,
+    name: str = "",
+    servers: str | None = None,
+    authority: bytes | None = None,
+) -> dict[str, bytes]:
+    """Return the files, by name, that tell devices all of this; the index is the last one.
+
+    Args:
+        items: The catalogue.
+        model: Of the last run.
+        task: That two servers take reports for now.
+        name: The recommender's, for people.
+        servers: Digest of the pair.
+        authority: What the recommender tells about its authorities.
+    """
+    files: dict[str, bytes] = {}
+
+    def keep(kind: str, data: bytes) -> dict[str, str]:
+        digest = sha256(data).hexdigest()
+        file = f"{kind}-{digest}.msgpack"
+        files[file] = data
+        return {"file": file, "sha256": digest}
+
+    index: dict[str, Any] = {"name": name, "catalogue": keep("catalogue", encode(items))}
+    index |= dict.fromkeys(("task", "model", "plan", "lists"))
+    index |= {"servers": servers, "authority": None}
+    if authority is not None:
+        index["authority"] = keep("authority", authority)
+    if task is not None:
+        named = task_id(task).hex()
+        files[f"task-{named}.msgpack"] = task
+        index["task"] = {"file": f"task-{named}.msgpack", "id": named}
+    if model is not None:
+        kind = "factors" if isinstance(model.plan, Plan) else "facts"
+        index["model"] = keep(kind, encode(model.numbers)) | {"run": model.about["run"]}
+        if isinstance(model.plan, Plan):
+            index["plan"] = keep("plan", encode(model.plan))
+        if model.lists is not None:
+            index["lists"] = keep("lists", encode(model.lists))
+    files[INDEX] = msgspec.json.format(msgspec.json.encode(index), indent=1)
+    return files
 
 
 def is_public(name: str) -> bool:

@@ -35,7 +35,7 @@ class Run:
     """A run and its state. Every step is in the checkpoint before anybody sees it.
 
     Attributes:
-        table: The items, as devices get them.
+        table: The items, as they are published.
         enrolled: The roster; it does not change during a run.
         aggregation: Collects contributions.
         id: A new one where not given.
@@ -103,14 +103,6 @@ class Run:
                 "to what can: a device "
                 "has sent wrong numbers, and a secure sum hides which"
             )
-
-    def deliver(
-        self, devices: Collection[str], number: int, result: ItemFacts | bytes, lists: bytes = b""
-    ) -> None:
-        """Give the result to the devices that are here; the run is done then, whoever took it."""
-        self.aggregation.deliver(devices, number, result, lists)
-        self.checkpoint.stage = "done"
-        self.save()
 
     def conduct(
         self, *, earlier: Sequence[SurveyAnswer] = (), random_source: RandomSource | None = None

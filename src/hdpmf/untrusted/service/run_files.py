@@ -17,7 +17,7 @@ from hdpmf.untrusted.recommender.release import Release
 
 M = TypeVar("M")
 
-Stage = Literal["gather", "open", "count", "work", "deliver", "done"]
+Stage = Literal["gather", "open", "count", "work", "fit", "done"]
 
 
 class Period(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -41,8 +41,8 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         stage: ``gather`` (who takes part), ``open`` (the plan), ``count`` (the opening or, with
-            taste labels, the survey), ``work`` (rounds, the survey, or the grouping), ``deliver``
-            (the result goes out), ``done``.
+            taste labels, the survey), ``work`` (rounds, the survey, or the grouping), ``fit`` (a
+            survey's model is made), ``done``.
         agreed: Devices that agreed to the terms.
         members: Devices whose ratings are counted: only these can take part in rounds.
         opening: The Opening, encoded.
@@ -53,7 +53,6 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         users: Users in each completed round.
         lost: Rounds that were given up.
         seconds: Of each completed round.
-        delivered: Devices that have the result.
         impossible: Numbers of sums that were clamped to what so many users can have.
         barred: Devices that gave or dealt wrong shares; they are asked for no more sums.
         refusals: By reason, so far.
@@ -71,7 +70,6 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     users: list[int] = msgspec.field(default_factory=list)
     lost: list[int] = msgspec.field(default_factory=list)
     seconds: list[float] = msgspec.field(default_factory=list)
-    delivered: tuple[str, ...] = ()
     impossible: int = 0
     barred: tuple[str, ...] = ()
     refusals: dict[str, int] = msgspec.field(default_factory=dict)

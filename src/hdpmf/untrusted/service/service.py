@@ -6,19 +6,17 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 
 import msgspec
 
 from hdpmf.common.net import DeviceReply, RecommenderTransport
 from hdpmf.common.net.sum_servers import SumServers
-from hdpmf.common.protocol.catalogue import known_items, number_of
+from hdpmf.common.protocol.catalogue import number_of
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.federation import RUN_BYTES
 from hdpmf.errors import ConfigError, FederationError, StorageError
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.aggregation import Aggregation
-from hdpmf.untrusted.service.aggregation.device_client import DeviceClient, hand_out
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
@@ -33,11 +31,6 @@ from hdpmf.untrusted.service.settings import RunSettings
 
 CARRIES = 2_000
 """Participants with which a run was measured to its end on two busy cores (docs/scale.md)."""
-
-BRIEF = 5.0
-"""Seconds for an answer of a device that takes no part in a run, while others wait."""
-
-_BESIDE = 64  # so many of them at most between two exchanges
 
 
 class Service:
@@ -75,11 +68,6 @@ class Service:
         self._log = log
         self._sleep = sleep
         self._clock = clock
-        self._settled: tuple[tuple[bytes, int], set[str]] = (
-            (b"", 0),
-            set(),
-        )  # who has this model, or refuses these items
-        self._told: tuple[int, set[str]] = 0, set()  # who was shown this version of the items
         self._published = 0  # the version of the items that the public files show
         self.metrics.listeners.append(self.write_state)
 
@@ -154,6 +142,7 @@ class Service:
         """A run that was begun, to its end."""
         record = self.folder.record(run)
         earlier = [self.survey_answer(bytes.fromhex(name)) for name in record.earlier]
+        self.publish()  # the items that its terms will name
         try:
             outcome = self._run(run, record).conduct(earlier=earlier)
         except FederationError:
@@ -162,8 +151,7 @@ class Service:
         self.folder.finish(
             run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1)
         )
-        if record.settings.view == "two-servers":
-            self.publish()
+        self.publish()
         self.write_state()
         return outcome
 
@@ -186,7 +174,7 @@ class Service:
         """Return the way in which a run with these settings collects contributions."""
         if settings.view != "two-servers":
             kind = Masks if settings.view == "sums" else Direct
-            return kind(self._transport, meanwhile=partial(self._serve_others, set()))
+            return kind(self._transport, meanwhile=self._meanwhile)
         pinned = pinned_servers(self.folder.path)
         if pinned is None or self._servers is None:
             raise ConfigError(
@@ -196,7 +184,8 @@ class Service:
         return TwoServers(pinned, keys, self._servers, publish=self.publish, clock=self._clock)
 
     def publish(self, task: bytes | None = None) -> None:
-        """Show devices the task under way, and the last result."""
+        """Show devices the items, the task under way, and the last result."""
+        self._published = 0
         PublicFiles(self.folder).write(task)
         self._published = number_of(self.folder.current_items)
 
@@ -212,75 +201,10 @@ class Service:
         """Let those connect that are enrolled by now, and nobody else."""
         self._admit(self.folder.enrolled.users.keys())
 
-    def hand_out(self, only: Collection[str] | None = None, turn: float | None = None) -> int:
-        """Give the last result to connected devices that lack it; return how many took it.
-
-        Args:
-            only: These devices; everybody where not given.
-            turn: Seconds for an answer.
-        """
-        model = self.folder.model()
-        if model is None:
-            raise FederationError("there is no model to hand out; let a run end first")
-        run = bytes.fromhex(model.about["run"])
-        files = self.folder.run_files(run)
-        checkpoint = files.load()
-        have = set(
-            map(self.folder.identity_now, checkpoint.delivered)
-        )  # also where a device has new keys since
-        here = self._transport.present() if only is None else frozenset(only)
-        wanting = (here & set(self.folder.enrolled.users)) - have
-        items = self.folder.current_items
-        if self._settled[0] != (run, number_of(items)):
-            self._settled = (run, number_of(items)), set()
-        took, refused = hand_out(
-            model,
-            items,
-            DeviceClient(self._transport, run, self.metrics),
-            wanting - self._settled[1],
-            self.folder.config.pace.deadline if turn is None else turn,
-        )
-        self._settled[1].update(refused | took)
-        if took:
-            checkpoint.delivered = tuple(sorted(took | set(checkpoint.delivered)))
-            files.save(checkpoint)
-            self._log(f"{len(took)} more devices have the model")
-        return len(took)
-
-    def _serve_others(self, asked: set[str], at_work: Collection[str]) -> None:
-        """Give the last result to devices that take no part in the run.
-
-        Where exchanges wait for it, a device has a short turn, once in the run (``asked``).
-        """
+    def _meanwhile(self) -> None:
+        """Between two exchanges of a run: let new participants in, and write down the state."""
         self.let_in()
         self.write_state()
-        if not at_work:
-            if self.folder.model() is not None:
-                self.hand_out()
-            return
-        others = sorted(self._transport.present() - set(at_work) - asked)[:_BESIDE]
-        asked.update(others)
-        if others and self.folder.model() is not None:
-            self.hand_out(others, BRIEF)
-
-    def hand_out_items(self) -> None:
-        """Show a new version of the catalogue to connected devices, to rate items before a run.
-
-        Each device is asked once while this process runs; a silent one gets it with the next run.
-        """
-        items = self.folder.current_items
-        number = number_of(items)
-        if number == 1:
-            return  # it comes with the first run
-        if self._told[0] != number:
-            self._told = number, set()
-        asked = (self._transport.present() & set(self.folder.enrolled.users)) - self._told[1]
-        self._told[1].update(asked)
-        if asked:
-            channel = DeviceClient(self._transport, bytes(RUN_BYTES), self.metrics)
-            channel.send_items(
-                asked, items, known_items(items).fingerprint, self.folder.config.pace.deadline
-            )
 
     def write_state(self) -> None:
         """Write down what the service is doing. On a full disk it does it all the same."""
@@ -296,8 +220,7 @@ class Service:
     def give_up(self, run: bytes) -> None:
         """End a run without a result. What devices have paid for it stays paid."""
         self.folder.finish(run, None, msgspec.json.encode({"run": run.hex(), "given_up": True}))
-        if self.folder.record(run).settings.view == "two-servers":
-            self.publish()  # nobody should report any more
+        self.publish()  # nobody should report any more
 
     def earlier(self, settings: RunSettings) -> list[bytes]:
         """Return finished surveys with the same question, whose answers can be combined."""

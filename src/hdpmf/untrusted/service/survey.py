@@ -1,8 +1,7 @@
 """A run of the one-round designs: a survey, answered once in a rating's life, and its estimates.
 
 With taste labels there are two jobs: the survey and, once devices know by what to draw labels, the
-grouping. The facts come in the message after the last job's. Bits are a data set that the
-recommender keeps; a model for lists is trained on it and follows the facts.
+grouping. Bits are a data set that the recommender keeps; a model for lists is trained on it.
 """
 
 from __future__ import annotations
@@ -96,9 +95,8 @@ class SurveyRun:
         facts = msgspec.structs.replace(
             facts, prior=run.settings.prior, lists=digest_of(lists) if lists else None
         )
-        if checkpoint.stage == "deliver":
-            run.stage("handing out the item facts")
-            run.deliver(checkpoint.agreed, facts_number(facts), facts, lists)
+        checkpoint.stage = "done"
+        run.save()
         return answer, facts
 
     def _train_lists(self, answers: Sequence[Answer]) -> None:
@@ -106,7 +104,7 @@ class SurveyRun:
         run = self._run
         checkpoint = self._run.checkpoint
         settings = self._run.settings
-        if settings.kind.family != "bits" or checkpoint.lists or checkpoint.stage != "deliver":
+        if settings.kind.family != "bits" or checkpoint.lists or checkpoint.stage != "fit":
             return
         known = run.known
         release = Release(
@@ -126,8 +124,8 @@ class SurveyRun:
         )
         run.files.keep_release(release)
         run.stage("training a model for lists")
-        # Kept before it is sent: whoever goes on after a kill sends the same bytes, which the facts
-        # name.
+        # Kept before it is published: whoever goes on after a kill has the same bytes, which the
+        # facts name.
         checkpoint.lists = encode(train_list_model(settings.list_model, release.presence).table())
         run.save()
 
@@ -176,7 +174,7 @@ class SurveyRun:
             collected = run.aggregation.collect(job)
             answer = collected.value
             checkpoint.answer = encode(answer)
-            checkpoint.stage = "deliver"
+            checkpoint.stage = "fit"
             self._end(job, collected)
         else:
             sums = self._sums()
@@ -184,7 +182,7 @@ class SurveyRun:
             summed = run.aggregation.collect(sums)
             answer = self._possible(summed.value, summed)
             checkpoint.answer = encode(answer)
-            checkpoint.stage = "deliver"
+            checkpoint.stage = "fit"
             self._end(sums, summed)
 
     def _bits(self) -> Job[BitContribution]:
@@ -284,11 +282,6 @@ def load_answer(checkpoint: Checkpoint) -> Answer:
     if not isinstance(answer, Answer):
         raise FederationError("the checkpoint holds no answer to the survey; start a new run")
     return answer
-
-
-def facts_number(facts: ItemFacts) -> int:
-    """Return the number of the message that brings the item facts: after the last job's."""
-    return 2 if facts.labels else 1
 
 
 def _implausible(bits: BitContribution, users: int, n_items: int) -> str | None:

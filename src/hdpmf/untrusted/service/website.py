@@ -1,6 +1,7 @@
 """The recommender's web server: public files, and the mailbox of participants.
 
-Devices of two servers ask for the index now and then, and load only files that they lack.
+Devices look at the index now and then, and load only files that they lack. Whoever polls the
+mailbox is told the version of the index, and looks when it has changed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from hdpmf.common.net.authority_rotation import authority_message, names_of
+from hdpmf.common.net.authority_rotation import names_of
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.https import server_context
 from hdpmf.common.net.mailbox import BODY_SECONDS, Mailbox
@@ -62,6 +63,8 @@ class Website:
         self._held: dict[str, _Held] = {}
         files = Route("/{name}", self._answer, methods=["GET", "HEAD"])
         self.app = Starlette(routes=[*([] if mailbox is None else mailbox.routes), files])
+        if mailbox is not None:
+            mailbox.files_version = self._version
 
     async def _answer(self, request: Request) -> Response:
         found = self._find(request.path_params["name"])
@@ -71,6 +74,10 @@ class Website:
             kept = ("etag", "cache-control")
             return Response(status_code=304, headers={name: found.headers[name] for name in kept})
         return Response(found.data, headers=found.headers, media_type="application/octet-stream")
+
+    def _version(self) -> str:
+        index = self._find(INDEX)
+        return "" if index is None else index.headers["etag"]
 
     def _find(self, name: str) -> _Held | None:
         if not is_public(name):
@@ -114,9 +121,7 @@ def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None)
     called = [server_name(authority, "") for authority in names_of(tls)] + [
         server_name(b"", name) for name in names
     ]
-    return Mailbox(
-        called, service.enrolled.users, longest=longest, authorities=lambda: authority_message(tls)
-    )
+    return Mailbox(called, service.enrolled.users, longest=longest)
 
 
 @contextlib.contextmanager

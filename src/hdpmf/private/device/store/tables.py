@@ -221,6 +221,11 @@ class Runs:
                 ),
             )
 
+    def drop_replies(self, run: bytes) -> None:
+        """Drop the answers of a run that is over."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM replies WHERE run = ?", (run,))
+
     def reply_to(self, run: bytes, number: int, request: bytes) -> bytes | None:
         """Return the answer to exactly this request, so that a replay gets no new draw."""
         rows = self._database.execute(

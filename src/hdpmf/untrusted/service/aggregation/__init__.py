@@ -122,10 +122,5 @@ class Aggregation(ABC):
         """Return how many times the whole noise is in a sum over these devices."""
         return self.noises
 
-    def deliver(  # noqa: B027
-        self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes
-    ) -> None:
-        """Give the result to those of the devices that do not fetch it by themselves."""
-
     def forget(self, number: int) -> None:  # noqa: B027
         """Drop what was kept to go on with a job: its answer is in the checkpoint."""

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Literal
 
 from hdpmf.common.aggregation.masks import ToDevice, ToRecommender, decode_to_recommender
 from hdpmf.common.aggregation.masks import encode as encode_sum
-from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.net import RecommenderTransport
 from hdpmf.common.protocol import (
     Accepted,
-    AnyCatalogue,
-    Call,
     Envelope,
-    Here,
     Message,
-    Plan,
     Refusal,
     Reply,
-    Round,
     decode,
     encode,
 )
-from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.errors import HdpmfError, ProtocolError, SecureSumError
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.survey import facts_number
 
 
 class DeviceClient:
@@ -72,11 +63,10 @@ class DeviceClient:
         message: Message | bytes,
         deadline: float,
         *expected: type,
-        part: Literal["job", "lists"] = "job",
     ) -> Iterator[tuple[str, Message]]:
         """Send all devices the same message; yield replies of an ``expected`` kind as they come."""
         body = message if isinstance(message, bytes) else encode(message)
-        data = encode(Envelope(run=self._run, number=number, part=part, body=body))
+        data = encode(Envelope(run=self._run, number=number, part="job", body=body))
         for device, reply in self._exchange(
             dict.fromkeys(sorted(devices), data), number, "job", deadline
         ):
@@ -95,41 +85,6 @@ class DeviceClient:
     ) -> set[str]:
         """Send all of ``devices`` the same message; those that accepted it."""
         return {device for device, _ in self.ask(devices, number, message, deadline, Accepted)}
-
-    def give(
-        self,
-        devices: Collection[str],
-        number: int,
-        result: Message | bytes,
-        lists: bytes,
-        deadline: float,
-    ) -> set[str]:
-        """Give devices a result and its model for lists, if any; return those that are done.
-
-        A device that refuses the lists does without them. A silent one is not counted, so that it
-        is asked again.
-        """
-        took = self.tell(devices, number, result, deadline)
-        if not (lists and took):
-            return took
-        for _ in self.ask(took, number + 1, lists, deadline, Accepted, part="lists"):
-            pass
-        return took & self.heard
-
-    def send_items(
-        self, devices: Collection[str], table: AnyCatalogue, fingerprint: str, deadline: float
-    ) -> tuple[set[str], set[str]]:
-        """Give the items to devices that lack them; return those that have them, and refusers."""
-        ready: set[str] = set()
-        without: set[str] = set()
-        for device, here in self.ask(devices, 0, Call(), deadline, Here):
-            knows = isinstance(here, Here) and here.catalogue == fingerprint
-            (ready if knows else without).add(device)
-        refused = self.heard - ready - without
-        if without:
-            ready |= self.tell(without, 0, table, deadline)
-            refused |= self.heard - ready
-        return ready, refused
 
     def ask_in_sum(
         self, messages: Mapping[str, ToDevice], number: int, deadline: float
@@ -197,27 +152,3 @@ class DeviceClient:
         else:
             return reply
         return None
-
-
-def hand_out(
-    model: PublicModel,
-    items: AnyCatalogue,
-    channel: DeviceClient,
-    devices: Collection[str],
-    deadline: float,
-) -> tuple[set[str], set[str]]:
-    """Offer the result to these devices; return those that took it, and refusers of the items.
-
-    Nothing is asked of them, so nothing is paid. The model may be about an earlier version of the
-    items. A device that was no part of the run gets the items and the plan first: with these and
-    the numbers it fits its own vector (fold-in).
-    """
-    ready, refused = channel.send_items(devices, items, known_items(items).fingerprint, deadline)
-    numbers = model.numbers
-    if isinstance(numbers, Round) and isinstance(model.plan, Plan):
-        # Its answer says nothing new: a member repeats what it said, another may decline and still
-        # take the rest.
-        channel.tell(ready, 0, model.plan, deadline)
-    number = numbers.number if isinstance(numbers, Round) else facts_number(numbers)
-    lists = b"" if model.lists is None else encode(model.lists)
-    return channel.give(ready, number, numbers, lists, deadline), refused

@@ -25,18 +25,17 @@ class Direct(Aggregation):
 
     Args:
         transport: To devices.
-        meanwhile: Called between exchanges and while waiting, with the devices that take part, so
-            that others may be served.
+        meanwhile: Called between exchanges and while waiting.
     """
 
     def __init__(
         self,
         transport: RecommenderTransport,
         *,
-        meanwhile: Callable[[Collection[str]], object] = lambda at_work: None,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         self._transport = transport
-        self._meanwhile = meanwhile
+        self.meanwhile = meanwhile
 
     def attach(self, run: Run) -> None:
         """Work for this run from now on."""
@@ -84,7 +83,7 @@ class Direct(Aggregation):
                     "start it again when more devices are there (hdpmf recommender status says "
                     "why devices refuse)"
                 )
-            self.serve_others()
+            self.meanwhile()
             run.sleep(run.pace.pause)
         run.checkpoint.agreed = tuple(sorted(agreed))
         run.checkpoint.stage = "open"
@@ -139,32 +138,13 @@ class Direct(Aggregation):
             )
         raise self._too_few(answered, number)
 
-    def deliver(
-        self, devices: Collection[str], number: int, result: Message | bytes, lists: bytes
-    ) -> None:
-        """Give the result to those of the devices that are here."""
-        run = self.run
-        here = self.channel.present() & set(devices)
-        took = self.channel.give(here, number, result, lists, run.pace.deadline)
-        run.checkpoint.delivered = tuple(sorted(took | set(run.checkpoint.delivered)))
-
-    def serve_others(self) -> None:
-        """Between two exchanges: devices that take no part in the run may have something, too."""
-        self._meanwhile(self.run.checkpoint.agreed)
-
     def _invite(self, devices: frozenset[str], refused: set[str]) -> set[str]:
-        """Offer catalogue and terms; return those that agree."""
+        """Offer the terms; return those that agree."""
         if not devices:
             return set()
         run = self.run
-        ready, declined = self.channel.send_items(
-            devices, run.table, run.known.fingerprint, run.pace.deadline
-        )
-        refused |= declined
-        if not ready:
-            return set()
-        agreed = self.channel.tell(ready, 0, run.terms, run.pace.deadline)
-        refused |= (self.channel.heard & ready) - agreed - self.channel.busy
+        agreed = self.channel.tell(devices, 0, run.terms, run.pace.deadline)
+        refused |= (self.channel.heard & devices) - agreed - self.channel.busy
         return agreed
 
     def _wait_for(self, devices: Collection[str], besides: Collection[str] = ()) -> frozenset[str]:
@@ -173,7 +153,7 @@ class Direct(Aggregation):
         After a restart of the recommender nobody is there for a while.
         """
         run = self.run
-        self.serve_others()
+        self.meanwhile()
         wanted = frozenset(devices)
         here = self.channel.present() & wanted
         looks = math.ceil(run.pace.deadline / run.pace.poll_seconds)

@@ -227,7 +227,7 @@ class _Session:
         for look in range(math.ceil(run.pace.deadline / run.pace.poll_seconds)):
             if look:
                 run.sleep(run.pace.poll_seconds)
-            self._masks.serve_others()
+            self._masks.meanwhile()
             waiting = {
                 run.enrolled.device(index): self._outgoing[index] for index in server.waiting
             }

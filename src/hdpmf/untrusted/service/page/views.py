@@ -194,7 +194,6 @@ class OperatorViews:
                 "asked": None if by_servers else len(record.cohort),
                 "agreed": None if by_servers else len(checkpoint.agreed),
                 "members": None if by_servers else len(checkpoint.members),
-                "delivered": None if by_servers else len(checkpoint.delivered),
                 "reports": checkpoint.users[-1] if by_servers and checkpoint.users else None,
                 "minimum": record.settings.minimum,
                 "refusals": refusal_classes(self._refusals(runs[-1])),
