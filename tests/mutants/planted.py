@@ -34,7 +34,14 @@ _SEEDS = (
     "tests/unit/experiments/test_expand.py::test_every_seed_has_wishes_a_split_and_noise_of_its_own"
 )
 _MADE = "tests/unit/device/test_crashes.py::test_killed_while_it_is_made[plain]"
-_STORE = "tests/attacks/test_store.py"
+_STORE = "tests/attacks/store/test_store.py"
+_CODE = "tests/attacks/store/test_planted_code.py"
+_EXPORTS = "tests/attacks/store/test_exports.py"
+_ERASED = "tests/attacks/store/test_erased.py"
+_WAIT = (
+    "tests/unit/page/test_safety.py::"
+    "test_the_old_passphrase_is_not_tried_at_will_when_a_new_one_is_given"
+)
 _FINER = (
     "tests/unit/privacy/test_released.py::"
     "test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond"
@@ -313,7 +320,7 @@ PLANTED = (
     Planted(
         "rows of a store not compared with its head",
         "private/device/store/integrity.py",
-        'if total.to_bytes(_BYTES, "big") != head.total:',
+        'if self._sum().to_bytes(_BYTES, "big") != head.total:',
         "if False:",
         (_STORE,),
     ),
@@ -327,16 +334,78 @@ PLANTED = (
     Planted(
         "a store without its counter is taken",
         "private/device/store/integrity.py",
-        "if counted is None and spent:",
+        "if counted is None and (commits > 1 or self._counter.exists()):",
         "if False:",
         (_STORE,),
     ),
     Planted(
         "a store passes for one of an older version",
         "private/device/store/database.py",
-        "if _KIND.check(self._connection, self.path) < _FIRST_SCHEMA:",
+        "if _KIND.read_schema(self._connection, self.path) < FIRST_SCHEMA:",
         "if False:",
         (_STORE,),
+    ),
+    Planted(
+        "the schema of a store is not compared",
+        "private/device/store/layout.py",
+        'if len(found) == len(ours) and set(found) == set(ours) and coding == "UTF-8":',
+        "if True:",
+        (_CODE,),
+    ),
+    Planted(
+        "what others write to an open store is not checked",
+        "private/device/store/database.py",
+        "return self._integrity is None or self.version() == self._verified",
+        "return True",
+        (_CODE,),
+    ),
+    Planted(
+        "rows of a store that are out of order",
+        "private/device/store/integrity.py",
+        "PRAGMA main.integrity_check(1)",
+        "PRAGMA main.quick_check(1)",
+        (_CODE,),
+    ),
+    Planted(
+        "an export that is not sealed is taken",
+        "private/device/store/sealed_export.py",
+        "if head.format != EXPORT_FORMAT or not StoreCipher.needs_passphrase(head.key):",
+        "if head.format != EXPORT_FORMAT:",
+        (_EXPORTS,),
+    ),
+    Planted(
+        "an export without its end is taken",
+        "private/device/store/sealed_export.py",
+        'place.to_bytes(8, "big") + bytes([last])',
+        'place.to_bytes(8, "big")',
+        (_EXPORTS,),
+    ),
+    Planted(
+        "deleted bytes of a store stay",
+        "private/device/store/database.py",
+        "PRAGMA secure_delete = ON",
+        "PRAGMA secure_delete = OFF",
+        (_ERASED,),
+    ),
+    Planted(
+        "a removed rating stays in the -wal",
+        "private/device/store/integrity.py",
+        "self.erases |= sign < 0 and row[0] in _ERASED",
+        "pass",
+        (_ERASED,),
+    ),
+    Planted(
+        "the old passphrase tried without waiting",
+        "private/page/owner.py",
+        """            if self.attempts.wait > 0:
+                raise PrivacyError(
+                    f"too many wrong passphrases: wait {self.attempts.wait:.0f} seconds"
+                )
+            try:
+                DeviceStore.open(self.path, passphrase=old).close()""",
+        """            try:
+                DeviceStore.open(self.path, passphrase=old).close()""",
+        (_WAIT,),
     ),
     Planted(
         "a finer table's values are kept",

@@ -121,7 +121,7 @@ NUMBERS: dict[str, dict[str, object]] = {
         "SECRET_BYTES, SHARE_BYTES, _DRAW_BYTES": (32, 33, 49),
     },
     "private.device.store.database": {
-        "_KIND.application.to_bytes(4, 'big'), _KIND.schema, _FIRST_SCHEMA": (b"hdpv", 4, 4),
+        "_KIND.application.to_bytes(4, 'big'), _KIND.schema, FIRST_SCHEMA": (b"hdpv", 4, 4),
     },
     "private.device.disclosures.ledger": {
         "SLACK": 1e-9,
@@ -198,6 +198,8 @@ PLAIN = {
     "private.device.published_files.PublicTask",
     "private.device.store.encryption._Header",
     "private.device.store.integrity._Counter",
+    "private.device.store.sealed_export.ExportFacts",
+    "private.device.store.sealed_export._Head",
 }
 ROWS = {
     "private.device.conversation._Suspended",

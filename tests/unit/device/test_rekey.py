@@ -13,7 +13,7 @@ import pytest
 from hdpmf.errors import ConfigError, PrivacyError, StorageError
 from hdpmf.private.device.store import encryption
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.integrity import _COLUMNS
+from hdpmf.private.device.store.layout import COLUMNS
 from hdpmf.private.device.store.transfer import change_passphrase
 
 from .conftest import PASSPHRASE
@@ -48,19 +48,19 @@ def test_every_table_is_sealed_anew(path: Path, old: str | None) -> None:
 
     def rows() -> dict[str, set[Any]]:
         connection = sqlite3.connect(path)
-        found = {one: set(connection.execute(f"SELECT * FROM {one}")) for one in _COLUMNS}
+        found = {one: set(connection.execute(f"SELECT * FROM {one}")) for one in COLUMNS}
         tables = {
             name
             for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
         connection.close()
-        assert tables - {"head", "sqlite_sequence"} == set(_COLUMNS)
+        assert tables - {"head", "sqlite_sequence"} == set(COLUMNS)
         return found
 
     before = rows()
     change_passphrase(path, NEW, old=old)
     after = rows()
-    for name in _COLUMNS:
+    for name in COLUMNS:
         assert len(after[name]) == len(before[name]) > 0
         assert not after[name] & before[name]
     tags = {

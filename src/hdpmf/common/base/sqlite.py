@@ -48,11 +48,16 @@ class FileKind:
         """Check that the file was made as one of this kind."""
         return bool(connection.execute("PRAGMA application_id").fetchone()[0] == self.application)
 
-    def check(self, connection: sqlite3.Connection, path: Path) -> int:
-        """Return the file's schema; raise if it is newer than ours, or damaged."""
+    def read_schema(self, connection: sqlite3.Connection, path: Path) -> int:
+        """Return the file's schema; raise if it is newer than ours."""
         schema = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if schema > self.schema:
             raise ConfigError(made_by_newer(path))
+        return schema
+
+    def check(self, connection: sqlite3.Connection, path: Path) -> int:
+        """Return the file's schema; raise if it is newer than ours, or damaged."""
+        schema = self.read_schema(connection, path)
         if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise StorageError(f"{path} is damaged; {self.remedy}")
         return schema

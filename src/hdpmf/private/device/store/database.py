@@ -6,7 +6,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -15,60 +15,37 @@ from hdpmf.common.base.files import lock_file
 from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.integrity import (
-    HEAD_TABLE,
-    TYPED_TABLES,
-    RowIntegrity,
-    counter_of,
+from hdpmf.private.device.store.integrity import RowIntegrity, counter_of
+from hdpmf.private.device.store.layout import (
+    FIRST_SCHEMA,
+    LEDGER_KEPT,
+    harden,
+    layout_statements,
+    migration_from,
+    newest_schema,
+    refuse_planted_files,
+    require_layout,
+    schema_number,
 )
 
 MEMORY = ":memory:"
-_FIRST_SCHEMA = 4  # of version 1.0; nobody has files of an earlier one
+EXPORT_MAGIC = b"hdpmf export\n"
+"""The first bytes of an export, which is no store (``sealed_export``)."""
+
 _KIND = FileKind(
     name="a device store",
     application=0x68647076,  # "hdpv"
-    schema=_FIRST_SCHEMA,
+    schema=newest_schema(),
     safe="What was there before is safe and nothing new was written; free space or permissions, "
     "then try again",
     remedy="restore a backup that is not older than its last use, because an older one has "
     "forgotten what was sent since",
 )
-MIGRATIONS: dict[int, Callable[[Database, StoreCipher], None]] = {}
-"""By schema, what brings a file to the next one: new tables, and rows that are decoded and written
-anew. It runs in a transaction, on a file whose rows were checked.
-"""
-
 # seconds for another command's write to end; no mutant: nobody waits so long in a test
 _PATIENCE = 30
-
-_LEDGER_KEPT = """
-CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-"""
-_TYPED_TABLES = "\n".join(
-    f"CREATE TABLE {name} (tag BLOB PRIMARY KEY, number INTEGER NOT NULL, sealed BLOB NOT NULL) "
-    "WITHOUT ROWID;"
-    for name in TYPED_TABLES
-)
-_TABLES = """
-CREATE TABLE header (row INTEGER PRIMARY KEY CHECK (row = 1), value BLOB NOT NULL);
-CREATE TABLE user_weights (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE item_weights (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE ratings (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE runs (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, run BLOB NOT NULL UNIQUE, sealed BLOB NOT NULL
-);
-CREATE TABLE replies (
-    run BLOB NOT NULL, number INTEGER NOT NULL, request BLOB NOT NULL, sealed BLOB NOT NULL,
-    PRIMARY KEY (run, number, request)
-) WITHOUT ROWID;
-CREATE TABLE ledger (number INTEGER PRIMARY KEY AUTOINCREMENT, entry BLOB NOT NULL, charges BLOB);
-CREATE TRIGGER ledger_stays BEFORE UPDATE ON ledger
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-CREATE TRIGGER ledger_grows BEFORE INSERT ON ledger
-WHEN EXISTS (SELECT 1 FROM ledger WHERE number >= NEW.number)
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-"""
+# seconds for another connection's read to end before the -wal is emptied; else it is tried later
+_SHORT_PATIENCE = 0.5
+_LOCK_FILE = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 class Database:
@@ -92,6 +69,9 @@ class Database:
         self._lock = threading.RLock()
         self._serving: IO[bytes] | None = None
         self._integrity: RowIntegrity | None = None
+        self._verified = 0  # the version of the file that was checked
+        if not self.in_memory:
+            refuse_planted_files(self.path)
         if make:
             self._claim()
         elif not self.in_memory and not self.path.is_file():
@@ -110,6 +90,8 @@ class Database:
                 cached_statements=4 if self.in_memory else 128,  # no mutant: memory against time
             )
             try:
+                if not self.in_memory:
+                    harden(self._connection)
                 if not make:
                     self._check()
                 self._prepare()
@@ -121,21 +103,34 @@ class Database:
 
     def close(self) -> None:
         """Let the file go."""
+        with suppress(sqlite3.Error):  # no mutant: the next process empties it
+            if self._integrity is not None and self._integrity.erases:
+                self._empty_wal(_SHORT_PATIENCE)
         self._connection.close()
         if self._serving is not None:
             self._serving.close()
             self._serving = None
 
-    def lay_tables(self, cipher: StoreCipher) -> None:
-        """Make the tables, inside the transaction that fills them."""
-        for statement in _statements(_TABLES + _TYPED_TABLES + _LEDGER_KEPT + HEAD_TABLE):
+    def lay_tables(
+        self, cipher: StoreCipher, *, schema: int | None = None, commits: int = 0
+    ) -> None:
+        """Make the tables, inside the transaction that fills them.
+
+        Args:
+            cipher: Seals the head.
+            schema: The newest one by default.
+            commits: Where the count of commits goes on: of a store that comes from elsewhere.
+        """
+        number = _KIND.schema if schema is None else schema
+        for statement in layout_statements(number):
             self.execute(statement)
         if not self.in_memory:  # nobody else gets at that
             self._integrity = RowIntegrity(self._connection, cipher, self.path)
             self._integrity.follow()
-            self._integrity.begin(first=True)
+            self._integrity.begin(first=True, commits=commits)
+            self._verified = self.version()
         self.execute(f"PRAGMA application_id = {_KIND.application}")
-        self.execute(f"PRAGMA user_version = {_KIND.schema}")
+        self.execute(f"PRAGMA user_version = {number}")
 
     def check_rows(self, cipher: StoreCipher, *, old_copy: bool = False) -> None:
         """Check the file, migrate it to this version's schema, and watch it from now on.
@@ -145,9 +140,11 @@ class Database:
         with self._lock, _KIND.errors(self.path):
             integrity = RowIntegrity(self._connection, cipher, self.path)
             integrity.follow()
+            # Before the check: what is written after it makes another version.
+            self._verified = self.version()
             integrity.check(old_copy=old_copy)
             self._integrity = integrity
-            while self._schema() < _KIND.schema:
+            while schema_number(self._connection) < _KIND.schema:
                 self._migrate(cipher, integrity)
 
     def rewrite_rows(self, cipher: StoreCipher, rewrite: Callable[[], None]) -> None:
@@ -161,14 +158,29 @@ class Database:
         with self.transaction():
             self.execute("DROP TRIGGER ledger_kept")
             rewrite()
-            self.execute(_LEDGER_KEPT)
+            self.execute(LEDGER_KEPT)
             if self._integrity is not None:
                 self._integrity.adopt(cipher)
 
     def execute(self, statement: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement; its rows."""
+        """Run one statement; its rows. Outside of a transaction it may be run twice."""
+        given = tuple(values)
         with self._lock, _KIND.errors(self.path):
-            return self._connection.execute(statement, tuple(values)).fetchall()
+            while True:
+                rows = self._connection.execute(statement, given).fetchall()
+                if self._depth or self._unchanged():
+                    return rows
+                # Another process has written; what was read may be of somebody without the key.
+                self._connection.execute("BEGIN")
+                try:
+                    self._verify()
+                finally:
+                    self._connection.execute("ROLLBACK")
+
+    def iterate(self, statement: str) -> Iterator[Sequence[Any]]:
+        """Return the rows of a statement one by one, inside a transaction."""
+        with self._lock, _KIND.errors(self.path):
+            yield from self._connection.execute(statement)
 
     def execute_many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Run one statement for each row."""
@@ -177,7 +189,15 @@ class Database:
 
     def version(self) -> int:
         """A number that changes when another connection has changed the file."""
-        return 0 if self.in_memory else int(self.execute("PRAGMA data_version")[0][0])
+        with self._lock, _KIND.errors(self.path):
+            if self.in_memory:
+                return 0
+            return int(self._connection.execute("PRAGMA main.data_version").fetchone()[0])
+
+    @property
+    def commits(self) -> int:
+        """Commits so far, the one of the transaction under way not among them."""
+        return 0 if self._integrity is None else self._integrity.commits
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -194,6 +214,8 @@ class Database:
             self._depth = 1
             try:
                 if self._integrity is not None:
+                    if not self._unchanged():
+                        self._verify()
                     self._integrity.begin()
                 yield
                 if (
@@ -216,6 +238,9 @@ class Database:
                 self._depth = 0
                 if self._integrity is not None:
                     self._integrity.end()
+            if self._integrity is not None and self._integrity.erases:
+                with suppress(sqlite3.Error):  # it is committed; the next commit tries again
+                    self._empty_wal(_SHORT_PATIENCE)
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -245,7 +270,7 @@ class Database:
         try:
             # A file of its own: closing a second descriptor of the database would drop SQLite's
             # locks on it.
-            stream = os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+            stream = os.fdopen(os.open(beside, _LOCK_FILE, 0o600), "r+b")
             lock_file(stream.fileno())
         except BlockingIOError:
             if stream is not None:
@@ -260,14 +285,6 @@ class Database:
             raise StorageError(f"cannot lock {self.path}: {error.strerror}") from error
         self._serving = stream
 
-    def copy_to(self, target: Path) -> None:
-        """Write the whole file as it is now to another place, for its owner only."""
-        try:
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except OSError as error:
-            raise StorageError(f"cannot make {target}: {error.strerror}") from error
-        self.execute("VACUUM INTO ?", (str(target),))
-
     def to_bytes(self) -> bytes:
         """Return a database that is in memory as bytes."""
         with self._lock:
@@ -275,17 +292,28 @@ class Database:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Database:
-        """Return a database in memory from its bytes, which nobody else had."""
+        """Return a database in memory from its bytes."""
         database = cls(MEMORY, make=True)
         database._connection.deserialize(data)
+        with _KIND.errors(database.path):
+            require_layout(database._connection, database.path)
         return database
 
     def shred(self) -> None:
-        """Leave nothing of what was deleted in the file or beside it."""
+        """Leave nothing of what was deleted in the file or beside it.
+
+        Raises:
+            StorageError: Another process has been reading all the time, so that deleted bytes are
+                still in the ``-wal``.
+        """
         with self._lock, _KIND.errors(self.path):
             self._connection.execute("VACUUM")
-            if not self.in_memory:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if not self.in_memory and not self._empty_wal(_PATIENCE):
+                raise StorageError(
+                    f"what was deleted is gone from {self.path}, but its bytes are still in "
+                    f"{self.path.name}-wal, because another process is reading; end that, and "
+                    "open the store once"
+                )
 
     def remove(self) -> None:
         """Close the store and delete its file."""
@@ -295,16 +323,43 @@ class Database:
                 self.path.with_name(self.path.name + ending).unlink()
         counter_of(self.path).unlink(missing_ok=True)
 
-    def _schema(self) -> int:
-        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+    def _unchanged(self) -> bool:
+        """Return True if no other connection has written since the file was checked."""
+        return self._integrity is None or self.version() == self._verified
+
+    def _verify(self) -> None:
+        """Inside a transaction: check the whole file again."""
+        if self._integrity is not None:
+            self._integrity.verify()
+            self._verified = self.version()
+
+    def _empty_wal(self, patience: float) -> bool:
+        """Write all pages into the file and empty the ``-wal``, which has those of before.
+
+        Returns:
+            False if somebody was reading from it for all of ``patience`` seconds.
+        """
+        run = self._connection.execute
+        run(f"PRAGMA busy_timeout = {int(1000 * patience)}")
+        try:
+            done = bool(run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
+        finally:
+            run(f"PRAGMA busy_timeout = {1000 * _PATIENCE}")
+        if done and self._integrity is not None:
+            self._integrity.erases = False
+        return done
 
     def _migrate(self, cipher: StoreCipher, integrity: RowIntegrity) -> None:
         """Bring the file one schema forward, unless another process has just done so."""
-        schema = self._schema()
+        schema = schema_number(self._connection)
         with self.transaction():
-            if self._schema() == schema:
-                MIGRATIONS[schema](self, cipher)
+            if schema_number(self._connection) == schema:
+                statements, rewrite = migration_from(schema)
+                for statement in statements:
+                    self.execute(statement)
                 integrity.follow()
+                if rewrite is not None:
+                    rewrite(self, cipher)
                 integrity.adopt()
                 self._connection.execute(f"PRAGMA user_version = {schema + 1}")
 
@@ -330,7 +385,12 @@ class Database:
                 self.path.chmod(mode & 0o700)
         except OSError as error:
             raise StorageError(f"cannot keep {self.path} private: {error.strerror}") from error
-        if not _KIND.is_ours(self._connection):
+        try:
+            ours = _KIND.is_ours(self._connection)
+        except sqlite3.DatabaseError:
+            self._refuse_export()
+            raise
+        if not ours:
             if not count_tables(self._connection):
                 raise StorageError(
                     f"{self.path} is empty: making it was interrupted, or it was truncated; if it "
@@ -340,11 +400,20 @@ class Database:
             raise ConfigError(
                 f"{self.path} is an SQLite file of something else, not a device store"
             )
-        if _KIND.check(self._connection, self.path) < _FIRST_SCHEMA:
+        if _KIND.read_schema(self._connection, self.path) < FIRST_SCHEMA:
             raise ConfigError(
                 f"{self.path} was made by hdpmf 0.1 or 0.2, whose stores this version does not "
                 "read; export its ratings with that version, and make a new store"
             )
+        require_layout(self._connection, self.path)
+
+    def _refuse_export(self) -> None:
+        with suppress(OSError), self.path.open("rb") as stream:
+            if stream.read(len(EXPORT_MAGIC)) == EXPORT_MAGIC:
+                raise ConfigError(
+                    f"{self.path} is an export, not a store to use; bring it in with: hdpmf device "
+                    f"import {self.path} STORE"
+                )
 
     def _prepare(self) -> None:
         run = self._connection.execute
@@ -360,13 +429,3 @@ class Database:
         run(
             "PRAGMA cache_size = -65536"
         )  # 64 MB, for a silo's many ratings; no mutant: memory against time
-
-
-def _statements(script: str) -> Iterator[str]:
-    """The statements of a script; ``executescript`` would commit first."""
-    pending = ""
-    for line in script.splitlines():
-        pending += line + "\n"
-        if sqlite3.complete_statement(pending):
-            yield pending
-            pending = ""

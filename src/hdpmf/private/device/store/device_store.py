@@ -391,10 +391,6 @@ class DeviceStore:
         """The pinned roster."""
         return self._roster.now
 
-    def copy_to(self, target: Path) -> None:
-        """Write a copy of the store to another file. Using both would spend twice."""
-        self._database.copy_to(target)
-
     def forget(self, *, ratings: bool = False, model: bool = False) -> None:
         """Take the user vectors and the run under way out of the file, for good. The ledger stays.
 
@@ -460,11 +456,6 @@ def refuse_moved(path: Path, moved: Transfer | None) -> None:
     """Refuse a store that is on the move: there is one ledger, and it goes on in one place."""
     if moved is None:
         return
-    if moved.state == "travelling":
-        raise ConfigError(
-            f"{path} is an export, not a store to use; bring it in with: hdpmf device "
-            f"import {path} STORE"
-        )
     if moved.state == "arriving":
         raise ConfigError(
             f"the import that makes {path} was not finished; run the same 'hdpmf device "

@@ -1,10 +1,11 @@
 """Integrity of a store: a keyed sum over all its rows, and a counter beside the file.
 
-Every commit writes a head: how many commits there were, and the sum of the keyed digests of all
-rows. A row that was changed, deleted, moved or put back makes another sum, which is seen when the
-file is opened. A restored old file is older than the counter beside it says. With a
-passphrase nobody else can make a head; without one the key is in the file, and the sum only detects
-accidental damage. An old file with an old counter cannot be told from a new one.
+Every commit writes a head: how many commits there were, the sum of the keyed digests of all rows,
+and the digest of the schema. A row that was changed, deleted, moved or put back makes another sum,
+which is seen when the file is opened, and when another process has written to it. A restored old
+file is older than the counter beside it says. With a passphrase nobody else can make a head;
+without one the key is in the file, and the sum only detects accidental damage. An old file with an
+old counter cannot be told from a new one.
 """
 
 from __future__ import annotations
@@ -17,35 +18,14 @@ import msgspec
 from hdpmf.common.base.files import atomic_write
 from hdpmf.errors import StorageError
 from hdpmf.private.device.store.encryption import StoreCipher
-
-TYPED_TABLES = (
-    "device",
-    "recommenders",
-    "catalogues",
-    "rosters",
-    "models",
-    "recommender_states",
-    "plan_counts",
-    "agreed_tasks",
-    "questions",
-    "consents",
-    "refusals",
-    "sent_runs",
-    "hidden_items",
+from hdpmf.private.device.store.layout import (
+    COLUMNS,
+    layout_digest,
+    require_layout,
+    schema_number,
 )
-"""Tables of sealed rows that are found by a tag (``tables``)."""
 
-_COLUMNS = {
-    "header": ("row", "value"),
-    **dict.fromkeys(TYPED_TABLES, ("tag", "number", "sealed")),
-    "user_weights": ("tag", "sealed"),
-    "item_weights": ("tag", "sealed"),
-    "ratings": ("tag", "sealed"),
-    "runs": ("number", "run", "sealed"),
-    "replies": ("run", "number", "request", "sealed"),
-    "ledger": ("number", "entry", "charges"),
-}
-HEAD_TABLE = "CREATE TABLE head (row INTEGER PRIMARY KEY CHECK (row = 1), sealed BLOB NOT NULL);"
+_ERASED = {"ratings", "user_weights", "item_weights", "hidden_items", "models"}
 _BYTES = 32
 _MODULUS = 1 << (8 * _BYTES)
 
@@ -59,7 +39,7 @@ NEWEST = (
 class _Head(msgspec.Struct, frozen=True, array_like=True):
     commits: int
     total: bytes
-    check: bytes  # the cipher's, over both: without a passphrase a head is not sealed
+    check: bytes  # the cipher's, over both and the schema; without a passphrase nothing is sealed
 
 
 class _Counter(msgspec.Struct, frozen=True):
@@ -69,7 +49,12 @@ class _Counter(msgspec.Struct, frozen=True):
 
 
 class RowIntegrity:
-    """The sum over the rows of one connection's file, kept up to date inside its transactions."""
+    """The sum over the rows of one connection's file, kept up to date inside its transactions.
+
+    Attributes:
+        erases: Something that the owner has said was deleted or replaced; its bytes are still in
+            the ``-wal``. Whoever empties that sets it back.
+    """
 
     def __init__(self, connection: sqlite3.Connection, cipher: StoreCipher, path: Path) -> None:
         self._connection = connection
@@ -78,8 +63,14 @@ class RowIntegrity:
         self._counter = counter_of(path)
         self._name = cipher.lasting_check(b"store").hex()[:32]
         self._open = self._changed = False
-        self._commits = self._total = 0
+        self._commits = self._total = self._newest = 0
         self._followed: list[str] = []
+        self.erases = False
+
+    @property
+    def commits(self) -> int:
+        """Commits before the transaction under way."""
+        return self._commits
 
     def follow(self) -> None:
         """From now on know every row that is written or deleted, also in new tables."""
@@ -88,7 +79,7 @@ class RowIntegrity:
         self._connection.execute("PRAGMA recursive_triggers = ON")
         found = self._connection.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")
         there = {name for (name,) in found}
-        for table, columns in _COLUMNS.items():
+        for table, columns in COLUMNS.items():
             if table not in there or table in self._followed:
                 continue
             new, old = (
@@ -105,9 +96,14 @@ class RowIntegrity:
             )
             self._followed.append(table)
 
-    def begin(self, *, first: bool = False) -> None:
-        """A transaction begins; in the ``first`` one of a file there is no head yet."""
-        head = _Head(0, bytes(_BYTES), b"") if first else self._head()
+    def begin(self, *, first: bool = False, commits: int = 0) -> None:
+        """Begin a transaction.
+
+        Args:
+            first: It is the first one of a file: there is no head yet.
+            commits: Where the count goes on then.
+        """
+        head = _Head(commits, bytes(_BYTES), b"") if first else self._head()
         self._commits, self._total = head.commits, int.from_bytes(head.total, "big")
         self._open, self._changed = True, first
 
@@ -117,13 +113,14 @@ class RowIntegrity:
             return
         self._commits += 1
         total = self._total.to_bytes(_BYTES, "big")
-        head = _Head(self._commits, total, self._cipher.check(_stated(self._commits, total)))
+        head = _Head(self._commits, total, self._check_of(self._commits, total))
         sealed = self._cipher.seal(msgspec.msgpack.encode(head), b"head")
         self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?)", (sealed,))
 
     def committed(self) -> None:
         """The commit is on the disk: the counter says so before anybody hears of it."""
         if self._changed:
+            self._newest = self._commits
             self._count(self._commits)
 
     def end(self) -> None:
@@ -142,41 +139,63 @@ class RowIntegrity:
         counted = self.counted()  # first: another process may commit at any moment
         self._connection.execute("BEGIN")
         try:
-            head, total = self._head(), self._sum()
-            spent = self._connection.execute("SELECT count(*) FROM ledger").fetchone()[0]
+            commits = self.verify()
         finally:
             self._connection.execute("ROLLBACK")
-        if total.to_bytes(_BYTES, "big") != head.total:
+        if not old_copy:
+            self._refuse_old(commits, counted)
+        if counted is None or commits < counted:
+            self._write_counter(commits)
+        else:
+            self._count(commits)
+
+    def verify(self) -> int:
+        """Check schema, pages and rows, inside a transaction; return the number of commits.
+
+        Raises:
+            StorageError: Something is not as it was left.
+        """
+        require_layout(self._connection, self._path)
+        # The quick check does not see rows that are out of order, which nobody would find.
+        whole = self._connection.execute("PRAGMA main.integrity_check(1)").fetchone()[0]
+        if whole != "ok":
+            raise StorageError(
+                f"{self._path} is damaged or was tampered with: its pages do not fit together; "
+                + NEWEST.format(counter=self._counter.name)
+            )
+        head = self._head()
+        if self._sum().to_bytes(_BYTES, "big") != head.total:
             raise StorageError(
                 f"{self._path} is damaged or was tampered with: rows were changed, deleted or "
                 "put back; " + NEWEST.format(counter=self._counter.name)
             )
-        self.refuse_old(head.commits, counted, spent=bool(spent), old_copy=old_copy)
-        if counted is None or head.commits < counted:
-            self._write_counter(head.commits)
-        else:
-            self._count(head.commits)
+        if head.commits < self._newest:
+            raise StorageError(
+                f"{self._path} was tampered with: an old copy of its rows was put back while it "
+                "was open; " + NEWEST.format(counter=self._counter.name)
+            )
+        self._newest = head.commits
+        return head.commits
 
-    def refuse_old(
-        self, commits: int, counted: int | None, *, spent: bool = False, old_copy: bool = False
-    ) -> None:
-        """Refuse a file with fewer commits than counted, or a spent one without a counter."""
-        if old_copy:
-            return
+    def _refuse_old(self, commits: int, counted: int | None) -> None:
+        """Refuse a file with fewer commits than were counted, or one that nobody has counted.
+
+        Not one of a single commit: a process was killed when it had just made it.
+        """
         if counted is not None and commits < counted:
             raise StorageError(
                 f"{self._path} is an old copy: {counted - commits} changes were made since; "
                 + NEWEST.format(counter=self._counter.name)
             )
-        if counted is None and spent:
+        if counted is None and (commits > 1 or self._counter.exists()):
             raise StorageError(
-                f"{self._path} has lost its counter, {self._counter.name}, so that nobody can "
-                "say whether it is the "
-                "newest copy; " + NEWEST.format(counter=self._counter.name)
+                f"{self._path} has lost its counter, {self._counter.name} (it is gone, damaged or "
+                "of another store), so that nobody can say whether it is the newest copy; "
+                + NEWEST.format(counter=self._counter.name)
             )
 
     def adopt(self, cipher: StoreCipher | None = None) -> None:
-        """Count all rows inside a transaction; another ``cipher`` then seals the head."""
+        """Sum up all rows inside a transaction, by another cipher if one is given."""
         if cipher is not None:
             self._cipher = cipher
         self._total = self._sum()
@@ -187,6 +206,7 @@ class RowIntegrity:
             raise StorageError("a row was written outside of a transaction")
         self._total = (self._total + sign * self._digest(row)) % _MODULUS
         self._changed = True
+        self.erases |= sign < 0 and row[0] in _ERASED
 
     def _digest(self, row: tuple[object, ...]) -> int:
         return int.from_bytes(self._cipher.check(msgspec.msgpack.encode(row)), "big")
@@ -194,22 +214,27 @@ class RowIntegrity:
     def _sum(self) -> int:
         total = 0
         for table in self._followed:
-            names = ", ".join(_COLUMNS[table])
-            for row in self._connection.execute(f"SELECT {names} FROM {table}"):  # noqa: S608  # names of ours
+            names = ", ".join(COLUMNS[table])
+            for row in self._connection.execute(f"SELECT {names} FROM main.{table}"):  # noqa: S608  # names of ours
                 total += self._digest((table, *row))
         return total % _MODULUS
 
     def _head(self) -> _Head:
-        rows = self._connection.execute("SELECT sealed FROM head").fetchall()
+        rows = self._connection.execute("SELECT sealed FROM main.head WHERE row = 1").fetchall()
         try:
             head = msgspec.msgpack.decode(self._cipher.open(rows[0][0], b"head"), type=_Head)
         except (IndexError, TypeError, msgspec.MsgspecError):
             raise StorageError(
                 f"{self._path} has no head: it is damaged or was tampered with"
             ) from None
-        if head.check != self._cipher.check(_stated(head.commits, head.total)):
+        if head.check != self._check_of(head.commits, head.total):
             raise StorageError(f"the head of {self._path} is damaged or was tampered with")
         return head
+
+    def _check_of(self, commits: int, total: bytes) -> bytes:
+        schema = schema_number(self._connection)
+        stated = ("head", commits, total, schema, layout_digest(schema))
+        return self._cipher.check(msgspec.msgpack.encode(stated))
 
     def counted(self) -> int | None:
         """Return the counter's number; None where there is no counter of this store."""
@@ -244,7 +269,3 @@ class RowIntegrity:
 def counter_of(path: Path) -> Path:
     """Return the path of a store's counter."""
     return path.with_name(path.name + ".counter")
-
-
-def _stated(commits: int, total: bytes) -> bytes:
-    return msgspec.msgpack.encode(("head", commits, total))

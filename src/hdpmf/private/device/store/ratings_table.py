@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeVar
@@ -17,7 +17,7 @@ from hdpmf.errors import PrivacyError, RatingsError, UnknownIdError
 from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, name_in
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.tables import decoded
+from hdpmf.private.device.store.tables import RawRow, decoded
 
 ME = "me"
 _MAX_ID_LENGTH = 256
@@ -84,7 +84,10 @@ class SealedRatings:
         return self._cipher.tag(b"user", user)
 
     def put(self, records: Sequence[Record], catalogue: PinnedCatalogue | None) -> None:
-        """Add or replace ratings; a replaced one keeps its weight where none is given."""
+        """Add ratings, replacing those of the same user and item.
+
+        A rating's own weight stays where none is given.
+        """
         for record in records:
             _check_id(record.user, "user")
             _check_id(record.item, "item")
@@ -227,18 +230,20 @@ class SealedRatings:
             for table in ("ratings", "user_weights", "item_weights"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608  # names of ours
 
-    def move_to(self, other: SealedRatings) -> None:
-        """Seal everything anew by the cipher of ``other``, which is for the same file."""
-        ratings, people, items = (
-            self._unsorted(),
-            list(self._weights("user_weights")),
-            list(self._weights("item_weights")),
-        )
-        with self._database.transaction():
-            self.clear()
-            other._write("ratings", ((other.pair_tag(row.user, row.item), row) for row in ratings))
-            other._write("user_weights", ((other.user_tag(row.name), row) for row in people))
-            other._write("item_weights", ((other._item_tag(row.name), row) for row in items))
+    def resealed(self, cipher: StoreCipher) -> Iterator[tuple[str, Iterator[RawRow]]]:
+        """Return the rows of each table as another cipher seals them, inside a transaction."""
+        other = SealedRatings(self._database, cipher, self._users)
+
+        def rows(table: str, kind: type[T], tag_of: Callable[[T], bytes]) -> Iterator[RawRow]:
+            query = f"SELECT tag, sealed FROM {table}"  # noqa: S608  # a name of ours
+            for old, sealed in self._database.iterate(query):
+                row = decoded(self._cipher.open(sealed, table.encode() + old), kind, table)
+                tag = tag_of(row)
+                yield tag, cipher.seal(msgspec.msgpack.encode(row), table.encode() + tag)
+
+        yield "ratings", rows("ratings", Record, lambda row: other.pair_tag(row.user, row.item))
+        yield "user_weights", rows("user_weights", _Weight, lambda row: other.user_tag(row.name))
+        yield "item_weights", rows("item_weights", _Weight, lambda row: other._item_tag(row.name))
 
     def weights_of(self, pairs: Iterable[tuple[str, str]]) -> np.ndarray:
         """The weight of each rating, by user and item; NaN where there is no such rating."""

@@ -33,14 +33,13 @@ class Transfer(Row, frozen=True, kw_only=True):
 
     Attributes:
         state: ``left`` (exported; closed here), ``returning`` (its owner takes it back, and the
-            export goes), ``travelling`` (the export itself), ``arriving`` (imported, and the export
-            goes).
+            export goes), ``arriving`` (imported, and the export goes).
         at: When it was exported.
         file: Where the export was written to.
-        digest: SHA-256 of the export; the export itself does not know it.
+        digest: SHA-256 of the export.
     """
 
-    state: Literal["left", "returning", "travelling", "arriving"]
+    state: Literal["left", "returning", "arriving"]
     at: str
     file: str
     digest: str = ""

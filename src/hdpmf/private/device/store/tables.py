@@ -5,7 +5,7 @@ This is the one place that decodes rows, and says "damaged" where that fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
@@ -30,6 +30,8 @@ from hdpmf.private.device.store.schema import (
 
 T = TypeVar("T")
 Key = int | str | bytes
+RawRow = tuple[int | bytes | None, ...]
+"""A row as it lies in the file."""
 
 
 class Table(Generic[T]):
@@ -103,13 +105,14 @@ class Table(Generic[T]):
         with self._database.transaction():
             self._database.execute(f"DELETE FROM {self._name}")  # noqa: S608  # a name of ours
 
-    def reseal(self, cipher: StoreCipher) -> None:
-        """Seal all rows anew by another cipher, inside a transaction."""
-        rows = self.rows()
-        self.clear()
-        self._cipher = cipher
-        for row in rows:
-            self.put(row)
+    def resealed(self, cipher: StoreCipher) -> Iterator[RawRow]:
+        """Return all rows as another cipher seals them, inside a transaction."""
+        other = Table(self._database, cipher, self._name, self._kind, self._key)
+        query = f"SELECT tag, number, sealed FROM {self._name} ORDER BY number"  # noqa: S608  # a name of ours
+        for old, number, sealed in self._database.iterate(query):
+            row = self._decoded(old, sealed)
+            tag = other._tag(self._key(row))
+            yield tag, number, cipher.seal(msgspec.msgpack.encode(row), self._context(tag))
 
     def _tag(self, key: Key) -> bytes:
         text = key.hex() if isinstance(key, bytes) else str(key)
@@ -149,10 +152,10 @@ class Tables:
         self.sent_runs = table("sent_runs", SentRun, lambda row: row.run)
         self.hidden_items = table("hidden_items", HiddenItem, lambda row: row.item)
 
-    def reseal(self, cipher: StoreCipher) -> None:
-        """Seal all rows anew by another cipher, inside a transaction."""
-        for table in vars(self).values():
-            table.reseal(cipher)
+    def resealed(self, cipher: StoreCipher) -> Iterator[tuple[str, Iterator[RawRow]]]:
+        """Return the rows of each table as another cipher seals them, inside a transaction."""
+        for name, table in vars(self).items():
+            yield name, table.resealed(cipher)
 
 
 def decoded(data: bytes, kind: type[T], name: str) -> T:
@@ -258,6 +261,23 @@ class Runs:
         with self._database.transaction():
             self._database.execute("DELETE FROM runs")
             self._database.execute("DELETE FROM replies")
+
+    def resealed(self, cipher: StoreCipher) -> Iterator[tuple[str, Iterator[RawRow]]]:
+        """Return the rows of both tables as another cipher seals them, inside a transaction."""
+        yield "runs", self._resealed_states(cipher)
+        yield "replies", self._resealed_replies(cipher)
+
+    def _resealed_states(self, cipher: StoreCipher) -> Iterator[RawRow]:
+        query = "SELECT number, run, sealed FROM runs ORDER BY number"
+        for number, run, sealed in self._database.iterate(query):
+            context = run_context(run)
+            yield number, run, cipher.seal(self._cipher.open(sealed, context), context)
+
+    def _resealed_replies(self, cipher: StoreCipher) -> Iterator[RawRow]:
+        query = "SELECT run, number, request, sealed FROM replies"
+        for run, number, request, sealed in self._database.iterate(query):
+            context = reply_context(run, number, request)
+            yield run, number, request, cipher.seal(self._cipher.open(sealed, context), context)
 
 
 def run_context(run: bytes) -> bytes:

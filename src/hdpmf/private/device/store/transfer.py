@@ -4,40 +4,45 @@ A new passphrase seals everything anew with a new key, in one commit: a process 
 any instant leaves a file that opens with the old passphrase, or one that opens with the new. Copies
 that were made before stay readable.
 
-A ledger must continue in exactly one store. An export is the store itself, sealed with a passphrase
-and a key of its own. The store is marked before the export appears under its name; the import
-deletes the export before the new store can be used. So at most one of the three can be used at any
-instant, and a killed command is finished by running it again. A copy of the export that is imported
-elsewhere cannot be prevented; it would spend the same budget a second time.
+A ledger must continue in exactly one store. An export has all rows of a store, sealed with a
+passphrase and a key of its own; it is no database (``sealed_export``). The store is marked before
+the export appears under its name; the import deletes the export before the new store can be used.
+So at most one of the three can be used at any instant, and a killed command is finished by running
+it again. A copy of the export that is imported elsewhere cannot be prevented; it would spend the
+same budget a second time.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
-from hdpmf.common.base.files import atomic_write
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.disclosures.ledger import entry_context, utc_now
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore, refuse_moved
 from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.integrity import counter_of
+from hdpmf.private.device.store.layout import COLUMNS, newest_schema
 from hdpmf.private.device.store.ratings_table import SealedRatings
 from hdpmf.private.device.store.schema import Transfer
+from hdpmf.private.device.store.sealed_export import ExportFacts, ExportReader, write_export
 from hdpmf.private.device.store.tables import (
+    ONLY,
+    RawRow,
+    Runs,
     Tables,
     read_header,
-    reply_context,
-    run_context,
     write_header,
 )
+
+_NEW_FILE = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
 
 
 def change_passphrase(
@@ -59,60 +64,65 @@ def change_passphrase(
     """
     if new == old:
         raise ConfigError("the new passphrase is the old one; nothing was changed")
-    seal_anew(path, new, old=old, old_copy=old_copy)
-
-
-def seal_anew(
-    path: str | os.PathLike[str], new: str, *, old: str | None = None, old_copy: bool = False
-) -> None:
-    """The same, whatever the new passphrase is: the key is another one in any case."""
-    database = Database(path)
-    try:
-        before = StoreCipher.unlock(read_header(database), old)
-        database.check_rows(before, old_copy=old_copy)
-        database.serve()
+    with _open_rows(path, old, old_copy=old_copy) as (database, before):
         after = before.renewed(new)
         database.rewrite_rows(after, lambda: _rewrite(database, before, after))
         database.shred()
+
+
+@contextmanager
+def _open_rows(
+    path: str | os.PathLike[str], passphrase: str | None, *, old_copy: bool
+) -> Iterator[tuple[Database, StoreCipher]]:
+    """Open a store, also one that was moved away, as the only one who answers from it."""
+    database = Database(path)
+    try:
+        cipher = StoreCipher.unlock(read_header(database), passphrase)
+        database.check_rows(cipher, old_copy=old_copy)
+        database.serve()
+        yield database, cipher
     finally:
         database.close()
 
 
 def _rewrite(database: Database, before: StoreCipher, after: StoreCipher) -> None:
     write_header(database, after)
-    Tables(database, before).reseal(after)
+    for table, rows in resealed_rows(database, before, after):
+        sealed = list(rows)
+        database.execute(f"DELETE FROM {table}")  # noqa: S608  # a name of ours
+        insert_rows(database, table, sealed)
+
+
+def resealed_rows(
+    database: Database, before: StoreCipher, after: StoreCipher
+) -> Iterator[tuple[str, Iterator[RawRow]]]:
+    """Return the rows of each table but the header as another cipher seals them.
+
+    Inside a transaction.
+    """
+    yield from Tables(database, before).resealed(after)
     # How many users there may be is checked when they come.
-    SealedRatings(database, before, 1).move_to(SealedRatings(database, after, 1))
-    _rewrite_runs(database, before, after)
-    _rewrite_ledger(database, before, after)
+    yield from SealedRatings(database, before, 1).resealed(after)
+    yield from Runs(database, before).resealed(after)
+    yield "ledger", _resealed_ledger(database, before, after)
 
 
-def _rewrite_runs(database: Database, before: StoreCipher, after: StoreCipher) -> None:
-    runs = database.execute("SELECT number, run, sealed FROM runs ORDER BY number")
-    replies = database.execute("SELECT run, number, request, sealed FROM replies")
-    database.execute("DELETE FROM runs")
-    database.execute("DELETE FROM replies")
-    for number, run, sealed in runs:
-        context = run_context(run)
-        row = (number, run, after.seal(before.open(sealed, context), context))
-        database.execute("INSERT INTO runs VALUES (?, ?, ?)", row)
-    for run, number, request, sealed in replies:
-        context = reply_context(run, number, request)
-        kept = (run, number, request, after.seal(before.open(sealed, context), context))
-        database.execute("INSERT INTO replies VALUES (?, ?, ?, ?)", kept)
-
-
-def _rewrite_ledger(database: Database, before: StoreCipher, after: StoreCipher) -> None:
-    rows = database.execute("SELECT number, entry, charges FROM ledger ORDER BY number")
-    database.execute("DELETE FROM ledger")
-
+def _resealed_ledger(
+    database: Database, before: StoreCipher, after: StoreCipher
+) -> Iterator[RawRow]:
     def again(kind: bytes, number: int, sealed: bytes | None) -> bytes | None:
         context = entry_context(kind, number)
         return None if sealed is None else after.seal(before.open(sealed, context), context)
 
-    for number, entry, charges in rows:
-        row = (number, again(b"ledger", number, entry), again(b"charges", number, charges))
-        database.execute("INSERT INTO ledger VALUES (?, ?, ?)", row)
+    query = "SELECT number, entry, charges FROM ledger ORDER BY number"
+    for number, entry, charges in database.iterate(query):
+        yield number, again(b"ledger", number, entry), again(b"charges", number, charges)
+
+
+def insert_rows(database: Database, table: str, rows: Iterable[RawRow]) -> None:
+    """Put rows into a table as they are, inside a transaction."""
+    places = ", ".join("?" * len(COLUMNS[table]))
+    database.execute_many(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608  # a name of ours
 
 
 def export_store(
@@ -139,22 +149,15 @@ def export_store(
     if file.exists():
         raise ConfigError(f"{file} exists already; choose another name for the export")
     part = _part(file)
-    with DeviceStore.open(
-        path, passphrase=passphrase, serving=True, old_copy=old_copy, moved=True
-    ) as store:
-        mark = store.device.transfer
+    with _open_rows(path, passphrase, old_copy=old_copy) as (database, cipher):
+        device = Tables(database, cipher).device
+        mark = device.need(ONLY).transfer
         if mark is None:
             at = utc_now()
-            data = _sealed_copy(
-                store,
-                path,
-                passphrase,
-                export_passphrase,
-                Transfer(state="travelling", at=at, file=""),
-            )
-            atomic_write(part, data, mode=0o600)
-            mark = Transfer(state="left", at=at, file=str(file.absolute()), digest=_digest(data))
-            store.change_device(transfer=mark)
+            with database.transaction():  # nothing is written here that is not in the export
+                digest = _write_part(database, cipher, part, export_passphrase, at)
+                mark = Transfer(state="left", at=at, file=str(file.absolute()), digest=digest)
+                device.put(msgspec.structs.replace(device.need(ONLY), transfer=mark))
         elif not (
             mark.state == "left" and mark.file == str(file.absolute()) and _is(part, mark.digest)
         ):
@@ -239,42 +242,54 @@ def take_back(
         store.change_device(transfer=None)
 
 
-def _sealed_copy(
-    store: DeviceStore, path: Path, passphrase: str | None, new: str, mark: Transfer
-) -> bytes:
-    with _workshop(
-        path
-    ) as folder:  # beside the store: a plain one is not to lie on a stick, not for an instant
-        copy = folder / "store"
-        store.copy_to(copy)
-        seal_anew(copy, new, old=passphrase, old_copy=True)
-        with DeviceStore.open(copy, passphrase=new, moved=True) as travelling:
-            travelling.change_device(transfer=mark)
-        return copy.read_bytes()
+def _write_part(database: Database, cipher: StoreCipher, part: Path, new: str, at: str) -> str:
+    """Write the export where nobody looks for it; its digest. Inside a transaction."""
+    sealed_by = cipher.renewed(new)
+    tables = resealed_rows(database, cipher, sealed_by)
+    facts = ExportFacts(newest_schema(), database.commits, at)
+    try:
+        with os.fdopen(os.open(part, _NEW_FILE, 0o600), "wb") as stream:
+            rows = ((table, row) for table, found in tables for row in found)
+            digest = write_export(stream, sealed_by, facts, rows)
+            stream.flush()
+            os.fsync(stream.fileno())
+            return digest
+    except OSError as error:
+        raise StorageError(
+            f"could not write {part}: {error.strerror}. The store can be used as before; free "
+            "space or choose another folder, then run the same command again"
+        ) from error
 
 
 def _arrive(file: Path, path: Path, passphrase: str) -> None:
     """Make the new store, which cannot be used yet."""
     try:
-        data = file.read_bytes()
+        with file.open("rb") as stream, _workshop(path) as folder:
+            copy = folder / "store"
+            _build(ExportReader(stream, file, passphrase), copy)
+            _place_counter(copy, path)
+            _rename(copy, path)
     except FileNotFoundError:
         raise ConfigError(f"there is no export at {file}") from None
     except OSError as error:
         raise StorageError(f"cannot read {file}: {error.strerror}") from error
-    with _workshop(path) as folder:
-        copy = folder / "store"
-        atomic_write(copy, data, mode=0o600)
-        if not DeviceStore.is_encrypted(copy):
-            raise ConfigError(f"{file} is no export (hdpmf device export writes one)")
-        with DeviceStore.open(copy, passphrase=passphrase, old_copy=True, moved=True) as store:
-            mark = store.device.transfer
-            if mark is None or mark.state != "travelling":
-                raise ConfigError(f"{file} is no export (hdpmf device export writes one)")
-            store.change_device(
-                transfer=msgspec.structs.replace(mark, state="arriving", digest=_digest(data))
-            )
-        _place_counter(copy, path)
-        _rename(copy, path)
+
+
+def _build(export: ExportReader, copy: Path) -> None:
+    """Put the rows of an export into tables of our own, in one commit."""
+    facts, cipher = export.facts, export.cipher
+    database = Database(copy, make=True)
+    try:
+        with database.transaction():
+            database.lay_tables(cipher, schema=facts.schema, commits=facts.commits)
+            write_header(database, cipher)
+            for table, row in export.rows():
+                insert_rows(database, table, [row])
+            device = Tables(database, cipher).device
+            mark = Transfer(state="arriving", at=facts.at, file="", digest=export.digest())
+            device.put(msgspec.structs.replace(device.need(ONLY), transfer=mark))
+    finally:
+        database.close()
 
 
 def _place_counter(copy: Path, path: Path) -> None:
@@ -321,13 +336,10 @@ def _part(file: Path) -> Path:
     return file.absolute().with_name(f".{file.name}.part")
 
 
-def _digest(data: bytes) -> str:
-    return sha256(data).hexdigest()
-
-
 def _is(file: Path, digest: str) -> bool:
     try:
-        return _digest(file.read_bytes()) == digest
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == digest
     except OSError:
         return False
 

@@ -1,0 +1,194 @@
+"""Attack 27b: what is done to an export by whoever carries it."""
+
+from __future__ import annotations
+
+import io
+import random
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hdpmf.errors import ConfigError, HdpmfError, StorageError
+from hdpmf.private.device.store import encryption, sealed_export
+from hdpmf.private.device.store.database import EXPORT_MAGIC
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.encryption import StoreCipher
+from hdpmf.private.device.store.layout import FIRST_SCHEMA
+from hdpmf.private.device.store.sealed_export import ExportFacts, ExportReader, write_export
+from hdpmf.private.device.store.transfer import export_store, import_store, take_back
+
+from .used_store import PASSPHRASE, facts, plant, spend, used_store
+
+TRAVEL = "only for the journey"
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encryption, "SCRYPT_COST", 16)
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    (tmp_path / "there").mkdir()
+    return tmp_path / "there" / "me"
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    (tmp_path / "stick").mkdir()
+    store = used_store(tmp_path / "me", PASSPHRASE)
+    file = tmp_path / "stick" / "me.export"
+    export_store(store, file, TRAVEL, passphrase=PASSPHRASE)
+    return file
+
+
+def pieces(data: bytes) -> tuple[bytes, list[bytes]]:
+    """Return the magic and the head of an export, and its pieces, all with their lengths."""
+    place, found = len(EXPORT_MAGIC), list[bytes]()
+    while place < len(data):
+        end = place + 4 + int.from_bytes(data[place : place + 4], "big")
+        found.append(data[place:end])
+        place = end
+    return EXPORT_MAGIC + found[0], found[1:]
+
+
+def test_code_cannot_be_planted_in_an_export(export: Path, there: Path) -> None:
+    """It was a database: its triggers came with it, and charges were not written."""
+    with suppress(sqlite3.DatabaseError):
+        plant(
+            export,
+            "CREATE TRIGGER planted BEFORE INSERT ON ledger BEGIN SELECT RAISE(IGNORE); END",
+        )
+    import_store(export, there, TRAVEL)
+    with DeviceStore.open(there, passphrase=TRAVEL) as store:
+        spend(store)
+        assert len(store.ledger.entries()) == 3
+
+
+def test_bytes_that_flip_and_files_that_end_early_are_refused(export: Path, there: Path) -> None:
+    data, chance = export.read_bytes(), random.Random(3)
+    spoiled = [data[: chance.randrange(len(data))] for _ in range(40)]
+    spoiled += [data + b"\0", data + data, data[1:], b"", EXPORT_MAGIC]
+    for _ in range(80):
+        flipped = bytearray(data)
+        flipped[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        spoiled.append(bytes(flipped))
+    for content in spoiled:
+        export.write_bytes(content)
+        with pytest.raises(HdpmfError):
+            import_store(export, there, TRAVEL)
+        assert list(there.parent.iterdir()) == []
+        assert export.exists()
+    export.write_bytes(data)
+    import_store(export, there, TRAVEL)
+
+
+def test_pieces_cannot_be_left_out_repeated_or_exchanged(
+    tmp_path: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealed_export, "_PIECE", 1024)
+    store = used_store(tmp_path / "me", PASSPHRASE)
+    before, file = facts(store, PASSPHRASE), tmp_path / "me.export"
+    export_store(store, file, TRAVEL, passphrase=PASSPHRASE)
+    data = file.read_bytes()
+    head, found = pieces(data)
+    assert len(found) > 5
+    other_file = tmp_path / "other.export"
+    export_store(used_store(tmp_path / "other", None), other_file, TRAVEL)
+    other = pieces(other_file.read_bytes())
+    for changed in (
+        found[:-1],
+        found[1:],
+        [found[0], *found[2:]],
+        [*found, found[-1]],
+        [found[0], *found],
+        [found[1], found[0], *found[2:]],
+        [*found[:-2], found[-1], found[-2]],
+        [*found[:-1], other[1][-1]],
+        other[1],
+        [],
+    ):
+        file.write_bytes(head + b"".join(changed))
+        with pytest.raises(StorageError, match=r"cut short or was tampered with.*unmove"):
+            import_store(file, there, TRAVEL)
+        assert list(there.parent.iterdir()) == []
+    file.write_bytes(data)
+    import_store(file, there, TRAVEL)
+    assert facts(there, TRAVEL) == before
+
+
+def test_an_export_that_is_not_sealed_is_none(export: Path, there: Path) -> None:
+    """Whoever writes one without a passphrase writes any policy and any ledger."""
+    cipher = StoreCipher.new()
+    for key in (cipher.header(), b"", b"\xc1"):
+        head = msgspec.msgpack.encode({"format": 1, "key": key})
+        first = msgspec.msgpack.encode({"schema": 4, "commits": 1, "at": ""})
+        piece = len(first).to_bytes(4, "big") + first
+        sized = [len(part).to_bytes(4, "big") + part for part in (head, piece)]
+        export.write_bytes(EXPORT_MAGIC + b"".join(sized))
+        with pytest.raises(StorageError, match="damaged"):
+            import_store(export, there, TRAVEL)
+    assert list(there.parent.iterdir()) == []
+
+
+def test_an_export_of_a_newer_version_is_refused_and_stays(export: Path, there: Path) -> None:
+    data = export.read_bytes()
+    for old, new in (
+        (b"\xa6format\x01", b"\xa6format\x02"),
+        (b"hdpmf export\n", b"hdpmf export\r"),
+    ):
+        assert data.count(old) == 1
+        export.write_bytes(data.replace(old, new))
+        with pytest.raises(ConfigError, match=r"newer hdpmf; upgrade|no export"):
+            import_store(export, there, TRAVEL)
+        assert export.read_bytes() == data.replace(old, new)
+    assert list(there.parent.iterdir()) == []
+
+
+def test_the_schema_of_an_export_is_sealed_and_known(
+    tmp_path: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = used_store(tmp_path / "me", PASSPHRASE)
+    for number, error, words in ((99, ConfigError, "newer"), (3, StorageError, "damaged")):
+        file = tmp_path / f"{number}.export"
+        with monkeypatch.context() as patch:
+            patch.setattr("hdpmf.private.device.store.transfer.newest_schema", lambda n=number: n)
+            export_store(store, file, TRAVEL, passphrase=PASSPHRASE)
+        with pytest.raises(error, match=words):
+            import_store(file, there, TRAVEL)
+        take_back(store, file, passphrase=PASSPHRASE)
+
+
+def test_lengths_are_bounded_before_anything_is_read(export: Path, there: Path) -> None:
+    head, _ = pieces(export.read_bytes())
+    for content in (
+        EXPORT_MAGIC + b"\xff\xff\xff\xff" + bytes(5000),
+        head + b"\xff\xff\xff\xff" + bytes(5000),
+        head + bytes(4),
+    ):
+        export.write_bytes(content)
+        with pytest.raises(StorageError, match="damaged"):
+            import_store(export, there, TRAVEL)
+
+
+def test_an_export_that_ends_where_a_row_ends_is_cut_short_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that nobody misses: charges of the ledger come last."""
+    cipher, about = StoreCipher.new(TRAVEL), ExportFacts(FIRST_SCHEMA, 1, "")
+    monkeypatch.setattr(sealed_export, "_PIECE", 4 + len(msgspec.msgpack.encode(about)))
+    stream = io.BytesIO()
+    rows = [("ledger", (number, b"entry", b"charges")) for number in range(3)]
+    write_export(stream, cipher, about, rows)
+    head, found = pieces(stream.getvalue())
+    whole = ExportReader(io.BytesIO(stream.getvalue()), tmp_path, TRAVEL)
+    assert list(whole.rows()) == rows
+
+    def read() -> None:
+        list(ExportReader(io.BytesIO(head + found[0]), tmp_path, TRAVEL).rows())
+
+    with pytest.raises(StorageError, match="cut short"):
+        read()
