@@ -299,11 +299,7 @@ class SealedRatings:
         def after(record: Record) -> Record:
             old = before.get((record.user, record.item))
             since = old.since if old is not None and old.value == record.value else now
-            weight = (
-                old.weight
-                if single and old is not None and record.weight is None
-                else record.weight
-            )
+            weight = old.weight if old is not None and record.weight is None else record.weight
             return msgspec.structs.replace(record, since=since, weight=weight)
 
         return [after(record) for record in records]
