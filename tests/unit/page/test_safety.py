@@ -11,6 +11,7 @@ import pytest
 
 from hdpmf.common.web import local_server
 from hdpmf.common.web.local_server import AttemptLimit
+from hdpmf.errors import PrivacyError
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.page import http
@@ -214,6 +215,28 @@ def test_an_encrypted_store_is_asked_for_its_passphrase_and_not_at_will(outside:
     assert "Zombie" in outside.get("/rate").text
     assert outside.post("/lock", {}).headers["location"] == "/unlock"
     assert outside.get("/rate").headers["location"] == "/unlock"
+
+
+def test_the_old_passphrase_is_not_tried_at_will_when_a_new_one_is_given(outside: Person):
+    """Whoever sits at an open page has the same few tries as somebody before a closed one."""
+    with new_device(outside.path, passphrase=PASSPHRASE) as store:
+        fill(store)
+    outside.enter()
+    owner = outside.owner
+    owner.attempts = AttemptLimit(outside.clock)
+    owner.open(PASSPHRASE)
+    for _ in range(3):
+        with pytest.raises(PrivacyError, match="passphrase is wrong"):
+            owner.change_passphrase("a guess", "mine now")
+    assert owner.attempts.wait > 0
+    for guess in ("a guess", PASSPHRASE):  # the right one, too early
+        with pytest.raises(PrivacyError, match="too many wrong passphrases"):
+            owner.change_passphrase(guess, "mine now")
+    with pytest.raises(PrivacyError, match="too many"):  # one count for both places
+        owner.open(PASSPHRASE)
+    outside.clock.now += owner.attempts.wait
+    owner.change_passphrase(PASSPHRASE, "another one")
+    DeviceStore.open(outside.path, passphrase="another one").close()
 
 
 def test_a_store_that_nobody_looks_at_is_closed(person: Person):
