@@ -53,6 +53,38 @@ def test_a_catalogue_of_a_file_can_be_searched_and_rated(tmp_path: Path, call: C
     assert call("device", "rate", path, "2", "--genre", "War", "--weight", "0.1").code != 0
 
 
+def test_marks_are_rules_and_the_least_of_them_counts(tmp_path: Path, call: Call, path: Path):
+    """What is asked for may not be what counts, and then it says so."""
+    (tmp_path / "films.csv").write_text(FILMS + "3,Gamma,,1992\n")
+    call("device", "catalogue", path, tmp_path / "films.csv")
+    for item in "23":
+        call("device", "rate", path, item, "5")
+
+    def weights() -> list[float]:
+        return [row["weight"] for row in call("device", "everything", path).json["ratings"]]
+
+    told = call("device", "rate", path, "--genre", "War", "--weight", "0.1", "--json").json
+    assert "Items without a genre (1) could be of a marked one" in told["held"][0]
+    assert weights() == [0.1, 0.1]
+    told = call("device", "rate", path, "2", "--weight", "0.5", "--json").json
+    assert told["held"] == [
+        "It weighs 0.1: you gave it the weight 0.5; the genre war is marked as sensitive."
+    ]
+    assert not call("device", "rate", path, "2", "--weight", "0.02", "--json").json["held"]
+    assert weights() == [0.02, 0.1]
+    assert call("device", "rate", path, "3", "--unmark", "--json").json["held"] == []
+    assert weights() == [0.02, 1.0]
+    told = call("device", "rate", path, "--genre", "", "--weight", "0.3")
+    assert (told.code, weights()) == (0, [0.02, 0.3])
+    told = call("device", "rate", path, "--genre", "war", "--weight", "1", "--json").json
+    assert told["held"] == ["1 of them weigh less than 1, by other marks or their own weight."]
+    assert weights() == [0.02, 0.3]
+    told = call("device", "everything", path).json
+    assert told["marks"][-1] == {"genre": "", "weight": 0.3}
+    for wrong in (["--unmark"], ["2", "--unmark", "--weight", "1"]):
+        assert call("device", "rate", path, *wrong).code != 0
+
+
 def test_hiding_stays_on_the_device(call: Call, path: Path):
     told = call("device", "hide", path, "7", "--json").json
     assert (told["item"], told["hidden"], told["all_hidden"]) == ("7", True, 1)

@@ -23,6 +23,9 @@ from hdpmf.private.device.store.schema import (
     Consent,
     HiddenItem,
     LocalModel,
+    Mark,
+    PastItem,
+    PastItems,
     PlanCount,
     PublicData,
     Question,
@@ -74,6 +77,8 @@ def _fill(store: DeviceStore) -> None:
     tables.refusals.put(Refusals(refused=(record,)))
     tables.sent_runs.put(SentRun(run="ab" * 16, devices=("cd",), authority=()))
     tables.hidden_items.put(HiddenItem(item="30"))
+    tables.marks.put(Mark(kind="item", name="20", weight=0.3))
+    tables.past_items.put(PastItems(items={"40": PastItem(recommender_id=1, title="gone")}))
 
 
 def spend(store: DeviceStore) -> None:

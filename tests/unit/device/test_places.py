@@ -37,9 +37,9 @@ from hdpmf.private.device.store.catalogues import (
     id_of,
     name_in,
     namespace_of,
-    same_items,
 )
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.item_identity import same_items
 from tests.world import Device
 
 from .places_world import BOOKS, FILMS, FIRST, MORE_FILMS, OTHERS, SECOND, TITLES

@@ -13,6 +13,7 @@ from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.private.device.consent import consents, give_answer, require_consent
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.memberships import join
+from hdpmf.private.device.privacy_level import item_weights
 from hdpmf.private.device.recommendations import keep_model
 from hdpmf.private.device.store.catalogues import name_in
 from hdpmf.private.device.store.schema import LocalModel, Question
@@ -130,10 +131,13 @@ def test_what_is_hidden_or_sensitive_is_so_for_its_recommender(reader: Person):
     assert "Essay" in reader.get("/privacy").text
     reader.post("/privacy/genre", {"genre": "Essay", "marked": "yes", "recommender_id": "2"})
     with reader.owner.store() as store:
-        assert set(store.rated.gammas()) == {name_in("2", item) for item in "1234"}
+        # And the one film that has no genre, until its owner says otherwise.
+        assert set(item_weights(store)) == {"4"} | {name_in("2", item) for item in "1234"}
     choose(reader, 1)
     assert "Amélie" in reader.get("/recommendations").text
-    assert "Essay" not in reader.get("/privacy").text
+    page = reader.get("/privacy").text
+    assert "Essay" not in page
+    assert "Without a genre" in page
 
 
 def test_the_page_says_who_has_the_same_items(reader: Person):
@@ -192,7 +196,7 @@ def test_a_tab_about_a_recommender_that_was_forgotten_changes_nothing_of_another
         ]
     )
     with reader.owner.store() as store:
-        assert store.rated.gammas() == {}
+        assert item_weights(store) == {}
         assert {record.item: record.value for record in store.records()}["1"] == 4.5
 
 

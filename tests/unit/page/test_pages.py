@@ -167,9 +167,26 @@ def test_sensitive_items_one_by_one_and_by_genre(person: Person):
     person.ask("/rate/private", {"item": "1", "private": "yes"})
     person.post("/privacy/genre", {"genre": "Drama", "marked": "yes"})
     with person.owner.store() as store:
-        assert item_weights(store) == {"1": 0.1, "2": 0.1, "3": 0.1}
+        assert item_weights(store) == dict.fromkeys("1234", 0.1)  # the last has no genre, and asks
+    page = person.get("/privacy").text
+    assert "Items that have no genre here (1) could be of one that you marked" in page
+    person.post("/privacy/genre", {"genre": "", "marked": "no"})
+    page = person.get("/privacy").text
+    assert "Without a genre" in page
+    assert "could be of one that you marked" not in page
+    with person.owner.store() as store:
+        assert item_weights(store) == dict.fromkeys("123", 0.1)
+    held = person.ask("/rate/private", {"item": "2", "private": "no"}).json()
+    assert held["private"]
+    assert "the genre drama is marked as sensitive" in held["told"]
+    person.ask("/rate/private", {"item": "3", "private": "yes"})
     person.post("/privacy/genre", {"genre": "Drama", "marked": "no"})
-    person.ask("/rate/private", {"item": "1", "private": "no"})
+    assert "1 item stays sensitive" in person.get("/privacy").text
+    person.ask("/rate/private", {"item": "3", "private": "no"})
+    assert person.ask("/rate/private", {"item": "1", "private": "no"}).json() == {
+        "private": False,
+        "told": "",
+    }
     with person.owner.store() as store:
         assert item_weights(store) == {}
     person.post("/privacy/genre", {"genre": "Western", "marked": "yes"})

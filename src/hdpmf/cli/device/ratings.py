@@ -61,8 +61,14 @@ def rate(
         ),
     ] = None,
     genre: Annotated[
-        str | None, option("Give all items of this genre the --weight.", "NAME")
+        str | None,
+        option(
+            "Let items of this genre weigh --weight at most, now and later; 1 takes that back. "
+            "An empty NAME is for items without a genre.",
+            "NAME",
+        ),
     ] = None,
+    unmark: Annotated[bool, option("Take the mark of ITEM as sensitive away.")] = False,
     remove: Annotated[bool, option("Remove the rating of ITEM.")] = False,
     show: Annotated[bool, option("Print all ratings.", None, "--list")] = False,
     search: Annotated[str | None, option("Print items with TEXT in the title.", "TEXT")] = None,
@@ -76,7 +82,7 @@ def rate(
     take: Annotated[bool, option("Add the ratings of --own.")] = False,
 ) -> Result:
     """Add or change a rating: rate STORE ITEM VALUE. It stays on this device."""
-    typed = item is not None and (value is not None or remove or weight is not None)
+    typed = item is not None and (value is not None or remove or weight is not None or unmark)
     ways = (
         typed,
         item is None and weight is not None,
@@ -85,19 +91,20 @@ def rate(
         bulk.file is not None,
         own is not None,
     )
-    if sum(ways) != 1 or (remove and value is not None):
+    if sum(ways) != 1 or (remove and value is not None) or (unmark and weight is not None):
         raise ConfigError(
-            "say one thing: ITEM VALUE, ITEM --remove, ITEM --weight W, --weight W, --list, "
+            "say one thing: ITEM VALUE, ITEM --remove, ITEM --weight W, ITEM --unmark, --weight W, "
+            "--list, "
             "--search TEXT, --from FILE, --own FILE"
         )
     if take and own is None:
         raise ConfigError("--take goes with --own FILE")
+    if unmark and item is None:
+        raise ConfigError("--unmark goes with ITEM; a genre is unmarked by --genre NAME --weight 1")
     if genre is not None and (item is not None or weight is None):
         raise ConfigError("--genre NAME goes with --weight W, and with no ITEM")
     with target.open() as store:
-        from hdpmf.private.device.store.catalogues import name_in
-
-        item = None if item is None else name_in(store.item_namespace, item)
+        item = None if item is None else store.name_of(item)
         if show:
             return _list_ratings(store)
         if search is not None:
@@ -105,16 +112,15 @@ def rate(
         if own is not None:
             return _own_file(store, own, take)
         if genre is not None and weight is not None:
-            from hdpmf.private.device.privacy_level import mark_genre
-
-            change: dict[str, Any] = {"done": f"Weighed {mark_genre(store, genre, weight)} items"}
+            change = _mark_genre(store, genre, weight)
         elif bulk.file is not None:
             change = _add_file(store, bulk.file, bulk)
         else:
-            change = _change_rating(store, item, value, user, weight, remove)
+            change = _change_rating(store, item, value, user, weight, remove, unmark)
         count = store.n_ratings
     words = (
         *change.get("means", {}).get("words", ()),
+        *change.get("held", ()),
         *(run["words"] for run in change.get("released", ())),
     )
     text: list[Block] = [
@@ -131,7 +137,9 @@ def _change_rating(
     user: str,
     weight: float | None,
     remove: bool,
+    unmark: bool,
 ) -> dict[str, Any]:
+    from hdpmf.private.device.privacy_level import held_down, mark
     from hdpmf.private.device.store.ratings_table import ME
 
     with store.transaction():
@@ -147,6 +155,8 @@ def _change_rating(
             store.set_weight(user=user, beta=weight)
         elif weight is not None:
             store.set_weight(item=item, gamma=weight)
+        if unmark and item is not None:
+            mark(store, [item], 1.0)
     catalogue = store.pinned_catalogue
     if catalogue is not None and item is not None:
         if item not in catalogue.positions:
@@ -158,9 +168,42 @@ def _change_rating(
             )
     if item is None and user == ME:
         return {"done": "Weighed", "means": _weight_meaning(store)}
-    if value is None or item is None:
+    if item is None:
         return {"done": "Weighed"}
-    return {"done": "Rated", "released": _releases(store, user, item, removed=False)}
+    held = held_down(store, item)
+    # Rules do not know of each other: what was asked for may not be what counts.
+    told = [held.in_words()] if held.weight < (1.0 if weight is None else weight) else []
+    if value is None:
+        return {"done": "Weighed" if weight is not None else "Unmarked", "held": told}
+    return {
+        "done": "Rated",
+        "held": told,
+        "released": _releases(store, user, item, removed=False),
+    }
+
+
+def _mark_genre(store: DeviceStore, genre: str, weight: float) -> dict[str, Any]:
+    """Mark a genre or take its mark away, and say what other rules still hold down."""
+    from hdpmf.private.device.privacy_level import genres, item_weights, mark_genre
+    from hdpmf.private.device.store.marks import NO_GENRE, genre_key
+
+    n = mark_genre(store, genre, weight)
+    by_genre = genres(store)
+    items = {item for name in by_genre for item in by_genre[name]
+             if genre_key(name) == genre_key(genre)}  # fmt: skip
+    less = sum(own < weight for own in item_weights(store, items).values())
+    told = []
+    if less:
+        told.append(
+            f"{less} of them weigh less than {weight:g}, by other marks or their own weight."
+        )
+    asked = len(store.marks.unanswered(by_genre.get(NO_GENRE, ())))
+    if asked:
+        told.append(
+            f"Items without a genre ({asked}) could be of a marked one, and count as sensitive "
+            "until you say otherwise: rate STORE --genre '' --weight 1"
+        )
+    return {"done": f"Weighed {n} items", "held": told}
 
 
 def _weight_meaning(store: DeviceStore) -> dict[str, Any]:
@@ -351,10 +394,9 @@ def hide(
     """Leave an item out of your list: not interested. Nobody hears of it."""
     from hdpmf.private.device.recommendations import hidden_items
     from hdpmf.private.device.recommendations import hide as hide_item
-    from hdpmf.private.device.store.catalogues import name_in
 
     with target.open() as store:
-        hide_item(store, name_in(store.item_namespace, item), not again)
+        hide_item(store, store.name_of(item), not again)
         count = len(hidden_items(store))
     done = "Shown again" if again else "Hidden"
     return Result(

@@ -204,6 +204,7 @@ def _catalogue_fields(store: DeviceStore) -> dict[str, Any] | None:
         "scale": [catalogue.known.scale.low, catalogue.known.scale.high],
         "fingerprint": catalogue.known.fingerprint,
         "ratings_left_out": store.n_left_out,
+        "items_apart": len(catalogue.apart),
     }
 
 
@@ -260,11 +261,13 @@ def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
         low, high = catalogue["scale"]
         retired = catalogue["retired"]
         unused = catalogue["ratings_left_out"]
+        apart = catalogue["items_apart"]
         yield (
             f"Catalogue: version {catalogue['version']}, {catalogue['items']} items rated {low:g} "
             f"to {high:g}"
             + (f", {retired} of them retired" if retired else "")
             + (f"; {unused} of your ratings are not of it and stay unused" if unused else "")
+            + (f"; {apart} of its ids are other items here and are kept apart" if apart else "")
         )
         yield f"Digest of the catalogue, the same for everybody: {catalogue['digest']}"
     if budget is not None:

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 import msgspec
 import numpy as np
@@ -20,10 +21,11 @@ from hdpmf.common.data import RatingScale
 from hdpmf.common.data.item_features import read_item_table
 from hdpmf.common.protocol.catalogue import catalogue_table, plain
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError, UnknownIdError
-from hdpmf.private.device.store.catalogues import PinnedCatalogue, name_in, pinned
+from hdpmf.private.device.disclosures.shared_budget import title_key
+from hdpmf.private.device.store.catalogues import PinnedCatalogue, pinned
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME, Record
-from hdpmf.private.device.store.schema import FIRST, OWN_FILE, PublicData
+from hdpmf.private.device.store.schema import FIRST, OWN_FILE
 
 _NO_ITEMS = (
     "there are no items yet: load a catalogue from a file, or join a recommender, which brings one"
@@ -63,7 +65,7 @@ def load_catalogue(
         found = pinned(data)
     except ProtocolError as error:
         raise RatingsError(str(error)) from error
-    store.tables.catalogues.put(PublicData(recommender_id=OWN_FILE, data=data))
+    store.set_own_items(data)
     return found
 
 
@@ -140,6 +142,7 @@ class FilePreview:
 
     Attributes:
         ready: Items and ratings that can be taken in.
+        sources: For each of them, the row that it comes from, in its plainest form.
         new: How many of them are of items without a rating here.
         changed: How many have another rating here.
         unknown: Rows about items that the catalogue does not have.
@@ -149,6 +152,7 @@ class FilePreview:
     """
 
     ready: tuple[tuple[str, float], ...]
+    sources: tuple[str, ...]
     new: int
     changed: int
     unknown: int
@@ -173,18 +177,27 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
         raise ConfigError("load a catalogue first, so that the file's items can be found in it")
     known = {record.item: record.value for record in store.records() if record.user == ME}
     ready: dict[str, float] = {}
+    sources: dict[str, str] = {}
+    whole = sha256(data).hexdigest()
     unknown = off_scale = repeated = 0
     examples: list[str] = []
     by_title: dict[str, str] | None = None
     for number, item, title, year, text in _rows(data):
-        name = name_in(shown.namespace, item)
+        name = shown.name_of(item)
         target = name if item and name in shown.positions else None
-        if target is None and title:
+        otherwise = (
+            target is not None and bool(title) and _says_otherwise(shown, target, title, year)
+        )
+        if (target is None or otherwise) and title:
             by_title = _titles(shown) if by_title is None else by_title
             target = _by_title(shown, by_title, title, year)
         if target is None:
             unknown += 1
-            examples.append(f"Row {number}: the catalogue has no item like this.")
+            examples.append(
+                f"Row {number}: the catalogue has another title for its item."
+                if otherwise
+                else f"Row {number}: the catalogue has no item like this."
+            )
             continue
         value = _number(text)
         if value is None or not bool(shown.fit(np.array([value]))[0]):
@@ -193,20 +206,41 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
             continue
         repeated += target in ready
         ready[target] = value
+        sources[target] = _source(item, title, year, whole)
     new = sum(item not in known for item in ready)
     changed = sum(item in known and known[item] != value for item, value in ready.items())
     return FilePreview(
-        tuple(ready.items()), new, changed, unknown, off_scale, repeated, tuple(examples[:_SHOWN])
+        tuple(ready.items()),
+        tuple(sources[item] for item in ready),
+        new,
+        changed,
+        unknown,
+        off_scale,
+        repeated,
+        tuple(examples[:_SHOWN]),
     )
 
 
 def take_file(store: DeviceStore, preview: FilePreview) -> int:
     """Take in what was looked at, all of it or nothing; how many ratings."""
     if preview.ready:
+        rows = zip(preview.ready, preview.sources, strict=True)
         store.rated.put(
-            [Record(ME, item, value) for item, value in preview.ready], current_catalogue(store)
+            [Record(ME, item, value, source=source) for (item, value), source in rows],
+            current_catalogue(store),
         )
     return len(preview.ready)
+
+
+def _source(item: str, title: str, year: str, whole: str) -> str:
+    """Return what a row is known by when its file is taken in for another recommender, too.
+
+    An id alone says something only within its own file: ids of another one may be of other things.
+    """
+    if title:
+        key, at_its_end = title_key(title)
+        return f"title {key} {year or at_its_end}"
+    return f"file {whole} {item}"
 
 
 def _rows(data: bytes) -> Iterator[tuple[int, str, str, str, str]]:
@@ -259,6 +293,18 @@ def _number(text: str) -> float | None:
         return float(text.replace(",", "."))
     except ValueError:
         return None
+
+
+def _says_otherwise(shown: PinnedCatalogue, item: str, title: str, year: str) -> bool:
+    """Return True if the catalogue has another title or year for an item."""
+    table, place = shown.table, shown.positions[item]
+    key, when = title_key(
+        table.titles[place] if table.titles else "", table.years[place] if table.years else None
+    )
+    said, at_its_end = title_key(title)
+    if when and (year or at_its_end) and (year or str(at_its_end)) != str(when):
+        return True
+    return bool(key) and key != said
 
 
 def _titles(shown: PinnedCatalogue) -> dict[str, str]:

@@ -385,7 +385,7 @@ class Published:
         for about in () if self._index is None else (self._index.model, self._index.lists):
             if about is not None:
                 self._refused.pop(about.sha256, None)
-        self._setup.log(f"The catalogue is version {pinned.number}, {len(pinned.positions)} items.")
+        self._setup.log(pinned.in_words())
 
     def _take_model(self, plan: PublicFile | None, file: PublicFile) -> None:
         """Keep a new model. Nothing is sent or paid, whatever it is."""

@@ -28,7 +28,7 @@ from hdpmf.private.client.ranking import (
     ListOrder,
     Recommendation,
 )
-from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, namespace_of, read_lists
+from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, read_lists
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
 from hdpmf.private.device.store.schema import HiddenItem, LocalModel
@@ -332,9 +332,7 @@ def without(
 
 def hidden_ids(store: DeviceStore) -> set[str]:
     """Return the ids of this recommender's items that the owner hid."""
-    return {
-        id_of(name) for name in hidden_items(store) if namespace_of(name) == store.item_namespace
-    }
+    return {id_of(name) for name in hidden_items(store) if name == store.name_of(id_of(name))}
 
 
 def hidden_items(store: DeviceStore) -> tuple[str, ...]:

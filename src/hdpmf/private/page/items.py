@@ -19,14 +19,14 @@ from hdpmf.private.device.own_items import (
     rating_of,
     take_file,
 )
-from hdpmf.private.device.privacy_level import item_weights, mark
+from hdpmf.private.device.privacy_level import held_down, item_weights, mark
 from hdpmf.private.device.recommendations import (
     hidden_items,
     hide,
     local_model,
     owner_recommendations,
 )
-from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, name_in
+from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
 from hdpmf.private.page.request import PageRequest, choices, item_fields, levels
@@ -137,7 +137,9 @@ def set_private(request: PageRequest) -> dict[str, Any]:
         item = _shown_item(request, store)
         private = request.text("private") == "yes"
         mark(store, [item], *([] if private else [1.0]))
-        return {"private": private}
+        held = held_down(store, item)
+        # Taking this mark away raises nothing that another rule holds down; the page says which.
+        return {"private": held.weight < 1, "told": "" if private else held.in_words()}
 
 
 def _shown_item(request: PageRequest, store: DeviceStore) -> str:
@@ -207,7 +209,7 @@ def recommendations_page(request: PageRequest) -> dict[str, Any]:
             "high": shown.known.scale.high,
             "items": [
                 {
-                    "item": name_in(store.item_namespace, str(entry.item)),
+                    "item": store.name_of(str(entry.item)),
                     "title": entry.title or str(entry.item),
                     "year": ""
                     if entry.year is None or str(entry.year) in (entry.title or "")

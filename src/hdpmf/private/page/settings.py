@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +26,8 @@ from hdpmf.private.device.privacy_level import (
     privacy_level,
     set_privacy_weight,
 )
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.marks import NO_GENRE, genre_key
 from hdpmf.private.page.request import PageRequest, choices, item_fields
 
 _MARKED_SHOWN = 100
@@ -55,10 +58,8 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
             "sensitive_guess": percent(
                 guess_at(policy.own_epsilon * level.weight * SENSITIVE), at_most=True
             ),
-            "genres": [
-                {"name": name, "items": len(items), "marked": all(item in marked for item in items)}
-                for name, items in by_genre.items()
-            ],
+            "genres": _genre_fields(store, by_genre),
+            "unanswered": len(store.marks.unanswered(by_genre.get(NO_GENRE, ()))),
             "marked": []
             if shown is None
             else item_fields(shown.table, positions[:_MARKED_SHOWN], {}, marked),
@@ -86,12 +87,37 @@ def change_privacy_level(request: PageRequest) -> str:
     return "/privacy"
 
 
+def _genre_fields(
+    store: DeviceStore, by_genre: Mapping[str, Sequence[str]]
+) -> list[dict[str, Any]]:
+    """Return the genres, each with whether it is marked; items without one where any is."""
+    marked = store.marks.genres()
+    bare = by_genre.get(NO_GENRE, ())
+    held = NO_GENRE in marked or bool(store.marks.unanswered(bare))
+    return [
+        {
+            "name": name,
+            "items": len(items),
+            "marked": held if name == NO_GENRE else genre_key(name) in marked,
+        }
+        for name, items in by_genre.items()
+        if name != NO_GENRE or marked
+    ]
+
+
 def mark_genres(request: PageRequest) -> str:
     """Mark a genre as sensitive, or not any more."""
     marked = request.text("marked") == "yes"
     with request.store() as store:
-        n = mark_genre(store, request.text("genre"), *([] if marked else [1.0]))
-    request.session.note(request.t.count("privacy.marked" if marked else "privacy.unmarked", n))
+        genre = request.text("genre")
+        n = mark_genre(store, genre, *([] if marked else [1.0]))
+        items = [own for name, own in genres(store).items() if genre_key(name) == genre_key(genre)]
+        still = len(item_weights(store, set().union(*items)))
+    if marked or not still:
+        note = request.t.count("privacy.marked" if marked else "privacy.unmarked", n)
+    else:
+        note = request.t.count("privacy.still_marked", still)
+    request.session.note(note)
     return "/privacy"
 
 

@@ -71,6 +71,17 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
             {"item": id_of(name), "item_namespace": namespace_of(name), "weight": weight}
             for name, weight in store.rated.gammas().items()
         ],
+        "marks": [
+            {"genre": row.name, "weight": row.weight}
+            if row.kind == "genre"
+            else {
+                "item": id_of(row.name),
+                "item_namespace": namespace_of(row.name),
+                "weight": row.weight,
+            }
+            for row in store.marks.rows()
+            if row.kind != "answer"
+        ],
         "not_interested": [
             {"item": id_of(name), "item_namespace": namespace_of(name)}
             for name in hidden_items(store)

@@ -359,11 +359,25 @@ class Budget:
 
 def budgets(store: DeviceStore) -> list[Budget]:
     """Return the remaining budget of each rating, whichever recommender has its item."""
-    records, policy = store.records(), store.policy
-    spent, tag_of = store.ledger.spent(), store.ledger.tag_of
+    policy, spent = store.policy, _spent(store)
     found = []
-    for record in records:
+    for record in store.records():
         allowed = (record.weight or 0.0) * policy.own_epsilon
-        left = allowed - spent.get(tag_of(record.user, record.item), 0.0)
+        left = allowed - spent[record.user, record.item]
         found.append(Budget(record.item, allowed, min(max(left, 0.0), allowed)))
+    return found
+
+
+def _spent(store: DeviceStore) -> dict[tuple[str, str], float]:
+    """Return what was spent on each rating, as the recommender sees it that can get the least."""
+    ledger = store.ledger
+    found = ledger.spent_by_name((record.user, record.item) for record in store.records())
+    for view in map(store.at, store.recommender_ids):
+        if view.pinned_catalogue is None:
+            continue
+        ratings = view.ratings()
+        pairs = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), strict=True)
+        for (user, item), spent in zip(pairs, ledger.spent(ratings).tolist(), strict=True):
+            pair = str(user), str(item)
+            found[pair] = max(found[pair], spent)
     return found

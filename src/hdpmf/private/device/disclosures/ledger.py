@@ -2,14 +2,15 @@
 
 Entries keep the order in which they were written, whatever the clock says. A rating is known by a
 tag of its user and item, so that what it has spent stays spent when its value changes, when it is
-removed, and when it returns.
+removed, and when it returns. What was spent on the same title under another name counts, too
+(``shared_budget``).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +21,7 @@ import numpy as np
 from hdpmf.common.methods import Status
 from hdpmf.common.protocol.servers import HTTPS, plain_address
 from hdpmf.errors import PrivacyError, StorageError
+from hdpmf.private.device.disclosures.shared_budget import Subject, spent_elsewhere, subjects_of
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import TAG_BYTES, StoreCipher
@@ -35,7 +37,17 @@ SLACK = 1e-9
 affordable.
 """
 
-_CHARGES = np.dtype([("user", f"V{TAG_BYTES}"), ("pair", f"V{TAG_BYTES}"), ("epsilon", "<f8")])
+_TAG = f"V{TAG_BYTES}"
+_CHARGES = np.dtype(
+    [
+        ("user", _TAG),
+        ("pair", _TAG),
+        ("epsilon", "<f8"),
+        ("title", _TAG),
+        ("year", "<i4"),
+        ("source", _TAG),
+    ]
+)
 
 Action = Literal["agreed", "sent", "refused", "received", "returned"]
 
@@ -137,16 +149,14 @@ class Ledger:
 
     def remaining(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy) -> np.ndarray:
         """Return each rating's remaining budget: W_ij epsilon less its spending; may be < 0."""
-        return np.asarray(
-            weights.for_ratings(ratings) * policy.own_epsilon - self._look_up(ratings, self.spent())
-        )
+        return np.asarray(weights.for_ratings(ratings) * policy.own_epsilon - self.spent(ratings))
 
     def affords(
         self, ratings: Ratings, weights: PrivacyWeights, policy: Policy, epsilons: np.ndarray
     ) -> np.ndarray:
         """Return a mask of the ratings that can pay; `charge` takes these up to ``max_total``."""
         budget = weights.for_ratings(ratings) * policy.own_epsilon
-        return np.asarray(self._look_up(ratings, self.spent()) + epsilons <= budget * (1 + SLACK))
+        return np.asarray(self.spent(ratings) + epsilons <= budget * (1 + SLACK))
 
     def within_limits(
         self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy
@@ -218,13 +228,17 @@ class Ledger:
         with self._database.transaction():
             policy = self._policy()
             weights = self._weights(users, items)
+            subjects = self._subjects(paying)
+            charges["title"] = _tags([subject.title for subject in subjects])
+            charges["year"] = [subject.year for subject in subjects]
+            charges["source"] = _tags([subject.source for subject in subjects])
             if entry.status == "none":
                 if not policy.allow_unprotected:
                     raise PrivacyError(
                         "the policy does not allow what hides nothing (allow_unprotected = false)"
                     )
             else:
-                self._check_ratings(charges, weights, policy)
+                self._check_ratings(paying, pays, weights, policy)
                 self._check_totals(charges, policy)
             self._write(
                 msgspec.structs.replace(entry, ratings=len(pays), paid=math.fsum(pays.tolist())),
@@ -287,9 +301,24 @@ class Ledger:
         )
         return np.asarray(self._look_up(ratings, paid) > 0)
 
-    def spent(self) -> dict[bytes, float]:
-        """Return what ratings have spent, including what is held, by their tags."""
-        return self._sums("pair")
+    def spent(self, ratings: Ratings) -> np.ndarray:
+        """Return what was spent on each rating under any name, including what is held."""
+        sums = self._sums("pair")
+        if not sums:
+            return np.zeros(len(ratings))
+        pairs = self._pairs(ratings)
+        own = np.fromiter((sums.get(pair, 0.0) for pair in pairs), np.float64, len(pairs))
+        if sums.keys() <= set(pairs):
+            return own  # names of one catalogue only
+        elsewhere = spent_elsewhere(
+            ratings, pairs, self._subjects(ratings), self._charged_subjects(), sums, self.tag_of
+        )
+        return np.asarray(own + elsewhere)
+
+    def spent_by_name(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
+        """Return what ratings have spent under their own names, by user and item."""
+        sums = self._sums("pair")
+        return {pair: sums.get(self.tag_of(*pair), 0.0) for pair in pairs}
 
     def spent_total(self) -> float:
         """Return the total that one user's ratings have paid; in a silo, the largest.
@@ -330,20 +359,15 @@ class Ledger:
         """Return a rating's tag, which survives changes of the rating and the passphrase."""
         return self._cipher.lasting_tag(b"pair", user, item)
 
-    def _check_ratings(self, charges: np.ndarray, weights: np.ndarray, policy: Policy) -> None:
-        spent = self._sums("pair")
-        before = np.array([spent.get(tag, 0.0) for tag in _keys(charges["pair"])])
-        over = int(
-            np.count_nonzero(
-                before + charges["epsilon"] > weights * policy.own_epsilon * (1 + SLACK)
-            )
-        )
-        over_run = int(
-            np.count_nonzero(charges["epsilon"] > weights * policy.epsilon_per_run * (1 + SLACK))
-        )
+    def _check_ratings(
+        self, paying: Ratings, pays: np.ndarray, weights: np.ndarray, policy: Policy
+    ) -> None:
+        after = self.spent(paying) + pays
+        over = int(np.count_nonzero(after > weights * policy.own_epsilon * (1 + SLACK)))
+        over_run = int(np.count_nonzero(pays > weights * policy.epsilon_per_run * (1 + SLACK)))
         if over or over_run:
             raise PrivacyError(
-                f"{max(over, over_run)} of {len(charges)} ratings would spend more than the "
+                f"{max(over, over_run)} of {len(pays)} ratings would spend more than the "
                 "policy allows "
                 f"({'over their whole life' if over else 'in one run'}); nothing was charged "
                 "and nothing may be sent"
@@ -375,12 +399,26 @@ class Ledger:
     def _look_up(self, ratings: Ratings, sums: dict[bytes, float]) -> np.ndarray:
         if not sums:
             return np.zeros(len(ratings))
-        pairs = zip(
-            map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True
-        )
-        return np.fromiter(
-            (sums.get(self.tag_of(*pair), 0.0) for pair in pairs), np.float64, len(ratings)
-        )
+        pairs = self._pairs(ratings)
+        return np.fromiter((sums.get(pair, 0.0) for pair in pairs), np.float64, len(pairs))
+
+    def _pairs(self, ratings: Ratings) -> list[bytes]:
+        """Return the tag of each rating."""
+        return [self.tag_of(*pair) for pair in _users_and_items(ratings)]
+
+    def _subjects(self, ratings: Ratings) -> list[Subject]:
+        """Return what each rating is about."""
+        sources = self._rated.sources()
+        from_files = [sources.get(pair, "") for pair in _users_and_items(ratings)]
+        return subjects_of(ratings, from_files, self._cipher.lasting_tag)
+
+    def _charged_subjects(self) -> Iterator[tuple[bytes, Subject]]:
+        """Return the rating and the subject of all charges, also of those that were given back."""
+        for number, _, sealed in self._rows():
+            found = self._opened(number, sealed)
+            columns = (_keys(found["pair"]), _keys(found["title"]), found["year"].tolist())
+            for pair, title, year, source in zip(*columns, _keys(found["source"]), strict=True):
+                yield pair, Subject(title, year, source)
 
     def _sums(
         self,
@@ -450,6 +488,12 @@ def _tags(tags: list[bytes]) -> np.ndarray:
 def _host(recommender: str) -> str:
     """A recommender, however its address is written."""
     return plain_address(recommender).removeprefix(HTTPS)
+
+
+def _users_and_items(ratings: Ratings) -> Iterator[tuple[str, str]]:
+    return zip(
+        map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True
+    )
 
 
 def _keys(column: np.ndarray) -> list[bytes]:

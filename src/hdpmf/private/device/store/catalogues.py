@@ -8,8 +8,7 @@ item that two recommenders have is paid for by one budget.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -27,7 +26,6 @@ from hdpmf.common.protocol.catalogue import (
     digests_of,
     known_items,
     number_of,
-    plain,
     table_of,
     version_at,
 )
@@ -36,8 +34,6 @@ from hdpmf.errors import ProtocolError, StorageError
 
 PLAIN = ""
 """The namespace whose items are called by their ids: that of the first catalogue."""
-
-_YEAR = re.compile(r"\s*\(\d{4}\)\s*$")
 
 _MARK = "\x1f"  # between the namespace and the id: no id of a catalogue has it (`check_ids`)
 
@@ -65,51 +61,6 @@ def check_ids(table: CatalogueTable) -> None:
         )
 
 
-def same_items(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
-    """Return True if two catalogues share a scale and the titles of all common ids.
-
-    Where ids are shared and titles are missing nobody can tell, and only equal ones or versions of
-    one are the same.
-    """
-    if left.known.scale != right.known.scale:
-        return False
-    versions = zip(digests_of(left.items), digests_of(right.items), strict=False)
-    if table_of(left.items) == table_of(right.items) or all(
-        mine == theirs for mine, theirs in versions
-    ):
-        return True  # a fingerprint knows no titles; these do
-    said, told = _facts(left), _facts(right)
-    shared = said.keys() & told.keys()
-    return bool(shared) and all(said[item][0] and said[item] == told[item] for item in shared)
-
-
-def contradict(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
-    """Return True if an id that both have is another item in each: another title, or another year.
-
-    A file is written in its own way: case, signs and a year behind the title make no other title.
-    """
-    said, told = _facts(left), _facts(right)
-    for item in said.keys() & told.keys():
-        (title, year), (name, when) = said[item], told[item]
-        if (title and name and _words(title) != _words(name)) or (year and when and year != when):
-            return True
-    return False
-
-
-def _words(title: str) -> str:
-    return plain(_YEAR.sub("", title))
-
-
-def _facts(catalogue: PinnedCatalogue) -> dict[str, tuple[str, int | None]]:
-    """Title and year of each item, by its id."""
-    table, n = catalogue.table, len(catalogue.positions)
-    titles, years = table.titles or ("",) * n, table.years or (None,) * n
-    return {
-        id_of(name): (title, year)
-        for name, title, year in zip(table.ids, titles, years, strict=True)
-    }
-
-
 _MOST_USERS = 1 << 31
 
 
@@ -118,7 +69,8 @@ class PinnedCatalogue:
 
     Attributes:
         items: As it was sent, with all its versions.
-        namespace: Whose items these are on this device (see ``namespaces``).
+        namespace: Whose items these are on this device.
+        apart: Ids of items that are not in this namespace, each with its own one.
         table: The items in it, by their names here.
         known: The same, to compute with.
         by_id: The same, by the ids that people and the recommender know.
@@ -126,15 +78,23 @@ class PinnedCatalogue:
         positions: The position of each item, by its name here.
     """
 
-    def __init__(self, items: AnyCatalogue, digest: bytes = b"", namespace: str = PLAIN) -> None:
+    def __init__(
+        self,
+        items: AnyCatalogue,
+        digest: bytes = b"",
+        namespace: str = PLAIN,
+        apart: Mapping[str, str] | None = None,
+    ) -> None:
         self.items = items
         self.digest = digest
         self.namespace = namespace
+        self.apart = apart or {}
         self.table: CatalogueTable = table_of(items)
         self.by_id: KnownItems = known_items(items)
         self.known = self.by_id
-        if namespace != PLAIN:
-            self.table, self.known = _put_in(namespace, self.table, self.known)
+        if namespace != PLAIN or self.apart:
+            names = tuple(map(self.name_of, self.table.ids))
+            self.table, self.known = _put_in(names, self.table, self.known)
         self.positions = {
             str(item): position for position, item in enumerate(self.known.items.ids.tolist())
         }
@@ -143,10 +103,24 @@ class PinnedCatalogue:
     def __repr__(self) -> str:
         return f"PinnedCatalogue({len(self.positions):,} items, scale {self.known.scale})"
 
+    def name_of(self, item: str) -> str:
+        """Return this device's name of the item with this id."""
+        return name_in(self.apart.get(item, self.namespace), item)
+
     @property
     def number(self) -> int:
         """Of the version."""
         return number_of(self.items)
+
+    def in_words(self) -> str:
+        """Say in plain English what was taken, and what of it is kept apart."""
+        told = f"The catalogue is version {self.number}, {len(self.positions)} items."
+        if not self.apart:
+            return told
+        return (
+            f"{told} {len(self.apart)} of its ids are other items on this device (another title or "
+            "year, or none): they are kept apart, and ratings of the others are not used for them."
+        )
 
     @property
     def version_digest(self) -> str:
@@ -175,7 +149,7 @@ class PinnedCatalogue:
             return self
         if number not in self._earlier:
             self._earlier[number] = PinnedCatalogue(
-                version_at(self.items, number), namespace=self.namespace
+                version_at(self.items, number), namespace=self.namespace, apart=self.apart
             )
         return self._earlier[number]
 
@@ -205,23 +179,25 @@ class PinnedCatalogue:
 
 
 def _put_in(
-    namespace: str, table: CatalogueTable, known: KnownItems
+    names: tuple[str, ...], table: CatalogueTable, known: KnownItems
 ) -> tuple[CatalogueTable, KnownItems]:
-    """The items by their names in a namespace."""
-    names = tuple(name_in(namespace, item) for item in table.ids)
+    """The items by their names on this device."""
     items = IdIndex(np.array(names), as_given=True)
     public = None if known.item_table is None else replace(known.item_table, index=items)
     table = msgspec.structs.replace(table, ids=names, integer_ids=False)
     return table, replace(known, items=items, item_table=public)
 
 
-_KNOWN: WeakValueDictionary[tuple[bytes, str], PinnedCatalogue] = WeakValueDictionary()
+_Key = tuple[bytes, str, frozenset[tuple[str, str]]]
+_KNOWN: WeakValueDictionary[_Key, PinnedCatalogue] = WeakValueDictionary()
 
 
-def pinned(data: bytes, namespace: str = PLAIN) -> PinnedCatalogue:
+def pinned(
+    data: bytes, namespace: str = PLAIN, apart: Mapping[str, str] | None = None
+) -> PinnedCatalogue:
     """The catalogue with these bytes. Thousands of simulated devices in one process share one."""
     digest = sha256(data).digest()
-    catalogue = _KNOWN.get((digest, namespace))
+    catalogue = pinned_by(digest, namespace, apart)
     if catalogue is None:
         try:
             items: AnyCatalogue = msgspec.msgpack.decode(data, type=AnyCatalogue)
@@ -229,14 +205,16 @@ def pinned(data: bytes, namespace: str = PLAIN) -> PinnedCatalogue:
             raise StorageError(
                 "the pinned item table cannot be read: the store is damaged"
             ) from error
-        catalogue = PinnedCatalogue(items, digest, namespace)
-        _KNOWN[digest, namespace] = catalogue
+        catalogue = PinnedCatalogue(items, digest, namespace, apart)
+        _KNOWN[digest, namespace, frozenset(catalogue.apart.items())] = catalogue
     return catalogue
 
 
-def pinned_by(digest: bytes, namespace: str = PLAIN) -> PinnedCatalogue | None:
+def pinned_by(
+    digest: bytes, namespace: str = PLAIN, apart: Mapping[str, str] | None = None
+) -> PinnedCatalogue | None:
     """A catalogue that somebody in this process holds, by its digest."""
-    return _KNOWN.get((digest, namespace))
+    return _KNOWN.get((digest, namespace, frozenset((apart or {}).items())))
 
 
 class PinnedRoster:

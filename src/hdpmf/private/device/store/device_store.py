@@ -28,12 +28,20 @@ from hdpmf.common.protocol import AnyCatalogue
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.private.device.disclosures.ledger import Ledger
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, PinnedRoster
+from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, PinnedRoster, pinned
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.pins import PinnedItems, RosterPin
+from hdpmf.private.device.store.marks import MarkedItems
+from hdpmf.private.device.store.pins import PinnedItems, RosterPin, remember
 from hdpmf.private.device.store.ratings_table import ME, RatingsTable, Record, SealedRatings
-from hdpmf.private.device.store.schema import FIRST, OWN_FILE, Device, Recommender, Transfer
+from hdpmf.private.device.store.schema import (
+    FIRST,
+    OWN_FILE,
+    Device,
+    PublicData,
+    Recommender,
+    Transfer,
+)
 from hdpmf.private.device.store.tables import ONLY, Runs, Tables, read_header, write_header
 
 
@@ -46,6 +54,7 @@ class DeviceStore:
         ledger: What was sent and paid.
         runs: What is kept of runs under way, and what was answered in them.
         rated: The ratings and their weights, one by one. PRIVATE.
+        marks: What the owner has marked as sensitive. PRIVATE.
         tables: Everything else, in typed tables (``schema``).
         recommender_id: Of the recommender whose catalogue, roster and model this is about (`at`).
     """
@@ -57,7 +66,10 @@ class DeviceStore:
         device = self.device
         self.users = device.users
         self.identity = DeviceIdentity(device.identity)
-        self.rated = SealedRatings(database, cipher, self.users)
+        self.rated = SealedRatings(
+            database, cipher, self.users, lambda names: self.marks.weights(names)
+        )
+        self.marks = MarkedItems(database, self.tables, self._all_items, self.rated.touch)
         self.runs = Runs(database, cipher)
         self.ledger = Ledger(database, cipher, self.rated, lambda: self.policy)
         self.recommender_id = FIRST
@@ -359,12 +371,29 @@ class DeviceStore:
             ProtocolError: It does not follow from the pinned one, or cannot be used.
         """
         own = self.tables.catalogues.find(OWN_FILE)
-        return self._items.pin(items, None if own is None else own.data)
+        with self.transaction():
+            before = self.pinned_catalogue
+            found = self._items.pin(items, None if own is None else own.data, self.rated.names)
+            if found is not before:
+                self.rated.touch()  # new items come under the owner's marks
+        return found
+
+    def set_own_items(self, data: bytes) -> None:
+        """Take the items of the owner's file, encoded, in place of those of an earlier one."""
+        with self.transaction():
+            self._remember_own()
+            self.tables.catalogues.put(PublicData(recommender_id=OWN_FILE, data=data))
+            self.rated.touch()
 
     @property
     def item_namespace(self) -> str:
         """The namespace of the recommender's items on this device."""
         return self._items.namespace
+
+    def name_of(self, item: str) -> str:
+        """Return this device's name of the recommender's item with this id."""
+        catalogue = self.pinned_catalogue
+        return self._items.name_of(item) if catalogue is None else catalogue.name_of(item)
 
     @property
     def pinned_catalogue(self) -> PinnedCatalogue | None:
@@ -395,7 +424,7 @@ class DeviceStore:
         """Take the user vectors and the run under way out of the file, for good. The ledger stays.
 
         Args:
-            ratings: Also the ratings and their weights.
+            ratings: Also the ratings, their weights and marks.
             model: Also the item tables, and the owner's own.
         """
         with self.transaction():
@@ -407,11 +436,14 @@ class DeviceStore:
             self._table = None
             self.tables.models.clear()
             if model:
-                self.tables.catalogues.delete(OWN_FILE)
+                kept = self._names_in_use()
                 for view in map(self.at, self.recommender_ids):
-                    view._items.forget()
+                    view._items.forget(kept)
+                self._remember_own()
+                self.tables.catalogues.delete(OWN_FILE)
             if ratings:
                 self.rated.clear()
+                self.marks.clear()
         self._database.shred()
 
     def forget_recommender(self) -> None:
@@ -420,7 +452,7 @@ class DeviceStore:
         Ratings and the ledger stay.
         """
         with self.transaction():
-            self._items.forget()
+            self._items.forget(self._names_in_use())
             self._roster.forget()
             self.tables.models.delete(self.recommender_id)
             self.change_recommender(
@@ -441,6 +473,25 @@ class DeviceStore:
         if kept is None or kept[0] != now or kept[1] is not catalogue:
             kept = self._table = now, catalogue, self.rated.table(catalogue)
         return kept[2]
+
+    def _all_items(self) -> list[PinnedCatalogue]:
+        """All catalogues that are here, and the owner's file."""
+        pins = [self.at(each).pinned_catalogue for each in self.recommender_ids]
+        own = self.tables.catalogues.find(OWN_FILE)
+        return [
+            *(each for each in pins if each is not None),
+            *([] if own is None else [pinned(own.data)]),
+        ]
+
+    def _remember_own(self) -> None:
+        """Keep what items of the owner's file are that have ratings or marks: it goes."""
+        own = self.tables.catalogues.find(OWN_FILE)
+        if own is not None:
+            remember(self.tables, pinned(own.data), OWN_FILE, self._names_in_use())
+
+    def _names_in_use(self) -> set[str]:
+        """Names of items that have ratings, weights or marks."""
+        return self.rated.names() | set(self.rated.gammas()) | set(self.marks.weights())
 
     def _over_catalogue(self) -> RatingsTable:
         catalogue = self.pinned_catalogue

@@ -25,7 +25,15 @@ from hdpmf.private.device.store.layout import (
     schema_number,
 )
 
-_ERASED = {"ratings", "user_weights", "item_weights", "hidden_items", "models"}
+_ERASED = {
+    "ratings",
+    "user_weights",
+    "item_weights",
+    "hidden_items",
+    "models",
+    "marks",
+    "past_items",
+}
 _BYTES = 32
 _MODULUS = 1 << (8 * _BYTES)
 

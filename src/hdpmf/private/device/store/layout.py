@@ -40,6 +40,8 @@ TYPED_TABLES = (
     "refusals",
     "sent_runs",
     "hidden_items",
+    "marks",
+    "past_items",
 )
 """Tables of sealed rows that are found by a tag (``tables``)."""
 

@@ -6,7 +6,7 @@ owner's word.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -21,13 +21,26 @@ from hdpmf.private.device.store.catalogues import (
     PinnedCatalogue,
     PinnedRoster,
     check_ids,
-    contradict,
+    name_in,
     pinned,
     pinned_by,
-    same_items,
 )
 from hdpmf.private.device.store.database import Database
-from hdpmf.private.device.store.schema import FIRST, PublicData, Recommender
+from hdpmf.private.device.store.item_identity import (
+    KnownNames,
+    apart_namespace,
+    file_contradicts,
+    identities,
+    same_items,
+)
+from hdpmf.private.device.store.marks import genre_key
+from hdpmf.private.device.store.schema import (
+    FIRST,
+    PastItem,
+    PastItems,
+    PublicData,
+    Recommender,
+)
 from hdpmf.private.device.store.tables import ONLY, Tables
 
 
@@ -54,7 +67,7 @@ class PinnedItems:
         if at != read_at:
             row = self._tables.catalogues.find(self._id)
             find = pinned_by if self._database.in_memory else pinned
-            known = None if row is None else find(row.data, self.namespace)
+            known = None if row is None else find(row.data, self.namespace, self._apart)
             self._kept = at, known
         return known
 
@@ -63,10 +76,20 @@ class PinnedItems:
         """The namespace of its items on this device."""
         return self._chosen or PLAIN
 
+    def name_of(self, item: str) -> str:
+        """Return this device's name of the item with this id."""
+        return name_in(self._apart.get(item, self.namespace), item)
+
     @property
     def _chosen(self) -> str | None:
         row = self._tables.recommenders.find(self._id)
         return None if row is None else row.item_namespace
+
+    @property
+    def _apart(self) -> dict[str, str]:
+        row = self._tables.recommenders.find(self._id)
+        numbers = {} if row is None else row.apart
+        return {item: apart_namespace(self._id, number) for item, number in numbers.items()}
 
     @property
     def scale(self) -> RatingScale | None:
@@ -84,12 +107,21 @@ class PinnedItems:
             scales = device.scales | {self.namespace: (scale.low, scale.high, scale.step)}
             self._tables.device.put(msgspec.structs.replace(device, scales=scales))
 
-    def pin(self, items: AnyCatalogue, own: bytes | None = None) -> PinnedCatalogue:
+    def pin(
+        self,
+        items: AnyCatalogue,
+        own: bytes | None = None,
+        rated: Callable[[], Collection[str]] = frozenset,
+    ) -> PinnedCatalogue:
         """Take an item table that follows from the pinned one, or is the same; what is pinned then.
+
+        An id that stands for something else on this device gets a name of its own there: nothing
+        that was rated is sent as a rating of it.
 
         Args:
             items: The table.
             own: The one that the owner loaded from a file before, and may have rated.
+            rated: Returns the names of all items that have a rating.
 
         Raises:
             DeclinedError: It does not follow from the pinned one, or is not signed as it says.
@@ -111,9 +143,13 @@ class PinnedItems:
                     "here, and takes the new one with the next conversation (hdpmf device forget "
                     "--model)",
                 ) from error
-            if known is None:
-                self._choose_namespace(pinned(data), None if own is None else pinned(own))
-            catalogue, scale = pinned(data, self.namespace), self.scale
+            if newer or known is None:
+                by_id, file = pinned(data), None if own is None else pinned(own)
+                others = self._others()
+                if known is None:
+                    self._choose_namespace(by_id, others, file)
+                self._set_apart(by_id, known, others, file, rated)
+            catalogue, scale = pinned(data, self.namespace, self._apart), self.scale
             other = catalogue.known.scale
             if scale is not None and (
                 (scale.low, scale.high) != (other.low, other.high)
@@ -131,22 +167,57 @@ class PinnedItems:
                 self._kept, known = (self._kept[0], catalogue), catalogue
         return known
 
-    def forget(self) -> None:
-        """Take it out of the file. The namespace stays: there may be ratings of its items."""
+    def forget(self, kept: Collection[str]) -> None:
+        """Take it out of the file.
+
+        Names stay, and what those in ``kept`` stand for: there are ratings or marks of them.
+        """
         if self.now is not None:  # otherwise the namespace is for the first table that comes
-            self._set_namespace(self.namespace)
+            self._change(item_namespace=self.namespace)
+            remember(self._tables, self.now, self._id, kept)
         self._tables.catalogues.delete(self._id)
         self._kept = (), None
 
-    def _choose_namespace(self, catalogue: PinnedCatalogue, own: PinnedCatalogue | None) -> None:
-        """Choose the namespace of a first table: that of equal items, or its own."""
-        if self._chosen is not None:
-            return
+    def _others(self) -> list[PinnedCatalogue]:
+        """Return the catalogues of all other recommenders."""
         ids = [row.id for row in self._tables.recommenders.rows() if row.id != self._id]
         if self._id != FIRST and FIRST not in ids:
             ids.append(FIRST)
         pins = (PinnedItems(self._database, self._tables, other) for other in sorted(ids))
-        others = [other for other in (pin.now for pin in pins) if other is not None]
+        return [other for other in (pin.now for pin in pins) if other is not None]
+
+    def _set_apart(
+        self,
+        by_id: PinnedCatalogue,
+        known: PinnedCatalogue | None,
+        others: Sequence[PinnedCatalogue],
+        own: PinnedCatalogue | None,
+        rated: Callable[[], Collection[str]],
+    ) -> None:
+        """Keep items apart whose ids stand for something else here."""
+        row = self._tables.recommenders.find(self._id) or Recommender(id=self._id)
+        past = self._tables.past_items.find(ONLY)
+        names = KnownNames(
+            self._id,
+            self.namespace,
+            others=others,
+            own=own,
+            past={} if past is None else past.items,
+            rated=rated() if others else (),
+        )
+        apart = names.apart(by_id, 0 if known is None else len(known.positions), row.apart)
+        if apart != row.apart:
+            self._change(apart=apart)
+
+    def _choose_namespace(
+        self,
+        catalogue: PinnedCatalogue,
+        others: Sequence[PinnedCatalogue],
+        own: PinnedCatalogue | None,
+    ) -> None:
+        """Choose the namespace of a first table: that of equal items, or its own."""
+        if self._chosen is not None:
+            return
         same = (other.namespace for other in others if same_items(other, catalogue))
         namespace = next(same, None)
         if namespace is None:
@@ -155,15 +226,36 @@ class PinnedItems:
             taken = bool(others)
             if own is not None:
                 taken = any(other.namespace == PLAIN for other in others)
-            alone = taken or (own is not None and contradict(own, catalogue))
+            alone = taken or (own is not None and file_contradicts(own, catalogue))
             namespace = str(self._id) if alone else PLAIN
-        self._set_namespace(namespace)
+        self._change(item_namespace=namespace)
         if namespace != PLAIN and self.scale is None:
             self.set_scale(catalogue.known.scale)
 
-    def _set_namespace(self, namespace: str) -> None:
+    def _change(self, **changes: object) -> None:
         known = self._tables.recommenders.find(self._id) or Recommender(id=self._id)
-        self._tables.recommenders.put(msgspec.structs.replace(known, item_namespace=namespace))
+        self._tables.recommenders.put(msgspec.structs.replace(known, **changes))
+
+
+def remember(
+    tables: Tables, catalogue: PinnedCatalogue, recommender_id: int, kept: Collection[str]
+) -> None:
+    """Keep what some items of a catalogue are, when all else of it goes."""
+    past = tables.past_items.find(ONLY) or PastItems()
+    table = catalogue.table
+    genres = table.genres or ((),) * len(table.ids)
+    about = {
+        name: PastItem(
+            recommender_id=recommender_id,
+            title=identity.title,
+            year=identity.year,
+            genres=tuple(sorted(set(map(genre_key, own)))),
+        )
+        for name, identity, own in zip(table.ids, identities(catalogue), genres, strict=True)
+        if name in kept and name not in past.items
+    }
+    if about:
+        tables.past_items.put(PastItems(items=past.items | about))
 
 
 class RosterPin:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeVar
@@ -14,7 +14,7 @@ import numpy as np
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import PrivacyError, RatingsError, UnknownIdError
-from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, name_in
+from hdpmf.private.device.store.catalogues import PinnedCatalogue
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.tables import RawRow, decoded
@@ -32,7 +32,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
         weight: Overrides the product of the two weights.
         since: Number of the ledger's last entry when the rating got this value: what came after it
             may have sent this one, what came before has not.
-            did not say it.
+        source: The row of the owner's file that it came from, in its plainest form: one row that
+            was taken in for several recommenders is one secret (``shared_budget``).
     """
 
     user: str
@@ -40,6 +41,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     value: float
     weight: float | None = None
     since: int = 0
+    source: str = ""
 
     def __repr__(self) -> str:
         return "Record(...)"
@@ -65,15 +67,32 @@ class RatingsTable:
 class SealedRatings:
     """Ratings and weights, sealed one by one.
 
+    A rating weighs its user's weight times its item's; one with a weight of its own weighs that.
+    Marks only ever lower what an item, and so a rating, weighs.
+
+    Args:
+        marks: Returns what these items, or all, weigh at most, where the owner has marked them.
+
     Attributes:
         changes: How often this process has written any.
     """
 
-    def __init__(self, database: Database, cipher: StoreCipher, users: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        cipher: StoreCipher,
+        users: int,
+        marks: Callable[[Set[str] | None], Mapping[str, float]] = lambda names: {},
+    ) -> None:
         self._database = database
         self._cipher = cipher
         self._users = users
+        self._marks = marks
         self.changes = 0
+
+    def touch(self) -> None:
+        """Say that weights may have changed although nothing was written here."""
+        self.changes += 1
 
     def pair_tag(self, user: str, item: str) -> bytes:
         """Return the tag of a rating in the file."""
@@ -127,8 +146,7 @@ class SealedRatings:
         if ratings.implicit:
             raise RatingsError("implicit feedback has no ratings; a device keeps ratings")
         own = [None] * len(ratings) if weights is None else weights.tolist()
-        namespace = PLAIN if catalogue is None else catalogue.namespace
-        items = [name_in(namespace, str(item)) for item in ratings.item_ids.tolist()]
+        items = [_name(catalogue, str(item)) for item in ratings.item_ids.tolist()]
         columns = (ratings.user_ids.tolist(), items, ratings.values.tolist(), own)
         self.put(
             [Record(str(u), i, value, w) for u, i, value, w in zip(*columns, strict=True)],
@@ -141,14 +159,13 @@ class SealedRatings:
         """Set the weights of a table's users, items and, where they have their own, ratings."""
         beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
         users, items = ratings.users.ids, ratings.items.ids
-        namespace = PLAIN if catalogue is None else catalogue.namespace
         people, things = (
             sorted(set(codes.tolist())) for codes in (ratings.user_codes, ratings.item_codes)
         )
         with self._database.transaction():
             self.weigh(
                 {str(users[code]): float(beta[code]) for code in people},
-                {name_in(namespace, str(items[code])): float(gamma[code]) for code in things},
+                {_name(catalogue, str(items[code])): float(gamma[code]) for code in things},
             )
             if weights.rating_weights is not None:
                 self.put_table(ratings, catalogue, weights.for_ratings(ratings))
@@ -169,16 +186,18 @@ class SealedRatings:
         return sorted(self._unsorted(), key=lambda record: (record.user, record.item))
 
     def weighed(self) -> list[Record]:
-        """Return all ratings, each with its own weight or its user's times its item's."""
-        betas, gammas = self.betas(), self.gammas()
-        return [
-            record
-            if record.weight is not None
-            else msgspec.structs.replace(
-                record, weight=betas[record.user] * gammas.get(record.item, 1.0)
-            )
-            for record in self.records()
-        ]
+        """Return all ratings, each with the least weight that applies to it."""
+        weight = self._weigher()
+        return [msgspec.structs.replace(record, weight=weight(record)) for record in self.records()]
+
+    def sources(self) -> dict[tuple[str, str], str]:
+        """The rows of files that ratings came from, by user and item."""
+        found = self._unsorted()
+        return {(record.user, record.item): record.source for record in found if record.source}
+
+    def names(self) -> set[str]:
+        """The names of all items that have a rating."""
+        return {record.item for record in self._unsorted()}
 
     def count(self) -> int:
         """Return the number of ratings."""
@@ -214,8 +233,16 @@ class SealedRatings:
             for owner in self._weights("user_weights")
         }
 
+    def item_weights(self, of: Iterable[str] | None = None) -> dict[str, float]:
+        """Return the least weight of the items that have one or are marked, or of these few."""
+        few = None if of is None else set(of)
+        found = self.gammas(few)
+        for item, weight in self._marks(few).items():
+            found[item] = min(weight, found.get(item, 1.0))
+        return found
+
     def gammas(self, of: Iterable[str] | None = None) -> dict[str, float]:
-        """The weight of the items that have one; only of these few, if they are given."""
+        """The weight that the owner gave to single items; only to these few, if they are given."""
         found = (
             self._weights("item_weights")
             if of is None
@@ -247,18 +274,27 @@ class SealedRatings:
 
     def weights_of(self, pairs: Iterable[tuple[str, str]]) -> np.ndarray:
         """The weight of each rating, by user and item; NaN where there is no such rating."""
-        betas, gammas = self.betas(), self.gammas()
-        own = {(record.user, record.item): record.weight for record in self._unsorted()}
+        weight = self._weigher()
+        known = {(record.user, record.item): weight(record) for record in self._unsorted()}
+        return np.array([known.get(pair, math.nan) for pair in pairs], np.float64)
 
-        def weight(pair: tuple[str, str]) -> float:
-            weight = own.get(pair, math.nan)
-            return betas[pair[0]] * gammas.get(pair[1], 1.0) if weight is None else weight
+    def _weigher(self) -> Callable[[Record], float]:
+        """Return what gives the weight of each rating, as rules are now."""
+        betas, items = self.betas(), self.item_weights()
 
-        return np.array([weight(pair) for pair in pairs], np.float64)
+        def weight(record: Record) -> float:
+            item = items.get(record.item, 1.0)
+            product = betas[record.user] * item
+            if record.weight is None:
+                return product
+            return min(record.weight, product) if item < 1 else record.weight
+
+        return weight
 
     def table(self, catalogue: PinnedCatalogue) -> RatingsTable:
         """Ratings and weights over a catalogue."""
-        betas, gammas, items = self.betas() or {ME: 1.0}, self.gammas(), catalogue.known.items
+        betas, gammas = self.betas() or {ME: 1.0}, self.item_weights()
+        items = catalogue.known.items
         users = IdIndex(sorted(betas))
         beta = np.array([betas[name] for name in users.ids.tolist()])
         gamma = np.ones(len(items))
@@ -280,17 +316,16 @@ class SealedRatings:
         kept = kept[np.lexsort((positions[kept], codes[kept]))]
         codes, positions, own = codes[kept], positions[kept], own[kept]
         ratings = _ratings(users, codes, positions, catalogue.bring_in(values[kept]), catalogue)
-        mixed = (
-            np.where(np.isnan(own), beta[codes] * gamma[positions], own)
-            if bool((own > 0).any())
-            else None
-        )
+        mixed = None
+        if bool((own > 0).any()):
+            product, held = beta[codes] * gamma[positions], gamma[positions] < 1
+            mixed = np.where(held, np.fmin(own, product), np.where(np.isnan(own), product, own))
         return RatingsTable(
             ratings, PrivacyWeights(users, items, beta, gamma, mixed), len(rows) - len(kept)
         )
 
     def _after(self, records: Sequence[Record]) -> list[Record]:
-        """Ratings with what is kept of those in whose place they come."""
+        """Return ratings with what is kept of earlier ones, such as their own weight."""
         single = len(records) == 1
         found = [self.find(records[0].user, records[0].item)] if single else self._unsorted()
         before = {(record.user, record.item): record for record in found if record is not None}
@@ -300,7 +335,8 @@ class SealedRatings:
             old = before.get((record.user, record.item))
             since = old.since if old is not None and old.value == record.value else now
             weight = old.weight if old is not None and record.weight is None else record.weight
-            return msgspec.structs.replace(record, since=since, weight=weight)
+            source = record.source or ("" if old is None else old.source)
+            return msgspec.structs.replace(record, since=since, weight=weight, source=source)
 
         return [after(record) for record in records]
 
@@ -387,6 +423,10 @@ def _check_id(text: str, kind: str) -> None:
         raise RatingsError(
             f"the {kind}'s id is empty, longer than {_MAX_ID_LENGTH} characters or contains NUL"
         )
+
+
+def _name(catalogue: PinnedCatalogue | None, item: str) -> str:
+    return item if catalogue is None else catalogue.name_of(item)
 
 
 def _checked(weight: float) -> float:

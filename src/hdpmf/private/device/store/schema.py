@@ -81,6 +81,8 @@ class Recommender(Row, frozen=True, kw_only=True):
         paused: It is not answered at the moment.
         left: The owner has left it. The row stays, for the ratings of its items.
         item_namespace: Of its items; None until its first catalogue.
+        apart: Ids of its items that are other items in this namespace, each with the number of a
+            namespace of its own (``item_identity``).
         authority: Pinned certificates (PEM); empty for the public authorities, None until one is
             given.
         authority_changed: When another one followed.
@@ -94,6 +96,7 @@ class Recommender(Row, frozen=True, kw_only=True):
     paused: bool = False
     left: bool = False
     item_namespace: str | None = None
+    apart: dict[str, int] = {}
     authority: bytes | None = None
     authority_changed: str = ""
     servers: bytes = b""
@@ -361,3 +364,51 @@ class HiddenItem(Row, frozen=True, kw_only=True):
     """An item that the owner does not want to see again, by its name on this device."""
 
     item: str
+
+
+class Mark(Row, frozen=True, kw_only=True):
+    """A rule of the owner about what is sensitive, or an answer about items without a genre.
+
+    Attributes:
+        kind: ``genre`` and ``item`` hold down what they name. ``ordinary`` says of an item, and
+            ``answer`` of all items of some versions of catalogues, that it need not be held down
+            because it has no genre.
+        name: The genre, in its plain form and empty for items that have none, or the item.
+        weight: What these weigh at most.
+        versions: Of ``answer``: digests of these versions.
+    """
+
+    kind: Literal["genre", "item", "ordinary", "answer"]
+    name: str
+    weight: float = 1.0
+    versions: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The identity of a rule: there is one for each genre and item."""
+        return f"{self.kind}|{self.name}"
+
+
+class PastItem(Row, frozen=True, kw_only=True):
+    """What a catalogue that is here no more said of an item.
+
+    Attributes:
+        recommender_id: Whose it was; ``OWN_FILE`` for the owner's own file.
+        title: In its plain form; empty where there was none.
+        year: Where it was known.
+        genres: In their plain form.
+    """
+
+    recommender_id: int
+    title: str = ""
+    year: int | None = None
+    genres: tuple[str, ...] = ()
+
+
+class PastItems(Row, frozen=True, kw_only=True):
+    """Items of forgotten catalogues that the owner has rated or marked: one row.
+
+    By their names. So no other item passes for one of them, and none loses its mark.
+    """
+
+    items: dict[str, PastItem] = {}

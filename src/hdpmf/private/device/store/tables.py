@@ -19,6 +19,8 @@ from hdpmf.private.device.store.schema import (
     Device,
     HiddenItem,
     LocalModel,
+    Mark,
+    PastItems,
     PlanCount,
     PublicData,
     Question,
@@ -151,6 +153,8 @@ class Tables:
         self.refusals = table("refusals", Refusals, lambda row: ONLY)
         self.sent_runs = table("sent_runs", SentRun, lambda row: row.run)
         self.hidden_items = table("hidden_items", HiddenItem, lambda row: row.item)
+        self.marks = table("marks", Mark, lambda row: row.key)
+        self.past_items = table("past_items", PastItems, lambda row: ONLY)
 
     def resealed(self, cipher: StoreCipher) -> Iterator[tuple[str, Iterator[RawRow]]]:
         """Return the rows of each table as another cipher seals them, inside a transaction."""

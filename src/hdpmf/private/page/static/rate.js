@@ -98,8 +98,9 @@ document.addEventListener("click", async (event) => {
   if (mark) {
     const wanted = mark.getAttribute("aria-pressed") !== "true";
     try {
-      await ask("/rate/private", { item: row.dataset.item, private: wanted ? "yes" : "no" });
-      for (const other of same(row.dataset.item)) other.querySelector(".private").setAttribute("aria-pressed", String(wanted));
+      const answer = await ask("/rate/private", { item: row.dataset.item, private: wanted ? "yes" : "no" });
+      for (const other of same(row.dataset.item)) other.querySelector(".private").setAttribute("aria-pressed", String(answer.private));
+      if (answer.told) say(answer.told, "done");
     } catch (error) {
       say(error.message, "error");
     }

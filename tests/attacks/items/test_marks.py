@@ -1,0 +1,307 @@
+"""Attack 31: what the owner has marked as sensitive is sent with the weight of everything else.
+
+A mark is a rule that holds until its owner takes it back: new items, other marks, weights of one's
+own and catalogues that say less never raise what it holds down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.protocol import AnyCatalogue, CatalogueTable
+from hdpmf.common.protocol.catalogue import next_version, signed_first
+from hdpmf.private.device.budget import choose
+from hdpmf.private.device.disclosures.data_export import data_export
+from hdpmf.private.device.own_items import load_catalogue, preview_file, take_file
+from hdpmf.private.device.privacy_level import (
+    SENSITIVE,
+    held_down,
+    item_weights,
+    mark,
+    mark_genre,
+)
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.transfer import change_passphrase, export_store, import_store
+from tests.world import terms
+
+KEY = DeviceIdentity(b"k" * 32)
+GENRES = {"1": ("Drama",), "2": ("Drama", "Health"), "3": ("Health",), "4": ("Comedy",)}
+
+
+def items(genres: dict[str, tuple[str, ...]]) -> CatalogueTable:
+    return CatalogueTable(
+        ids=tuple(genres),
+        integer_ids=False,
+        scale_low=1.0,
+        scale_high=5.0,
+        scale_step=1.0,
+        titles=tuple(f"Title {item}" for item in genres),
+        genres=tuple(genres.values()),
+    )
+
+
+FIRST = signed_first(items(GENRES), KEY.sign, KEY.public)
+
+
+def later(genres: dict[str, tuple[str, ...]], before: Any = FIRST) -> Any:
+    return next_version(before, KEY.sign, added=items(genres))
+
+
+TERMS = terms("hdp-sum", "sums", FIRST.table, epsilon=0.5)
+
+
+def weights(store: DeviceStore) -> dict[str, float | None]:
+    """What ratings weigh, by every way that there is to read it."""
+    found = {record.item: record.weight for record in store.records()}
+    names = sorted(found)
+    told = store.rated.weights_of(("me", name) for name in names)
+    assert dict(zip(names, told.tolist(), strict=True)) == found
+    table = dict(
+        zip(
+            map(str, store.ratings().item_ids.tolist()),
+            store.weights().for_ratings(store.ratings()).tolist(),
+            strict=True,
+        )
+    )
+    assert table == found
+    return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DeviceStore]:
+    with DeviceStore.create(tmp_path / "me.sqlite") as made:
+        made.pin_catalogue(FIRST)
+        for item in GENRES:
+            made.rate(item, 5.0)
+        yield made
+
+
+def test_new_items_of_a_marked_genre_are_marked(store: DeviceStore) -> None:
+    """They weighed 1.0: an operator had only to wait for the mark, and add the items then."""
+    mark_genre(store, "Health")
+    store.pin_catalogue(later({"5": ("Health",), "6": ("Comedy", "health "), "7": ("Comedy",)}))
+    for item in ("5", "6", "7"):
+        store.rate(item, 5.0)
+    assert [weights(store)[item] for item in ("5", "6", "7")] == [SENSITIVE, SENSITIVE, 1.0]
+    chosen, pays = choose(store, TERMS, "https://films.example")
+    paid = dict(zip(store.ratings().item_ids[chosen].tolist(), pays.tolist(), strict=True))
+    assert (paid["5"], paid["7"]) == (0.5 * SENSITIVE, 0.5)
+
+
+def test_unmarking_one_genre_unmarks_nothing_of_another(store: DeviceStore) -> None:
+    mark_genre(store, "Health")
+    mark_genre(store, "Drama")
+    mark_genre(store, "Drama", 1.0)
+    assert weights(store) == {"1": 1.0, "2": SENSITIVE, "3": SENSITIVE, "4": 1.0}
+    mark(store, ["3"])
+    mark_genre(store, "Health", 1.0)
+    assert weights(store) == {"1": 1.0, "2": 1.0, "3": SENSITIVE, "4": 1.0}
+
+
+def test_a_mark_never_raises_a_weight_of_ones_own(store: DeviceStore) -> None:
+    """The owner's 0.02 became 0.1 by marking, and 1.0 by unmarking."""
+    store.set_weight(item="3", gamma=0.02)
+    for change in (SENSITIVE, 1.0):
+        mark(store, ["3"], change)
+        assert weights(store)["3"] == 0.02
+        mark_genre(store, "Health", change)
+        assert weights(store)["3"] == 0.02
+    mark(store, ["3"], 0.05)
+    mark(store, ["3"], 0.01)
+    store.set_weight(item="3", gamma=1.0)
+    assert weights(store)["3"] == 0.01
+    mark(store, ["3"], 1.0)
+    assert weights(store)["3"] == 1.0
+
+
+def test_a_file_of_ratings_raises_no_weight_of_their_own(store: DeviceStore) -> None:
+    """Importing it reset 0.05 to 1.0."""
+    from hdpmf.private.device.store.ratings_table import ME, Record
+
+    store.rated.put([Record(ME, "1", 5.0, 0.05)], store.pinned_catalogue)
+    take_file(store, preview_file(store, b"item,rating\n1,4\n2,4\n"))
+    assert weights(store) == {"1": 0.05, "2": 1.0, "3": 1.0, "4": 1.0}
+    mark_genre(store, "Drama", 0.02)
+    assert weights(store)["1"] == 0.02
+
+
+def test_items_without_a_genre_ask(store: DeviceStore) -> None:
+    """A recommender that leaves the genre out is asked about no more than one that says it."""
+    bare = later({"5": (), "6": ("(no genres listed)",), "7": ("Comedy",)})
+    store.pin_catalogue(bare)
+    for item in ("5", "6", "7"):
+        store.rate(item, 5.0)
+    assert weights(store)["5"] == 1.0
+    mark_genre(store, "Health", 0.05)
+    mark_genre(store, "Drama")
+    assert [weights(store)[item] for item in ("5", "6", "7")] == [0.05, 0.05, 1.0]
+    assert store.marks.unanswered("567") == {"5", "6"}
+    assert "no genre" in held_down(store, "5").in_words()
+    mark(store, ["5"], 1.0)  # the owner says what it is
+    assert [weights(store)[item] for item in ("5", "6")] == [1.0, 0.05]
+    mark_genre(store, "", 1.0)  # and what all others are
+    assert [weights(store)[item] for item in ("5", "6")] == [1.0, 1.0]
+    third = later({"8": ()}, bare)
+    store.pin_catalogue(third)
+    store.rate("8", 5.0)
+    assert [weights(store)[item] for item in ("5", "6", "8")] == [1.0, 1.0, 0.05]
+    mark_genre(store, "", 0.5)
+    assert [weights(store)[item] for item in ("5", "6", "8")] == [0.5, 0.5, 0.5]
+    mark(store, ["5"])
+    assert weights(store)["5"] == SENSITIVE
+
+
+def test_a_catalogue_that_drops_a_genre_drops_no_mark(store: DeviceStore) -> None:
+    """Versions only grow, so that it takes a forgotten catalogue, or another recommender's."""
+    mark_genre(store, "Health")
+    said_less = items({**GENRES, "3": ("Comedy",), "2": ()})
+    other = store.new_recommender()
+    other.pin_catalogue(said_less)
+    assert other.item_namespace == store.item_namespace
+    assert weights(other) == {"1": 1.0, "2": SENSITIVE, "3": SENSITIVE, "4": 1.0}
+    store.forget(model=True)
+    store.pin_catalogue(said_less)
+    assert weights(store) == {"1": 1.0, "2": SENSITIVE, "3": SENSITIVE, "4": 1.0}
+
+
+def test_a_genre_is_marked_for_all_recommenders(store: DeviceStore) -> None:
+    mark_genre(store, "Health")
+    books = store.new_recommender()
+    books.pin_catalogue(
+        CatalogueTable(
+            ids=("1",), integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0,
+            titles=("A book",), genres=(("HEALTH",),),
+        )
+    )  # fmt: skip
+    name = books.name_of("1")
+    books.rate(name, 1.0)
+    assert {record.item: record.weight for record in books.records()}[name] == SENSITIVE
+
+
+def test_marks_are_there_before_the_recommender_is(tmp_path: Path) -> None:
+    """They were marked in a file's items, and the recommender's replace these."""
+    with DeviceStore.create(tmp_path / "other.sqlite") as store:
+        (tmp_path / "own.csv").write_text("item,title,genres\n1,Title 1,Health\n9,Title 9,Drama\n")
+        load_catalogue(store, tmp_path / "own.csv")
+        mark_genre(store, "Health")
+        store.pin_catalogue(FIRST)
+        for item in GENRES:
+            store.rate(item, 4.0)
+        assert weights(store) == {"1": SENSITIVE, "2": SENSITIVE, "3": SENSITIVE, "4": 1.0}
+
+
+@pytest.mark.parametrize("how", ["reopen", "passphrase", "export"])
+def test_marks_go_where_the_ratings_go(store: DeviceStore, tmp_path: Path, how: str) -> None:
+    mark_genre(store, "Health", 0.05)
+    mark(store, ["4"])
+    store.close()
+    path, word = tmp_path / "me.sqlite", None
+    if how == "passphrase":
+        word = "one two three"
+        change_passphrase(path, word)
+    elif how == "export":
+        word = "one two three"
+        export_store(path, tmp_path / "export", word)
+        path = tmp_path / "new.sqlite"
+        import_store(tmp_path / "export", path, word)
+    with DeviceStore.open(path, passphrase=word) as again:
+        assert weights(again) == {"1": 1.0, "2": 0.05, "3": 0.05, "4": SENSITIVE}
+        again.pin_catalogue(later({"5": ("Health",)}))
+        again.rate("5", 5.0)
+        assert weights(again)["5"] == 0.05
+        told = data_export(again)["marks"]
+        assert {"genre": "health", "weight": 0.05} in told
+        assert {"item": "4", "item_namespace": "", "weight": SENSITIVE} in told
+
+
+WEIGHTS = st.sampled_from([0.02, 0.1, 0.5, 1.0])
+NAMES = st.sampled_from(["a", "b", "c", ""])
+GENRE_LISTS = st.lists(st.sampled_from(["a", "b", "c"]), max_size=2, unique=True).map(tuple)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("genre"), NAMES, WEIGHTS),
+        st.tuples(st.just("item"), st.integers(0, 9), WEIGHTS),
+        st.tuples(st.just("own"), st.integers(0, 9), WEIGHTS),
+        st.tuples(st.just("version"), st.lists(GENRE_LISTS, min_size=1, max_size=3), st.none()),
+    ),
+    max_size=14,
+)
+
+
+class Rules:
+    """What the owner has said, each by itself; the plainest reading of it."""
+
+    def __init__(self, genres: dict[str, tuple[str, ...]]) -> None:
+        self.genres = genres
+        self.by_genre: dict[str, float] = {}
+        self.items: dict[str, float] = {}
+        self.own: dict[str, float] = {}
+        self.ordinary: set[str] = set()  # said of single items
+        self.answered: set[str] = set()  # said of all that were there
+
+    def weight(self, item: str) -> float:
+        said = [self.items.get(item, 1.0), self.own.get(item, 1.0)]
+        said += [self.by_genre.get(genre, 1.0) for genre in self.genres[item]]
+        if not self.genres[item] and "" in self.by_genre:
+            said.append(self.by_genre[""])
+        elif not self.genres[item] and item not in self.ordinary | self.answered:
+            said.append(min(self.by_genre.values(), default=1.0))
+        return min(said)
+
+
+@settings(max_examples=60, deadline=None)
+@given(GENRE_LISTS, STEPS)
+def test_a_weight_is_the_least_of_all_rules(first: tuple[str, ...], steps: Any) -> None:
+    """Whatever is marked, unmarked and weighed in whichever order, while catalogues grow."""
+    numbers: Callable[[], int] = count(1).__next__
+    genres = {"0": first, "0a": ("a",), "0b": ("b", "c"), "0c": ("c",)}
+    rules = Rules(dict(genres))
+    store = DeviceStore.create(":memory:")
+    catalogue: AnyCatalogue = signed_first(items(genres), KEY.sign, KEY.public)
+    store.pin_catalogue(catalogue)
+    for item in genres:
+        store.rate(item, 4.0)
+    for kind, what, weight in steps:
+        names = list(rules.genres)
+        if kind == "version":
+            new = {f"n{numbers()}": genre for genre in what}
+            catalogue = later(new, catalogue)
+            store.pin_catalogue(catalogue)
+            rules.genres |= new
+            for item in new:
+                store.rate(item, 4.0)
+        elif kind == "genre":
+            if what == "" and all(rules.genres.values()) and "" not in rules.by_genre:
+                continue
+            mark_genre(store, what.upper(), weight)
+            rules.by_genre.pop(what, None)
+            if weight < 1:
+                rules.by_genre[what] = weight
+            if what == "":
+                bare = {item for item in names if not rules.genres[item]}
+                rules.answered = set() if weight < 1 else bare
+        elif kind == "item":
+            item = names[what % len(names)]
+            mark(store, [item], weight)
+            rules.items[item] = weight
+            if weight < 1:
+                rules.ordinary.discard(item)
+            elif rules.by_genre and not rules.genres[item]:
+                rules.ordinary.add(item)
+        else:
+            item = names[what % len(names)]
+            store.set_weight(item=item, gamma=weight)
+            rules.own[item] = weight
+        found = weights(store)
+        assert found == {item: rules.weight(item) for item in rules.genres}
+        assert item_weights(store) == {
+            item: own for item, own in found.items() if own is not None and own < 1
+        }
