@@ -62,7 +62,7 @@ def modules() -> dict[str, ast.Module]:
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield every import in a module as (module, name), where ``import x`` has no name."""
+    """Yield every import as (module, name); the name of ``import x`` is empty."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)

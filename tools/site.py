@@ -54,7 +54,7 @@ def places(root: Path) -> dict[Path, Path]:
 def rewritten(
     text: str, source: Path, known: dict[Path, Path], root: Path
 ) -> tuple[str, set[Path]]:
-    """Return a page with links within the site, and the source files that they need."""
+    """Return a page with links that work in the site, and the source files to copy for them."""
     here, needed = known[source].parent, set[Path]()
 
     def lead(match: re.Match[str]) -> str:

@@ -1,4 +1,6 @@
-"""Recommendations without trusting the recommender, by heterogeneous differential privacy.
+"""Recommendations without trusting the recommender.
+
+Matrix factorization with heterogeneous differential privacy: every rating has its own privacy.
 
 The names below are the public interface; everything else may change. They load on first use, so
 that importing the package costs nothing.

@@ -1,8 +1,8 @@
 """The private side as a Flower ClientApp, and the records that both halves of the app exchange.
 
-Each message meets a device made from its state, on whichever worker is free. A simulated device is
-bytes in ``context.state`` between two messages. A silo is a device store on the SuperNode's own
-disk, named by its node config: ``--node-config 'store="/srv/silo.store"'``.
+Each message is answered by a device restored from its state, on whichever worker is free. A
+simulated device is bytes in ``context.state`` between two messages. A silo is a device store on the
+SuperNode's own disk, named by its node config: ``--node-config 'store="/srv/silo.store"'``.
 """
 
 from __future__ import annotations

@@ -99,7 +99,12 @@ def simulate(
 def run_on_engine(main: Callable[[Grid], T], nodes: int, processes: int) -> T:
     """Call a function with the Grid of Flower's simulation engine and return its result.
 
-    Arguments as in `simulate`.
+    ``nodes`` is the number of simulated nodes, one for each device; ``processes`` is as in
+    `simulate`.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        FederationError: The simulation ended without a result.
     """
     os.environ.setdefault(
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
@@ -140,7 +145,7 @@ def run_on_engine(main: Callable[[Grid], T], nodes: int, processes: int) -> T:
 def simulate_on(grid: Grid, train: Ratings, *args: Any, **more: Any) -> Simulation:
     """Run a federation of simulated devices on the nodes of a Grid.
 
-    Arguments as for the simulation in memory.
+    The other arguments are those of ``hdpmf.lab.simulate.simulate.simulate``.
     """
     table = catalogue_table(train.items, train.scale, train.item_table)
     return simulate_with(train, *args, engine=partial(DevicesOnFlower, grid, table), **more)

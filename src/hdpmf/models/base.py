@@ -59,15 +59,13 @@ class Estimator(Parameters):
     devices_: Devices
 
     can_rank: ClassVar[bool] = True
-    """Whether predictions differ between items at all."""
+    """True if predictions differ between items."""
 
     predicts_ratings: ClassVar[bool] = True
-    """Whether it says how much somebody would like an item, and does not only order items."""
+    """True if the model predicts ratings, False if it only orders items."""
 
     takes_implicit: ClassVar[bool] = False
-    """Whether it learns from who chose what alone, so that implicit feedback (clicks, purchases)
-    will do.
-    """
+    """True if the model also learns from implicit feedback (clicks, purchases): who chose what."""
 
     def fit(
         self,
@@ -110,18 +108,19 @@ class Estimator(Parameters):
         return tags()
 
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
-        """For subclasses: learn from ratings and set attributes that end in an underscore."""
+        """Learn from ratings, and keep it in attributes that end in an underscore.
+
+        Subclasses implement this.
+        """
         raise ConfigError(
             f"{type(self).__name__} does not say how it learns; give it learn(self, train, weights)"
         )
 
     def expect(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """For subclasses: predict ratings for pairs of user and item positions.
+        """Predict a rating for each pair of a user's and an item's position.
 
-        Positions are those in ``train.users`` and ``train.items``.
-
-        Only of users and items that had ratings in training; what is off the scale is brought back
-        to it.
+        Subclasses implement this. Positions are those in ``train.users`` and ``train.items``, of
+        users and items that had ratings in training. Predictions off the scale are clipped to it.
         """
         raise ConfigError(
             f"{type(self).__name__} does not say what it expects; give it expect(self, "
@@ -225,7 +224,7 @@ class Estimator(Parameters):
         }
 
     def rank(self, test: RatingsLike, n: int = 10) -> dict[str, float | int]:
-        """Measure lists of the ``n`` best items by the protocol of ``ranking_metrics``.
+        """Measure lists of the ``n`` best items, as ``hdpmf.models.ranking_metrics`` defines it.
 
         Returns:
             All ``METRICS`` there, ``NAME_margin`` of those that every user has (one side of a 95 %
@@ -295,7 +294,7 @@ class Estimator(Parameters):
         keep_rated: bool = False,
         only: ItemFilter | None = None,
     ) -> Iterator[tuple[Id, list[Recommendation]]]:
-        """Yield each user with their list, in memory that does not grow with the users."""
+        """Yield each user with their list; memory does not grow with the number of users."""
         self._check_fitted()
         self._check_ranks()
         codes = self._user_codes(users)
@@ -303,7 +302,9 @@ class Estimator(Parameters):
         return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
 
     def similar_items(self, item: Id, n: int = 10) -> list[SimilarItem]:
-        """Return the ``n`` items most similar to one, by public numbers only.
+        """Return the ``n`` items most similar to one, by what the model learned about items.
+
+        It uses nothing private.
 
         Raises:
             UnknownIdError: The item is not in the catalogue.
@@ -361,7 +362,7 @@ class Estimator(Parameters):
         return codes
 
     def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Predicted ratings of pairs of positions, where -1 stands for an unknown one."""
+        """Predict ratings for pairs of user and item positions; -1 means unknown."""
         scale = self.devices_.scale
         means = np.append(self.devices_.means, np.nan)[users].astype(np.float64)
         predicted = np.where(np.isnan(means), scale.middle, means)
@@ -415,7 +416,7 @@ class Estimator(Parameters):
         return rated
 
     def _taken(self, data: RatingsLike, scale: ScaleLike | None = None) -> Ratings:
-        """The ratings in whatever holds them: the first thing that `fit`, `score` and `rank` do.
+        """Convert what `fit`, `score` and `rank` are given to ratings.
 
         Raises:
             RatingsError: They cannot be used, or it is implicit feedback and the model learns from
@@ -434,7 +435,12 @@ class Estimator(Parameters):
         return ratings
 
     def _newcomers(self, ratings: RatingsLike, replace: bool) -> Ratings:
-        """Return the ratings of new users who have any; refuse those that do not fit."""
+        """Return the ratings of new users, without users who have none.
+
+        Raises:
+            RatingsError: A user is in the model already and ``replace`` is off, or the scale or the
+                ids are not the training's.
+        """
         self._check_fitted()
         ratings = self._taken(ratings, self.catalogue_.scale).compact()
         self._check_like_training(ratings, "new")

@@ -69,7 +69,8 @@ class Factorization(FactorizationOptions, Estimator, ABC):
             numbers).
         scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind
             it; False is the form printed in the paper, which diverges on popular items.
-        early_stopping: End when validation has not improved for so many epochs, and keep the best.
+        early_stopping: Stop after this many epochs without a better validation error, and keep the
+            best.
         on: ``cpu``, ``gpu`` (NVIDIA), or ``auto`` for the GPU where there is one. On a GPU the
             noise comes from another generator: the same distribution, other numbers.
         n_threads: Threads of a CPU; every core by default. The result does not depend on it.
@@ -142,8 +143,8 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         Args:
             ratings: The new users' ratings, as `fit` takes them.
             weights: Their privacy weights, one number for all of them, or None for 1.
-            replace: Whether users whom the model knows may be among them: these ratings then stand
-                for all of theirs.
+            replace: Users whom the model knows may be among them; these ratings then replace all of
+                theirs.
 
         Returns:
             One vector per user who has ratings here.
@@ -173,7 +174,7 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         )
 
     def setup(self, train: Ratings) -> tuple[Plan, Mechanism, bool]:
-        """Return the training plan, the ratings' mechanism, and whether h is drawn per item."""
+        """Return the plan of a training, how ratings enter it, and True if h is drawn per item."""
         mechanism = self._mechanism()
         return self._plan(train, mechanism), mechanism, self._h_per_item()
 
@@ -222,7 +223,11 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         )
 
     def _h_per_item(self) -> bool:
-        """Return the solver's default: per item as in the paper's text, else shared."""
+        """Return True if h is drawn per item, False if items share it.
+
+        ``auto`` follows the source of each solver: per item in the paper's text (``batch``), shared
+        in the published numbers (``sequential``).
+        """
         return self.solver == "batch" if self.h == "auto" else self.h == "item"
 
     def _check_params(self, validation: Ratings | None) -> None:

@@ -128,7 +128,11 @@ _STATE = ("vectors", "beta", "gamma", "means", "rated_start", "rated", "stars")
 
 
 def save_model(model: Estimator, folder: str | os.PathLike[str]) -> None:
-    """Write a fitted model; on failure ``folder`` keeps what it held before."""
+    """Write a fitted model; on failure ``folder`` keeps what it held before.
+
+    Raises:
+        StorageError: There is something else than a saved model at ``folder``.
+    """
     target = Path(folder)
     is_model = (target / "recommender" / "model.json").is_file()
     if target.exists() and not is_model and (not target.is_dir() or any(target.iterdir())):
@@ -315,7 +319,7 @@ def _write_devices(model: Estimator, folder: Path) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as JSON has it; what is no plain value is a part of its own."""
+    """Return a parameter as JSON has it; None for features and priors, which are saved apart."""
     if isinstance(value, ItemFeatures | Prior):
         return None
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""Training on a GPU: ratings enter as their mechanism says, and the loops run there.
+"""Training on a GPU: move the ratings there as a mechanism lets them enter, and train.
 
 First factors, and which ratings a mechanism samples, are those of the same seed on a CPU. The noise
 and the orders of ratings come from another generator: the same distribution, other numbers.
@@ -70,7 +70,10 @@ def gpu_epochs(
 ) -> Iterator[tuple[Any, Any, np.ndarray]]:
     """Train on the GPU and yield (user vectors, item factors, raters) after every epoch.
 
-    They are read from the GPU only when asked for.
+    Factors are copied to the host only when they are used.
+
+    Raises:
+        DivergedError: The factors are no longer finite.
     """
     from hdpmf.private.kernels.gpu.training import GpuTraining
 
@@ -149,7 +152,10 @@ class OnGpu:
 
 
 def fit_devices(train: Ratings, fit: DeviceFit, beta: np.ndarray, gamma: np.ndarray) -> Devices:
-    """Return the users' private state after the fit, to the precision of a CPU."""
+    """Fit the vectors of ``train``'s users on the GPU, and return their private state.
+
+    It agrees with the result of a CPU, to that one's precision.
+    """
     import torch
 
     from hdpmf.private.kernels.gpu.layout import begins, shuffled

@@ -1,4 +1,4 @@
-"""HDPBit: one bit per rating, in plain sight of the recommender, which keeps them as a data set."""
+"""HDPBit: one bit per rating, visible to the recommender, which keeps them as a data set."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HDPBit(BitOptions, OneRound):
         max_ratings: As for HDPSum.
         coding: What the bit is about; ``auto`` is a threshold at four of five stars.
         patterns: How many factors of who rates what with whom to look for, beside the similarity of
-            items. It is in plain sight in this design, so it costs nothing; 0 leaves both unused.
+            items. Who rated what is visible in this design, so it costs nothing; 0 uses neither.
         features: As for HDPSum.
         prior: As for HDPSum.
         on: As for HDPSum.

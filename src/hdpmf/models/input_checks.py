@@ -1,4 +1,4 @@
-"""Input of estimators, as in scikit-learn: parameters, ids, and ``X`` and ``y`` apart."""
+"""Input of estimators, as in scikit-learn: parameters, ids, and separate ``X`` and ``y``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hdpmf.errors import ConfigError, RatingsError
 
 
 class Parameters:
-    """Adds ``get_params``, ``set_params`` and a repr, from the signature of ``__init__``."""
+    """A mixin with ``get_params``, ``set_params`` and a repr, by the signature of ``__init__``."""
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
@@ -23,7 +23,7 @@ class Parameters:
         return tuple(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's arguments by name; ``deep`` changes nothing."""
+        """Return the constructor's arguments by name; ``deep`` is ignored."""
         return {name: getattr(self, name) for name in self.parameter_names()}
 
     def set_params(self, **params: Any) -> Self:

@@ -1,4 +1,4 @@
-"""Many factorizations fitted at once on a GPU: learning rates, regularisations, seeds.
+"""Many factorizations fitted at once on a GPU: grids of rates and regularisations, folds, seeds.
 
 What can share a launch does: models with the same K, solver, kind of noise and number of epochs (in
 ``sequential`` also of one seed), over the union of their training ratings. What a model becomes

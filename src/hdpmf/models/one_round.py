@@ -1,9 +1,8 @@
 """One-round methods with a proved guarantee: the base class, and HDPSum.
 
-Everything after the round is on the device.
-
-A prediction is ``mean + b_j + x_j . theta_i``: a matrix factorization whose item factors are public
-or privately released and whose user vectors never leave the device.
+Everything after the round is on the device. A prediction is ``mean + b_j + x_j . theta_i``: a
+matrix factorization whose item factors are public or privately released and whose user vectors
+never leave the device.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Features = bool | str | PathLike[str] | ItemFeatures
 
 
 def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
-    """The item features that a model's ``features`` stands for, for the items of these ratings."""
+    """Return the item features that ``wanted`` asks for, for the items of these ratings."""
     if isinstance(wanted, ItemFeatures):
         if len(wanted.matrix) != train.n_items:
             raise ConfigError(
@@ -69,7 +68,7 @@ class OneRound(OneRoundOptions, Estimator):
     """The base class of HDPSum and HDPBit; see there.
 
     Attributes:
-        facts_: What the recommender made of the answers and told all devices.
+        facts_: Facts about items that the recommender estimated and published.
         n_silent_: Ratings that sent nothing, because their weight is below 1/64.
         prior_origin_: Where the population prior's numbers come from, or None without a prior.
         feature_names_: The columns that each user's vector belongs to.
@@ -96,11 +95,12 @@ class OneRound(OneRoundOptions, Estimator):
         self.n_silent_ = n_silent
 
     def with_facts(self, train: Ratings, weights: PrivacyWeights, facts: ItemFacts) -> Self:
-        """Return the model of devices that a recommender has told these facts.
+        """Fit devices with these ratings to a recommender's facts, as after a federated run.
 
-        It is the model after a federated run.
+        ``n_silent_`` is 0 then: only the devices know how many of their ratings sent nothing.
 
-        ``n_silent_`` is 0 then: how many ratings sent nothing is known to their devices alone.
+        Raises:
+            ConfigError: The facts are about another item table.
         """
         self._check_params()
         features = wanted_features(self.features, train)
@@ -150,7 +150,8 @@ class OneRound(OneRoundOptions, Estimator):
     def score(self, test: RatingsLike, y: Any = None) -> Any:
         """Return mean squared and absolute error on ``test``.
 
-        Refused where the prior was learned from the same data set.
+        Raises:
+            ConfigError: The prior was learned from the same data set.
         """
         self._check_fitted()
         origin = self.prior_origin_
@@ -173,7 +174,7 @@ class OneRound(OneRoundOptions, Estimator):
         *,
         replace: bool = False,
     ) -> np.ndarray:
-        """Take in new users: each one's vector is fitted on the device.
+        """Add new users: each vector is fitted on the device.
 
         Nothing is sent, so nothing is paid.
 
@@ -181,8 +182,8 @@ class OneRound(OneRoundOptions, Estimator):
             ratings: The new users' ratings, as `fit` takes them. Items that the model does not know
                 are left out.
             weights: Kept with the users; they do not change the fit.
-            replace: Whether users whom the model knows may be among them: these ratings then stand
-                for all of theirs.
+            replace: Users whom the model knows may be among them; these ratings then replace all of
+                theirs.
 
         Returns:
             One vector per user who has ratings here.
@@ -282,13 +283,16 @@ class OneRound(OneRoundOptions, Estimator):
         """Keep what the recommender holds of the answers beside the facts, if anything."""
 
     def _order(self) -> ListOrder:
-        """Score by released popularity, the user's taste in features, and the predicted rating."""
+        """Order by released popularity, the user's taste in features, and the predicted rating."""
         popularity = self._popularity()
         names, columns = taste_columns(self.fit_, popularity)
         return ChooseAndLike(self.devices_, self._predicted, popularity, columns, names)
 
     def _popularity(self) -> np.ndarray:
-        """Return how many raters items have, from item weights that hold for everybody."""
+        """Estimate how many raters items have, from the released sums of weights.
+
+        Item weights are the same for everybody here, so every device can do so.
+        """
         noise_scale = 0.0 if self._design() == "L" else WEIGHT_SCALE / self.epsilon
         return correct_popularity(
             self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale
@@ -317,7 +321,7 @@ class OneRound(OneRoundOptions, Estimator):
         facts: ItemFacts,
         fit: DeviceFit,
     ) -> None:
-        """Take over what the recommender told everyone, and what devices make of it."""
+        """Keep the facts that the recommender published, and the fit that devices made of them."""
         self.facts_, self.fit_ = facts, fit
         self.catalogue_ = Catalogue(
             items, fit.factors(scale), np.ones(len(items), np.int64), scale, item_table
@@ -344,9 +348,9 @@ class HDPSum(SumOptions, OneRound):
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
         design: ``A`` (sharpened) or ``S`` (the simple one).
-        max_ratings: At most so many ratings of a person are sent, drawn at random; all are used on
-            the device. It bounds what all of a person's ratings cost. Presence of one of more than
-            so many costs 0.75 (W_ij + 1) epsilon then.
+        max_ratings: The most ratings of a person that are sent, drawn at random; all are used on
+            the device. It bounds what all of a person's ratings cost. For a person with more
+            ratings than that, the presence of one costs 0.75 (W_ij + 1) epsilon.
         coding: ``soft``, ``threshold`` or ``linear`` coding of ratings; ``auto`` is soft below
             epsilon 4.
         features: Public item features: True or ``auto`` for the item table's genres and years, a

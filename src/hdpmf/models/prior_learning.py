@@ -34,7 +34,10 @@ _STEADYING = 30.0
 
 
 def learn_score(ratings: Ratings, features: ItemFeatures) -> dict[str, float]:
-    """Return the score's coefficients: of each feature, and of the log of an item's weight."""
+    """Return the score's coefficients: one per feature, and one for the log of popularity.
+
+    Popularity is an item's number of raters here.
+    """
     users, items, n_items = ratings.user_codes, ratings.item_codes, ratings.n_items
     raters = np.bincount(items, minlength=n_items)
     columns = np.column_stack([features.matrix, np.log(np.maximum(raters, 1))])

@@ -116,7 +116,10 @@ class ListQuality:
     n_rated: int
 
     def summary(self) -> dict[str, float | int]:
-        """All ``METRICS``; ``NAME_margin`` is half of the 95 % interval of a mean over users."""
+        """Return all ``METRICS``, margins, and the number of users as ``n_users``.
+
+        ``NAME_margin`` is half of the 95 % interval of a mean over users.
+        """
         total = max(int(self.listed.sum()), 1)
         return (
             {name: float(np.mean(values)) for name, values in self.values.items()}

@@ -20,7 +20,11 @@ from hdpmf.models.result_tables import Comparison
 
 
 def make_model(name: str, **params: Any) -> Estimator:
-    """Return a model of the method ``name``; unknown parameters are errors."""
+    """Return an unfitted model of the method ``name``.
+
+    Raises:
+        ConfigError: There is no such method, or it does not have such a parameter.
+    """
     model: Estimator = method_named(name).configure(**params)
     return model
 
@@ -37,7 +41,7 @@ def add_method(
     form: Form | None = None,
     **more: Any,
 ) -> Method:
-    """Register an estimator as a method, for the command line and experiments, too.
+    """Register an estimator for ``make_model``, the command line, experiments and reports.
 
     Args:
         name: For commands: small letters, digits and hyphens.
@@ -99,7 +103,9 @@ def compare(
     lists: bool = False,
     rng: int = 0,
 ) -> Comparison:
-    """Fit models on the same ratings and measure them beside both trivial baselines.
+    """Fit models on the same ratings and test them on the same others, beside two baselines.
+
+    The baselines are the user mean and the global mean.
 
     In a notebook the answer shows itself as a table; ``.plot()`` is a picture, ``.to_frame()`` a
     data frame.

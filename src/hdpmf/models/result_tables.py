@@ -1,4 +1,4 @@
-"""Results with many rows (lists, similar items, comparisons), for notebooks and files."""
+"""Results with many rows (lists, similar items, comparisons) for notebooks, frames and files."""
 
 from __future__ import annotations
 
@@ -132,9 +132,9 @@ class Comparison(Tabular):
     __repr__ = __str__
 
     def plot(self) -> Any:
-        """Return a chart of the errors, coloured by each epsilon's status.
+        """Draw the errors as bars, coloured by the status of each epsilon.
 
-        For notebooks; ``.data`` is the PNG.
+        The result shows itself in notebooks; ``.data`` is the PNG.
         """
         from hdpmf.lab.plots import comparison_png
 

@@ -1,6 +1,4 @@
-"""Training loops: the protocol in one process (``batch``), and ``sequential``.
-
-``sequential`` is the published procedure.
+"""Training loops: ``batch``, the protocol in one process, and ``sequential``, as published.
 
 Both are generators that yield user vectors and item factors after every epoch, so that progress,
 validation and early stopping are written once, in ``run_epochs``.
@@ -39,7 +37,7 @@ CLIENT_STREAM = 2
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EnteredRatings(TrainingRatings):
-    """Ratings as a mechanism lets them enter, with the noise's epsilon (None: no noise)."""
+    """Ratings as a mechanism lets them enter, and the epsilon of the noise (None: no noise)."""
 
     budget: float | None
 
@@ -135,9 +133,9 @@ def sequential_epochs(
     seed: int,
     workers: Workers,
 ) -> Epochs:
-    """The procedure behind the published numbers: one step per rating.
+    """Train by the procedure behind the published numbers: one step per rating.
 
-    A simulation; no federation can run it.
+    This is a simulation; no federation can run it.
     """
     from hdpmf.private.kernels import sequential
     from hdpmf.private.kernels.batch import group
@@ -245,7 +243,11 @@ class FarFromConvergedWarning(UserWarning):
 
 
 def warn_if_far(model: Factorization, train: Ratings) -> None:
-    """Warn where the model fits its own training ratings much worse than the user mean."""
+    """Warn if the model fits its training ratings much worse than each user's mean does.
+
+    Much worse is a mean squared error more than ``_FAR`` times as large, on at most about ``_ROWS``
+    ratings.
+    """
     rows = slice(None, None, max(1, len(train) // _ROWS))
     users, items, values = train.user_codes[rows], train.item_codes[rows], train.values[rows]
     error = float(np.mean((model._predict_codes(users, items) - values) ** 2))

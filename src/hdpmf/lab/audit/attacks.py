@@ -1,4 +1,7 @@
-"""Recommenders that cheat, and noise that is used twice: what is refused, what would leak."""
+"""Attacks on recorded runs: reconstruction, noise that is used twice, and h near zero.
+
+Each shows what real clients refuse and what would leak otherwise.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from hdpmf.lab.audit.world import Target, check_runs, choose_target
 from hdpmf.models.factorization import Factorization
 
 TINY_H = 1e-30
-"""Not 0, but as good as 0 for an attacker."""
+"""Not 0, but small enough that an attacker sees no noise."""
 
 # streams of the seed
 _DIFFERENCE = 800_000
@@ -143,9 +146,13 @@ class ZeroH:
 def zero_h(
     path: RecordedRun, ratings: Ratings, weights: np.ndarray, n_users: int = 20, seed: int = 0
 ) -> ZeroH:
-    """Send h = 0, then the smallest h that might pass, and solve for the ratings.
+    """Send h = 0 and h = ``TINY_H``, and solve the first round's messages for the ratings.
 
-    If the client refuses both, the messages are simulated, to show what would leak.
+    Where the client refuses ``TINY_H``, its messages are simulated without noise, to show what
+    would leak.
+
+    Raises:
+        ConfigError: The method has no noise.
     """
     if path.h is None:
         raise ConfigError(
@@ -310,7 +317,7 @@ def run(
         ratings: The world.
         users: How many users to attack (``reconstruct``, ``zero-h``).
         runs: Of each world (``difference``).
-        progress: Told how far things are.
+        progress: Called with the work done and the total.
     """
     if name == "difference":
         target = choose_target(

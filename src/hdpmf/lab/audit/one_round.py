@@ -1,4 +1,4 @@
-"""The distinguishing game against taste labels (design C), played with the real client.
+"""The distinguishing game against taste labels (design C), both rounds, on the real client.
 
 * ``sums``: the attacker is a recommender that cheats as far as devices allow. It names the audited
   item's score 1, all others 0, and the device's other items heads, so that the label says as much
@@ -118,7 +118,7 @@ def sum_scores(
 
 
 def report_progress(progress: Progress, run: int, runs: int) -> None:
-    """Report every so many runs, and at the end."""
+    """Report every ``_REPORT_EVERY`` runs, and at the end."""
     if run % _REPORT_EVERY == _REPORT_EVERY - 1 or run == runs - 1:
         progress(run % _REPORT_EVERY + 1)
 
@@ -368,8 +368,8 @@ class _Attacker:
 
 def _coarse(ratios: np.ndarray) -> np.ndarray:
     """Round to twentieths."""
-    # So many sums make every run's ratio another one. Among that many thresholds pilot runs would
-    # pick one far out, by chance, and measured runs would not bear it out.
+    # With this many sums every run has its own ratio. Among as many thresholds pilot runs would
+    # pick an extreme one by chance, and measured runs would not confirm it.
     return np.asarray(np.round(20.0 * ratios) / 20.0)
 
 

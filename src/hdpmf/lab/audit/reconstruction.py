@@ -121,9 +121,9 @@ def _solve(
     stars: np.ndarray,
     prior: np.ndarray,
 ) -> np.ndarray:
-    """Return each star's posterior for each rating of a user.
+    """Return the posterior of every star, a row per rating of one user.
 
-    Messages have the shape (rounds, ratings, factors).
+    ``seen`` has the user's messages, of shape (rounds, ratings, factors).
     """
     plan = path.plan
     mechanism = path.mechanism

@@ -134,7 +134,7 @@ class LowerBound:
 
 
 def clopper_pearson(successes: np.ndarray, n: int, error: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return exact one-sided bounds of a probability, each wrong with at most ``error``."""
+    """Return one-sided exact bounds of a probability, each wrong at most ``error`` of the time."""
     from scipy.special import betaincinv
 
     k = np.asarray(successes, np.float64)
@@ -144,7 +144,7 @@ def clopper_pearson(successes: np.ndarray, n: int, error: float) -> tuple[np.nda
 
 
 def ceiling(runs: int, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
-    """Return the largest bound that so many runs of each world can prove."""
+    """Return the largest bound that ``runs`` runs of each world can prove."""
     lower, upper = clopper_pearson(np.array([runs, 0]), runs, (1.0 - confidence) / 2.0)
     return _epsilon(float(lower[0]), float(upper[1]), delta)
 

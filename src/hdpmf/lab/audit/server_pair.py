@@ -1,5 +1,7 @@
 """Two real servers in one process, one of which colludes with the recommender.
 
+`CorruptView` is all that these two have of a task.
+
 Reports are made by what devices make them with (``hdpmf.private.client``); checks, batches, noise
 and encryption are those of ``hdpmf.untrusted.aggregator``. Nothing is read from inside of the
 honest server: what the other one holds came as a message.

@@ -1,6 +1,6 @@
-"""The distinguishing game against the final item factors (view ``final``).
+"""The distinguishing game against final item factors, trained anew in every run.
 
-Training is repeated for every run.
+This is the view ``final``.
 
 Ten thousand trainings of a real data set would take hours, so this view has a small world: 20
 items, 30 users, about ten ratings each. One rating among so few moves the factors more than it

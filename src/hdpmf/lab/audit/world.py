@@ -1,4 +1,4 @@
-"""The one-round designs under audit: the real ones, or one with too little noise."""
+"""The audited rating, one-round designs, and noise that is too small, for all audits."""
 
 from __future__ import annotations
 
@@ -97,11 +97,14 @@ class Target:
 
 
 def choose_target(ratings: Ratings, weight: float = 1.0, *, seed: int = 0) -> Target:
-    """Choose an ordinary rating.
+    """Choose a rating of a user and an item with a typical number of ratings.
 
-    Its user has a median number of ratings (at most 30), its item median popularity.
+    The user's number is nearest the median (at most 30), the item's is the median of the user's own
+    items. Everybody else's privacy weights are drawn by the paper's specification, with ``seed``.
 
-    Everybody else's privacy weights are drawn by the paper's specification, with ``seed``.
+    Raises:
+        PrivacyError: ``weight`` is not in (0, 1].
+        RatingsError: No user has two ratings.
     """
     if not 0.0 < weight <= 1.0:
         raise PrivacyError(f"the weight of the audited rating must lie in (0, 1], not {weight:g}")

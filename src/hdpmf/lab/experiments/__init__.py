@@ -1,4 +1,4 @@
-"""Experiments: declarative specs, a runner that can be killed, and an append-only store.
+"""Experiments: declarative specs, an interruptible runner, an append-only store, summaries.
 
 Start with `read_experiment` and `run_experiments` to run something, with `Store` and `collect` to
 read results, with `tune` to choose hyper-parameters. The paper's own experiments are in

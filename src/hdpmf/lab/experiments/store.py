@@ -200,7 +200,10 @@ class Store(AbstractContextManager["Store"]):
         self._connection.close()
 
     def add(self, result: Result) -> None:
-        """Append a result. A finished one stays, unless only the new one has lists."""
+        """Append a result, unless the run has finished before.
+
+        A result with lists is appended even then, if the earlier one has none but could have.
+        """
         values = (getattr(result, name) for name in Result.__struct_fields__)
         row = (
             result.run.id,
@@ -217,7 +220,7 @@ class Store(AbstractContextManager["Store"]):
             )
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
-        """Write an event down for good."""
+        """Append an event."""
         with _KIND.errors(self.path):
             self._connection.execute(
                 "INSERT INTO events (kind, at, data) VALUES (?, ?, ?)", (kind, now(), _text(data))

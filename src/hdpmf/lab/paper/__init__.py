@@ -44,8 +44,8 @@ _QUICK_GRIDS: dict[str, Grid] = {
     "default": {"learning_rate": (0.01, 0.005), "reg": (0.01,)},
     "dpmf": {"learning_rate": (0.005, 0.001), "reg": (0.01,)},
 }
-# Half the epochs of the paper: the schedule of the learning rate goes by share, so that this is the
-# same descent.
+# Half the epochs of the paper. The learning rate depends on the share of epochs done, so the
+# descent is the same.
 _QUICK_EPOCHS = 50
 _QUICK_WITHOUT = ("bpr", "ials")  # they take longer than all else together
 _QUICK_WORLD = DataOptions(world={"n_users": 900, "n_items": 500, "n_ratings": 80_000})
@@ -61,7 +61,11 @@ def experiment(name: str) -> Experiment:
 
 
 def quick(full: Experiment) -> Experiment:
-    """Reduce an experiment: a small data set, two seeds, half the epochs, a small grid."""
+    """Reduce an experiment: a small data set, two seeds, half the epochs, a small grid.
+
+    The data set is ML-100K or, where that is not available, the synthetic world. Experiments with
+    lists leave out ``_QUICK_WITHOUT``.
+    """
     dataset = "ml-100k" if available("ml-100k") else "synthetic"
     reduced = msgspec.structs.replace(
         full,

@@ -1,4 +1,4 @@
-"""The paper's published numbers and statements about the order of methods, and how ours compare."""
+"""The paper's published numbers, the order of methods that it states, and how ours compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recommender and devices as separate processes on this machine, with one life span.
+"""A recommender and devices as separate local processes that start and end together.
 
 ::
 
@@ -146,7 +146,7 @@ class Deployment:
         """Wait until a process has ended well.
 
         Raises:
-            FederationError: It has not after so many seconds, or it or another process has failed.
+            FederationError: It has not after ``seconds``, or it or another process has failed.
         """
         end = time.monotonic() + seconds
         while self._children[name].running:

@@ -109,7 +109,7 @@ class OneRatingPerItem(Circuit):
         return np.concatenate([self._by_call(part) for part in self._parts(vector)[:3]], axis=1)
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
-        """Return the weighted sum of constraints 1 and 2, and of the wires' part of 3 and 4."""
+        """Sum constraints 1 and 2 and the wires' part of 3 and 4 over all slots, weighted."""
         field = self.field
         factors = self._factors(joint)
         # Constraints 3 and 4 are the weight times a polynomial of the level each: add these first.
