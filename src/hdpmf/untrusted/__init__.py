@@ -1,4 +1,4 @@
 """The UNTRUSTED side: recommenders and the servers that sum reports.
 
-Nothing private may be imported.
+Nothing here may import the private side.
 """

@@ -1,4 +1,4 @@
-"""The PRIVATE side of every method: ratings, weights, user vectors, and their code.
+"""The PRIVATE side of every method: ratings, weights, user vectors, and the code that uses them.
 
 A client holds one or more users: a phone is a client of one, a hospital's server a client of many,
 a simulation one client of all. Every message that leaves it is made in ``outgoing`` and nowhere

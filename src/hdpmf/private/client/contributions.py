@@ -41,7 +41,7 @@ _BLOCK = 1 << 22  # ratings that are coded at a time: bounds the memory; no muta
 class SurveyCharge:
     """The survey that a client's ratings have paid for, and its epsilon.
 
-    Each rating has paid W times that.
+    A rating of privacy weight W has paid W times that.
     """
 
     survey: Survey
@@ -170,7 +170,12 @@ class OneRoundClient:
         return compose(Popularity, weights=weights)
 
     def group(self, grouping: Grouping) -> None:
-        """Let every device draw its taste label once, from which items it rated, never how."""
+        """Draw every user's taste label, once, from which items were rated and never from how.
+
+        Raises:
+            ProtocolError: Labels were not agreed on, are drawn already or come before the counts;
+                or the scores are about another item table.
+        """
         if self._survey is None or not self._survey.labels or self._spent is None:
             raise ProtocolError(
                 "refused: labels were not agreed on, or come before the items were counted"
@@ -200,10 +205,13 @@ class OneRoundClient:
         return self._labels
 
     def resume(self, grouping: Grouping | None = None, labels: np.ndarray | None = None) -> None:
-        """Resume after a restart, with the survey accepted anew and these labels drawn.
+        """Resume after a restart: the items were counted and, if given, these labels drawn.
 
-        A label is drawn once in a survey, so that what was drawn has to be kept by whoever keeps
-        the ratings.
+        The survey has been accepted anew. A label is drawn once in a survey, so whoever keeps the
+        ratings has to keep it with its grouping. Both are None while no label was drawn.
+
+        Raises:
+            ProtocolError: There is no such survey, or grouping and labels do not fit it.
         """
         if self._survey is None or not self._survey.labels or self._spent is not None:
             raise ProtocolError("refused: there is no survey with taste labels to go on with")
@@ -246,6 +254,9 @@ class OneRoundClient:
         Args:
             n_users: How many users there are; those without ratings come last, and theirs are
                 zeros.
+
+        Raises:
+            ProtocolError: No survey for sums was accepted, or it has been answered.
         """
         survey = self._survey
         if survey is None or survey.design == "L":
@@ -319,7 +330,10 @@ class OneRoundClient:
         return compose(SumContribution, scores=scores, weights=weights, total=total)
 
     def _positions(self, block: slice) -> np.ndarray:
-        """Return the entry of each rating: its item's, or the head's where the label is 1."""
+        """Return the entry of each rating: its item's, or the item's second one.
+
+        Heads have a second entry, for users whose label is 1.
+        """
         items = self._ratings.item_codes[block]
         if self._grouping is None or self._labels is None:
             return items

@@ -89,7 +89,7 @@ class GradientClientState:
 _Fields = tuple[int, int, int, dict[str, tuple[list[int], bytes] | None], bytes]
 
 LARGEST_FACTOR = 2.0**20
-"""Of V. Gradients of smaller ones fit the grid and the words of a sum, whatever was rated."""
+"""Of V. Gradients of smaller ones fit the grid and the words of a sum, for any ratings."""
 
 
 class DeviceGradientClient(GradientClient):
@@ -186,7 +186,7 @@ class DeviceGradientClient(GradientClient):
     def resume_without_ratings(
         self, plan: Plan, opening: Opening, state: GradientClientState
     ) -> None:
-        """Continue without ratings that are gone, so that nobody hears that they are."""
+        """Resume with no ratings, so that nobody learns that those that took part are gone."""
         none = np.zeros(0, np.int64)
         self.resume(
             plan,
@@ -203,10 +203,10 @@ class DeviceGradientClient(GradientClient):
         )
 
     def _judge(self, message: Round, draws: bool) -> None:
-        """By public rules, on all rows alike, before it matters which items are rated here.
+        """Refuse numbers that no training has, by public rules and before ratings are looked at.
 
-        Whatever else is wrong with the numbers is clipped or makes more noise, never less, and is
-        not refused.
+        The rules are the same for all rows, so a refusal does not depend on which items are rated
+        here. Other wrong numbers are clipped or make more noise, never less, and are not refused.
         """
         if float(np.abs(message.item_factors).max()) > LARGEST_FACTOR:
             raise ProtocolError(
@@ -230,7 +230,10 @@ class DeviceGradientClient(GradientClient):
         self._stated = stated
 
     def _units(self, plan: Plan) -> np.ndarray:
-        """Return rounded gradients of the items rated here, with their noise if any."""
+        """Return rounded gradients of the items rated here, with noise if there is a budget.
+
+        Items with too few raters have 0.
+        """
         units = to_grid(self._gradients(plan))
         if self._noise_budget is not None:
             units += self._gaussian_shares(plan, self._noise_budget)

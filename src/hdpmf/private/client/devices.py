@@ -27,7 +27,11 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def initial_vectors(users: IdIndex, n_factors: int, seed: int) -> np.ndarray:
-    """Return N(0, SPREAD^2) vectors in the unit ball, the same in every partition."""
+    """Draw first vectors from N(0, SPREAD^2), shortened to the unit ball, one row per user.
+
+    They depend on the user's id and the seed only, so they are the same in every partition into
+    clients.
+    """
     keys = _keys(users.ids) ^ _mixed(np.array([seed], np.uint64) + _GOLDEN)
     # Two uniforms for each number (Box and Muller); the counter makes every coordinate a stream of
     # its own.
@@ -51,7 +55,7 @@ def _keys(ids: np.ndarray) -> np.ndarray:
 
 
 def _mixed(words: np.ndarray) -> np.ndarray:
-    """SplitMix64's finaliser; arrays wrap around modulo 2^64, as it wants."""
+    """Mix words by SplitMix64's finaliser, which wraps around modulo 2^64."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: np.ndarray = words ^ (words >> np.uint64(31))
@@ -66,7 +70,9 @@ _HALVINGS = 60  # no mutant: further ones are below the precision of a double
 def constrained_ridge(
     factors: np.ndarray, target: np.ndarray, ridge: float, bound: float | None
 ) -> np.ndarray:
-    """Minimise ``|target - factors u|^2 + ridge |u|^2`` subject to ``|u| <= bound``.
+    """Return the u that minimises ``|target - factors u|^2 + ridge |u|^2``, ``|u| <= bound``.
+
+    Without a bound (None) any length is allowed.
 
     Exact: in the eigenbasis of the normal equations the length of u falls with the ridge, so the
     constraint only asks for the larger ridge at which the length is ``bound``.
@@ -96,7 +102,10 @@ def constrained_ridge(
 
 
 def constrained_ridges(by_user: GroupedRatings, factors: np.ndarray, ridge: float) -> np.ndarray:
-    """Solve ``constrained_ridge`` within the unit ball for every user at once."""
+    """Solve ``constrained_ridge`` within the unit ball for every user at once.
+
+    The ridge is found by halving an interval, to the precision of the result (float32).
+    """
     K = factors.shape[1]
     matrix = factors.astype(np.float64)
     vectors = np.zeros((by_user.n_rows, K), np.float32)
@@ -176,8 +185,7 @@ class Devices:
     ) -> Devices:
         """The state of the users of ``ratings``, who now have these vectors.
 
-        ``by_user`` is ``rated_start``, ``rated`` and ``stars``, where somebody has sorted the
-        ratings already.
+        ``by_user`` is ``rated_start``, ``rated`` and ``stars``, if the ratings are sorted already.
         """
         if by_user is None:
             order = np.argsort(ratings.user_codes, kind="stable")
@@ -216,7 +224,10 @@ class Devices:
         )
 
     def only(self, users: np.ndarray) -> Devices:
-        """Return a copy with only the users at these positions, which are in order."""
+        """Return a copy with only the users at these positions, and nothing of the others.
+
+        Positions are ascending.
+        """
         spans = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in users]
         counts = [span.stop - span.start for span in spans]
         return Devices(
@@ -239,10 +250,10 @@ class Devices:
         trained: np.ndarray,
         mechanism: Mechanism,
     ) -> np.ndarray:
-        """Predict ratings for pairs of user and item positions; -1 is an unknown one.
+        """Predict ratings for pairs of user and item positions; -1 means unknown.
 
-        An item that nobody's ratings taught gets the user's own mean; a user without ratings gets
-        the middle of the scale. Neither costs any privacy.
+        An item without training ratings gets the user's own mean; a user without ratings gets the
+        middle of the scale. Neither costs any privacy.
         """
         means = np.append(self.means, np.nan)[users]
         predictions = np.where(np.isnan(means), self.scale.middle, means)
@@ -277,7 +288,7 @@ class Devices:
         reg_per_rating: bool,
         mechanism: Mechanism,
     ) -> np.ndarray:
-        """Fit a vector to each user of ``ratings`` with the item factors fixed, and keep them.
+        """Fit a vector to each user of ``ratings``, with the item factors fixed, and add the users.
 
         Args:
             ratings: Ratings of users who were not in training (or come again with more ratings).
@@ -311,7 +322,7 @@ class Devices:
         means: np.ndarray,
         rated: list[tuple[np.ndarray, np.ndarray]],
     ) -> None:
-        """Add or replace users; ``rated`` has items and stars of each."""
+        """Add users, or replace those that are here; ``rated`` has items and stars of each."""
         stay = np.flatnonzero(users.find(self.users.ids) < 0)
         spans = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in stay]
         kept = [(self.rated[span], self.stars[span]) for span in spans]
@@ -364,7 +375,7 @@ def predict(
     factors: np.ndarray,
     stranger: np.ndarray,
 ) -> np.ndarray:
-    """Predicted ratings for pairs of positions, where -1 stands for an unknown one.
+    """Predict ratings for pairs of positions; -1 means unknown.
 
     An unknown user is predicted as a user without ratings; an unknown item gets the user's own
     mean.

@@ -1,4 +1,4 @@
-"""Training by rounds: a client answers with gradients and updates its user vectors.
+"""Training by rounds: a client answers rounds with gradients and updates its user vectors.
 
 The gradients of ``hdpmf-paid`` are whole numbers before their noise. Rounding is part of the
 mechanism, so that the proof's sensitivity holds to the last digit: see ``proofs/hdpmf-paid.md``.
@@ -50,7 +50,7 @@ _WITHIN = np.float32(1.0 - 1e-6)
 
 
 def stand_in_vectors(by_user: GroupedRatings, V: np.ndarray) -> np.ndarray:
-    """Return the direction of the mean of each user's rated items, of at most unit length.
+    """Return the unit direction of the mean of each user's rated items, whatever the ratings.
 
     The factor just below 1 keeps rounded lengths within the unit ball, which the noise is
     calibrated to. A user without ratings, or whose items cancel out, gets 0.
@@ -74,7 +74,7 @@ _BLOCK = (
 
 
 class WholeGradients:
-    """Ratings that make gradients ``2 W (s.v - R) s``, in units of ``GRADIENT_STEP``."""
+    """Ratings, laid out to sum gradients ``2 W (s.v - R) s`` in units of ``GRADIENT_STEP``."""
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class GradientClient:
     def _let_in(self, plan: Plan, opening: Opening, entered: TrainingRatings) -> None:
         """Lay out the ratings that take part.
 
-        Only rows of items that are rated here are ever computed with.
+        Only rows of items that are rated here are ever computed.
         """
         users, items = self._ratings.user_codes, self._ratings.item_codes
         if entered.kept is not None:
@@ -281,7 +281,15 @@ class GradientClient:
         return table
 
     def receive(self, message: Round) -> None:
-        """Take new item factors; from the second round on, step the user vectors first."""
+        """Take a round's item factors; from the second round on, step the user vectors with them.
+
+        The step is the previous round's. After the last round ``hdpmf-paid`` fits the vectors
+        exactly instead, because nothing that was sent depends on them.
+
+        Raises:
+            ProtocolError: The round is out of order, does not fit the plan, lacks h, or has numbers
+                that are refused.
+        """
         plan = self._expected_plan()
         if not self._opened or not isinstance(message, Round):
             raise ProtocolError("an Opening must come first, and then rounds")
@@ -340,7 +348,13 @@ class GradientClient:
             self._h_law.check(message.h if len(message.h) == 1 else self._rows(message.h))
 
     def contribute(self) -> Gradients:
-        """Return this round's noisy gradients, once: a second answer would halve the noise."""
+        """Return this round's gradients with their noise, once.
+
+        A second answer would have other noise; the mean of both would have half the variance.
+
+        Raises:
+            ProtocolError: There is no round to answer, or it has been answered.
+        """
         plan, budget = self._to_answer(), self._noise_budget
         if budget is not None and not self._mechanism.needs_h:
             return self._answer(from_grid(self._dense_units(plan)))
@@ -371,13 +385,13 @@ class GradientClient:
         return sums[:, : plan.n_factors]
 
     def _bare(self, plan: Plan) -> np.ndarray:
-        """The same as they go out where there is no noise."""
+        """Return the gradients as they are sent without noise; they have to be finite."""
         sums = self._gradients(plan)
         check_finite(sums)
         return sums
 
     def _noisy(self, plan: Plan, budget: float) -> np.ndarray:
-        """Return the same with the summed noise shares of this client's raters.
+        """Return the gradients with the summed noise shares of this client's raters.
 
         This is the paper's noise, for simulations.
         """
@@ -401,7 +415,10 @@ class GradientClient:
         return np.asarray(sums)
 
     def _dense_units(self, plan: Plan) -> np.ndarray:
-        """``hdpmf-paid``: whole-number gradients for every item, with each user's noise share."""
+        """Return ``hdpmf-paid``'s gradients as whole numbers, with each user's share of the noise.
+
+        All items have a row; user vectors are stand-ins. Items with too few raters have noise only.
+        """
         if self._noise_budget is None or self._whole is None:
             raise ProtocolError("dense noise needs a budget")
         width = plan.scale_high - plan.scale_low
@@ -454,6 +471,9 @@ def draws_of_h(plan: Plan) -> int:
 
 
 def _rated(items: np.ndarray, n_items: int) -> np.ndarray | None:
-    """Return the rated items, ascending; None where they are most of all items."""
+    """Return the rated items, ascending; None where they are at least half of all items.
+
+    Leaving out the others would save nothing then.
+    """
     own = np.flatnonzero(np.bincount(items, minlength=n_items))
     return None if 2 * len(own) >= n_items else own

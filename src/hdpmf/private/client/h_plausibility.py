@@ -84,7 +84,7 @@ class HPlausibility:
 
 @lru_cache(maxsize=1024)
 def largest_plausible(n: int, log_error: float) -> float:
-    """Bound the sum of ``-log(min(h, 1))`` over ``n`` draws.
+    """Return a bound on the sum of ``-log(min(h, 1))`` over ``n`` draws.
 
     It is exceeded with probability at most ``exp(log_error)``.
     """
@@ -94,11 +94,10 @@ def largest_plausible(n: int, log_error: float) -> float:
 
 @lru_cache(maxsize=1)
 def _moments() -> tuple[np.ndarray, np.ndarray]:
-    """Return the log of ``E[min(h, 1)^-s]`` for h ~ Exp(1).
+    """Return some s in (0, 1), and the log of ``E[min(h, 1)^-s]`` for each, with h ~ Exp(1).
 
-    It is the integral of ``h^-s e^-h`` up to 1, and e^-1 beyond.
-
-    The floor makes h larger, so that the bound holds for floored draws, too.
+    The expectation is the integral of ``h^-s e^-h`` up to 1, plus e^-1 for the rest. The floor
+    makes h larger, so that the bound holds for floored draws, too.
     """
     from scipy.special import gamma, gammainc
 

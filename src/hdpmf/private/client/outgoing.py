@@ -1,6 +1,6 @@
 """The one module where the private side composes messages.
 
-To see what can leave a device, read the calls of this.
+To see what can leave a device, read the calls of its functions.
 
 To a recommender everything leaves in a ``Reply``. Its body is one of the other messages, encoded,
 or one of a secure sum (``masked``), whose words are under masks that only sums over many devices
@@ -83,11 +83,10 @@ def sealed_report(
     *,
     at: int,
 ) -> bytes:
-    """One user's report for two servers, as it is uploaded.
+    """Return one user's report for two servers, as it is uploaded.
 
-    Neither server alone learns anything from it.
-
-    Its length, and what is computed for it, depend on the task only.
+    Neither server alone learns anything from it. Its length, and the work to make it, depend on the
+    task only.
 
     Args:
         prio: The cryptography of the task.
@@ -95,6 +94,9 @@ def sealed_report(
         servers: To whom the shares are encrypted.
         entries: The user's weights and levels.
         at: The time that the report says, a multiple of the task's precision.
+
+    Raises:
+        ProtocolError: The task's circuit is not that of ratings.
     """
     from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
     from hdpmf.common.aggregation.two_servers.dap.messages import (
@@ -136,11 +138,10 @@ def sealed_report(
 def report_headers(
     identity: DeviceIdentity, task_id: bytes, report: bytes, *, signed: bool = True
 ) -> dict[str, str]:
-    """Return the headers of a report, which name its device.
+    """Return the headers of a report: its media type and, if ``signed``, its device's signature.
 
-    So the leader takes no more reports of it than it has users.
-
-    Where nobody is enrolled (``signed`` is off) it is not said.
+    By the signature the leader takes no more reports of a device than it has users. Where no
+    devices are enrolled, ``signed`` is off and the headers do not name the device.
     """
     from hdpmf.common.aggregation.two_servers.dap.messages import MEDIA_TYPES, Report
 

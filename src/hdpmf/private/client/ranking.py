@@ -267,7 +267,7 @@ class ChooseAndLike:
 def taste(
     own: csr_matrix, features: np.ndarray, popularity: np.ndarray, ridge: float = RIDGE
 ) -> np.ndarray:
-    """Return each user's score per feature: how much more often it is chosen than usual.
+    """Return each user's score per feature: how much more than others they choose items with it.
 
     It is one step of a logistic choice model: the mean features of what somebody rated (a higher
     rating counts more) against those of what people rate in general, through the covariance of the
@@ -323,7 +323,10 @@ class ByListModel:
         return scores
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
-        """Yield the parts of each user's scores: of each rated item, and of everybody."""
+        """Yield the parts of each user's scores: one per rated item, and one that everybody gets.
+
+        Users whose inputs are all 0 get the parts of ``otherwise``, if there is one.
+        """
         own = heights(self.devices, users)
         for row, items in enumerate(lists):
             here = slice(own.indptr[row], own.indptr[row + 1])

@@ -82,7 +82,7 @@ def group(
     n_rows: int,
     dtype: Any = np.float32,
 ) -> GroupedRatings:
-    """Lay ratings out by ``rows``, by a counting sort in linear time."""
+    """Lay ratings out by ``rows``: a counting sort, linear in time, without large temporaries."""
     start = _starts(rows, n_rows)
     return GroupedRatings(
         start,
@@ -182,7 +182,7 @@ def _step_users(
 def item_gradients(
     by_item: GroupedRatings, U: np.ndarray, V: np.ndarray, out: np.ndarray, workers: Workers
 ) -> None:
-    """Write per item the sum of ``2 c (u.v - t) u`` over its ratings to ``out``.
+    """Write each item's sum of ``2 c (u.v - t) u`` over its ratings to ``out``.
 
     All matrices are padded.
     """
@@ -201,7 +201,7 @@ def step_users(
     unit_ball: bool,
     workers: Workers,
 ) -> None:
-    """Step every user vector in place, then project onto the unit ball if asked."""
+    """Make one gradient step of every user vector in place; project it if ``unit_ball``."""
     columns, lanes, typed_reg = by_user.columns, lanes_of(V), U.dtype.type(reg)
     workers.over_rows(
         by_user.start,
@@ -252,9 +252,9 @@ def _accumulate(
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _solve(H: Any, g: Any) -> None:
-    """Solve H x = g in place of g.
+    """Solve H x = g; g becomes x.
 
-    H is positive definite in its lower triangle, which becomes its Cholesky factor.
+    H is positive definite. Only its lower triangle is used, which becomes its Cholesky factor.
     """
     size = len(g)
     for a in range(size):
@@ -309,7 +309,10 @@ def _fit(
 
 @njit(inline="always")
 def describe(z: Any, size: Any, n: Any) -> None:
-    """Turn sums of features into the prior's inputs: mean features and rating counts."""
+    """Turn a user's summed features ``z`` into the description that the prior's mean depends on.
+
+    It is the mean features, then log(n / 80) and its square, where n is the number of ratings.
+    """
     for a in range(size):
         z[a] /= max(n, 1)
     amount = np.log(max(n, 1) / 80.0)
@@ -351,7 +354,7 @@ def fit_users(
     out: np.ndarray,
     workers: Workers,
 ) -> None:
-    """Solve ``(precision + sum w x x') t = sum w x y + mean_map z`` for each row of ``out``.
+    """Solve ``(precision + sum w x x') t = sum w x y + mean_map z`` per user, into ``out``.
 
     Args:
         start: Where each user's ratings begin, and the end of the last.
@@ -381,9 +384,9 @@ def user_statistics(
     weight: np.ndarray,
     workers: Workers,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return per user ``sum w x x'``, ``sum w x y``, its description z, ``sum w y^2``.
+    """Return per user ``sum w x x'``, ``sum w x y``, its description z, and ``sum w y^2``.
 
-    The first is a lower triangle.
+    Of the first only the lower triangle is filled.
     """
     n, size = len(start) - 1, X.shape[1]
     H, g, z, y2 = (

@@ -278,9 +278,9 @@ def item_pass(
     noise: PassNoise | None,
     workers: Workers,
 ) -> None:
-    """One noisy SGD step on v_j per rating of item j; users stay fixed.
+    """Make one SGD step on v_j per rating of item j, noisy unless ``noise`` is None.
 
-    Reorders ``by_item`` within items.
+    Users stay fixed. Reorders ``by_item`` within items.
     """
     spread = None if noise is None else noise.spread
     noise_epoch = epoch if noise is None else noise.epoch
@@ -297,9 +297,9 @@ def user_pass(
     epoch: int,
     workers: Workers,
 ) -> None:
-    """One SGD step on u_i per rating of user i, projected onto the unit ball.
+    """Make one SGD step on u_i per rating of user i, each projected onto the unit ball.
 
-    Reorders ``by_user`` within users.
+    Items stay fixed. Reorders ``by_user`` within users.
     """
     _run(by_user, U, V, rate, reg, True, seed, 2 * epoch + 1, None, 2 * epoch + 1, workers)
 
@@ -339,9 +339,9 @@ def joint_pass(
     seed: int,
     epoch: int,
 ) -> None:
-    """Non-private MF: one step per rating on u_i and v_j together, in random order.
+    """Make one step on u_i and v_j together per rating, in random order: non-private MF.
 
-    On one thread by its nature.
+    It cannot be divided among threads.
     """
     typed = U.dtype.type
     _joint_pass(

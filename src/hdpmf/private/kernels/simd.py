@@ -221,7 +221,10 @@ def pick(typing: Any, bits: Any, if_set: Any, if_clear: Any) -> Any:
 
 
 def _lanewise(op: Callable[..., Any], on_float: str | None, on_integer: str | None) -> None:
-    """Give ``Vec`` the operator ``op``; the right side is a vector or a scalar."""
+    """Give ``Vec`` the operator ``op``; its right operand is a vector or a scalar.
+
+    ``on_float`` and ``on_integer`` name LLVM's instructions; None leaves the operator out.
+    """
 
     @intrinsic
     def apply(typing: Any, left: Any, right: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The UNTRUSTED side: item factors, and whatever clients chose to send.
+"""The UNTRUSTED side: item factors, and what clients chose to send.
 
 It cannot import the private side.
 """

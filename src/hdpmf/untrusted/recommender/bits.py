@@ -1,6 +1,6 @@
-"""From released bits to item facts. Post-processing only: it can be changed without asking anyone.
+"""From released bits to item facts. Post-processing only: changing it costs no privacy.
 
-Who rated what is in plain sight in this design, so it is used: how often items were rated, how
+Who rated what is visible in this design, so it is used: how often items were rated, how
 similar they are by who rated them, and factors of who rates what with whom. Everything is in stars:
 a rating scale is mapped to one to five.
 """
@@ -89,9 +89,9 @@ class Similar(NamedTuple):
 
 
 def similar_items(presence: Presence, patterns: np.ndarray) -> Similar:
-    """Similarity from who rated what.
+    """Return the similarity of items, from who rated what.
 
-    Items beyond the most-rated ones have none: memory is bounded by their number.
+    Only the ``MAX_SIMILAR_ITEMS`` most rated items have any, which bounds the memory.
     """
     most = np.argsort(-presence.raters, kind="stable")[:MAX_SIMILAR_ITEMS]
     items = np.sort(most[presence.raters[most] > 0])
@@ -112,7 +112,7 @@ def similar_items(presence: Presence, patterns: np.ndarray) -> Similar:
 
 
 def _leading(kernel: np.ndarray, rank: int) -> np.ndarray:
-    """Return F with F F^T next to the kernel, by subspace iteration.
+    """Return F of ``rank`` columns with F F^T close to the kernel, by subspace iteration.
 
     It starts from fixed random vectors.
     """
@@ -132,7 +132,7 @@ epsilon 1, twice as many cost 0.007 and 0.004 on ML-100K and gain 0.001 on ML-1M
 (ML-100K, one seed) the best of 2, 4, 8, 16 is near."""
 
 MOST_USERS = 20_000
-"""So many users are enough to learn from."""
+"""The number of users that is enough to learn from."""
 
 _AT_A_TIME = 1 << 16
 
@@ -153,7 +153,7 @@ class StarBits(NamedTuple):
     variance: np.ndarray
 
     def of_some(self, n_users: int) -> StarBits:
-        """Those of at most so many users, evenly chosen."""
+        """Return the bits of at most ``n_users`` users, evenly chosen."""
         total = int(self.users.max()) + 1
         if total <= n_users:
             return self
@@ -166,7 +166,7 @@ class StarBits(NamedTuple):
 def learn_columns(
     bits: StarBits, fixed: np.ndarray, ridges: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
-    """Scale the columns by the root of their covariance, so that vectors have variance 1.
+    """Scale columns by the root of their covariance: vectors have variance 1 along each.
 
     A user's information is taken as what all users rate together, times how much the user's bits
     tell; then a round takes a product of matrices instead of an inverse for every user.
@@ -198,7 +198,9 @@ def learn_columns(
 
 
 def learn_pull(bits: StarBits, columns: np.ndarray, centre: np.ndarray) -> float:
-    """Learn by least squares how far user vectors are drawn to the mean of their items.
+    """Learn how far user vectors are drawn to the mean columns of their items; at least 0.
+
+    It is found by least squares on bits.
 
     Args:
         bits: What users said, without what item biases explain.
@@ -237,8 +239,8 @@ _LEVELS = {
 }
 
 _SPREAD, _STEADY_ITEMS = 0.05, 30.0
-"""Variance of item biases around what columns say, to begin with (stars squared); it counts like
-so many items.
+"""First variance of item biases around what columns predict (stars squared), and how many items it
+counts like.
 """
 
 _EXPLAINED = 0.3  # what each group of columns explains of it, to begin with
@@ -308,10 +310,10 @@ def _in_stars(
 
 
 def count_senders(contributions: Sequence[BitContribution]) -> np.ndarray:
-    """One number per sender over all clients, in their order.
+    """Number the senders of all contributions from 0, in their order.
 
-    They are counted anew: a card may claim any number of users, and what follows takes memory for
-    every number.
+    Given numbers are not used: a card may claim any number of users, and what follows needs memory
+    for every number.
     """
     found = [np.unique(part.senders, return_inverse=True) for part in contributions]
     starts = np.concatenate(([0], np.cumsum([len(distinct) for distinct, _ in found])))
@@ -362,9 +364,15 @@ def item_biases(bits: StarBits, groups: Sequence[np.ndarray]) -> tuple[np.ndarra
 
 
 class _Posterior(NamedTuple):
-    """A regression: its squared coefficients, and per item its mean and variance.
+    """The posterior of a regression of item biases on columns.
 
-    Per item also the share that is the item's own.
+    Attributes:
+        squares: Second moment of each coefficient.
+        expected: The bias that the columns predict, of each item.
+        unsure: Its variance.
+        share: Share of what is left over that is the item's own bias and not noise.
+        own: That part of the bias.
+        own_variance: Its variance.
     """
 
     squares: np.ndarray
@@ -392,7 +400,7 @@ def _posterior(
 def _similarity(
     bits: StarBits, facts: ItemFacts, features: ItemFeatures | None, similar: Similar
 ) -> Similarity:
-    """Return the similarity as devices get it, scaled by the spread of vectors in bits."""
+    """Return the similarity for devices, its columns scaled by how bits say vectors spread."""
     n = len(facts.bias)
     _, fixed, ridges = device_columns(facts, features)
     left = bits._replace(

@@ -75,10 +75,9 @@ def make_grouping(
 ) -> Grouping:
     """Return the grouping by which devices draw their labels.
 
-    It has a public score per item, and the items with enough weight for two sums.
-
-    The score adds up features by ``weights`` and the centred logarithm of an item's weight.
-    ``n_sums`` is how many times the whole noise is in the answers together.
+    It has a public score per item, and the items with enough weight for two sums (heads). The score
+    adds up features by ``weights`` and the centred logarithm of an item's weight. ``n_sums`` is how
+    many times the whole noise is in the answers together.
     """
     released, known = _released(survey, answers), estimated_popularity(survey, answers, n_sums)
     score = features @ np.asarray(weights) + popularity_weight * log_popularity(known)
@@ -111,7 +110,9 @@ def facts_from_labels(
     features: np.ndarray,
     n_sums: float = 1,
 ) -> ItemFacts:
-    """Estimate item facts from sums per label; the labels' contrast is their one pattern.
+    """Estimate item facts from sums that are per label for heads.
+
+    The contrast of the two labels is the facts' one pattern.
 
     ``n_sums`` is how many times the whole noise is in each of the two sums: twice where each of two
     servers added it.
@@ -152,9 +153,9 @@ def _contrast(
     features: np.ndarray,
     n_sums: float,
 ) -> np.ndarray:
-    """Estimate how much better label 1 rates each item than label 0, shrunken.
+    """Estimate how much better label 1 rates each item than label 0, shrunk by its uncertainty.
 
-    Scaled to mean 0 and variance 1 over ratings.
+    It has mean 0 and variance 1 over the ratings of heads; with too few heads it is 0.
     """
     n = survey.n_items
     if len(heads) < _FEWEST_HEADS:
@@ -184,9 +185,9 @@ def _shares(
     features: np.ndarray,
     n_sums: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Estimate the part of each head's weight with label 1, and its variance.
+    """Estimate the part of each head's weight that has label 1, and the variance of that.
 
-    Shrunk towards what its features say.
+    Estimates are shrunk towards what the features predict.
     """
     noise = 2.0 * n_sums * (LABELLED_WEIGHT_SCALE / survey.epsilon) ** 2
     seen = np.clip(weights[1] / np.maximum(weights[0] + weights[1], 1.0), *_SHARE_RANGE)
@@ -208,7 +209,7 @@ Answer = SumContribution | BitContribution
 
 
 class Respondent(Protocol):
-    """A client in this process, or whatever else answers."""
+    """A client in this process, or anything else that answers surveys."""
 
     def accept(self, survey: Survey) -> None:
         """Agree to a survey."""
@@ -228,7 +229,7 @@ class Respondent(Protocol):
 
 
 def chosen_coding(design: str, coding: str, scale: RatingScale, epsilon: float) -> str:
-    """The curve that a coding stands for; where it is ``auto``, epsilon and design decide.
+    """Return the name of the curve; for ``auto``, epsilon and design choose it.
 
     A bit is about a threshold at every epsilon: on ratings held out within ML-100K and ML-1M the
     rating itself is worse at 1 to 16 (``python benchmarks/constants.py --only coding``).

@@ -169,7 +169,7 @@ _WRONG = (KeyError, ValueError, TypeError, AttributeError)
 
 
 def join_contributions(parts: Sequence[BitContribution]) -> BitContribution:
-    """Join the answers of several cohorts; people are counted over all, in their order."""
+    """Join the answers of several cohorts into one, in their order; senders are numbered anew."""
     rest: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in ("items", "units", "plus")

@@ -1,4 +1,4 @@
-"""Combine the releases of several runs: every rating is in one, each has its own noise.
+"""Combine the releases of several runs: each rating is in one, and each run has its own noise.
 
 Post-processing only: it costs no privacy, however many runs there are.
 
@@ -61,7 +61,10 @@ class SurveyAnswer:
 def check_alike(survey: Survey, earlier: Sequence[SurveyAnswer]) -> None:
     """Refuse runs whose numbers do not mean the same.
 
-    The item table may have grown at its end, and epsilon changed.
+    The item table may have grown at its end. Epsilon may differ, but not for bits.
+
+    Raises:
+        ProtocolError: Designs, codings, labels, scales or item tables do not fit.
     """
     for past in earlier:
         asked = past.survey
@@ -137,7 +140,10 @@ def weigh(weights: np.ndarray, noise: np.ndarray, known: np.ndarray) -> RunWeigh
 def _by_weight(
     held: np.ndarray, noise: np.ndarray, known: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weigh runs by what they hold over their noise's variance; the total stays the same."""
+    """Return factors per run, and per run and item: what a run holds over its noise's variance.
+
+    They are scaled so that what runs hold together stays the same.
+    """
     if not held.any():  # nothing but noise anywhere
         return np.ones(len(held)), np.ones(known.shape)
     share = held / noise**2
@@ -151,6 +157,6 @@ def _by_weight(
 def _together(factors: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """Return the scale of the noise in a sum of runs with these factors.
 
-    Several Laplace noises count as one of their variance.
+    The sum of several Laplace noises counts as one noise of the same variance.
     """
     return np.asarray(np.sqrt(((factors * scales) ** 2).sum(0)))

@@ -1,13 +1,13 @@
-"""From released sums to item biases. Post-processing only: it costs nobody anything.
+"""From released sums to item biases. Post-processing only: it costs no privacy.
 
 Everything is in stars: a rating scale is mapped to one to five, so that one set of constants serves
 all scales.
 
-Sums that so many users cannot have are brought to the nearest that they can: a secure sum hides who
-spoilt it. A user adds at most 64 weight units to an item, and to its score at most a rating's
-largest entry for each of them; in a round of ``hdpmf-paid`` at most 2 (|v| + the largest rating) to
-a number of an item with factors v. To this comes the noise: beyond the margin allowed here honest
-noise goes with a chance of e^-40 per number, so that sums of honest devices stay as they are.
+Sums beyond what their number of users can reach are clamped, because a secure sum hides which
+device sent wrong numbers. A user adds at most 64 weight units to an item, and to its score at most
+a rating's largest entry for each of them; in a round of ``hdpmf-paid`` at most 2 (|v| + the largest
+rating) to a number of an item with factors v. A margin is added for the noise. Honest noise exceeds
+it with a probability of e^-40 per number, so sums of honest devices stay as they are.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Spread(NamedTuple):
         start: Variance.
         low: The least that it may turn out to be.
         high: The most.
-        strength: It counts like so many items about which nothing is uncertain, so that a few odd
-            ones do not decide.
+        strength: The number of items without uncertainty that it counts like, so that a few odd
+            items do not decide.
         ridge: How strongly a feature's coefficient is held to zero.
     """
 
@@ -333,9 +333,9 @@ def _posterior(
     prior: np.ndarray,
     spread: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return posterior means and variances of biases, on a grid.
+    """Return the posterior mean and variance of each bias, computed on a grid.
 
-    A normal prior, with Laplace noise on a normal sum.
+    The prior is normal, and each score a normal sum with Laplace noise.
     """
     from scipy.special import log_ndtr
 
@@ -362,7 +362,7 @@ A = TypeVar("A", SumContribution, Popularity)
 
 
 def clamp_to_feasible(survey: Survey, answer: A, users: int, noises: float = 1.0) -> tuple[A, int]:
-    """Clamp an answer to what so many users can give; count the changed numbers.
+    """Clamp an answer to what ``users`` users can give; also return how many numbers changed.
 
     Args:
         survey: What was asked.
@@ -402,11 +402,11 @@ def clamp_to_feasible(survey: Survey, answer: A, users: int, noises: float = 1.0
 def clamp_gradients(
     plan: Plan, message: Round, gradients: Gradients, users: int, noises: float
 ) -> tuple[Gradients, int]:
-    """Clamp gradients of ``hdpmf-paid`` likewise; count the changed numbers.
+    """Clamp gradients of ``hdpmf-paid`` to what ``users`` users can give; count the changes.
 
     A user sends 2 W (s.v - low) s - 2 W (R - low) s for an item that it rated, where W and the
-    length of s are at most
-    1. Rounding adds less than a step to the first part and nothing to the second.
+    length of s are at most 1. Rounding adds less than a step to the first part and nothing to the
+    second. No more users than an item's raters send anything for it.
     """
     width = plan.scale_high - plan.scale_low
     noise = dense_laplace_scale(plan.n_factors, width, plan.epsilon, plan.epochs, GRADIENT_STEP)
@@ -418,9 +418,10 @@ def clamp_gradients(
 
 
 def _margin(scale: Fraction, noises: float) -> float:
-    """Bound the sum of so many Laplace noises.
+    """Return how far ``noises`` Laplace noises of this scale reach together, plus 1.
 
-    They are sub-gamma, with variance 2 and scale 1 times their scale.
+    They are sub-gamma, with variance 2 and scale 1 times their scale. Farther is as unlikely as
+    ``TAIL`` says.
     """
     return 1.0 + float(scale) * (2.0 * math.sqrt(max(noises, 1.0) * TAIL) + TAIL)
 

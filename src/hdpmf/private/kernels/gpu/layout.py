@@ -1,4 +1,4 @@
-"""Ratings and runs as tensors: tables with views, sorted segments, random orders."""
+"""Ratings and runs as tensors: tables with views, sorted segments, orders of visits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def padded(n_factors: int) -> int:
 
 
 def pad(matrix: Tensor) -> Tensor:
-    """Return a copy with zero columns up to the padded width (the last dimension)."""
+    """Return a float32 copy with zero columns added, up to the padded number of factors."""
     factors = matrix.shape[-1]
     out = torch.zeros(
         (*matrix.shape[:-1], padded(factors)), dtype=torch.float32, device=matrix.device
@@ -363,7 +363,7 @@ def segments(
         # longest first.
         schedule = torch.argsort(block * (segment + 1) - length, stable=True)
         start, length, row = start[schedule], length[schedule], row[schedule]
-    # A row's segments are summed in the order of their places, whatever the schedule.
+    # A row's segments are summed in the order of their positions, whatever the schedule.
     by_position = torch.argsort(start)
     parts = by_position[torch.argsort(row[by_position], stable=True)]
     first = torch.zeros(n_rows + 1, dtype=torch.int64, device=device)

@@ -1,4 +1,7 @@
-"""Solvers on a GPU, for many runs at once: private and non-private MF, least squares."""
+"""Solvers on a GPU for many runs at once: batch, sequential, joint, and users' least squares.
+
+Batch is Algorithm 1, sequential the published procedure, joint non-private MF.
+"""
 
 from __future__ import annotations
 
@@ -189,13 +192,11 @@ class SequentialSolver:
 
 
 _POSITIONS_AT_A_TIME = 100_000_000
-"""Orders are cut into levels many at a time, until they have so many ratings: each is the work
-of one program.
-"""
+"""Ratings of the epochs whose orders are cut into levels at a time, one program per order."""
 
 
 class JointSolver:
-    """Both vectors of a rating step at once.
+    """Non-private MF: both vectors of a rating step at once.
 
     Args:
         seeds: Of the orders of each view, which its runs share.
@@ -246,7 +247,11 @@ class JointSolver:
                 yield self._cut(orders, found[number : number + len(views)])
 
     def _queue(self, view: Table, seed: int, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return users and turns, item after item, and positions, for one order of ratings."""
+        """Return the users, their turns, and the positions of a view's ratings, item after item.
+
+        ``seed`` and ``epoch`` choose the order of ratings. A rating's turn is its number in the
+        order of its user.
+        """
         keys = self._engine.random_words(seed, view.users, view.items, epoch)
         order, by_user = shuffled(view.items, keys), shuffled(view.users, keys)
         turn = torch.empty_like(view.users)
@@ -298,7 +303,7 @@ def fit_users(
     precision: Tensor,
     mean_map: Tensor,
 ) -> Tensor:
-    """Solve ``(precision + sum w x x') t = sum w x y + mean_map z``, one row per user.
+    """Return the t of each user: ``(precision + sum w x x') t = sum w x y + mean_map z``.
 
     The arguments are those of ``kernels.batch.fit_users``.
     """

@@ -82,7 +82,7 @@ class _HostSide:
 class StreamedBatchSolver:
     """``BatchSolver`` for ratings in blocks that do not fit on the device together.
 
-    One view.
+    It has one view.
 
     Args:
         stream: The ratings.

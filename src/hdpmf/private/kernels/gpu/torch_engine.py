@@ -35,7 +35,7 @@ _WORD = 0xFFFFFFFF
 def words(
     seeds: Tensor, c0: Tensor, c1: Tensor, c2: int, c3: int | Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return four words (int64 below 2^32) per counter; arguments are broadcast."""
+    """Return four words (int64, below 2^32) for each counter; arguments are broadcast."""
     seeds, x0, x1, x3 = torch.broadcast_tensors(
         seeds, c0, c1, torch.as_tensor(c3, device=c0.device)
     )
@@ -85,7 +85,10 @@ def _quads(
 
 
 def _multiply(x: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
-    """Return high and low word of a product of 32-bit words, without overflow."""
+    """Return the high and low word of a product of 32-bit words.
+
+    Signed 64-bit arithmetic must not overflow on the way.
+    """
     upper = (x >> 16) * multiplier
     lower = (x & 0xFFFF) * multiplier
     middle = upper + (lower >> 16)
@@ -98,7 +101,7 @@ def _uniform(word: Tensor) -> Tensor:
 
 
 def _box_muller(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two normals of two words.
+    """Return two normals from two words.
 
     Two bits of the second choose a quadrant, the others an angle within +-45 degrees.
     """
@@ -150,7 +153,10 @@ def sum_range(
     end_segment: int,
     first_rating: int,
 ) -> None:
-    """Add segments to ``out``; ``partner`` and ``columns`` begin at ``first_rating``."""
+    """Add the sums of some segments to ``out``.
+
+    ``partner`` and ``columns`` hold the ratings from ``first_rating`` on.
+    """
     chosen = slice(first_segment, end_segment)
     start, length, row = side.start[chosen] - first_rating, side.length[chosen], side.row[chosen]
     count = int(length.sum())
@@ -173,7 +179,7 @@ def step(
     noise: str = "none",
     epoch: int = 0,
 ) -> None:
-    """Step every row: ``own - step rate (2 (sum + reg own) + noise)``, then project.
+    """Step each row to ``own - step rate (2 (sum + reg own) + noise)``; project if ``unit_ball``.
 
     Args:
         side: The side that was summed.
@@ -230,7 +236,7 @@ def visit_ratings(
     shares: Tensor | None = None,
     epoch: int = 0,
 ) -> None:
-    """Make one SGD step of each row per rating, in the order of ``visits``.
+    """Make one SGD step of each row for each of its ratings, in the order of ``visits``.
 
     The other side stays fixed.
 
@@ -322,6 +328,9 @@ def find_levels(queues: Queues) -> Tensor:
 
 
 def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
-    """A random word of 32 bits (in int64) per rating, which depends on user and item only."""
+    """Return a random 32-bit word (in int64) per rating.
+
+    It depends on seed, epoch, user and item only, not on the rating's position.
+    """
     key = torch.tensor(seed, device=users.device)
     return words(key, users.long(), items.long(), epoch, ORDER)[0]

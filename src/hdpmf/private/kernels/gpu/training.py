@@ -1,4 +1,4 @@
-"""Runs that are trained together, epoch after epoch, whatever their solver."""
+"""Runs that are trained together, epoch after epoch, with any solver."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class GpuRun:
 
 
 class GpuTraining:
-    """Runs on one table.
+    """Runs that are trained together on one table of ratings.
 
-    What becomes of a run does not depend on which others are trained beside it.
+    The result of a run does not depend on which others are trained beside it.
 
     Args:
         table: The ratings, on the device or streamed to it.
@@ -123,10 +123,7 @@ class GpuTraining:
         self.raters = self._solver.raters
 
     def epochs(self) -> Iterator[int]:
-        """Train, and yield the number of each epoch when its work is under way.
-
-        The device may not be done with it.
-        """
+        """Train, and yield each epoch's number once its work is queued; the GPU may still run."""
         recipe, solver, tensors = self._recipe, self._solver, self._tensors
         for number in range(1, self._epochs + 1):
             rates = self._rates[number - 1]

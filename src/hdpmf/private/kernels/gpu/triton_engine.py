@@ -42,7 +42,10 @@ def sum_range(
     end_segment: int,
     first_rating: int,
 ) -> None:
-    """Sum segments; ``partner`` and ``columns`` begin at ``first_rating``."""
+    """Write the sums of some segments to ``out``.
+
+    ``partner`` and ``columns`` hold the ratings from ``first_rating`` on.
+    """
     if end_segment <= first_segment:
         return
     n_runs, width = own.shape[1], own.shape[2]
@@ -90,7 +93,7 @@ def _stride(column: Tensor | None) -> int:
 
 
 def _tile(width: int, ratings_per_row: int) -> int:
-    """Return how many ratings to take at a time, as measured on an H200.
+    """Return how many ratings a program takes at a time, as measured on an H200.
 
     More hide latency; too many waste lanes at the ends of short rows.
     """
@@ -114,7 +117,10 @@ def visit_ratings(
     shares: Tensor | None = None,
     epoch: int = 0,
 ) -> None:
-    """Make one SGD step per rating, with ``torch_engine.visit_ratings``' arguments."""
+    """Make one SGD step of each row for each of its ratings, in the order of ``visits``.
+
+    The arguments are those of ``torch_engine.visit_ratings``.
+    """
     n_rows, n_runs, width = own.shape
     lanes = max(1, 128 // width)
     coefficient, members = columns.coefficient, columns.members
@@ -179,7 +185,7 @@ def find_levels(queues: Queues) -> Tensor:
 
 
 def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
-    """Return a random 32-bit word (int64) per rating, by its user and item only."""
+    """Return a random 32-bit word (in int64) per rating, as ``torch_engine.random_words`` does."""
     out = torch.empty(len(users), dtype=torch.int64, device=users.device)
     if len(users):
         kernels.write_words[(-(-len(users) // 256),)](

@@ -14,7 +14,10 @@ import triton.language as tl
 
 @triton.jit
 def philox(seed, c0, c1, c2, c3):
-    """Philox4x32-10 as in ``philox``: uint32 counters and results, an int64 seed."""
+    """Return four Philox4x32-10 words of uint32 counters and an int64 seed.
+
+    ``torch_engine.words`` has the same numbers.
+    """
     key0 = (seed & 0xFFFFFFFF).to(tl.uint32)
     key1 = ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
     for _ in tl.static_range(10):
@@ -37,9 +40,9 @@ def uniform(word):
 
 @triton.jit
 def box_muller(first, second):
-    """Two normals of two words.
+    """Return two normals from two words.
 
-    The angle is a quadrant and at most 45 degrees, where short polynomials are exact.
+    The angle is a quadrant and at most 45 degrees, where short polynomials are accurate.
     """
     radius = tl.sqrt(-2.0 * tl.log(uniform(first)))
     angle = ((second >> 2).to(tl.int32) - 536870912).to(tl.float32) * 1.4629180792671596e-09
@@ -106,7 +109,7 @@ def sum_segments(
     WIDTH: tl.constexpr, TILE: tl.constexpr,
     WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Sum the residuals times the partner's factors over one segment of one run."""
+    """Sum residuals times the partners' factors over one segment of one run."""
     segment = first_segment + tl.program_id(0)
     run = tl.program_id(1)
     view = tl.load(run_view + run).to(tl.int64)  # views times ratings may be more than 32 bits hold
@@ -174,7 +177,7 @@ def step_rows(
     epoch, n_rows, n_runs, step_stride, n_factors,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, NOISE: tl.constexpr, UNIT_BALL: tl.constexpr,
 ):  # fmt: skip
-    """Update a row between two passes: sum the parts, add noise, step, project."""
+    """Update some rows of one run: sum their parts, add noise, step, project."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     run = tl.program_id(1)
     valid = rows < n_rows

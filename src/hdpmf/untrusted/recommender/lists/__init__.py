@@ -1,4 +1,6 @@
-"""List models, trained on who rated what: released by ``hdp-bit``, or raw data.
+"""Models for lists, trained on who rated what.
+
+That is what ``hdp-bit`` shows the recommender, or raw data without privacy.
 
 Everything here is post-processing of what was released. What devices get is a
 `hdpmf.common.model.list_model.ListModel`.

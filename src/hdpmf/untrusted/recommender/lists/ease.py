@@ -1,9 +1,9 @@
-"""EASE: predict each item's column from all others by ridge regression (Steck 2019).
+"""EASE: predict each item from all others by ridge regression, in closed form (Steck 2019).
 
-The regularisation grows with the root of how often an item was rated. The matrix is n_items
-squared, which no device wants: a reduced-rank regression keeps the directions that matter for the
-predictions (not for the matrix), and the largest entries that it misses are kept one by one.
-Everything in 8 bits.
+The regularisation grows with the root of how often an item was rated. The matrix has n_items
+squared entries, too many for a device. A reduced-rank regression keeps the directions that matter
+for the predictions (not for the matrix), and the largest entries that it misses are kept one by
+one. Everything is in 8 bits.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ _AT_ONCE = 100_000  # entries whose low-rank part is computed at once
 
 
 DENSE_ITEMS = 5_000
-"""Up to so many items the whole matrix is computed (0.2 GB for each of a few copies); of more, a
-sparse one.
-"""
+"""The most items for which the whole matrix is computed (0.2 GB for each of a few copies)."""
 
 NEIGHBOURS = 200
 """Of each item of a large catalogue. Held out within ML-100K, mean of three seeds: NDCG@10 .175
@@ -59,7 +57,11 @@ def item_item(
     neighbours: int | None = None,
     n_threads: int | None = None,
 ) -> ItemItem:
-    """Return the matrix: whole, or with so many neighbours (default of large catalogues)."""
+    """Return the item-item matrix: whole, or sparse with ``neighbours`` entries per item.
+
+    Without ``neighbours`` it is whole up to ``DENSE_ITEMS`` items; larger ones have ``NEIGHBOURS``
+    entries per item.
+    """
     if neighbours is None and presence.n_items <= DENSE_ITEMS:
         return _whole(presence, strength)
     return _sparse(presence, strength, neighbours or NEIGHBOURS, n_threads)
@@ -109,14 +111,14 @@ def _whole(presence: Presence, strength: float) -> ItemItem:
 
 
 def compress(whole: ItemItem, rank: int, per_item: int) -> ListModel:
-    """The nearest model of so many directions and single entries, in 8 bits."""
+    """Return the nearest model of ``rank`` directions and ``per_item`` entries, in 8 bits."""
     n = whole.matrix.shape[0]
     rank = min(rank, n)
     if 4 * rank < n or not isinstance(whole.importance, np.ndarray):
         from scipy.sparse.linalg import eigsh
 
         _, directions = eigsh(whole.importance, k=min(rank, n - 1), v0=np.ones(n))
-    else:  # so many of all directions are sooner found all at once
+    else:  # with this many directions it is faster to find all of them
         directions = np.linalg.eigh(whole.importance)[1][:, n - rank :]
     encode, decode = Bytes.of(np.asarray(whole.matrix @ directions)), Bytes.of(directions)
     entries = (
@@ -129,9 +131,9 @@ def compress(whole: ItemItem, rank: int, per_item: int) -> ListModel:
 def _missed(
     matrix: np.ndarray | csr_matrix, encode: Bytes, decode: Bytes, per_item: int
 ) -> Entries:
-    """Return the largest entries of each column that the low-rank part misses.
+    """Return the largest errors of the low-rank part in each column, as single entries.
 
-    Of a sparse matrix, where it has some.
+    Of a sparse matrix only where it has entries.
     """
     n = matrix.shape[0]
     if isinstance(matrix, np.ndarray):
@@ -166,8 +168,8 @@ def train_ease(
         rank: Directions that are kept.
         per_item: Single entries of each item that are kept besides.
         strength: Regularisation.
-        neighbours: Predict each item from so many others only; None: from all, or of large
-            catalogues from 200.
+        neighbours: Predict each item from this many others only; None: from all or, in large
+            catalogues, from ``NEIGHBOURS``.
         n_threads: Threads for neighbours; every core by default. The result does not depend on it.
     """
     whole = item_item(presence, strength, neighbours=neighbours, n_threads=n_threads)

@@ -1,11 +1,9 @@
-"""Implicit ALS (Hu, Koren and Volinsky 2008).
+"""Implicit ALS: rated items count 1, all others 0 with a small weight.
 
-What was rated counts 1, everything else 0 with a small weight.
-
-A row's ridge grows with how often it occurs (Rendle et al. 2021). It begins with the largest
-singular vectors of who rated what, which a few multiplications find, and is then a few passes from
-the end; from random vectors it took some twelve. The item factors are what devices get; each device
-solves for its own vector.
+By Hu, Koren and Volinsky (2008). A row's ridge grows with how often it occurs (Rendle et al. 2021).
+Training begins with the largest singular vectors of who rated what, which a few multiplications
+find, and then takes a few passes; from random vectors it took some twelve. Devices get the item
+factors, and each solves for its own vector.
 """
 
 from __future__ import annotations
@@ -72,9 +70,9 @@ def _multiply(
     target: np.float32,
     out: np.ndarray,
 ) -> None:
-    """Multiply the system by a vector, less ``target`` times the partners' sum.
+    """Write the system times ``vector``, less ``target`` times the partners' sum, to ``out``.
 
-    Four partners at a time.
+    Takes four partners at a time.
     """
     rank = len(vector)
     for k in range(rank):
@@ -121,7 +119,7 @@ def solve_rows(
     ridge_per_partner: np.float32,
     steps: int,
 ) -> None:
-    """Some rows of ``free``, by so many steps from where they are."""
+    """Improve some rows of ``free`` by ``steps`` steps of conjugate gradients."""
     rank = fixed.shape[1]
     residual, direction, image = (
         np.empty(rank, np.float32),
@@ -180,7 +178,7 @@ def train_ials(
     seed: int = 0,
     n_threads: int | None = None,
 ) -> ListModel:
-    """Train it.
+    """Train implicit ALS.
 
     Args:
         presence: Who rated what.
@@ -250,9 +248,9 @@ class AlternatingTraining:
         self._solve(self._by_item, self.users, self.items)
 
     def _singular_vectors(self, rank: int, seed: int) -> np.ndarray:
-        """Return scaled right singular vectors, the largest, by power iteration.
+        """Return the largest right singular vectors, times the root of their singular values.
 
-        They are scaled by the root of their singular values.
+        They are found by power iteration.
         """
         vectors = np.random.default_rng([seed, 12]).standard_normal((self._by_item.shape[0], rank))
         for _ in range(_POWER_STEPS):

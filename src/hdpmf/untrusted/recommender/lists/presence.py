@@ -1,6 +1,6 @@
-"""Pairs of user and item, the input of list models, and early stopping on held-out pairs.
+"""Pairs of user and item, the input of list models; the best number of epochs for them.
 
-No rating's value and no test set is looked at.
+No rating's value and no test set is used: epochs are chosen by held-out pairs.
 """
 
 from __future__ import annotations
@@ -107,7 +107,10 @@ def train_to_best(
 def best_epoch(
     presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int
 ) -> int:
-    """Return the best number of epochs for held-out pairs, by early stopping."""
+    """Return the number of epochs that is best for held-out pairs, by early stopping.
+
+    Without pairs to hold out it is ``epochs``.
+    """
     train, held = presence.hold_out(HELD_OUT, seed)
     if len(held.users) == 0:
         return epochs

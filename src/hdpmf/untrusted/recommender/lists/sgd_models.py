@@ -23,15 +23,14 @@ from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.untrusted.recommender.lists.ease import STRENGTH, compress, item_item
 from hdpmf.untrusted.recommender.lists.presence import Presence, train_to_best
 
-# scores of EASE are below 1; pairs are told apart by the logistic of this times their difference
+# scores of EASE are below 1; a pair's loss takes the logistic of this times their difference
 _SLOPE = 10.0
 
 
 def train_bpr(presence: Presence, *, epochs: int = 30, seed: int = 0, **options: Any) -> ListModel:
-    """Train it; see `PairwiseTraining` for its options.
+    """Train BPR; see `PairwiseTraining` for its options.
 
-    The number of epochs is the best one (at most ``epochs``) on pairs held out of what was
-    released.
+    The number of epochs is the best one, at most ``epochs``, for held-out pairs.
     """
     return train_to_best(
         presence, lambda pairs: PairwiseTraining(pairs, seed=seed, **options), epochs, seed
@@ -85,7 +84,7 @@ class PairwiseTraining:
         self._epoch += 1
 
     def model(self) -> ListModel:
-        """As devices get it."""
+        """Return the model for devices."""
         n, rank = self._encode.shape
         nothing = np.zeros(rank, np.float32), np.zeros(n, np.float32)
         return ListModel(
@@ -192,10 +191,9 @@ def train_neural(
     on: str = "cpu",
     seed: int = 0,
 ) -> ListModel:
-    """Train it.
+    """Train the autoencoder.
 
-    The number of epochs is the best one (at most ``epochs``) on pairs held out of what was
-    released.
+    The number of epochs is the best one, at most ``epochs``, for held-out pairs.
     """
 
     def states(pairs: Presence) -> AutoencoderTraining:
@@ -205,9 +203,9 @@ def train_neural(
 
 
 class AutoencoderTraining:
-    """Epochs of training.
+    """Training of the autoencoder, epoch by epoch.
 
-    The first weights and the order are drawn on the CPU, so that a seed decides them.
+    First weights, order and dropout are drawn on the CPU, so that they depend on the seed only.
     """
 
     def __init__(
@@ -259,7 +257,7 @@ class AutoencoderTraining:
             self._optimizer.step()
 
     def model(self) -> ListModel:
-        """As devices get it."""
+        """Return the model for devices."""
         encode, decode, hidden, output = (
             values.detach().cpu().numpy() for values in self._parameters
         )

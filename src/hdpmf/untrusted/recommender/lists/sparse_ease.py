@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def sparse_item_item(
     presence: Presence, strength: float, neighbours: int, n_threads: int | None = None
 ) -> csr_matrix:
-    """The matrix: one column per item, with at most so many entries."""
+    """Return the matrix: one column per item, with at most ``neighbours`` entries."""
     from scipy.sparse import csr_matrix
 
     by_user, by_item = presence.matrix, presence.matrix.T.tocsr()
@@ -66,9 +66,9 @@ def _regress(
     found: np.ndarray,
     values: np.ndarray,
 ) -> None:
-    """The regressions of some items.
+    """Regress the items from ``first`` to ``end`` on their most similar items.
 
-    ``found`` gets the neighbours of each, ``values`` their coefficients.
+    Writes the neighbours of each to ``found`` and their coefficients to ``values``.
     """
     n_users, n_items, most = len(user_start) - 1, len(item_start) - 1, found.shape[1]
     together = np.zeros(n_items, np.int64)

@@ -1,4 +1,4 @@
-"""List models by name, and two without training: popularity and nearest neighbours."""
+"""List models by name, and the two without training: popularity and nearest neighbours."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def popular_lists(popularity: np.ndarray) -> ListModel:
 
 
 def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
-    """Nearest neighbours: each item's most similar ones, by the damped cosine."""
+    """Build nearest neighbours: for each item its most similar ones, by the damped cosine."""
     n = presence.n_items
     gram = presence.gram()
     length = np.sqrt(np.diag(gram) + DAMPING)
@@ -44,9 +44,8 @@ def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
 
 
 EASE_SIZES = (DENSE_ITEMS, 20_000)
-"""Of a larger catalogue EASE models so many of the most rated items: the first by the whole matrix,
-or the second from their neighbours, whichever makes better lists of pairs held out of what was
-released."""
+"""How many of the most rated items EASE models in a larger catalogue: the first number by the whole
+matrix or the second from neighbours, whichever makes better lists of held-out pairs."""
 
 MOST_ITEMS = {"bpr": 5_000, "neural": 5_000, "knn": 5_000}
 """How many items these take at most: of larger catalogues the most rated ones, because devices have
