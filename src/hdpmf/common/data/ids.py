@@ -20,6 +20,11 @@ Codes: TypeAlias = NDArray[np.int32]
 # them.
 MAX_ID_LENGTH = 256
 
+# Beyond the first, an array of ids may be the second times as large as its text: a long id among
+# millions of short ones gives each of them its width.
+_FREE_BYTES = 512 << 20
+_MOST_PADDING = 16
+
 
 class IdIndex:
     """Unique ids of one kind (all integers or all strings), sorted; an id's position is its code.
@@ -309,7 +314,17 @@ def _checked_text(listed: list[str], what: str) -> NDArray[np.str_]:
         if len(text) > MAX_ID_LENGTH or "\0" in text:
             raise _unfit(what, row)
     # An explicit width keeps an empty column a text column.
-    return np.array(listed, dtype=f"<U{max(map(len, listed), default=1)}")
+    width = max(map(len, listed), default=1)
+    _check_width(width, len(listed), sum(map(len, listed)), what)
+    return np.array(listed, dtype=f"<U{width}")
+
+
+def _check_width(width: int, count: int, characters: int, what: str) -> None:
+    if 4 * width * count > max(_FREE_BYTES, 4 * _MOST_PADDING * characters):
+        raise RatingsError(
+            f"column '{what}': one of {count:,} ids has {width} characters, and the others far "
+            "fewer; shorten or remove it"
+        )
 
 
 def _missing(what: str, row: int) -> RatingsError:
@@ -365,4 +380,5 @@ def _factorise_series(series: pl.Series, what: str) -> tuple[IdIndex, Codes]:
         raise _missing(what, row) if series[row - 1] == "" else _unfit(what, row)
     codes = series.cast(pl.Enum(unique)).to_physical().to_numpy().astype(np.int32)
     width = int(cast("int", lengths.max() or 1))
+    _check_width(width, len(unique), int(lengths.sum()), what)
     return IdIndex(np.array(unique.to_list(), dtype=f"<U{width}")), codes

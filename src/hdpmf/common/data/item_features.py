@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -234,8 +233,8 @@ def read_frame(
     """Read a CSV, TSV or Parquet file, or raise RatingsError; ``ids`` picks the id columns."""
     import polars as pl
 
+    from hdpmf.common.data import parquet_guard
     from hdpmf.common.data.columns import parse_ids
-    from hdpmf.common.data.parquet_guard import is_sound
     from hdpmf.common.data.readers import read_bytes
 
     label = os.path.basename(os.fspath(path))
@@ -243,11 +242,7 @@ def read_frame(
     try:
         frame: pl.DataFrame
         if data.startswith(b"PAR1"):
-            if not is_sound(data):
-                raise RatingsError(
-                    f"{label}: the Parquet file is truncated, corrupted or of a kind unknown here"
-                )
-            frame = pl.read_parquet(io.BytesIO(data))
+            frame = parquet_guard.read_frame(data, label)
         else:
             first = data.split(b"\n", 1)[0]
             mark = max("\t,;", key=lambda sign: first.count(sign.encode()))

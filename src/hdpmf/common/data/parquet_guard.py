@@ -1,16 +1,34 @@
-"""Looking over a Parquet file before it is decoded.
+"""Looking over a Parquet file before it is decoded, and decoding it within bounds.
 
 The decoder believes what a file says about itself: a damaged page header that announces a negative
 number of values makes it ask for 2^61 bytes and end the whole process, which no ``except`` can
 catch. So the numbers that it allocates by are read here first. Structure only: no values are
 decoded.
 
+A small file may also stand for a large table: a million rows of one long title are a title and a
+count. The decoder keeps such texts once, so that its memory is bounded by the number of values and
+the unpacked pages (`decoded_bytes`); whoever takes the texts out gets each anew, so that their
+lengths are added up first (`read_frame`).
+
 The numbers are in Thrift's compact protocol: https://parquet.apache.org/docs/file-format/metadata/
 """
 
 from __future__ import annotations
 
-from typing import Any
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hdpmf.errors import RatingsError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_EXPANSION = 64
+"""Times that a table may be larger in memory than its file; those that people have are below 25."""
+
+FREE_BYTES = 128 << 20
+"""Bytes that any table may have in memory, however small its file is."""
 
 _MAGIC = b"PAR1"
 _MAX_ROWS = 2**31 - 1
@@ -23,50 +41,130 @@ _TRUE, _FALSE, _BYTE, _SHORT, _INT, _LONG, _DOUBLE, _BINARY, _LIST, _SET, _MAP, 
 _FILE_ROWS, _FILE_GROUPS = 3, 4
 _GROUP_COLUMNS, _GROUP_ROWS = 1, 3
 _CHUNK_META = 3
-_META_VALUES, _META_DATA_OFFSET, _META_DICTIONARY_OFFSET = 5, 9, 11
+_META_TYPE, _META_VALUES, _META_DATA_OFFSET, _META_DICTIONARY_OFFSET = 1, 5, 9, 11
 _PAGE_KIND, _PAGE_UNPACKED, _PAGE_PACKED = 1, 2, 3
 # Where each kind of page keeps its header: data, dictionary, data version 2.
 _PAGE_HEADER = {0: 5, 2: 7, 3: 8}
 _DICTIONARY = 2
+# Where each kind of page keeps the encoding of its values.
+_PAGE_ENCODING = {0: 2, 2: 2, 3: 4}
+# Each text is written as a part of the one before and what follows it: a page of a megabyte may
+# stand for a terabyte, and there is no telling without decoding it. Hardly any writer uses it.
+_DELTA_BYTE_ARRAY = 7
+# Bytes of a value in the decoder's memory, by its physical type: numbers have 8 at most, texts a
+# reference of 16. A bit for "missing" is less than what is rounded up here.
+_VALUE_BYTES = {0: 1, 1: 8, 2: 8, 3: 8, 4: 8, 5: 8, 6: 16, 7: 16}
 
 
 def is_sound(data: bytes) -> bool:
     """Tell whether sizes and counts in the file fit the file and each other."""
+    return decoded_bytes(data) is not None
+
+
+def decoded_bytes(data: bytes) -> int | None:
+    """Return the most bytes that decoding the file takes; None if it is not sound.
+
+    A text that is in the file once and in the table many times counts once, with a reference for
+    each row.
+    """
     if len(data) < 12 or data[:4] != _MAGIC or data[-4:] != _MAGIC:
-        return False
+        return None
     length = int.from_bytes(data[-8:-4], "little")
     if length > len(data) - 12:
-        return False
+        return None
     try:
         meta = _Compact(data, len(data) - 8 - length).struct()
-        return _sound_groups(data, meta)
+        return _bytes_of_groups(data, meta)
     except (IndexError, KeyError, TypeError, ValueError, AttributeError):
-        return False  # a field is missing, or is not what it should be
+        return None  # a field is missing, or is not what it should be
 
 
-def _sound_groups(data: bytes, meta: dict[int, Any]) -> bool:
-    rows = 0
+def read_frame(
+    data: bytes,
+    origin: str,
+    columns: Callable[[Sequence[str]], Sequence[str]] = lambda names: names,
+) -> pl.DataFrame:
+    """Decode a Parquet file.
+
+    Args:
+        data: The file.
+        origin: What it is called, for messages.
+        columns: Chooses those that are read; what it raises is raised here.
+
+    Raises:
+        RatingsError: It cannot be decoded, or would take far more memory than its size explains.
+    """
+    import polars as pl
+
+    problem = f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here"
+    most = max(FREE_BYTES, MOST_EXPANSION * len(data))
+    needed = decoded_bytes(data)
+    if needed is None:
+        raise RatingsError(problem)
+    if needed > most:
+        raise _too_large(origin, len(data), needed)
+    try:
+        chosen = list(columns(list(pl.read_parquet_schema(io.BytesIO(data)))))
+        frame = pl.read_parquet(io.BytesIO(data), columns=chosen)
+        texts = sum(_text_bytes(column) for column in frame.get_columns())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        raise RatingsError(problem) from error
+    if texts > most:
+        raise _too_large(origin, len(data), texts)
+    return frame
+
+
+def _text_bytes(column: pl.Series) -> int:
+    """Return the bytes of all texts, each as often as it is there."""
+    import polars as pl
+
+    if column.dtype == pl.Binary:
+        return int(column.bin.size().sum())
+    if column.dtype == pl.String:
+        return int(column.str.len_bytes().sum())
+    if column.dtype in (pl.Categorical, pl.Enum):  # a cast of all of it would write each text out
+        found = column.alias("text").value_counts(name="count")
+        lengths = found["text"].cast(pl.String).str.len_bytes().fill_null(0)
+        return int((lengths.cast(pl.UInt64) * found["count"]).sum())
+    return 0
+
+
+def _too_large(origin: str, size: int, needed: int) -> RatingsError:
+    return RatingsError(
+        f"{origin}: the Parquet file has {size:,} bytes and would take {needed:,} in memory, which "
+        f"no table of items or ratings does (at most {MOST_EXPANSION} times its size, or "
+        f"{FREE_BYTES:,}); look at what repeats in it, or give it as CSV"
+    )
+
+
+def _bytes_of_groups(data: bytes, meta: dict[int, Any]) -> int | None:
+    total = rows = 0
     for group in meta[_FILE_GROUPS]:
+        here = group[_GROUP_ROWS]
+        if not 0 <= here <= _MAX_ROWS:
+            return None
+        rows += here
         for chunk in group[_GROUP_COLUMNS]:
-            if not _sound_pages(data, chunk[_CHUNK_META]):
-                return False
-        if not 0 <= group[_GROUP_ROWS] <= _MAX_ROWS:
-            return False
-        rows += group[_GROUP_ROWS]
-    return bool(rows == meta[_FILE_ROWS] <= _MAX_ROWS)
+            pages = _bytes_of_pages(data, chunk[_CHUNK_META], here)
+            if pages is None:
+                return None
+            total += pages
+    return total if rows == meta[_FILE_ROWS] <= _MAX_ROWS else None
 
 
-def _sound_pages(data: bytes, meta: dict[int, Any]) -> bool:
+def _bytes_of_pages(data: bytes, meta: dict[int, Any], rows: int) -> int | None:
     values, offset = meta[_META_VALUES], meta[_META_DATA_OFFSET]
     dictionary = meta.get(_META_DICTIONARY_OFFSET, 0)
     if 0 < dictionary < offset:  # some writers say 0 where there is none
         offset = dictionary
     if not 0 <= values <= _MAX_ROWS:
-        return False
+        return None
+    each = _VALUE_BYTES[meta[_META_TYPE]]
+    total = each * max(values, rows)
     seen = 0
     while seen < values:
         if not len(_MAGIC) <= offset < len(data):
-            return False
+            return None
         reader = _Compact(data, offset)
         page = reader.struct()
         kind, packed, unpacked = page[_PAGE_KIND], page[_PAGE_PACKED], page[_PAGE_UNPACKED]
@@ -74,12 +172,18 @@ def _sound_pages(data: bytes, meta: dict[int, Any]) -> bool:
         own = page[_PAGE_HEADER[kind]]
         numbers = [number for number in own.values() if type(number) is int]
         if min(numbers) < 0 or max(numbers) > _MAX_ROWS:
-            return False
+            return None
+        if own[_PAGE_ENCODING[kind]] == _DELTA_BYTE_ARRAY:
+            return None
         if not (0 <= unpacked <= _MAX_PAGE and 0 <= packed <= len(data) - reader.offset):
-            return False
-        seen += 0 if kind == _DICTIONARY else own[1]
+            return None
+        total += unpacked
+        if kind == _DICTIONARY:
+            total += each * own[1]
+        else:
+            seen += own[1]
         offset = reader.offset + packed
-    return bool(seen == values)
+    return total if seen == values else None
 
 
 class _Compact:

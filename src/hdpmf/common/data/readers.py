@@ -10,7 +10,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from hdpmf.common.data.columns import (
     parse_times,
     take_columns,
 )
-from hdpmf.common.data.parquet_guard import is_sound
+from hdpmf.common.data.parquet_guard import FREE_BYTES, MOST_EXPANSION, read_frame
 from hdpmf.errors import ConfigError, RatingsError, hint
 
 if TYPE_CHECKING:
@@ -88,12 +88,20 @@ def decompress(data: bytes, origin: str) -> bytes:
     """Unpack gzip, whatever the file is called; leave everything else as it is."""
     if not data.startswith(_GZIP):
         return data
+    most = max(FREE_BYTES, MOST_EXPANSION * len(data))
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            unpacked = packed.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise RatingsError(
             f"{origin}: the gzip file is truncated or corrupted; get it again from where it came"
         ) from error
+    if len(unpacked) > most:
+        raise RatingsError(
+            f"{origin}: the gzip file has {len(data):,} bytes and unpacks to more than {most:,}, "
+            "which no table of items or ratings does; unpack it yourself if you trust it"
+        )
+    return unpacked
 
 
 def parse_columns(
@@ -114,18 +122,14 @@ def parse_columns(
 def _parse_parquet(
     data: bytes, origin: str, columns: Mapping[str, str] | None, implicit: bool | None
 ) -> Columns:
-    import polars as pl
+    found: list[ColumnNames] = []
 
-    problem = f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here"
-    if not is_sound(data):
-        raise RatingsError(problem)
-    try:
-        names = list(pl.read_parquet_schema(io.BytesIO(data)))
-        found = match_columns(names, columns, origin, implicit)
-        frame = pl.read_parquet(io.BytesIO(data), columns=found.names)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        raise RatingsError(problem) from error
-    return take_columns(frame, found, origin)
+    def chosen(names: Sequence[str]) -> list[str]:
+        found.append(match_columns(names, columns, origin, implicit))
+        return found[0].names
+
+    frame = read_frame(data, origin, chosen)
+    return take_columns(frame, found[0], origin)
 
 
 def _parse_text(
