@@ -133,7 +133,13 @@ class FederationError(HdpmfError):
 
 
 class TransportError(FederationError):
-    """The other side could not be reached, or refused the connection."""
+    """The other side could not be reached, or refused the connection.
+
+    Attributes:
+        received: Bytes of an answer that had come by then.
+    """
+
+    received: int = 0
 
 
 class TooLongError(TransportError):

@@ -104,11 +104,11 @@ class Village:
 
     # The carrier of a device
 
-    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
+    def fetch(self, name: str, most: int) -> bytes:
         data = public_file(self.folder.path / "public", name)
         if data is None or len(data) > most:
             raise TransportError("not there")
-        return data, ""
+        return data
 
     def upload(
         self, leader: Any, path: str, headers: dict[str, str], body: bytes, leaving: Any

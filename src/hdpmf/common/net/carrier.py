@@ -293,14 +293,14 @@ class FilesHere:
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files = files
 
-    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
+    def fetch(self, name: str, most: int) -> bytes:
         """As in the device's ``Carrier``."""
         data = self.files.get(name)
         if data is None:
             raise TransportError(f"there is no {name}")
         if len(data) > most:
             raise TooLongError(f"{name} has {len(data):,} bytes; {most:,} are the most")
-        return data, ""
+        return data
 
     def upload(
         self,

@@ -126,7 +126,8 @@ class HttpsClient:
         sent = {"accept-encoding": "identity", **(headers or {})}
         if body or method in ("PUT", "POST"):
             sent["content-length"] = str(len(body))
-        with self._connections() as pool, _said_plainly(self._peer):
+        came = bytearray()
+        with self._connections() as pool, _said_plainly(self._peer, came):
             content = _announced(body, leaving) if leaving is not None else body
             given: list[tuple[str | bytes, str | bytes]] = list(sent.items())
             with pool.stream(
@@ -137,8 +138,9 @@ class HttpsClient:
                     for name, value in answer.headers
                 }
                 limit = most if 200 <= answer.status < 300 else MAX_PROBLEM
-                body = b"" if answer.status in (204, 304) else self._body(answer, found, limit)
-                return HttpsAnswer(answer.status, found, body)
+                if answer.status not in (204, 304):
+                    self._read(answer, found, limit, came)
+                return HttpsAnswer(answer.status, found, bytes(came))
 
     def interrupt(self) -> None:
         """End what is under way, with an error for whoever waits for it."""
@@ -151,7 +153,7 @@ class HttpsClient:
             with contextlib.suppress(Exception):  # a request under way notices by itself
                 self._pool.close()
 
-    def _body(self, answer: Any, headers: Mapping[str, str], most: int) -> bytes:
+    def _read(self, answer: Any, headers: Mapping[str, str], most: int, body: bytearray) -> None:
         if headers.get("content-encoding", "identity") != "identity":
             raise TransportError(f"{self._peer} sent a compressed answer, which is not read")
         length = headers.get("content-length", "0")
@@ -159,14 +161,12 @@ class HttpsClient:
             raise TooLongError(
                 f"the answer of {self._peer} is longer than the {most:,} bytes that it may have"
             )
-        body = bytearray()
         for part in answer.iter_stream():
             body += part
             if len(body) > most:
                 raise TooLongError(
                     f"the answer of {self._peer} is longer than the {most:,} bytes that it may have"
                 )
-        return bytes(body)
 
     def _timeouts(self) -> dict[str, Any]:
         return {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout)}
@@ -206,8 +206,18 @@ def _announced(body: bytes, leaving: Callable[[], None]) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _said_plainly(peer: str) -> Iterator[None]:
-    """Turn failures of the network into a ``TransportError``."""
+def _said_plainly(peer: str, came: bytearray) -> Iterator[None]:
+    """Turn failures of the network into a ``TransportError``, with how much had come."""
+    try:
+        with _plain_errors(peer):
+            yield
+    except TransportError as error:
+        error.received = len(came)
+        raise
+
+
+@contextlib.contextmanager
+def _plain_errors(peer: str) -> Iterator[None]:
     try:
         yield
     except (

@@ -306,8 +306,11 @@ class WebClient:
         """Interrupt the request to the recommender that is under way."""
         self._client.close()
 
-    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
-        """Return a file of the folder and its ETag; None if it is still the one with ``etag``.
+    def fetch(self, name: str, most: int) -> bytes:
+        """Return a file of the folder.
+
+        The request is the same for every device and every time. A validator (``If-None-Match``) is
+        not sent: an ETag of one device's own would tell the server that it is back.
 
         Raises:
             TransportError: It is absent, unreachable, or took too long.
@@ -315,18 +318,17 @@ class WebClient:
         """
         if _NAME.fullmatch(name) is None:
             raise TransportError("a file of a recommender has a plain name")
-        headers = {"if-none-match": etag} if etag else {}
         try:
-            answer = self._client.request(
-                "GET", f"{self._address}/{name}", most=most, headers=headers
-            )
+            answer = self._client.request("GET", f"{self._address}/{name}", most=most)
         except TransportError as error:
-            raise type(error)(f"{name} could not be fetched: {error}") from error
-        if answer.status == 304 and etag:
-            return None
+            failed = type(error)(f"{name} could not be fetched: {error}")
+            failed.received = error.received
+            raise failed from error
         if answer.status != 200:
-            raise TransportError(f"{name} is not there: the answer was {answer.status}")
-        return answer.body, answer.headers.get("etag", "")[:200]
+            failed = TransportError(f"{name} is not there: the answer was {answer.status}")
+            failed.received = len(answer.body)
+            raise failed
+        return answer.body
 
     def upload(
         self,

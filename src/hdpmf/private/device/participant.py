@@ -34,6 +34,7 @@ from hdpmf.errors import (
 from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.conversation import Conversation
 from hdpmf.private.device.disclosures.refusals import RefusalBook
+from hdpmf.private.device.downloads import Downloads
 from hdpmf.private.device.messages import wait_for_slot
 from hdpmf.private.device.model_update import (
     PublishedModel,
@@ -47,18 +48,15 @@ from hdpmf.private.device.model_update import (
     with_older_lists,
 )
 from hdpmf.private.device.published_files import (
-    INDEX,
     MOST_CATALOGUE,
     MOST_INDEX,
     Carrier,
     PublicFile,
     PublicIndex,
     ReadTask,
-    fetch_file,
     most_bytes,
     most_factor_bytes,
     pinned_items,
-    read_index,
 )
 from hdpmf.private.device.recommendations import keep_model, local_model
 from hdpmf.private.device.recommender_state import kept as kept_message
@@ -229,20 +227,17 @@ class Published:
     ) -> None:
         self._setup = setup
         self._store = setup.store
-        self._carrier = carrier
         self._every = every
         self._follow = follow
         self._conversation = conversation
-        self._reports = Reports(setup, carrier)
+        self._downloads = Downloads(setup, carrier)
+        self._reports = Reports(setup, carrier, self._downloads)
         self._poll_at = 0.0
         self._version = ""
         self._missed = 0  # looks in a row in which something was not reached
-        self._etag = ""
         self._index: PublicIndex | None = None
         self._authorities = ""  # digest of what was told about them last
-        self._refused: dict[
-            str, str
-        ] = {}  # digests of refused files, so that they are not fetched again
+        self._refused: dict[str, str] = {}  # tasks and authorities, by digest: until a restart
         self.held: LocalModel | None = None
 
     @property
@@ -263,7 +258,7 @@ class Published:
     def complete(self) -> bool:
         """True unless the item facts name a list model that was not reached yet."""
         model, lists = self._kept(), None if self._index is None else self._index.lists
-        if model is None or lists is None or lists.sha256 in self._refused:
+        if model is None or lists is None or self._downloads.was_refused(lists):
             return True
         return not lack_lists(model)
 
@@ -325,34 +320,29 @@ class Published:
 
     def _look(self, tasks: bool) -> None:
         """Read the index, and take what is new."""
-        got = self._carrier.fetch(INDEX, MOST_INDEX, self._etag if self._index is not None else "")
-        if got is not None:
-            self._index = read_index(got[0])
-            self._etag = got[1]
-        index = self._index
-        if index is None:
-            raise ProtocolError(
-                "refused: the recommender says that its index is unchanged, and none came before"
-            )
+        self._index = index = self._downloads.index()
         if index.authority is not None and self._follow is not None:
-            self._once(index.authority, self._take_authority)
+            self._once(index.authority, self._take_authority, content=False)
         missed = self._missed
         self._once(index.catalogue, self._take_catalogue)
         if self._missed > missed:
             return  # the rest is about items that are not here yet
         if index.task is not None and tasks:
-            self._once(PublicFile(index.task.id), self._reports.take_task)
+            self._once(PublicFile(index.task.id), self._reports.take_task, content=False)
         if index.model is not None:
             self._once(index.model, partial(self._take_model, index.plan))
         if index.lists is not None:
             self._once(index.lists, self._take_lists)
 
-    def _once(self, file: PublicFile, take: Callable[[PublicFile], None]) -> None:
+    def _once(
+        self, file: PublicFile, take: Callable[[PublicFile], None], *, content: bool = True
+    ) -> None:
         """Take a file, unless it was refused before.
 
-        One that was not reached is tried again another time.
+        One that was not reached is tried again another time. A refusal for its content holds after
+        a restart; of tasks and authorities it may also be for the time, or the owner's answer.
         """
-        if file.sha256 in self._refused:
+        if file.sha256 in self._refused or (content and self._downloads.was_refused(file)):
             return
         self._reports.asked = None
         try:
@@ -362,29 +352,28 @@ class Published:
         except StorageError:
             raise
         except HdpmfError as error:
-            while len(self._refused) >= 64:
-                self._refused.pop(next(iter(self._refused)))
-            self._refused[file.sha256] = str(error)
+            if content:
+                self._downloads.refuse(file)
+            else:
+                while len(self._refused) >= 64:
+                    self._refused.pop(next(iter(self._refused)))
+                self._refused[file.sha256] = str(error)
             self._refuse(error, self._reports.asked)
 
     def _take_authority(self, file: PublicFile) -> None:
         """Trust whom the pinned authority has signed."""
         if self._follow is not None and file.sha256 != self._authorities:
-            self._follow(fetch_file(self._carrier, "authority", file, MAX_AUTHORITY_MESSAGE))
+            self._follow(self._downloads.fetch("authority", file, MAX_AUTHORITY_MESSAGE))
             self._authorities = file.sha256
 
     def _take_catalogue(self, file: PublicFile) -> None:
         known = self._store.pinned_catalogue
         if known is not None and known.digest.hex() == file.sha256:
             return
-        items = decode(fetch_file(self._carrier, "catalogue", file, MOST_CATALOGUE))
+        items = decode(self._downloads.fetch("catalogue", file, MOST_CATALOGUE))
         if not isinstance(items, AnyCatalogue):
             raise ProtocolError(f"refused: a {type(items).__name__} is no item table")
         pinned = self._store.pin_catalogue(items)
-        # What was about unknown items may be about known ones now.
-        for about in () if self._index is None else (self._index.model, self._index.lists):
-            if about is not None:
-                self._refused.pop(about.sha256, None)
         self._setup.log(pinned.in_words())
 
     def _take_model(self, plan: PublicFile | None, file: PublicFile) -> None:
@@ -405,12 +394,12 @@ class Published:
     def _fetch_model(self, plan: PublicFile | None, file: PublicFile) -> PublishedModel:
         store = self._store
         if plan is None:
-            body = fetch_file(self._carrier, "facts", file, most_bytes(pinned_items(store)))
+            body = self._downloads.fetch("facts", file, most_bytes(pinned_items(store)))
             return read_facts(store, file.run, body)
-        document = fetch_file(self._carrier, "plan", plan, MOST_INDEX)
+        document = self._downloads.fetch("plan", plan, MOST_INDEX)
         asked = read_plan(store, document)
-        body = fetch_file(
-            self._carrier, "factors", file, most_factor_bytes(asked.n_items, asked.n_factors)
+        body = self._downloads.fetch(
+            "factors", file, most_factor_bytes(asked.n_items, asked.n_factors)
         )
         return read_factors(file.run, body, asked, document)
 
@@ -437,7 +426,7 @@ class Published:
         if model is None or not lack_lists(model):
             return
         most = most_list_bytes(self._store.policy, pinned_items(self._store))
-        body = fetch_file(self._carrier, "lists", file, most)
+        body = self._downloads.fetch("lists", file, most)
         self._keep(with_lists(model, body))
 
     def _kept(self) -> LocalModel | None:

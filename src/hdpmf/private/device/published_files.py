@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Protocol
 
 import msgspec
@@ -16,7 +15,7 @@ from hdpmf.common.protocol import Survey, Terms, decode
 from hdpmf.common.protocol.layout import check_survey_task, terms_of
 from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import Part, Task, task_id
-from hdpmf.errors import PrivacyError, ProtocolError, TooLongError
+from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.private.device.budget import check_policy
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.pinned_servers import pinned_servers
@@ -37,8 +36,8 @@ MOST_CATALOGUE = 64 << 20
 class Carrier(Protocol):
     """The connection to the recommender's files and to the leader. Whoever answers may be lying."""
 
-    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
-        """A file of the recommender and its ETag; None where it still has this one.
+    def fetch(self, name: str, most: int) -> bytes:
+        """A file of the recommender.
 
         Raises:
             TransportError: It is not there, cannot be reached, or took too long.
@@ -129,17 +128,6 @@ def most_bytes(n_items: int) -> int:
 def most_factor_bytes(n_items: int, n_factors: int) -> int:
     """Return the most bytes of the final factors of so many items."""
     return _FREE + n_items * (64 + 8 * n_factors)
-
-
-def fetch_file(carrier: Carrier, kind: str, file: PublicFile, most: int) -> bytes:
-    """A file of this kind, with the digest that the index says."""
-    try:
-        got = carrier.fetch(f"{kind}-{file.sha256}.msgpack", most)
-    except TooLongError as error:
-        raise DeclinedError("policy", f"refused: the {kind} is too long: {error}") from error
-    if got is None or sha256(got[0]).hexdigest() != file.sha256:
-        raise ProtocolError(f"refused: the {kind} is not what the index says (its SHA-256 differs)")
-    return got[0]
 
 
 def _is_hex(text: str, length: int) -> bool:

@@ -29,6 +29,7 @@ from hdpmf.private.device.budget import (
 from hdpmf.private.device.consent import require_consent
 from hdpmf.private.device.disclosures.ledger import Action, Entry
 from hdpmf.private.device.disclosures.sent_bytes import record_leader_response, report_leaves
+from hdpmf.private.device.downloads import Downloads
 from hdpmf.private.device.errors import DeclinedError, reason_of
 from hdpmf.private.device.model_update import facts_digest
 from hdpmf.private.device.published_files import (
@@ -64,13 +65,15 @@ class Reports:
 
     Args:
         setup: The participant's.
-        carrier: How to reach the recommender's files and the leader.
+        carrier: How to reach the leader.
+        downloads: The recommender's files.
     """
 
-    def __init__(self, setup: Setup, carrier: Carrier) -> None:
+    def __init__(self, setup: Setup, carrier: Carrier, downloads: Downloads) -> None:
         self._setup = setup
         self._store = setup.store
         self._carrier = carrier
+        self._downloads = downloads
         self.book = RecommenderStates(setup.store, setup.recommender)
         self._held: tuple[str, bytes] = ("", b"")  # a task whose time has not come
         self._rest_until = 0.0  # after the disk refused
@@ -111,10 +114,10 @@ class Reports:
         if self.book.knows(bytes.fromhex(file.sha256)):
             return
         if self._held[0] != file.sha256:
-            got = self._carrier.fetch(
+            document = self._downloads.fetch_named(
                 f"task-{file.sha256}.msgpack", most_bytes(pinned_items(self._store))
             )
-            self._held = file.sha256, b"" if got is None else got[0]
+            self._held = file.sha256, document
         self.asked = read = read_task(self._held[1])
         if read.id.hex() != file.sha256:
             raise ProtocolError(

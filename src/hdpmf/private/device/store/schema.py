@@ -154,6 +154,20 @@ class CountedSurvey(Row, frozen=True, kw_only=True):
     survey: bytes
 
 
+class Downloaded(Row, frozen=True, kw_only=True):
+    """Files of a recommender that were loaded, or refused.
+
+    Attributes:
+        begun: When the day began that is counted (Unix time).
+        size: Bytes that came since then.
+        refused: Digests of refusals (``downloads``), each with its time, oldest first.
+    """
+
+    begun: float = 0.0
+    size: int = 0
+    refused: tuple[tuple[str, float], ...] = ()
+
+
 class RecommenderState(Row, frozen=True, kw_only=True):
     """Per-recommender protocol state that outlives runs. Not cleared by ``forget``.
 
@@ -168,6 +182,7 @@ class RecommenderState(Row, frozen=True, kw_only=True):
         reported: Id of that task.
         run: The run that ratings had paid in.
         model: SHA-256 of the facts that were here then.
+        downloaded: Its files.
     """
 
     recommender: str
@@ -180,6 +195,7 @@ class RecommenderState(Row, frozen=True, kw_only=True):
     reported: bytes = b""
     run: bytes = b""
     model: str = ""
+    downloaded: Downloaded = Downloaded()
 
 
 class PlanCount(Row, frozen=True, kw_only=True):

@@ -1,0 +1,121 @@
+"""A recommender that would like to know a device again when it fetches public files: it gives each
+something of its own, and waits for it to come back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import ssl
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.polling import WebClient
+from hdpmf.private.device.participant import Participant
+from hdpmf.private.device.store.device_store import DeviceStore
+from tests.unit.device.reporting_world import World, make_facts, make_store, make_task
+
+pytestmark = pytest.mark.slow
+
+LOOKS = 3
+
+
+@dataclass
+class Curious:
+    """The files of a world, over HTTPS, with a mark on every answer."""
+
+    world: World
+    address: str = ""
+    authority: bytes = b""
+    heads: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    resumed: list[bool] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Curious]:
+    made = ensure_certificates(tmp_path, ["127.0.0.1"])
+    curious = Curious(World(), authority=made.authority.read_bytes())
+    numbers = itertools.count(7_000_000)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            head = [f"{name}: {value}" for name, value in self.headers.items()]
+            curious.heads[self.path].append("\n".join([self.requestline, *head]))
+            curious.resumed.append(bool(self.connection.session_reused))  # type: ignore[attr-defined]
+            mark = f"visitor-{next(numbers)}"
+            curious.marks.append(mark)
+            data = curious.world.files.get(self.path[1:])
+            self.send_response(404 if data is None else 200)
+            for name, value in {
+                "etag": f'"{mark}"',
+                "last-modified": "Wed, 21 Oct 2015 07:28:00 GMT",
+                "cache-control": f'max-age=31536000, private="{mark}"',
+                "set-cookie": f"id={mark}; Max-Age=31536000",
+                "location": f"/{mark}",
+                "content-location": f"/{mark}",
+                "link": f"</{mark}>; rel=next",
+                "refresh": f"0; url=/{mark}",
+                "alt-svc": f'h2="{mark}.example:443"',
+                "accept-ch": "device-memory, downlink",
+                "content-length": str(len(data or b"")),
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data or b"")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # with session tickets, unlike ours
+    context.load_cert_chain(made.server, made.key)
+    web = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    web.daemon_threads = True
+    web.handle_error = lambda *_: None  # type: ignore[method-assign]
+    web.socket = context.wrap_socket(web.socket, server_side=True)
+    curious.address = f"https://127.0.0.1:{web.server_port}"
+    thread = threading.Thread(target=web.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield curious
+    web.shutdown()
+    web.server_close()
+
+
+def looks(store: DeviceStore, server: Curious) -> None:
+    """Look a few times; afterwards as after a restart."""
+    for _ in range(2):
+        client = WebClient(server.address, server.authority)
+        device = Participant(
+            store, client, recommender=server.address, clock=server.world.clock, every=60.0
+        )
+        for _ in range(LOOKS):
+            device.poll_soon()
+            device.step()
+            server.world.now += 100
+
+
+def test_nothing_that_a_server_gave_a_device_comes_back(server: Curious) -> None:
+    # The task is about other items, and asks for no report.
+    server.world.publish(facts=make_facts(), task=make_task(minimum=2))
+    server.world.index["lists"] = {"sha256": "ab" * 32}  # one that is not there
+    server.world.publish()
+    for _ in range(2):
+        looks(make_store(), server)
+    assert len(server.heads["/index.json"]) == 2 * 2 * LOOKS
+    assert len(server.heads) >= 4
+    everything = "\n".join(head for heads in server.heads.values() for head in heads)
+    assert not [mark for mark in server.marks if mark in everything]
+    for path, heads in server.heads.items():
+        host = server.address.removeprefix("https://")
+        lines = ("Host: " + host, "accept-encoding: identity", "Content-Length: 0")
+        # The same from every device, at every look: no cookie, no validator, not even our version.
+        assert set(heads) == {"\n".join((f"GET {path} HTTP/1.1", *lines))}
+    assert not any(server.resumed)
