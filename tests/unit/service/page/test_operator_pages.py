@@ -45,7 +45,7 @@ def test_the_overview_says_how_it_is_and_what_to_do(operator, town: Federation):
 
 def test_without_trouble_nothing_is_to_do(operator, monkeypatch):
     monkeypatch.setattr(
-        "hdpmf.untrusted.service.page.views.look",
+        "hdpmf.untrusted.service.page.views.inspect_folder",
         lambda _: health.FolderHealth((), 10**12, (), 0.0),
     )
     text = told(operator, "/overview")
