@@ -57,10 +57,10 @@ def choose(
         recommender: With whom.
         bare: Nothing is hidden, for a reason that is not in the terms.
 
-    In the one-round designs a rating answers a recommender once, whatever it has left: answers of
-    several runs are put together, and it would count twice. There may be none: a device without
-    ratings, or whose ratings have spent all, takes part like every other, with its noise. Whether,
-    when and how it answers says nothing about them.
+    In the one-round designs a rating answers a recommender once, however much budget it has left:
+    answers of several runs are combined, and it would count twice. There may be none: a device
+    without ratings, or whose ratings have spent all, takes part like every other, with its noise.
+    Whether, when and how it answers says nothing about them.
     """
     ratings, weights, policy = store.ratings(), store.weights(), store.policy
     check_policy(policy, terms, store.roster)  # its owner may have changed it since the terms came
@@ -116,9 +116,10 @@ def participation(store: DeviceStore, chosen: np.ndarray) -> Participation:
 
 
 def paying_ratings(store: DeviceStore, run: bytes, epsilon: float) -> Participation:
-    """Return the ratings that have paid for a run under way, and would send no more.
+    """Return the ratings that have paid for a run under way, and would send no more than that.
 
-    Some may be gone, or weigh more by now: they are left out, and nobody hears of it.
+    Ratings that are gone, or whose weight has grown since, are left out; the recommender cannot
+    tell.
     """
     ratings, weights = store.ratings(), store.weights()
     paid = store.ledger.paid_in(run.hex(), ratings)

@@ -16,9 +16,7 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Consent, Question
 
 _MOST = 8
-"""Questions of a recommender that wait: one that asks ever new ones pushes out its own, nobody
-else's.
-"""
+"""The most questions of one recommender that wait; a newer one replaces its own oldest one."""
 
 Answer = Literal["once", "always", "never"]
 
@@ -29,7 +27,10 @@ def consents(store: DeviceStore) -> list[Consent]:
 
 
 def pending(store: DeviceStore, now: float | None = None) -> list[Question]:
-    """Return the open questions that wait for an answer, the oldest first."""
+    """Return the questions without an answer, the oldest first.
+
+    With ``now`` (Unix time), questions that have expired by then are left out.
+    """
     consented = {consent.asked.key for consent in consents(store)}
     return [
         question

@@ -83,9 +83,9 @@ class Conversation:
         return f"Conversation({self._store!r})"
 
     def answer(self, data: bytes) -> bytes:
-        """The reply to a message.
+        """Return the reply to a message.
 
-        Whatever comes in and whatever goes wrong, a reply goes out and nothing is raised.
+        Every message gets a reply. Errors become refusals; nothing is raised.
         """
         with self._lock:
             envelope: Envelope | None = None
@@ -199,7 +199,7 @@ class Conversation:
             return ended.model
 
     def _break_off(self, run: bytes) -> None:
-        """End a run here as the store has it, whatever was begun in memory."""
+        """End a run as the store has it, without what was begun in memory."""
         self._sessions.pop(run, None)
         session = self._session(run)
         if session is None:
@@ -211,7 +211,7 @@ class Conversation:
         self._sessions.pop(run, None)
 
     def _give_back(self, session: Session) -> None:
-        """Give back what a finished run was to cost and never left; the ledger says why."""
+        """Return to the ledger the cost of a finished run that never left, with the reason."""
         state = session.state
         part = session.unsent() if state.charged else 0.0
         if part > 0:
@@ -361,13 +361,16 @@ class Conversation:
         return None if session is None else session.state
 
     def _forget_half_done(self, run: bytes) -> None:
-        """Drop a session that is ahead of the store; it is made anew from the store."""
+        """Drop a session that is ahead of the store; the next message makes it anew from there."""
         session = self._sessions.get(run)
         if session is not None and session.touched:
             del self._sessions[run]
 
     def _make_room(self) -> None:
-        """Drop a recommender's oldest run for its newest; first one without a result."""
+        """End one of a recommender's runs if it has ``MAX_OPEN``, so that a new one can begin.
+
+        It is the oldest that has charged nothing or, if all have, the oldest.
+        """
         runs = self._own_runs()
         if len(runs) < MAX_OPEN:
             return

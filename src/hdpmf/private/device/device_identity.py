@@ -51,10 +51,12 @@ def card_of(store: DeviceStore) -> DeviceCard:
 
 
 def follow(store: DeviceStore, rotation: bytes, log: Callable[[str], None]) -> bytes:
-    """Pin the authorities that follow from a signed rotation, and return them.
+    """Pin the authorities that a signed rotation leads to, log changes, and return what is pinned.
+
+    Without a pinned authority nothing changes.
 
     Raises:
-        ProtocolError: What was told is not signed by a pinned authority; nothing has changed.
+        ProtocolError: The rotation is not signed by a pinned authority; nothing has changed.
     """
     pinned = store.recommender.authority or b""
     if not pinned:
@@ -96,10 +98,11 @@ def authorities_of(store: DeviceStore) -> dict[str, object] | None:
 
 
 def rotate(store: DeviceStore) -> KeyHistory:
-    """Give a device new keys in one commit; return the card's signed rotation.
+    """Give a device new keys in one commit; return the signed history of its keys.
 
-    Runs under way are over here: they were agreed on under the old keys. What is held for them is
-    given back where nothing has left. Ratings, ledger and model stay.
+    By it the recommender replaces the old card. Runs under way end here: they were agreed on under
+    the old keys. Budget that is held for runs that sent nothing is released. Ratings, ledger and
+    model stay.
     """
     old = store.identity
     with store.transaction():

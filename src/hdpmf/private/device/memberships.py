@@ -37,7 +37,10 @@ def known_recommenders(store: DeviceStore) -> list[Recommender]:
 
 
 def known_as(store: DeviceStore, address: str) -> str:
-    """Return an address in the spelling under which this device knows it, if it does."""
+    """Return an address as this device writes it, so that the ledger has one entry for it.
+
+    One that is not known is returned in its plain form.
+    """
     wanted = plain_address(address)
     return next(
         (
@@ -50,7 +53,9 @@ def known_as(store: DeviceStore, address: str) -> str:
 
 
 def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStore:
-    """Return the store view of a recommender: by default of the last one that was used.
+    """Return the store view of a recommender that was joined.
+
+    By default it is the one that was used last or, if that was left, another one.
 
     Raises:
         ConfigError: It was never joined.
@@ -72,7 +77,7 @@ def at_recommender(store: DeviceStore, address: str | None = None) -> DeviceStor
 
 
 def store_of(store: DeviceStore, recommender: str) -> DeviceStore:
-    """The store at the place of a recommender that asked for something."""
+    """Return the store view of a recommender that asked for something."""
     found = next(
         (known for known in known_recommenders(store) if known.address == recommender), None
     )
@@ -80,13 +85,13 @@ def store_of(store: DeviceStore, recommender: str) -> DeviceStore:
 
 
 def with_catalogue(store: DeviceStore) -> list[tuple[Recommender, DeviceStore]]:
-    """Those whose catalogue is here, whether the owner has left them or not, with their places."""
+    """Return the recommenders whose catalogue is here, left or not, with their store views."""
     known = ((each, store.at(each.id)) for each in known_recommenders(store))
     return [(each, view) for each, view in known if view.pinned_catalogue is not None]
 
 
 def store_for(store: DeviceStore, address: str, *, another: bool = False) -> DeviceStore:
-    """The store at the place of the recommender at this address.
+    """Return the store view of the recommender at this address.
 
     Args:
         store: The device.
@@ -109,7 +114,10 @@ def store_for(store: DeviceStore, address: str, *, another: bool = False) -> Dev
 
 
 def remember(store: DeviceStore, address: str) -> None:
-    """Record that this view of the store belongs to the recommender at this address."""
+    """Record that this view of the store belongs to the recommender at this address.
+
+    It is used by default from now on. Another view with the same address loses it.
+    """
     with store.transaction():
         before = store.recommender
         same = before.address == address and not before.left
@@ -185,7 +193,7 @@ def leave(store: DeviceStore, address: str) -> None:
 
 
 def forget(store: DeviceStore, address: str) -> None:
-    """Leave a recommender and delete its catalogue, model, roster and pins for good.
+    """Leave a recommender and delete its catalogue, model, roster and pins from the file.
 
     Ratings stay, and so does the ledger.
 
@@ -202,7 +210,10 @@ def forget(store: DeviceStore, address: str) -> None:
 
 
 def _end_runs(store: DeviceStore, address: str) -> None:
-    """End all runs with a recommender; none resumes if the owner joins it again."""
+    """End all runs with a recommender, and release what is held for those that sent nothing.
+
+    None resumes if the owner joins it again.
+    """
     book = RecommenderStates(store, address)
     task = book.state().task
     if task:

@@ -64,9 +64,7 @@ def wait_for_slot(
     sleep(SLOT - (clock() - begun) % SLOT)
 
 
-_LONGEST_TERMS = (
-    4096  # bytes; whatever is longer asks for something else, and is not decoded once more
-)
+_LONGEST_TERMS = 4096  # bytes; a longer message is no terms, and is not decoded a second time
 
 
 def opened(data: bytes) -> Envelope:
@@ -82,7 +80,7 @@ def opened(data: bytes) -> Envelope:
 
 
 def check_number(envelope: Envelope, message: Message) -> None:
-    """Refuse a message that is not of the job that its envelope says."""
+    """Refuse a message whose job is not that of its envelope."""
     match message:
         case Round():
             right = envelope.number == message.number
@@ -130,9 +128,9 @@ def request_tag(data: bytes) -> bytes:
 
 
 def pack(message: Message) -> bytes:
-    """A message for the outbox.
+    """Encode a message for the outbox.
 
-    Tables of one person are mostly zeros, so only their other rows are kept.
+    Tables of one person are mostly zeros, so only the other rows are kept.
     """
     if isinstance(message, Gradients):
         return _sparse(b"g", message.number, message.sums)
@@ -175,7 +173,7 @@ def sealed(run: bytes, number: int, message: Message) -> bytes:
 
 
 def refusal(envelope: Envelope | None, reason: Reason) -> bytes:
-    """The reply that says no, and why in a word."""
+    """Return the reply that refuses, with the reason in one word."""
     run, number = (bytes(RUN_BYTES), 0) if envelope is None else (envelope.run, envelope.number)
     body = encode(compose(Refusal, reason=reason))
     return encode(compose(Reply, run=run, number=number, part="refusal", body=body))

@@ -1,7 +1,7 @@
 """Model updates: check item facts, final factors and list models, then replace the previous ones.
 
-They are public and the same for everybody. A hostile list model can spoil recommendations and
-nothing else; one that cannot be right is refused, and the one before stays in use.
+They are public and the same for everybody. A hostile list model can make recommendations worse and
+nothing else. One that is malformed is refused, and the previous one stays in use.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def check_plan(store: DeviceStore, plan: Plan) -> None:
 
 
 def facts_digest(store: DeviceStore) -> str:
-    """Return the SHA-256 of the facts that the model was made of; empty without one."""
+    """Return the SHA-256 of the public numbers of the model here; empty without a model."""
     model = local_model(store)
     return "" if model is None else sha256(model.numbers).hexdigest()
 
@@ -137,7 +137,7 @@ def with_lists(model: LocalModel, body: bytes) -> LocalModel:
 
 
 def most_list_bytes(policy: Policy, n_items: int) -> int:
-    """Return the most bytes of a list model of so many items, by the policy of this device."""
+    """Return the most bytes of a list model of ``n_items`` items, by the policy of this device."""
     return min(policy.max_list_bytes, FREE_BYTES + BYTES_PER_ITEM * n_items)
 
 
@@ -152,7 +152,10 @@ def lack_lists(model: LocalModel) -> bool:
 
 
 def with_older_lists(model: LocalModel, before: LocalModel | None) -> LocalModel:
-    """Return a new model with the previous lists until its own arrive, if it has any."""
+    """Return a new model with the lists of the one before, until its own arrive.
+
+    Without, if it names no lists of its own or the catalogue has grown since.
+    """
     facts = decode(model.numbers) if before is not None and before.lists else None
     if before is None or not isinstance(facts, ItemFacts) or facts.lists is None:
         return model

@@ -35,9 +35,9 @@ _NO_ITEMS = (
 def load_catalogue(
     store: DeviceStore, path: str | os.PathLike[str], scale: RatingScale | None = None
 ) -> PinnedCatalogue:
-    """Take items from a file, to search and rate before the first recommender.
+    """Load items from a file, to search and rate before joining a recommender.
 
-    A recommender's own replaces them.
+    A recommender's catalogue replaces them.
 
     Args:
         store: The device.
@@ -320,7 +320,10 @@ def _titles(shown: PinnedCatalogue) -> dict[str, str]:
 
 
 def _by_title(shown: PinnedCatalogue, titles: dict[str, str], title: str, year: str) -> str | None:
-    """Return the item of this title and year; without a year, the only one of the title."""
+    """Return the item of this title and year; None if there is none.
+
+    Where either side has no year it is the only item of this title.
+    """
     whole = _key(title, year)
     found = titles.get(whole)
     if found is None:

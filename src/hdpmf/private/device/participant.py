@@ -96,8 +96,8 @@ class Participant:
         simulation: Allow seeded noise, and keep a finished model in memory. Never for a real
             device.
         seed: Of the first user vectors, for simulation; by default every run has its own.
-        follow: Told what the recommender tells about its authorities.
-        log: Told what happens, in lines for this device's owner. They hold no rating.
+        follow: Called with what the recommender publishes about its authorities.
+        log: Called with lines for this device's owner. They hold no rating.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Participant:
     def answer(self, offer: bytes) -> bytes:
         """Return the reply to an offer that came as a message.
 
-        Whatever comes in and whatever goes wrong, a reply goes out and nothing is raised.
+        Every message gets a reply. Errors become refusals; nothing is raised.
         """
         return self._conversation.answer(offer)
 
@@ -339,7 +339,7 @@ class Published:
     ) -> None:
         """Take a file, unless it was refused before.
 
-        One that was not reached is tried again another time. A refusal for its content holds after
+        A file that could not be fetched is tried again later. A refusal for its content holds after
         a restart; of tasks and authorities it may also be for the time, or the owner's answer.
         """
         if file.sha256 in self._refused or (content and self._downloads.was_refused(file)):

@@ -47,7 +47,10 @@ def pinned_servers(store: DeviceStore) -> Servers | None:
 
 
 def trusted(store: DeviceStore) -> bool:
-    """Return True if the policy still names the pinned pair; its owner may have edited it."""
+    """Return True if a pair of servers is pinned and the policy still names it.
+
+    The owner may have edited the policy.
+    """
     pair = pinned_servers(store)
     try:
         if pair is not None:

@@ -1,4 +1,4 @@
-"""The policy of a device: a TOML file that bounds every choice of a recommender."""
+"""The policy of a device, which bounds every choice of a recommender; people edit it as TOML."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         min_fraction: Part of the pinned roster that every sum is over, as ``"1/10"``.
         max_colluding: Part of the pinned roster that may work for the recommender: without their
             shares, too, there is enough noise in every sum.
-        max_credit: Users, at most, that one device of a sum is taken for. What it says about itself
-            nobody checks.
+        max_credit: Users, at most, that one device of a sum counts for. A device states its number
+            itself, and nobody checks it.
         max_plans_per_day: Plans of secure sums, of one recommender within a day, that it draws for
             without sending a vector: each is another chance that those who hold shares work for the
             recommender.
@@ -164,7 +164,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         )
 
     def check(self, terms: Terms) -> None:
-        """Raise PrivacyError, with the reason, if a run asks for more than was agreed."""
+        """Raise PrivacyError, with the reason, if a run asks for more than this policy allows."""
         if terms.method not in self.methods:
             raise PrivacyError(
                 f"the policy does not allow {terms.method} (methods = {', '.join(self.methods)})"
@@ -205,10 +205,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             )
 
     def check_roster(self, terms: Terms, users: Sequence[int]) -> None:
-        """Raise PrivacyError if too few of a roster could be in a sum, or make its noise.
+        """Raise PrivacyError if sums could be over too few of a roster, or too few make the noise.
 
-        The recommender chooses who is in a sum, so that everything is counted against the roster:
-        every colluding device of it may be there, those that count for most users first.
+        The recommender chooses who is in a sum, so limits are relative to the roster, and every
+        colluding device may be in it, those that count for most users first.
 
         Args:
             terms: What a run asks for.

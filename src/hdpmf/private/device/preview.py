@@ -184,9 +184,9 @@ class _Question:
 
 
 def _question(store: DeviceStore, asked: Question) -> _Question | None:
-    """Return the run's coding of ratings, the usual one before its survey is known.
+    """Return how the run codes ratings; None for a training, or while no items are pinned.
 
-    None for a training.
+    Before its survey is known, it is the method's usual coding.
     """
     terms, survey, catalogue = asked.terms, asked.survey, store.pinned_catalogue
     method = method_named(terms.method)
@@ -202,9 +202,9 @@ def _question(store: DeviceStore, asked: Question) -> _Question | None:
 def _numbers(
     taking: Ratings, units: np.ndarray, question: _Question
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the numbers without noise, an example of the noise, and its size.
+    """Return the numbers without noise, the same with a draw of noise, and its standard deviation.
 
-    For bits, how likely each is, and a draw.
+    For bits: the probability of each, a draw, and 0.5.
     """
     coding, epsilon, noise = question.coding, question.epsilon, ReleasedNoise()
     entries = coding.encode(taking.values)

@@ -1,6 +1,6 @@
-"""Files that a recommender publishes for devices: an index, content by digest, tasks.
+"""Files that a recommender publishes for devices: an index, files by digest, tasks for servers.
 
-Everything in them is its word, and is checked before the device agrees to anything.
+None of it is trusted: everything is checked before the device agrees to anything.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ def read_index(data: bytes) -> PublicIndex:
 
 
 def most_bytes(n_items: int) -> int:
-    """Return the most bytes of a task or facts about so many items."""
+    """Return the most bytes of a task or facts about ``n_items`` items."""
     return _FREE + _PER_ITEM * n_items
 
 
 def most_factor_bytes(n_items: int, n_factors: int) -> int:
-    """Return the most bytes of the final factors of so many items."""
+    """Return the most bytes of the final factors of ``n_items`` items."""
     return _FREE + n_items * (64 + 8 * n_factors)
 
 
@@ -162,7 +162,7 @@ class ReadTask:
 
 
 def read_task(document: bytes) -> ReadTask:
-    """The task in a document; ProtocolError unless it is one that says what its survey asks for."""
+    """Return the task in a document; ProtocolError unless it is one and fits its survey."""
     task = decode(document)
     if not isinstance(task, Task):
         raise ProtocolError(f"refused: a {type(task).__name__} is no task")
@@ -173,9 +173,13 @@ def read_task(document: bytes) -> ReadTask:
 
 
 def check_task(store: DeviceStore, read: ReadTask) -> None:
-    """Refuse a task without the owner's consent, or about other items or another scale.
+    """Refuse a task that the policy forbids, or for other servers, items or another scale.
 
-    Nothing in here looks at ratings, so that a refusal says nothing about them.
+    Ratings are not used here, so a refusal says nothing about them.
+
+    Raises:
+        DeclinedError: The policy, the pinned servers or the pinned catalogue do not allow it.
+        ProtocolError: Its survey or scores do not fit the pinned catalogue.
     """
     policy, task, survey = store.policy, read.task, read.survey
     try:

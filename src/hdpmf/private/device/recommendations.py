@@ -55,15 +55,15 @@ def recommend(
     model: LocalModel | None = None,
     prior: Prior | None = None,
 ) -> list[Recommendation]:
-    """The ``n`` items that a user would soonest choose and like, best first, and why.
+    """Return the ``n`` items that a user would most likely choose and like, with reasons.
 
-    Nothing is sent.
+    Best first. Nothing is sent.
 
     Args:
         store: The device.
         n: How many items.
         user: Whose list, on a device of several users.
-        keep_rated: Whether items that the user has rated may be in the list.
+        keep_rated: Keep items that the user has rated.
         only: What items have to be like; ids are texts.
         model: A finished run; without it the one in the store.
         prior: For the one-round designs.
@@ -88,7 +88,7 @@ def recommend_each(
     model: LocalModel | None = None,
     prior: Prior | None = None,
 ) -> Iterator[tuple[str, list[Recommendation]]]:
-    """Yield these users (all by default) with their lists, as by ``recommend``."""
+    """Yield each of these users, all by default, with their list; see ``recommend``."""
     ready = prepare(store, model, prior)
     everyone = ready.devices.users
     codes = np.arange(len(everyone)) if users is None else everyone.find(list(users))
@@ -133,7 +133,10 @@ def prepare(
 
 
 def _prior_for(facts: ItemFacts, given: Prior | None) -> Prior | None:
-    """Return the given prior, or the shipped one that the facts name; never a file."""
+    """Return the given prior, or the shipped one that the facts name; never a file.
+
+    Facts with taste labels use the prior that was learned for them, if there is one.
+    """
     prior = load_prior(facts.prior) if given is None and facts.prior in SHIPPED else given
     if (
         facts.labels
@@ -197,7 +200,7 @@ class PredictionInputs:
         )
 
     def expected(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Predicted ratings of pairs of positions, where -1 stands for an unknown one."""
+        """Predict ratings for pairs of user and item positions; -1 means unknown."""
         if self.stranger is not None:
             return predict(self.devices, users, items, self.factors, self.stranger)
         return self.devices.predict(users, items, self.factors, self.trained, self.mechanism)
@@ -325,7 +328,10 @@ def owner_recommendations(
 def without(
     hidden: Set[str], n: int, lists: Iterable[tuple[str, list[Recommendation]]]
 ) -> Iterator[tuple[str, list[Recommendation]]]:
-    """Yield lists of at most ``n``, without the owner's hidden items."""
+    """Yield lists of at most ``n``, the owner's without hidden items.
+
+    Other users of the device cannot hide items.
+    """
     for user, found in lists:
         yield user, [entry for entry in found if user != ME or str(entry.item) not in hidden][:n]
 
@@ -341,7 +347,7 @@ def hidden_items(store: DeviceStore) -> tuple[str, ...]:
 
 
 def hide(store: DeviceStore, item: str, hidden: bool = True) -> None:
-    """Leave an item out of the list from now on, or not any more. Nobody hears of it."""
+    """Leave an item out of the owner's lists from now on, or show it again. Nothing is sent."""
     with store.transaction():
         if not hidden:
             store.tables.hidden_items.delete(item)

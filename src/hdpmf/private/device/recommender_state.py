@@ -1,4 +1,4 @@
-"""Protocol state that outlives a process: runs, report tasks, recommenders.
+"""Protocol state that outlives a process: runs, report tasks, and what is kept per recommender.
 
 A kill at any moment neither pays twice nor sends two different reports.
 """
@@ -169,12 +169,15 @@ class RecommenderStates:
         self._store.runs.save(task_id, msgspec.msgpack.encode(state))
 
     def require(self, task_id: bytes, state: TaskState) -> None:
-        """Inside a transaction: nobody else has gone on with this task, nor forgotten it."""
+        """Raise DeclinedError if the task was changed or dropped meanwhile.
+
+        The caller is inside a transaction.
+        """
         if self._store.runs.load(task_id) != msgspec.msgpack.encode(state):
             raise DeclinedError("busy", "another process, or the owner, has changed this task")
 
     def end(self, task_id: bytes) -> None:
-        """Drop a task and whatever is left of its reports."""
+        """Drop a task and what is left of its reports."""
         self._store.runs.drop(task_id)
         if self.state().task == task_id:
             self.change(task=b"")

@@ -278,9 +278,9 @@ class Reports:
             self.book.change(counted=counted)
 
     def _send(self, read: ReadTask, state: TaskState, now: float) -> bool:
-        """Send the reports that the leader has not taken; return True if that was all.
+        """Send the reports that are left; return True once the leader has taken or refused all.
 
-        ``state`` is changed as the store is.
+        The task ends then. ``state`` is changed as the store is.
         """
         path = REPORTS_PATH.format(task_id=id_to_text(read.id))
         for user in state.unsent:

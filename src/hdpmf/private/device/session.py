@@ -42,7 +42,9 @@ DAY = 86_400.0
 
 
 class Plans:
-    """Counts of a recommender's plans per day, in the store. Not cleared by ``forget``.
+    """A recommender's plans of today that led to no masked vector, counted in the store.
+
+    ``forget`` keeps the count.
 
     Args:
         store: The device's store.
@@ -138,12 +140,11 @@ class SumOfJob:
     def answer(
         self, store: DeviceStore, body: bytes, plans: Plans, vector_leaves: Callable[[bytes], None]
     ) -> bytes:
-        """Return the reply's body to a message of the sum.
+        """Return the body of the reply to a message of a secure sum.
 
-        What was drawn for a plan leaves only when ``plans`` has counted it.
-
-        ``vector_leaves`` gets the masked vector before it is given away; what it writes is on the
-        disk by then.
+        The last message, sent again, gets the same reply. What was drawn for a plan leaves only
+        when ``plans`` has counted it. ``vector_leaves`` is called with the masked vector before it
+        is returned; what it writes is on the disk by then.
         """
         request = zlib.crc32(body)
         if self._last is not None and self._last[0] == request:
@@ -237,7 +238,7 @@ class SumOfJob:
                     "chooses"
                 )
         if len(positions) and int(positions[-1]) < len(pinned):
-            # Whoever survives, there are so many devices; these could be the smallest.
+            # At least ``plan.minimum`` devices survive; these could be the smallest.
             credit = np.sort(np.minimum(np.array(pinned.users)[positions], self.terms.credit))
             if int(credit[: plan.minimum].sum()) < self.terms.minimum:
                 raise SecureSumError(
@@ -262,7 +263,7 @@ class Setup:
         simulation: Seeded noise is allowed; nothing leaves this process.
         seed: Of the first user vectors; None draws one for each run.
         refusals: Keeps what was refused, for the owner.
-        log: Told what happens, in lines for the owner. They hold no rating.
+        log: Called with lines for the owner. They hold no rating.
         clock: What time it is (Unix).
         uniform: A random number from 0 to 1, which moments and waits are drawn by.
     """
@@ -344,7 +345,10 @@ class Session(ABC):
 
     @abstractmethod
     def revive(self, number: int) -> None:
-        """After a restart, make a job's numbers ready again for a sum that lacked them."""
+        """Make a job's numbers ready again after a restart, for a sum that they were not in.
+
+        Not every job's numbers can be made again; then nothing happens.
+        """
 
     @abstractmethod
     def layout(self, number: int) -> Callable[[int], SumLayout]:
@@ -360,7 +364,7 @@ class Session(ABC):
         self.sum = SumOfJob.resume(data, self.layout, self.agreed(), self._store)
 
     def unsent(self) -> float:
-        """The part of what the run was to cost that never left, now that it is over here."""
+        """Return the part of a finished run's cost that never left, from 0 to 1."""
         terms = self._terms
         return 1.0 if terms is not None and terms.view == "sums" and self.state.summed < 0 else 0.0
 
@@ -378,8 +382,7 @@ class Session(ABC):
         """Put the state into the store, inside the transaction of what it belongs to.
 
         Raises:
-            DeclinedError: Somebody else has gone on with this run, so that what is known here is
-                out of date.
+            DeclinedError: Another process has changed this run, so the state here is out of date.
         """
         if self._store.runs.load(self.run) != self.saved:
             self.touched = True

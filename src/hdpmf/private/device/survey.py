@@ -1,4 +1,4 @@
-"""A survey on a device: one answer in a rating's life, then facts to fit vectors to.
+"""A one-round run on a device: each rating answers once, and facts end the run.
 
 With taste labels the answer has two parts, each in a secure sum of its own: how much weight items
 have and, once the device has drawn its label, everything else.

@@ -63,7 +63,7 @@ class TrainingSession(Session):
                 raise ProtocolError(f"a {type(message).__name__} has no place in a training")
 
     def revive(self, number: int) -> None:
-        """Repeat a count, which needs no noise; a round's gradients would have other noise."""
+        """Count again, because counts have no noise; gradients of a round would get other noise."""
         if number == 0 and self.state.opening is not None and self.agreed().view == "sums":
             self.wait_for_sum(0, self._going_on().counts().counts)
 
@@ -184,7 +184,11 @@ class TrainingSession(Session):
         return Ended(model, self.entry("received", self.state.number, words))
 
     def unsent(self) -> float:
-        """Return the part of epsilon for the rounds that never came, which cost nothing."""
+        """Return the part of a finished run's cost that never left, from 0 to 1.
+
+        With a proof each round costs its part of epsilon, so that rounds that never came cost
+        nothing.
+        """
         terms = self._terms
         if terms is None or mechanism_of(method_named(terms.method)).needs_budgets:
             return 0.0  # budgets were told in clear, which nothing takes back
@@ -199,7 +203,7 @@ class TrainingSession(Session):
         return (terms.rounds - min(self.state.summed, terms.rounds)) / terms.rounds
 
     def _bare(self) -> bool:
-        """Return True if nothing is hidden: the same noise twice is removed by subtracting."""
+        """Return True if the plan hides nothing: noise used in two rounds can be subtracted."""
         return not self._plan().fresh_noise and self._plan().epochs > 1
 
     def factors(self) -> int:
@@ -247,7 +251,10 @@ class TrainingSession(Session):
         return self._part
 
     def _going_on(self) -> DeviceGradientClient:
-        """Return the client after the last round; made anew after a restart or a new rating."""
+        """Return the client after the last round, restored if the process or ratings changed.
+
+        If the ratings that take part are not the same any more, it goes on without any.
+        """
         state, plan = self.state, self._plan()
         opening = self._opening
         if opening is None or state.client is None:

@@ -1,4 +1,4 @@
-"""Export all personal data and all disclosures as JSON, without keys."""
+"""Export all personal data as JSON, with all that was sent or refused, without keys."""
 
 from __future__ import annotations
 
@@ -52,7 +52,11 @@ def _fields(entry: Entry) -> dict[str, Any]:
 
 
 def data_export(store: DeviceStore) -> dict[str, Any]:
-    """Return ratings, weights, consents, disclosures and refusals, for JSON. PRIVATE."""
+    """Return all personal data for JSON. PRIVATE.
+
+    It has ratings, weights, marks, hidden items, the policy, recommenders, answers to questions,
+    and what was sent and refused.
+    """
     titles = all_titles(store)
     return {
         "ratings": [

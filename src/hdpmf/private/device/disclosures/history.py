@@ -185,7 +185,7 @@ _RATERS = 100
 
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
-    """One run of the ledger, with its cost for a rating of weight 1 (None: nothing paid).
+    """One run of the ledger, with its cost for a rating of weight 1 (None if nothing was paid).
 
     Attributes:
         afterwards: What the owner did with its ratings since, where anything has left.

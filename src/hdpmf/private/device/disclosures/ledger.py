@@ -148,13 +148,16 @@ class Ledger:
         return "Ledger(...)"
 
     def remaining(self, ratings: Ratings, weights: PrivacyWeights, policy: Policy) -> np.ndarray:
-        """Return each rating's remaining budget: W_ij epsilon less its spending; may be < 0."""
+        """Return each rating's budget, W_ij epsilon, less what it has spent; may be negative."""
         return np.asarray(weights.for_ratings(ratings) * policy.own_epsilon - self.spent(ratings))
 
     def affords(
         self, ratings: Ratings, weights: PrivacyWeights, policy: Policy, epsilons: np.ndarray
     ) -> np.ndarray:
-        """Return a mask of the ratings that can pay; `charge` takes these up to ``max_total``."""
+        """Return a mask of the ratings that can pay these epsilons.
+
+        `charge` takes exactly these, up to ``max_total``.
+        """
         budget = weights.for_ratings(ratings) * policy.own_epsilon
         return np.asarray(self.spent(ratings) + epsilons <= budget * (1 + SLACK))
 
@@ -163,8 +166,8 @@ class Ledger:
     ) -> np.ndarray:
         """Return the chosen ratings within ``max_ratings`` and ``max_total``, in table order.
 
-        Who is left out is settled by the tags of ratings, which know no value: of each user the
-        first ones in that order, up to the first that would be too much.
+        Which are left out depends on the tags of ratings, never on values: each user's ratings are
+        taken in the order of tags, up to the first that would be too much.
         """
         room = policy.own_total * (1 + SLACK)
         most = len(chosen) if policy.max_ratings is None else policy.max_ratings
@@ -193,9 +196,9 @@ class Ledger:
     def charge(
         self, entry: Entry, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray
     ) -> None:
-        """Charge ratings, all of them or none. It is on the disk when this returns.
+        """Charge ratings, all of them or none; it is on the disk when this returns.
 
-        Send only after it.
+        Send only after that.
 
         Args:
             entry: What they pay for.
@@ -273,7 +276,10 @@ class Ledger:
             self._write(returned, b"")
 
     def release_held(self, words: str, recommender: str | None = None) -> None:
-        """Release the budget held for runs that sent nothing and can send no more."""
+        """Release what is held for runs that sent nothing, of one recommender or of all.
+
+        The caller has ended these runs. ``words`` is the reason for the ledger.
+        """
         with self._database.transaction():
             held: dict[str, Entry] = {}
             for entry in self.entries():
@@ -294,7 +300,10 @@ class Ledger:
         return self._look_up(ratings, self._sums("pair", lambda entry: entry.run == run))
 
     def has_answered(self, recommender: str, method: str, ratings: Ratings) -> np.ndarray:
-        """Return a mask of the ratings that paid or are held for this method and recommender."""
+        """Return a mask of the ratings that paid, or are held, for a method of a recommender.
+
+        It does not matter in which form the method ran.
+        """
         whom = _host(recommender)
         paid = self._sums(
             "pair", lambda entry: entry.method == method and _host(entry.recommender) == whom
@@ -321,7 +330,7 @@ class Ledger:
         return {pair: sums.get(self.tag_of(*pair), 0.0) for pair in pairs}
 
     def spent_total(self) -> float:
-        """Return the total that one user's ratings have paid; in a silo, the largest.
+        """Return what one user's ratings have paid together; in a silo, the most of any user.
 
         What is held for a run from which nothing has left is not paid.
         """
@@ -356,7 +365,7 @@ class Ledger:
         return found
 
     def tag_of(self, user: str, item: str) -> bytes:
-        """Return a rating's tag, which survives changes of the rating and the passphrase."""
+        """Return a rating's tag, the same through changes, removal, return and new passphrases."""
         return self._cipher.lasting_tag(b"pair", user, item)
 
     def _check_ratings(
@@ -385,7 +394,7 @@ class Ledger:
             )
 
     def _weights(self, users: list[str], items: list[str]) -> np.ndarray:
-        """Weights as they are in the store now, whatever table the caller holds."""
+        """Return the weights that are in the store now, not those of the caller's table."""
         weights = self._rated.weights_of(zip(users, items, strict=True))
         if bool(np.isnan(weights).any()):
             raise PrivacyError(

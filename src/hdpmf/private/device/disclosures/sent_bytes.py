@@ -49,7 +49,7 @@ def message_leaves(
 def report_leaves(
     store: DeviceStore, run: bytes, terms: Terms, servers: Servers, number: int, report: bytes
 ) -> None:
-    """Record a report to two servers in the transaction before it leaves. Idempotent."""
+    """Record a report to two servers, in the transaction after which it leaves; once each."""
     known, digest = _known(store, run, servers), sha256(report).hexdigest()
     if len(known.pieces) < MOST_PIECES and all(piece.sha256 != digest for piece in known.pieces):
         piece = SentMessage(

@@ -137,7 +137,7 @@ class PinnedCatalogue:
         return earlier if earlier.known.fingerprint == fingerprint else None
 
     def sized(self, n_items: int) -> PinnedCatalogue | None:
-        """The newest version with so many items."""
+        """Return the newest version with ``n_items`` items; None if there is none."""
         sizes = [len(self.positions)]
         if isinstance(self.items, CatalogueVersion):
             sizes = [link.items for link in self.items.links]
@@ -213,7 +213,7 @@ def pinned(
 def pinned_by(
     digest: bytes, namespace: str = PLAIN, apart: Mapping[str, str] | None = None
 ) -> PinnedCatalogue | None:
-    """A catalogue that somebody in this process holds, by its digest."""
+    """Return the catalogue with this digest if this process holds it."""
     return _KNOWN.get((digest, namespace, frozenset((apart or {}).items())))
 
 
@@ -256,7 +256,7 @@ class PinnedRoster:
 
     @staticmethod
     def by_digest(digest: bytes) -> PinnedRoster | None:
-        """A roster that somebody in this process holds, by its digest."""
+        """Return the roster with this digest if this process holds it."""
         return _ROSTERS.get(digest)
 
     @staticmethod

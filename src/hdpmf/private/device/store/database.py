@@ -49,15 +49,14 @@ _LOCK_FILE = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 class Database:
-    """A connection.
+    """A connection to a device's file.
 
-    Everything goes through `execute`, and what belongs together through `transaction`.
-
-    Several commands may use one file at a time; their transactions come one after another. Threads
-    may share one.
+    Everything goes through `execute`, and what belongs together through `transaction`. Several
+    commands may use one file at a time; their transactions come one after another. Threads may
+    share a connection.
 
     Attributes:
-        in_memory: There is none.
+        in_memory: There is no file.
         rollbacks: How many transactions were undone here.
     """
 
@@ -133,9 +132,10 @@ class Database:
         self.execute(f"PRAGMA user_version = {number}")
 
     def check_rows(self, cipher: StoreCipher, *, old_copy: bool = False) -> None:
-        """Check the file, migrate it to this version's schema, and watch it from now on.
+        """Check the file as `RowIntegrity.check` does, migrate it to this schema, and watch it.
 
-        As in `RowIntegrity.check`.
+        Raises:
+            StorageError: The file is damaged, not this device's, or an old copy.
         """
         with self._lock, _KIND.errors(self.path):
             integrity = RowIntegrity(self._connection, cipher, self.path)
@@ -148,12 +148,14 @@ class Database:
                 self._migrate(cipher, integrity)
 
     def rewrite_rows(self, cipher: StoreCipher, rewrite: Callable[[], None]) -> None:
-        """Seal every row anew by another cipher in one transaction, this connection's last.
+        """Seal every row anew by another cipher, in one transaction.
+
+        This connection cannot be used after it.
 
         Args:
             cipher: What seals the file from now on.
-            rewrite: Takes every row out and puts it back. For as long as it runs the ledger lets go
-                of its rows.
+            rewrite: Takes every row out and puts it back. While it runs, rows of the ledger can be
+                deleted.
         """
         with self.transaction():
             self.execute("DROP TRIGGER ledger_kept")
@@ -201,7 +203,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make everything inside one commit, on the disk when this ends; errors undo it."""
+        """Make one commit of everything inside, on the disk when this ends; an error undoes it."""
         with self._lock, _KIND.errors(self.path):
             if self._depth:
                 self._depth += 1
@@ -220,7 +222,7 @@ class Database:
                 yield
                 if (
                     not self._connection.in_transaction
-                ):  # a full disk has undone it, and somebody took no notice
+                ):  # a full disk has undone it, and the code inside ignored the error
                     raise StorageError(
                         f"nothing was written to {self.path}: the disk refused; free space"
                     )
@@ -244,7 +246,7 @@ class Database:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Begin a transaction without waiting; StorageError where somebody else is writing."""
+        """Begin a transaction without waiting; StorageError if another is writing."""
         if not self._lock.acquire(blocking=False):
             raise StorageError(f"{self.path} is in use")
         try:
@@ -258,7 +260,7 @@ class Database:
                 self._lock.release()
 
     def serve(self) -> None:
-        """Lock the file: be the only process that answers a recommender, until `close`.
+        """Be the only process that answers a recommender from this file, until `close`.
 
         Raises:
             StorageError: Another process does so already.

@@ -1,5 +1,7 @@
 """The private device's store: one SQLite file with all that a device keeps.
 
+That is ratings, weights, user vectors, identity, pinned facts and the ledger.
+
 The file is readable by its owner only and, with a passphrase, sealed (``encryption``). Each method
 is one commit, on the disk when it returns; ``transaction`` makes one of several. A process that is
 killed at any instant leaves all that was committed and nothing else. Several commands may use a
@@ -207,7 +209,7 @@ class DeviceStore:
         return self._database.transaction()
 
     def at_once(self) -> AbstractContextManager[None]:
-        """Begin a transaction without waiting; StorageError where somebody else is writing."""
+        """Begin a transaction without waiting; StorageError if another is writing."""
         return self._database.at_once()
 
     def at(self, recommender_id: int) -> DeviceStore:
@@ -279,9 +281,9 @@ class DeviceStore:
 
     @property
     def scale(self) -> RatingScale | None:
-        """The scale that the owner rates on, where it is known.
+        """The scale that the owner rates on; None if it is not known.
 
-        No recommender's word changes it.
+        No recommender can change it.
         """
         return self._items.scale
 
@@ -304,7 +306,7 @@ class DeviceStore:
     def add(self, ratings: Ratings) -> None:
         """Add many ratings, for a silo or a simulation.
 
-        Ids become text. The first table says what the scale is.
+        Ids become text. The first table sets the scale.
         """
         with self.transaction():
             own = self.scale
@@ -331,14 +333,11 @@ class DeviceStore:
         self.rated.weigh(betas, {} if item is None or gamma is None else {item: gamma})
 
     def set_weights(self, weights: PrivacyWeights, ratings: Ratings) -> None:
-        """Set the weights of a table's users, items and ratings; it was given to `add`."""
+        """Set the weights of the users, items and ratings of a table that was given to `add`."""
         self.rated.weigh_table(weights, ratings, self.pinned_catalogue)
 
     def ratings(self) -> Ratings:
-        """The ratings over the pinned catalogue's items.
-
-        Those that it has no place for are left out.
-        """
+        """Return the ratings of the pinned catalogue's items; others are left out."""
         return self._over_catalogue().ratings
 
     def weights(self) -> PrivacyWeights:
@@ -356,16 +355,14 @@ class DeviceStore:
         return self.rated.count()
 
     def records(self) -> list[Record]:
-        """All ratings in the store with their weights, with or without a catalogue.
+        """Return all ratings in the store with their weights, with or without a catalogue.
 
         For this device's owner only.
         """
         return self.rated.weighed()
 
     def pin_catalogue(self, items: AnyCatalogue) -> PinnedCatalogue:
-        """Pin an item table and return the pinned one; the same may come again.
-
-        So may what follows from it.
+        """Pin an item table that is the pinned one or follows from it; return what is pinned.
 
         Raises:
             ProtocolError: It does not follow from the pinned one, or cannot be used.
@@ -407,7 +404,9 @@ class DeviceStore:
         return None if catalogue is None else catalogue.known.fingerprint
 
     def pin_roster(self, keys: Sequence[bytes], users: Sequence[int]) -> PinnedRoster:
-        """Pin the devices that may take part: by the owner's word, never by a message.
+        """Pin the devices that may take part, instead of those before.
+
+        Only the owner does this, never a message.
 
         Raises:
             SecureSumError: It is no roster, or this device is not on it.
@@ -421,7 +420,7 @@ class DeviceStore:
         return self._roster.now
 
     def forget(self, *, ratings: bool = False, model: bool = False) -> None:
-        """Take the user vectors and the run under way out of the file, for good. The ledger stays.
+        """Delete the user vectors and the run under way from the file. The ledger stays.
 
         Args:
             ratings: Also the ratings, their weights and marks.
@@ -465,7 +464,7 @@ class DeviceStore:
         self._database.remove()
 
     def over(self, catalogue: PinnedCatalogue) -> RatingsTable:
-        """Return ratings and weights over a catalogue: the pinned one, or an earlier one."""
+        """Return ratings and weights over a catalogue: the pinned one, or an earlier version."""
         # This process, a rollback or another command may have changed ratings; another thread may
         # do the same as this.
         now = (self._database.version(), self._database.rollbacks, self.rated.changes)

@@ -1,4 +1,4 @@
-"""Encryption of a device's file: without the passphrase it cannot be read or changed.
+"""Encryption of a device's file: without its passphrase, no reading and no unnoticed changes.
 
 A passphrase opens (scrypt) a random key; that key makes two others: one seals records
 (ChaCha20-Poly1305, a random nonce each, padded so that lengths say little), one makes tags (keyed
@@ -126,7 +126,7 @@ class StoreCipher:
         return sealed if self._cipher is None else self._cipher.open(sealed, about)
 
     def check(self, data: bytes) -> bytes:
-        """A digest that nobody makes without the key."""
+        """Return a digest that cannot be computed without the key."""
         return _of(self._checks, data)
 
     def lasting_check(self, data: bytes) -> bytes:
@@ -134,7 +134,7 @@ class StoreCipher:
         return _of(self._lasting_checks, data)
 
     def tag(self, kind: bytes, *parts: str) -> bytes:
-        """A name for a record that says nothing about its parts to somebody without the key."""
+        """Return a name for a record, which reveals its parts only with the key."""
         return _of(self._tags, msgspec.msgpack.encode((kind, parts)))
 
     def lasting_tag(self, kind: bytes, *parts: str) -> bytes:

@@ -126,7 +126,7 @@ class RowIntegrity:
         self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?)", (sealed,))
 
     def committed(self) -> None:
-        """The commit is on the disk: the counter says so before anybody hears of it."""
+        """Raise the counter after a commit, before anybody can learn of it."""
         if self._changed:
             self._newest = self._commits
             self._count(self._commits)
@@ -261,7 +261,7 @@ class RowIntegrity:
     def _count(self, commits: int) -> None:
         """Raise the counter.
 
-        Two processes at a time may leave it one behind, which the next commit makes good.
+        Two processes at a time may leave it one behind, which the next commit corrects.
         """
         if (self.counted() or 0) < commits:
             self._write_counter(commits)

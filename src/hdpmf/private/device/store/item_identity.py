@@ -49,10 +49,10 @@ def identities(catalogue: PinnedCatalogue) -> list[Identity]:
 
 
 def same_items(left: PinnedCatalogue, right: PinnedCatalogue) -> bool:
-    """Return True if two catalogues share a scale and the titles of all common ids.
+    """Return True if two catalogues have one scale and the same titles under all common ids.
 
-    Where ids are shared and titles are missing nobody can tell, and only equal ones or versions of
-    one are the same.
+    Versions of one catalogue are the same, too. Other catalogues are different if they have no id
+    in common, or titles are missing.
     """
     if left.known.scale != right.known.scale:
         return False

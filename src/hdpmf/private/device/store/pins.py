@@ -93,9 +93,9 @@ class PinnedItems:
 
     @property
     def scale(self) -> RatingScale | None:
-        """The scale that the owner rates them on, where it is known.
+        """The scale that the owner rates them on; None if it is not known.
 
-        No recommender's word changes it.
+        No recommender can change it.
         """
         found = self._tables.device.need(ONLY).scales.get(self.namespace)
         return None if found is None else RatingScale(*found)

@@ -1,6 +1,6 @@
 """The tables of a device's store: typed rows, sealed one by one, and what is kept of runs.
 
-This is the one place that decodes rows, and says "damaged" where that fails.
+This is the one place that decodes rows, and reports damage where that fails.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Runs:
     def put_reply(self, run: bytes, number: int, request: bytes, reply: bytes) -> None:
         """Keep the answer to a request before it is sent.
 
-        Answers of earlier jobs of the run are over and go.
+        Replies to earlier jobs of the run are deleted.
         """
         with self._database.transaction():
             self._database.execute(
