@@ -10,8 +10,7 @@ import pytest
 
 from hdpmf.common.protocol import encode
 from hdpmf.errors import TransportError
-from hdpmf.private.device.downloads import BYTES_PER_DAY
-from hdpmf.private.device.published_files import MOST_CATALOGUE
+from hdpmf.private.device.published_files import BYTES_PER_DAY, MOST_CATALOGUE
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import TABLE, World, make_store, reporter, table
 

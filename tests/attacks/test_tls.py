@@ -1,5 +1,5 @@
-"""Somebody on the network would like an older TLS, or none: devices do not speak it (the
-recommender: test_wire.py).
+"""Somebody on the network would like an older TLS, or none, or has a certificate of the right
+authority for another name: devices do not speak with them (the recommender: test_wire.py).
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ import socket
 import ssl
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
-from hdpmf.common.net.polling import PollingDevice
+from hdpmf.common.net.polling import PollingDevice, WebClient
+from hdpmf.common.protocol.servers import Server
+from hdpmf.errors import TransportError
 
 OLD = [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1]
 GOOD = ssl.TLSVersion.TLSv1_2
@@ -95,3 +98,81 @@ def test_a_device_speaks_to_no_older_server(
             f"https://127.0.0.1:{port}", authority, DeviceIdentity.generate(), log=log
         ).serve(bytes, stop)
         assert ("status 404" if version == GOOD else "cannot be reached") in said[0]
+
+
+@contextlib.contextmanager
+def _another_name(folder: Path, names: Sequence[str]) -> Iterator[tuple[int, bytes, list[bytes]]]:
+    """A server with a certificate for these names; its port, its authority, and what it hears."""
+    certificates = ensure_certificates(folder, names)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server, certificates.key)
+    heard: list[bytes] = []
+
+    def talk() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                raw, _ = listener.accept()
+                with raw, contextlib.suppress(OSError):
+                    raw.settimeout(5.0)
+                    with context.wrap_socket(raw, server_side=True) as wire:
+                        heard.append(wire.recv(100))
+                        wire.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=talk, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1], certificates.authority.read_bytes(), heard
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(10.0)
+
+
+def _polls(address: str, authority: bytes) -> str:
+    said: list[str] = []
+    stop = threading.Event()
+
+    def log(line: str) -> None:
+        said.append(line)
+        stop.set()
+
+    PollingDevice(address, authority, DeviceIdentity.generate(), log=log).serve(bytes, stop)
+    return said[0]
+
+
+def _fetches(address: str, authority: bytes) -> str:
+    with pytest.raises(TransportError) as error:
+        WebClient(address, authority).fetch("index.json", 1000)
+    return str(error.value)
+
+
+def _uploads(address: str, authority: bytes) -> str:
+    leader = Server(
+        organisation="Leaders",
+        url=address,
+        hpke="ab" * 20,
+        identity="a" * 64,
+        authority=authority.decode(),
+    )
+    left: list[bool] = []
+    try:
+        status = WebClient("https://127.0.0.1:9").upload(
+            leader, "/tasks/x/reports", {}, b"x" * 99, lambda: left.append(True)
+        )
+    except TransportError as error:
+        assert not left
+        return str(error)
+    return f"status {status}"
+
+
+@pytest.mark.parametrize("way", [_polls, _fetches, _uploads], ids=["polls", "fetches", "uploads"])
+def test_a_certificate_is_for_a_name(tmp_path: Path, way: Callable[[str, bytes], str]) -> None:
+    """The pinned authority issues more than one certificate: whoever runs another machine of the
+    recommender's, or got its old key, is not the recommender.
+    """
+    with _another_name(tmp_path / "good", ["127.0.0.1"]) as (port, authority, heard):
+        said = way(f"https://127.0.0.1:{port}", authority)  # the control: this one is spoken with
+        assert "not for its address" not in said
+        assert any(heard)
+    for name in ("recommender.example", "127.0.0.2"):
+        with _another_name(tmp_path / name, [name]) as (port, authority, heard):
+            assert "not for its address" in way(f"https://127.0.0.1:{port}", authority)
+        assert not any(heard)

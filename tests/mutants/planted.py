@@ -17,6 +17,10 @@ class Planted(NamedTuple):
     tests: tuple[str, ...]
 
 
+_NO_TOKEN = (
+    "tests/unit/page/test_safety.py::"
+    "test_without_the_pages_own_token_nothing_is_done[/rate/catalogue]"
+)
 _SHARES = "tests/unit/device/test_noise_shares.py"
 _SIZES = "tests/unit/client/test_share_sizes.py"
 _HALVES = "tests/unit/audit/test_halves.py"
@@ -397,14 +401,8 @@ PLANTED = (
     Planted(
         "the old passphrase tried without waiting",
         "private/page/owner.py",
-        """            if self.attempts.wait > 0:
-                raise PrivacyError(
-                    f"too many wrong passphrases: wait {self.attempts.wait:.0f} seconds"
-                )
-            try:
-                DeviceStore.open(self.path, passphrase=old).close()""",
-        """            try:
-                DeviceStore.open(self.path, passphrase=old).close()""",
+        'if self.attempts.wait > 0:\n            raise PrivacyError(f"too many',
+        'if False:\n            raise PrivacyError(f"too many',
         (_WAIT,),
     ),
     Planted(
@@ -416,9 +414,9 @@ PLANTED = (
     ),
     Planted(
         "answers leave when they are ready",
-        "cli/device/join.py",
-        "transport.serve(quantize_response_time(answer), stop)",
-        "transport.serve(answer, stop)",
+        "private/device/connection.py",
+        "device.serve(quantize_response_time(answer), stop)",
+        "device.serve(answer, stop)",
         ("tests/attacks/test_times.py",),
     ),
     Planted(
@@ -476,5 +474,46 @@ PLANTED = (
         "if device not in known.devices:",
         "if False:",
         (_RECEIPTS,),
+    ),
+    Planted(
+        "uploads on the owner's page without CSRF token",
+        "private/page/http.py",
+        "return fields if equal_secrets(given, session.csrf) else None",
+        "return fields if equal_secrets(given, session.csrf) or hasattr(request.state, 'file') "
+        "else None",
+        (_NO_TOKEN,),
+    ),
+    Planted(
+        "devices' TLS without host names",
+        "common/net/https.py",
+        "return ssl.create_default_context(cadata=text or None)",
+        "context = ssl.create_default_context(cadata=text or None)\n"
+        "        context.check_hostname = False\n"
+        "        return context",
+        ("tests/attacks/test_tls.py",),
+    ),
+    Planted(
+        "a device's ETag comes back",
+        "common/net/polling.py",
+        'answer = self._client.request("GET", f"{self._address}/{name}", most=most)',
+        'sent = {"if-none-match": getattr(self, "_tag", "x")}\n'
+        '            answer = self._client.request("GET", f"{self._address}/{name}", most=most, '
+        "headers=sent)\n"
+        '            self._tag = answer.headers.get("etag", "x")',
+        ("tests/attacks/test_visits.py::test_nothing_that_a_server_gave_a_device_comes_back",),
+    ),
+    Planted(
+        "what was refused is forgotten by a restart",
+        "private/device/published_files.py",
+        "if not self._setup.simulation:\n            self._book",
+        "if False:\n            self._book",
+        ("tests/attacks/test_downloads.py::test_a_refused_catalogue_is_loaded_once",),
+    ),
+    Planted(
+        "rows of a Parquet file count for nothing",
+        "common/data/parquet_guard.py",
+        "total = each * max(values, rows)",
+        "total = 0",
+        ("tests/attacks/test_files.py::test_a_small_file_is_not_a_large_table[rows]",),
     ),
 )

@@ -5,6 +5,7 @@ lies about.
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 
 import pytest
@@ -64,7 +65,18 @@ def test_without_the_pages_own_token_nothing_is_done(person: Person, path):
         script = person.client.post(
             path, json=fields, headers=headers | {"x-csrf": token}, follow_redirects=False
         )
-        for answer in (form, script):
+        file = person.client.post(
+            path,
+            content=b"item,rating\n3,5\n",
+            headers=headers
+            | {
+                "x-csrf": token,
+                "content-type": "application/octet-stream",
+                "x-fields": json.dumps(fields | {"kind": "csv"}),
+            },
+            follow_redirects=False,
+        )
+        for answer in (form, script, file):
             assert answer.status_code in ((403, 303) if path in ("/unlock", "/welcome") else (403,))
             assert says_nothing(answer.text)
     assert person.owner.path.read_bytes() == before

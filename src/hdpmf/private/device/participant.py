@@ -34,7 +34,6 @@ from hdpmf.errors import (
 from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.conversation import Conversation
 from hdpmf.private.device.disclosures.refusals import RefusalBook
-from hdpmf.private.device.downloads import Downloads
 from hdpmf.private.device.messages import wait_for_slot
 from hdpmf.private.device.model_update import (
     PublishedModel,
@@ -51,6 +50,7 @@ from hdpmf.private.device.published_files import (
     MOST_CATALOGUE,
     MOST_INDEX,
     Carrier,
+    Downloads,
     PublicFile,
     PublicIndex,
     ReadTask,

@@ -29,11 +29,11 @@ from hdpmf.private.device.budget import (
 from hdpmf.private.device.consent import require_consent
 from hdpmf.private.device.disclosures.ledger import Action, Entry
 from hdpmf.private.device.disclosures.sent_bytes import record_leader_response, report_leaves
-from hdpmf.private.device.downloads import Downloads
 from hdpmf.private.device.errors import DeclinedError, reason_of
 from hdpmf.private.device.model_update import facts_digest
 from hdpmf.private.device.published_files import (
     Carrier,
+    Downloads,
     PublicFile,
     ReadTask,
     check_period,

@@ -160,7 +160,7 @@ class Downloaded(Row, frozen=True, kw_only=True):
     Attributes:
         begun: When the day began that is counted (Unix time).
         size: Bytes that came since then.
-        refused: Digests of refusals (``downloads``), each with its time, oldest first.
+        refused: Digests of refusals (``published_files``), each with its time, oldest first.
     """
 
     begun: float = 0.0
