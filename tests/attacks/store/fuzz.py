@@ -370,7 +370,7 @@ def fuzz(folder: Path, files: int, seed: int) -> Counter[tuple[str, str]]:
         name = names[number % len(names)]
         CHANGES[name](victim, chance)
         if chance.random() < 0.2 and name != "counter":  # a second one
-            with suppress(sqlite3.Error, IndexError):
+            with suppress(sqlite3.Error, IndexError, UnicodeDecodeError):
                 CHANGES[chance.choice(names[:-1])](victim, chance)
         try:
             found[name, use(victim)] += 1

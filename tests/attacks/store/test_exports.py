@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
-from hdpmf.private.device.store import encryption, sealed_export
+from hdpmf.private.device.store import encryption, sealed_export, transfer
 from hdpmf.private.device.store.database import EXPORT_MAGIC
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.encryption import StoreCipher
@@ -192,3 +192,20 @@ def test_an_export_that_ends_where_a_row_ends_is_cut_short_all_the_same(
 
     with pytest.raises(StorageError, match="cut short"):
         read()
+
+
+def test_a_full_disk_leaves_the_store_and_no_part_of_an_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stick").mkdir()
+    store = used_store(tmp_path / "me", PASSPHRASE)
+    before = facts(store, PASSPHRASE)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(transfer, "write_export", full)
+    with pytest.raises(StorageError, match=r"No space left.*can be used as before"):
+        export_store(store, tmp_path / "stick" / "out", TRAVEL, passphrase=PASSPHRASE)
+    assert list((tmp_path / "stick").iterdir()) == []
+    assert facts(store, PASSPHRASE) == before

@@ -17,6 +17,7 @@ import pytest
 from hdpmf.errors import HdpmfError, StorageError
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store import encryption
+from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import HiddenItem
 from hdpmf.private.device.store.transfer import change_passphrase, export_store
@@ -334,6 +335,22 @@ def test_what_a_planted_wal_holds_is_checked_as_the_file_is(
     editor.close()
     with pytest.raises(StorageError, match="tampered"):
         DeviceStore.open(path, passphrase=passphrase)
+
+
+def test_code_that_waits_in_a_new_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody writes to the file between its making and its first table."""
+    prepare = Database._prepare
+
+    def plant_first(database: Database) -> None:
+        plant(database.path, "CREATE TABLE planted (row)")
+        prepare(database)
+
+    monkeypatch.setattr(Database, "_prepare", plant_first)
+    with pytest.raises(StorageError, match="tampered"):
+        DeviceStore.create(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_bytes_of_a_simulated_device_are_looked_at_too() -> None:

@@ -130,6 +130,8 @@ class Database:
             self._verified = self.version()
         self.execute(f"PRAGMA application_id = {_KIND.application}")
         self.execute(f"PRAGMA user_version = {number}")
+        if not self.in_memory:  # somebody may have written to the empty file
+            require_layout(self._connection, self.path)
 
     def check_rows(self, cipher: StoreCipher, *, old_copy: bool = False) -> None:
         """Check the file as `RowIntegrity.check` does, migrate it to this schema, and watch it.
@@ -168,16 +170,16 @@ class Database:
         """Run one statement; its rows. Outside of a transaction it may be run twice."""
         given = tuple(values)
         with self._lock, _KIND.errors(self.path):
-            while True:
-                rows = self._connection.execute(statement, given).fetchall()
-                if self._depth or self._unchanged():
-                    return rows
-                # Another process has written; what was read may be of somebody without the key.
-                self._connection.execute("BEGIN")
-                try:
-                    self._verify()
-                finally:
-                    self._connection.execute("ROLLBACK")
+            rows = self._connection.execute(statement, given).fetchall()
+            if self._depth or self._unchanged():
+                return rows
+            # Another process has written; what was read may be of somebody without the key.
+            self._connection.execute("BEGIN")
+            try:
+                self._verify()
+                return self._connection.execute(statement, given).fetchall()
+            finally:
+                self._connection.execute("ROLLBACK")
 
     def iterate(self, statement: str) -> Iterator[Sequence[Any]]:
         """Return the rows of a statement one by one, inside a transaction."""

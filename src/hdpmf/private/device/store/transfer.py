@@ -18,7 +18,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -255,6 +255,8 @@ def _write_part(database: Database, cipher: StoreCipher, part: Path, new: str, a
             os.fsync(stream.fileno())
             return digest
     except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise StorageError(
             f"could not write {part}: {error.strerror}. The store can be used as before; free "
             "space or choose another folder, then run the same command again"
