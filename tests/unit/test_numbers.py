@@ -170,7 +170,7 @@ NUMBERS: dict[str, dict[str, object]] = {
     "private.device.store.integrity": {
         "_BYTES, _MODULUS": (32, 2**256),
     },
-    "private.device.training": {
+    "private.device.model_update": {
         "MAX_NUMBERS": 2**23,
     },
     "private.device.store.encryption": {
@@ -202,7 +202,7 @@ PLAIN = {
     "private.device.store.sealed_export._Head",
 }
 ROWS = {
-    "private.device.conversation._Suspended",
+    "private.device.participant._Suspended",
     "private.device.session._Suspended",
     "private.device.store.ratings_table.Record",
     "private.device.store.ratings_table._Weight",
