@@ -35,7 +35,7 @@ REDIRECT = """<!doctype html>
 
 
 def places(root: Path) -> dict[Path, Path]:
-    """Where each file of the repository stands in the site, relative to both."""
+    """Return each file of the repository with its path in the site, both relative."""
     found = {Path("README.md"): Path("index.md")}
     found |= {
         Path(name): Path(name.lower())

@@ -396,7 +396,7 @@ class Estimator(Parameters):
         )
 
     def _order(self) -> ListOrder:
-        """By what items are ordered for lists: what people would choose and like."""
+        """Return how items are ordered for lists: by what people would choose and like."""
         return ChooseAndLike(self.devices_, self._predicted, self.catalogue_.raters)
 
     def _predicted(self, users: np.ndarray) -> np.ndarray:

@@ -136,7 +136,7 @@ def blocks_of(train: Ratings, entered: EnteredRatings, size: int) -> Iterator[Bl
 
 
 class OnGpu:
-    """Factors of the first run, copied to the host only when somebody looks."""
+    """Factors of the first run, copied to the host only when they are used."""
 
     def __init__(self, factors: Any, n_factors: int) -> None:
         self._factors = factors

@@ -48,12 +48,12 @@ def kind_of(index: IdIndex) -> str:
 
 
 def plain(value: Any) -> Any:
-    """An id as people write it, whatever array it comes from."""
+    """Return an id as people write it, without NumPy's type."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def column(ids: Any) -> Any:
-    """Ids as a sequence: one id stands for a list of one."""
+    """Return ids as a sequence; a single id becomes a list of one."""
     if isinstance(ids, (str, int, np.integer)):
         return [ids]
     return ids if isinstance(ids, np.ndarray) else list(ids)

@@ -38,10 +38,10 @@ from hdpmf.private.client import Devices
 
 
 def best_of(table: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The columns of the ``n`` largest scores of each row, best first and equal ones in order.
+    """Return the columns of each row's ``n`` largest scores, best first, equal ones in order.
 
     Returns:
-        The columns, and which of them are in the list at all: a score of minus infinity is not.
+        The columns, and a mask of those in the list: a score of minus infinity is not.
     """
     n = min(n, table.shape[1])
     columns, values = (

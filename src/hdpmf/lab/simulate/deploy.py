@@ -160,7 +160,7 @@ class Deployment:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all processes, running or not."""
+        """The names of all processes, running or not."""
         return tuple(self._children)
 
     def child(self, name: str) -> Child:

@@ -146,7 +146,14 @@ class OneRoundClient:
         self._survey = survey
 
     def count(self) -> Popularity:
-        """Before labels: how much weight each item has. There is one answer."""
+        """Return how much weight each item has, with noise: the first answer, given once.
+
+        It comes before taste labels are drawn.
+
+        Raises:
+            ProtocolError: No survey with labels was accepted, or the ratings have spent their
+                budget.
+        """
         survey = self._survey
         if survey is None or not survey.labels:
             raise ProtocolError("refused: there is no survey with taste labels to answer")

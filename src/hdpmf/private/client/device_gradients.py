@@ -56,7 +56,7 @@ class GradientClientState:
         return f"GradientClientState(round {self.round})"
 
     def encode(self) -> bytes:
-        """As bytes."""
+        """Return the state as bytes."""
         arrays = {}
         for name, dtype in _DTYPES.items():
             array = getattr(self, name)
@@ -65,7 +65,7 @@ class GradientClientState:
 
     @classmethod
     def decode(cls, data: bytes) -> GradientClientState:
-        """From bytes."""
+        """Read a state from bytes."""
         try:
             number, answered, seen, arrays, stated = msgspec.msgpack.decode(data, type=_Fields)
             found = {

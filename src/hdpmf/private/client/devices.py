@@ -267,7 +267,7 @@ class Devices:
     def predict_all(
         self, users: np.ndarray, factors: np.ndarray, trained: np.ndarray, mechanism: Mechanism
     ) -> np.ndarray:
-        """The same for all items, one row per user position: one matrix product."""
+        """Predict ratings of all items, a row per user position, by one matrix product."""
         means = self.means[users].astype(np.float64)
         weights = np.multiply.outer(self.beta[users], self.gamma)
         predictions = mechanism.bring_back(self.vectors[users] @ factors.T, weights).astype(

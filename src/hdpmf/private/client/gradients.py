@@ -269,11 +269,11 @@ class GradientClient:
         self._opened = True
 
     def _rows(self, table: np.ndarray) -> np.ndarray:
-        """Of a table with a row per item, the rows of the items that are rated here."""
+        """Return the rows of the items rated here, of a table with a row per item."""
         return table if self._own is None else table[self._own]
 
     def _spread(self, rows: np.ndarray) -> np.ndarray:
-        """A table with a row per item, from the rows of the items that are rated here."""
+        """Return a table with a row per item, from the rows of the items rated here."""
         if self._own is None:
             return rows
         table = np.zeros((self._expected_plan().n_items, *rows.shape[1:]), rows.dtype)
@@ -363,7 +363,7 @@ class GradientClient:
         )
 
     def _to_answer(self) -> Plan:
-        """The plan, if there is a round that waits for an answer."""
+        """Return the plan; ProtocolError unless a round waits for an answer."""
         plan = self._expected_plan()
         if not 1 <= self._round <= plan.epochs:
             raise ProtocolError("there is no round to contribute to")
@@ -374,12 +374,12 @@ class GradientClient:
         return plan
 
     def _answer(self, table: np.ndarray) -> Gradients:
-        """The message with these sums, which answers the round."""
+        """Return the message with these sums, and mark the round as answered."""
         self._answered = self._round
         return compose(Gradients, number=self._round, sums=np.ascontiguousarray(table))
 
     def _gradients(self, plan: Plan) -> np.ndarray:
-        """Summed gradients of the items that are rated here, without noise."""
+        """Return summed gradients of the items rated here, without noise."""
         sums = np.empty((self._by_item.n_rows, self._U.shape[1]), np.float32)
         batch.item_gradients(self._by_item, self._U, self._V, sums, self._workers)
         return sums[:, : plan.n_factors]

@@ -184,7 +184,7 @@ def best_items(scores: np.ndarray, n: int, able: np.ndarray) -> np.ndarray:
     positions = np.flatnonzero(able)
     values = scores[positions]
     if n < len(positions):
-        # The n-th best value, and whatever is equal to it: what is sorted then is a handful.
+        # Only the n-th best value, what is above it and what equals it is sorted: a few items.
         reached = values >= np.partition(values, len(values) - n)[len(values) - n]
         positions, values = positions[reached], values[reached]
     return np.asarray(positions[np.argsort(-values, kind="stable")[:n]])
@@ -216,7 +216,7 @@ def heights(devices: Devices, users: np.ndarray) -> csr_matrix:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ChooseAndLike:
-    """Orders items by what somebody would choose and like.
+    """An order of items by what a user would choose and like.
 
     Attributes:
         devices: The users, with what they rated.
@@ -286,7 +286,7 @@ def taste(
     totals = np.asarray(own.sum(axis=1)).ravel()
     apart = np.asarray(own @ features) / np.maximum(totals, 1e-9)[:, None] - mean
     n_rated = np.diff(own.indptr).astype(np.float64)
-    n_rated[totals <= 0] = 0.0  # somebody who rated everything lowest has told nothing about taste
+    n_rated[totals <= 0] = 0.0  # a user who rated everything lowest has said nothing about taste
     values, directions = np.linalg.eigh(spread)
     weights = n_rated[:, None] / (n_rated[:, None] * values + ridge)
     return np.asarray(((apart @ directions) * weights) @ directions.T)
@@ -370,7 +370,7 @@ def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: n
     base = float(everyone.mean())
     popularity = everyone[shown] - base
     if (shown < 0).any():
-        # Items that it does not know come last, whatever anybody rated.
+        # Items that it does not know come last for everybody.
         last = float(lists.scores(rated, known_inputs).min())
         own[:, shown < 0] = 0.0
         popularity[shown < 0] = last - base

@@ -119,7 +119,7 @@ class Conversation:
         }
 
     def resume(self, sums: Mapping[bytes, bytes]) -> None:
-        """Go on with what `suspend` returned, over the same store."""
+        """Resume the sums that `suspend` returned, over the same store."""
         for run, job in sums.items():
             session = self._session(run)
             if session is not None:
@@ -265,7 +265,7 @@ class Conversation:
         return session, Outcome(compose(Accepted))
 
     def _repeated(self, session: Session, envelope: Envelope, message: Message) -> bytes:
-        """The same reply again. That numbers are ready is said only while they are."""
+        """Return the same reply again; that numbers are ready, only while they are."""
         if isinstance(message, Ready):
             if session.state.summed >= envelope.number:
                 raise DeclinedError("secure-sum", "the numbers of this job are in a sum already")

@@ -83,7 +83,7 @@ def follow(store: DeviceStore, rotation: bytes, log: Callable[[str], None]) -> b
 
 
 def digests(pinned: bytes) -> list[str]:
-    """Of the authorities that are pinned: SHA-256 of their files."""
+    """Return the SHA-256 of each pinned authority."""
     return [
         sha256(each.public_bytes(Encoding.PEM)).hexdigest() for each in read_authorities(pinned)
     ]

@@ -169,7 +169,7 @@ def join(store: DeviceStore, invitation: Invitation) -> Recommender:
 
 
 def pause(store: DeviceStore, address: str, paused: bool = True) -> None:
-    """Answer a recommender not at all for a while, or again."""
+    """Stop answering a recommender for a while, or answer it again."""
     with store.transaction():
         _change(store, _find(store, address), paused=paused)
 

@@ -43,7 +43,7 @@ def quantize_response_time(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Callable[[bytes], bytes]:
-    """The same answers, each a whole number of slots after its question."""
+    """Wrap ``answer`` so that each answer takes a whole number of slots."""
 
     def respond(data: bytes) -> bytes:
         begun = clock()

@@ -377,7 +377,7 @@ class Published:
         self._setup.log(pinned.in_words())
 
     def _take_model(self, plan: PublicFile | None, file: PublicFile) -> None:
-        """Keep a new model. Nothing is sent or paid, whatever it is."""
+        """Keep a new model. Nothing is sent or paid for it."""
         before = self._kept()
         if (
             before is not None

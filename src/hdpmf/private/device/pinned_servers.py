@@ -13,12 +13,12 @@ from hdpmf.private.device.store.device_store import DeviceStore
 
 
 def pin_servers(store: DeviceStore, servers: Servers, *, new: bool = False) -> Servers | None:
-    """Trust these two servers, and no others; the pair that was pinned before.
+    """Trust these two servers and no others; return the pair that was pinned before.
 
     Args:
         store: The device's store. Its policy names the pair from now on.
         servers: The pair.
-        new: In place of the pair that was pinned before.
+        new: Replace the pair that was pinned before.
 
     Raises:
         ConfigError: Another pair is pinned.
@@ -90,12 +90,12 @@ def preview_roster(store: DeviceStore, data: bytes) -> Enrolled:
 
 
 def pin_roster(store: DeviceStore, data: bytes, *, new: bool = False) -> str:
-    """Pin the roster in a file; the digest of the one before, empty if there was none.
+    """Pin the roster in a file; return the digest of the one before, empty if there was none.
 
     Args:
         store: The device, at the recommender's place.
         data: The file.
-        new: In place of another roster that was pinned before.
+        new: Replace another roster that was pinned before.
 
     Raises:
         ConfigError: As in ``preview_roster``, or another one is pinned.

@@ -35,7 +35,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         epsilon: Budget of a rating of weight 1 over its whole life, all recommenders and runs
             together; a rating of weight W has W times this.
         max_total: Most that all ratings of one user may spend together, ever; None or infinite sets
-            no limit. What is too much is left out of a run, whatever its value.
+            no limit. Ratings beyond it are left out of a run, whatever their values.
         devices: Devices of one person that share ``epsilon`` and ``max_total``: each spends its
             part at most, so that they need not hear of each other, and a rating that is on all of
             them spends no more than on one.
@@ -259,7 +259,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         )
 
     def to_toml(self) -> str:
-        """As a file for people."""
+        """Return the policy as a TOML file for people."""
         lines = [
             "# What this device agrees to, whatever a recommender says. Comments say what "
             "a line means.",
@@ -283,7 +283,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             before: What was agreed to; a limit of it goes only by a line that says ``"no limit"``.
 
         Raises:
-            ConfigError: It is no TOML, or has a line that makes no sense.
+            ConfigError: It is no TOML, or has an unknown name or a bad value.
         """
         try:
             lines = {

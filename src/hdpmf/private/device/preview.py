@@ -147,7 +147,7 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
 
 
 def _without_items(asked: Question) -> SendPreview:
-    """The same before a recommender's items are here, or after the owner forgot them."""
+    """Return the preview while a recommender's items are not here, or no longer."""
     terms, method = asked.terms, method_named(asked.terms.method)
     form, claim = method.form(terms.labels), method.claim(terms.view, labels=terms.labels)
     return SendPreview(

@@ -35,7 +35,7 @@ from hdpmf.private.device.store.schema import HiddenItem, LocalModel
 
 
 def keep_model(store: DeviceStore, model: LocalModel) -> None:
-    """Keep a finished run, in place of the one before."""
+    """Keep a finished model, instead of the one before."""
     own = msgspec.structs.replace(model, recommender_id=store.recommender_id)
     store.tables.models.put(own)
 

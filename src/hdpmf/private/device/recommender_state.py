@@ -62,7 +62,7 @@ class RunState(msgspec.Struct, kw_only=True):
         return f"RunState(number {self.number}, {'over' if self.over else 'under way'})"
 
     def encode(self) -> bytes:
-        """As bytes."""
+        """Return the state as bytes."""
         return msgspec.msgpack.encode(self)
 
 

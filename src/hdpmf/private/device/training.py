@@ -139,7 +139,7 @@ class TrainingSession(Session):
         if terms.view == "sums":
             units = client.contribute_units()
             answer: Message = self.wait_for_sum(number, units)
-            entry = None  # nothing has left yet; the ledger hears of it when the masked words do
+            entry = None  # nothing has left yet; the ledger records it when the masked words leave
         else:
             answer = client.contribute()
             words = (
@@ -191,7 +191,7 @@ class TrainingSession(Session):
         """
         terms = self._terms
         if terms is None or mechanism_of(method_named(terms.method)).needs_budgets:
-            return 0.0  # budgets were told in clear, which nothing takes back
+            return 0.0  # budgets were sent in clear, which cannot be undone
         part = super().unsent()
         if (
             part

@@ -311,7 +311,7 @@ class OneRoundRecommender:
         return [client.contribute() for client in clients]
 
     def group(self, counted: Sequence[Popularity], n_sums: float = 1) -> Grouping:
-        """With taste labels: by what devices draw them, from how much weight each item has.
+        """Return the grouping by which devices draw taste labels, from how much weight items have.
 
         ``n_sums`` is how many times the whole noise is in the counts together.
         """
@@ -326,7 +326,7 @@ class OneRoundRecommender:
         return grouping
 
     def resume(self, counted: Sequence[Popularity], grouping: Grouping) -> None:
-        """Go on with a grouping that was made before."""
+        """Resume with a grouping that was made before."""
         self._counted, self._grouping = counted, grouping
 
     def facts(

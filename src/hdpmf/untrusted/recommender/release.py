@@ -83,7 +83,7 @@ class Release:
         return _checksum(self._text(), self._arrays())
 
     def provenance(self) -> dict[str, Any]:
-        """The origin of the data set, for whatever is trained on it."""
+        """Return the origin of the data set, for models that are trained on it."""
         return {
             "made_by": self.made_by,
             "origin": self.origin,

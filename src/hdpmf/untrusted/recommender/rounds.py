@@ -94,7 +94,7 @@ class Recommender:
 
     @property
     def number(self) -> int:
-        """Of the round that is under way."""
+        """The number of the round that is under way."""
         return self._round
 
     @property

@@ -33,7 +33,7 @@ class Afterwards:
     """Changes that the owner made to the ratings of a run after it had sent them.
 
     Attributes:
-        changed: Ratings whose value is another one, or was given anew.
+        changed: Ratings whose value was changed or given again.
         removed: Ratings that are not here any more.
     """
 
@@ -53,7 +53,7 @@ class Afterwards:
 
 
 def afterwards(store: DeviceStore) -> dict[str, Afterwards]:
-    """By run, for every run that something has left in."""
+    """Return what the owner changed after each run that anything has left in, by run."""
     since = {
         store.ledger.tag_of(record.user, record.item): record.since for record in store.records()
     }
@@ -211,7 +211,7 @@ class LedgerRun:
 
     @property
     def cost(self) -> Cost | None:
-        """By the accountant."""
+        """The cost for a rating of weight 1, by the accountant; None if nothing was paid."""
         return None if self.paid is None else cost_of(self.paid)
 
     def count(self, action: str) -> int:
@@ -220,7 +220,7 @@ class LedgerRun:
 
     @property
     def when(self) -> str:
-        """From when to when."""
+        """The time of the run, or its first and last time."""
         first, last = self.entries[0].at, self.entries[-1].at
         return first if first == last else f"{first} to {last}"
 
@@ -309,7 +309,7 @@ def cost_of(entry: Entry) -> Cost:
 
 @lru_cache(maxsize=256)
 def _cost(method: str, view: str, epsilon: float, rounds: int, factors: int, labels: bool) -> Cost:
-    """Of terms, which many runs share and which are no secret."""
+    """Return the cost of terms, which many runs share and which are no secret."""
     from hdpmf.common.privacy.accounting import cost
 
     return cost(
@@ -353,12 +353,12 @@ class Budget:
 
     @property
     def part(self) -> float:
-        """Of its budget that is left, from 0 to 1."""
+        """The part of its budget that is left, from 0 to 1."""
         return self.left / self.allowed if self.allowed > 0 else 0.0
 
 
 def budgets(store: DeviceStore) -> list[Budget]:
-    """Return the remaining budget of each rating, whichever recommender has its item."""
+    """Return the remaining budget of each rating, of the items of all recommenders."""
     policy, spent = store.policy, _spent(store)
     found = []
     for record in store.records():

@@ -109,7 +109,7 @@ class PinnedCatalogue:
 
     @property
     def number(self) -> int:
-        """Of the version."""
+        """The number of the version."""
         return number_of(self.items)
 
     def in_words(self) -> str:
@@ -128,7 +128,7 @@ class PinnedCatalogue:
         return digests_of(self.items)[-1].hex()
 
     def named(self, fingerprint: str) -> PinnedCatalogue | None:
-        """The version with this fingerprint, be it this one or an earlier one."""
+        """Return this or the earlier version with this fingerprint; None if there is none."""
         if fingerprint == self.known.fingerprint:
             return self
         names = [digest.hex() for digest in digests_of(self.items)]
@@ -163,10 +163,10 @@ class PinnedCatalogue:
         return np.asarray((values >= scale.low) & (values <= scale.high) & on_a_step)
 
     def bring_in(self, values: np.ndarray) -> np.ndarray:
-        """The same ratings, each on the scale: what is off it goes to the nearest place on it.
+        """Return ratings on the scale: those off it are moved to the nearest value on it.
 
-        Nothing is left out by its value, so that whatever scale a recommender names, which ratings
-        take part says nothing about what they are.
+        None is left out for its value: a recommender chooses the scale, and must not learn from it
+        which values ratings have.
         """
         scale = self.known.scale
         inside = np.clip(values, scale.low, scale.high)

@@ -173,7 +173,7 @@ class Database:
             rows = self._connection.execute(statement, given).fetchall()
             if self._depth or self._unchanged():
                 return rows
-            # Another process has written; what was read may be of somebody without the key.
+            # Another process has written; it may not have had the key.
             self._connection.execute("BEGIN")
             try:
                 self._verify()
@@ -332,7 +332,7 @@ class Database:
         return self._integrity is None or self.version() == self._verified
 
     def _verify(self) -> None:
-        """Inside a transaction: check the whole file again."""
+        """Check the whole file again, inside a transaction."""
         if self._integrity is not None:
             self._integrity.verify()
             self._verified = self.version()
@@ -341,7 +341,7 @@ class Database:
         """Write all pages into the file and empty the ``-wal``, which has those of before.
 
         Returns:
-            False if somebody was reading from it for all of ``patience`` seconds.
+            False if another process was reading from it for all of ``patience`` seconds.
         """
         run = self._connection.execute
         run(f"PRAGMA busy_timeout = {int(1000 * patience)}")

@@ -228,7 +228,7 @@ class DeviceStore:
 
     @property
     def recommender_ids(self) -> list[int]:
-        """The ids of recommenders; the first is there before anybody has joined one."""
+        """The ids of recommenders; the first exists before any is joined."""
         return sorted({FIRST, *(row.id for row in self.tables.recommenders.rows())})
 
     def new_recommender(self) -> DeviceStore:
@@ -376,7 +376,7 @@ class DeviceStore:
         return found
 
     def set_own_items(self, data: bytes) -> None:
-        """Take the items of the owner's file, encoded, in place of those of an earlier one."""
+        """Keep the items of the owner's file, encoded, instead of those of an earlier one."""
         with self.transaction():
             self._remember_own()
             self.tables.catalogues.put(PublicData(recommender_id=OWN_FILE, data=data))
@@ -399,7 +399,7 @@ class DeviceStore:
 
     @property
     def fingerprint(self) -> str | None:
-        """Of the pinned item table."""
+        """The fingerprint of the pinned item table; None without one."""
         catalogue = self.pinned_catalogue
         return None if catalogue is None else catalogue.known.fingerprint
 

@@ -130,7 +130,7 @@ class StoreCipher:
         return _of(self._checks, data)
 
     def lasting_check(self, data: bytes) -> bytes:
-        """The same by the key that stays when the passphrase changes."""
+        """Return such a digest by the key that stays when the passphrase changes."""
         return _of(self._lasting_checks, data)
 
     def tag(self, kind: bytes, *parts: str) -> bytes:
@@ -138,7 +138,10 @@ class StoreCipher:
         return _of(self._tags, msgspec.msgpack.encode((kind, parts)))
 
     def lasting_tag(self, kind: bytes, *parts: str) -> bytes:
-        """The same by the key that stays when the passphrase changes; only for what is sealed."""
+        """Return such a name by the key that stays when the passphrase changes.
+
+        Only for what is sealed.
+        """
         return _of(self._lasting_tags, msgspec.msgpack.encode((kind, parts)))
 
 

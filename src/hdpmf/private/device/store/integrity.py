@@ -60,8 +60,8 @@ class RowIntegrity:
     """The sum over the rows of one connection's file, kept up to date inside its transactions.
 
     Attributes:
-        erases: Something that the owner has said was deleted or replaced; its bytes are still in
-            the ``-wal``. Whoever empties that sets it back.
+        erases: True if data of the owner was deleted or replaced and its bytes are still in the
+            ``-wal``. The code that empties the ``-wal`` resets it.
     """
 
     def __init__(self, connection: sqlite3.Connection, cipher: StoreCipher, path: Path) -> None:
@@ -81,7 +81,7 @@ class RowIntegrity:
         return self._commits
 
     def follow(self) -> None:
-        """From now on know every row that is written or deleted, also in new tables."""
+        """Follow every row that is written or deleted from now on, also in new tables."""
         self._connection.create_function("hdpmf_row", -1, self._row)
         # Only so are rows seen that INSERT OR REPLACE takes out.
         self._connection.execute("PRAGMA recursive_triggers = ON")

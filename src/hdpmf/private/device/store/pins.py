@@ -290,7 +290,7 @@ class RosterPin:
     def pin(
         self, keys: Sequence[bytes], counts: Sequence[int], own_key: bytes, own_users: int
     ) -> PinnedRoster:
-        """Pin the devices with these keys and numbers of users, in place of those before.
+        """Pin the devices with these keys and numbers of users, instead of those before.
 
         Raises:
             SecureSumError: It is no roster, or the own key is not on it.

@@ -67,8 +67,8 @@ class RatingsTable:
 class SealedRatings:
     """Ratings and weights, sealed one by one.
 
-    A rating weighs its user's weight times its item's; one with a weight of its own weighs that.
-    Marks only ever lower what an item, and so a rating, weighs.
+    A rating weighs its user's weight times its item's. One with its own weight weighs that or,
+    where the item weighs less than 1, the smaller of the two. Marks only lower an item's weight.
 
     Args:
         marks: Returns what these items, or all, weigh at most, where the owner has marked them.
@@ -186,7 +186,7 @@ class SealedRatings:
         return sorted(self._unsorted(), key=lambda record: (record.user, record.item))
 
     def weighed(self) -> list[Record]:
-        """Return all ratings, each with the least weight that applies to it."""
+        """Return all ratings, each with its weight by the rules of the class."""
         weight = self._weigher()
         return [msgspec.structs.replace(record, weight=weight(record)) for record in self.records()]
 

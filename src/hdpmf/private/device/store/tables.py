@@ -84,7 +84,7 @@ class Table(Generic[T]):
         return [self._decoded(tag, sealed) for tag, sealed in self._database.execute(query)]
 
     def put(self, row: T) -> None:
-        """Write a row, in place of the one with its key. It is the last one then."""
+        """Write a row, replacing the one with its key; it comes last then."""
         tag = self._tag(self._key(row))
         sealed = self._cipher.seal(msgspec.msgpack.encode(row), self._context(tag))
         with self._database.transaction():
@@ -242,7 +242,7 @@ class Runs:
         return self._cipher.open(rows[0][0], reply_context(run, number, request)) if rows else None
 
     def put_part(self, run: bytes, name: bytes, data: bytes) -> None:
-        """Keep something of a run beside its state, in place of what had this name."""
+        """Keep a part of a run beside its state, instead of what had this name."""
         with self._database.transaction():
             self.delete_part(run, name)
             sealed = self._cipher.seal(data, reply_context(run, 0, name))

@@ -51,13 +51,16 @@ class Presence:
         return np.asarray((self.matrix.T @ self.matrix).todense(), np.float64)
 
     def only(self, heads: np.ndarray) -> Presence:
-        """Only the pairs of some items (positions, ascending), counted anew."""
+        """Return the pairs of some items (positions, ascending), with items renumbered."""
         positions = np.searchsorted(heads, self.items)
         known = heads[np.minimum(positions, len(heads) - 1)] == self.items
         return Presence(self.users[known], positions[known], self.n_users, len(heads))
 
     def hold_out(self, per_user: int, seed: int) -> tuple[Presence, Presence]:
-        """Some pairs of every user with more than twice as many apart, to stop or choose by."""
+        """Return the pairs to train on, and ``per_user`` held-out pairs of each user with enough.
+
+        Enough is more than twice ``per_user``.
+        """
         order = np.lexsort((np.random.default_rng(seed).random(len(self.users)), self.users))
         counts = np.bincount(self.users, minlength=self.n_users)
         position = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -85,10 +88,10 @@ class Training(Protocol):
     """Something that is trained epoch by epoch."""
 
     def epoch(self) -> None:
-        """Train on."""
+        """Train for one more epoch."""
 
     def model(self) -> ListModel:
-        """As devices would get it now."""
+        """Return the model as it is now, for devices."""
 
 
 def train_to_best(

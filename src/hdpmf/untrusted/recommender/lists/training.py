@@ -22,7 +22,7 @@ and ML-1M (.129, .131, .138, .137): ``python benchmarks/constants.py --only neig
 
 
 def popular_lists(popularity: np.ndarray) -> ListModel:
-    """The same order for everybody: by how often items are chosen."""
+    """Return one order for everybody: by how often items are chosen."""
     n = len(popularity)
     order = log_popularity(popularity).astype(np.float32)
     empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))
@@ -56,7 +56,7 @@ LIST_MODELS = ("ease", "ials", "bpr", "neural", "knn", "popular")
 
 
 def check_trainable(kind: str) -> None:
-    """Raise before anybody is asked for anything, if this machine cannot train it."""
+    """Raise MissingExtraError, before devices are asked, if this machine cannot train a kind."""
     if kind == "neural" and find_spec("torch") is None:
         raise MissingExtraError("a neural model needs PyTorch: pip install 'hdpmf[gpu]'")
 
