@@ -106,7 +106,7 @@ users: nobody's own ratings are in the contrasts that their vector is fitted to,
 where there are many users."""
 
 MEAN_RIDGE = 10.0
-"""How strongly expected vectors are held to not depend on what a user rated, in users per draw."""
+"""Ridge, in users per draw, by which expected vectors depend little on what a user rated."""
 
 
 class _Statistics(NamedTuple):

@@ -89,10 +89,10 @@ def relevant_from(scale: RatingScale) -> float:
 
 
 PER_USER = ("ndcg", "recall", "precision", "map", "mrr", "hit_rate")
-"""What every user has a value of."""
+"""Metrics that every user has a value of."""
 
 METRICS = (*PER_USER, "coverage", "popularity", "gini")
-"""What is measured, in the order of tables."""
+"""All metrics, in the order of tables."""
 
 _SURE = 1.959964  # standard deviations on either side of a mean for 95 %
 

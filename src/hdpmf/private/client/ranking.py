@@ -191,7 +191,7 @@ def best_items(scores: np.ndarray, n: int, able: np.ndarray) -> np.ndarray:
 
 
 LIKE = 0.25
-"""What a star of the predicted rating counts, where a factor e in popularity counts 1: best of 0 to
+"""Weight of a star of the predicted rating, where a factor e in popularity counts 1: best of 0 to
 4 on ratings held out within ML-100K's training part, for mf (NDCG@10 .112 against .109 without and
 .050 by stars alone); hdp-sum is as good with 0.1 to 0.4 there and within ML-1M's."""
 

@@ -205,7 +205,7 @@ def _released(survey: Survey, answers: Sequence[Popularity]) -> np.ndarray:
 
 
 Answer = SumContribution | BitContribution
-"""What a client, or a secure sum over devices, says to a survey."""
+"""The answer of a client, or of a secure sum over devices, to a survey."""
 
 
 class Respondent(Protocol):

@@ -214,7 +214,7 @@ def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHea
 
 
 def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
-    """When the certificates end that are there."""
+    """Return when each certificate in the folder expires."""
     from hdpmf.common.net.certificates import certificate_end
 
     tls = folder.tls_folder

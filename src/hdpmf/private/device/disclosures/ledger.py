@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from hdpmf.common.privacy.weights import PrivacyWeights
 
 SLACK = 1e-9
-"""What sums of floats may be off, as a part of the budget: ten times a tenth has to be
-affordable.
-"""
+"""Rounding error that sums may have, as a part of the budget: ten times a tenth is affordable."""
 
 _TAG = f"V{TAG_BYTES}"
 _CHARGES = np.dtype(

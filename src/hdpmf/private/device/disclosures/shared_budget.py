@@ -29,7 +29,7 @@ Tag = Callable[..., bytes]
 
 
 class Subject(NamedTuple):
-    """What a rating is about, by tags.
+    """Tags of the thing that a rating is about.
 
     Attributes:
         title: Of its user and its title, in the plainest form.

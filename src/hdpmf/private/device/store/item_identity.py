@@ -82,7 +82,7 @@ def file_contradicts(own: PinnedCatalogue, catalogue: PinnedCatalogue) -> bool:
 
 
 class KnownNames:
-    """What the names of items on this device stand for before a catalogue comes.
+    """The items that names on this device mean before a catalogue comes.
 
     Args:
         recommender_id: Whose catalogue comes.

@@ -406,7 +406,7 @@ class Mark(Row, frozen=True, kw_only=True):
 
 
 class PastItem(Row, frozen=True, kw_only=True):
-    """What a catalogue that is here no more said of an item.
+    """Facts about an item from a catalogue that is not here any more.
 
     Attributes:
         recommender_id: Whose it was; ``OWN_FILE`` for the owner's own file.

@@ -21,7 +21,7 @@ from torch import Tensor
 from hdpmf.private.kernels.gpu.layout import Levels, Queues, RatingColumns, RunTensors, Side, Visits
 
 NORMALS, EXPONENTIALS, STEPS, ORDER = 1, 2, 4, 5
-"""What a draw is for: the last word of its counter, so that no two purposes share numbers."""
+"""Purposes of draws: the last word of a counter, so that no two purposes share numbers."""
 
 SHARED_ROW = 0xFFFFFFFF
 """The row whose draws all items share, where the recommender's h is one for all."""

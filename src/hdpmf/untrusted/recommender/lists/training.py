@@ -44,11 +44,11 @@ def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
 
 
 EASE_SIZES = (DENSE_ITEMS, 20_000)
-"""How many of the most rated items EASE models in a larger catalogue: the first number by the whole
+"""Numbers of the most rated items that EASE models in a larger catalogue: the first by the whole
 matrix or the second from neighbours, whichever makes better lists of held-out pairs."""
 
 MOST_ITEMS = {"bpr": 5_000, "neural": 5_000, "knn": 5_000}
-"""How many items these take at most: of larger catalogues the most rated ones, because devices have
+"""The most items that these take: of larger catalogues the most rated ones, because devices have
 to hold them and an item-item matrix of 5,000 has 0.2 GB. What is left out is what few people rated
 (docs/lists.md has what it costs)."""
 
