@@ -19,6 +19,7 @@ The tree::
     │   └── DapError           the same, with the problem type that DAP tells the other side
     ├── FederationError        a run between machines stopped (too few devices); it can be resumed
     │   └── TransportError     the other side could not be reached, or refused
+    │       └── TooLongError   an answer with more bytes than this side reads
     ├── ModelFileError         a saved model that is missing, damaged or from a newer version
     ├── StorageError           the disk refused (full, read-only); nothing was half-written
     └── MissingExtraError      an optional dependency is needed; the message has the install command
