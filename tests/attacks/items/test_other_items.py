@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import CatalogueTable
 from hdpmf.common.protocol.catalogue import next_version, signed_first
+from hdpmf.private.device.disclosures.shared_budget import title_key
 from hdpmf.private.device.own_items import load_catalogue, preview_file, rate_known, take_file
 from hdpmf.private.device.privacy_level import mark_genre
 from hdpmf.private.device.recommendations import hidden_ids, hide
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.item_identity import identities
 
 KEYS = [DeviceIdentity(bytes([number]) * 32) for number in range(1, 5)]
 HEALTH = {"1": "Heat (1995)", "50": "I take antidepressants", "51": "I slept well"}
@@ -116,6 +118,17 @@ def test_the_same_title_however_it_is_written_is_the_same_item(
     told = second.pin_catalogue(later(catalogue, {"50": title}, 1))
     assert not told.apart
     assert sent(second) == {"HEAT  (1995)": 3.0, title: 5.0}
+
+
+def test_titles_without_end_are_compared_and_take_no_memory(store: DeviceStore) -> None:
+    """Each of these characters is eighteen in its plain form; the titles differ in the last one."""
+    endless = "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 100_000
+    second, _ = brand(store, {"1": "Heat (1995)", "60": endless + "a"})
+    second.rate("60", 5.0)
+    told = store.pin_catalogue(later(first(HEALTH), {"60": endless + "b"}))
+    assert set(told.apart) == {"60"}
+    assert len(identities(told)[-1].title) < 1000
+    assert len(title_key(endless)[0]) < 20_000
 
 
 def test_the_first_one_does_not_get_what_was_rated_at_the_second(store: DeviceStore) -> None:

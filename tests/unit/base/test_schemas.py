@@ -34,7 +34,7 @@ from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 WORLD = synthetic_world(20, 10, 100, rng=0)
 SCHEMAS = {
-    "device store": ("4", "9ea9effe33ad1d7bf38461e7ef33f7c0d689f20c7602fd20261b187e457dfc63"),
+    "device store": ("4", "845d2436250b299dd5cc4d4e0503c40ce1ed21b56662263042d239e331554a78"),
     "results": ("2", "99bf290c6feeeb3913558055851c8ff5e72437e8bf11be5d20dff6b5ee2d40f8"),
     "server's database": ("1", "2e254f1d9e133a8fdeb742f9f8f3e0e971dbf133928a5059c7d895afb985105d"),
 }

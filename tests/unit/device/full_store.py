@@ -22,6 +22,7 @@ from hdpmf.private.device.store.schema import (
     AgreedTask,
     Consent,
     HiddenItem,
+    ItemsApart,
     LocalModel,
     Mark,
     PastItem,
@@ -78,6 +79,7 @@ def _fill(store: DeviceStore) -> None:
     tables.sent_runs.put(SentRun(run="ab" * 16, devices=("cd",), authority=()))
     tables.hidden_items.put(HiddenItem(item="30"))
     tables.marks.put(Mark(kind="item", name="20", weight=0.3))
+    tables.items_apart.put(ItemsApart(recommender_id=2, numbers={"10": 1}))
     tables.past_items.put(PastItems(items={"40": PastItem(recommender_id=1, title="gone")}))
 
 

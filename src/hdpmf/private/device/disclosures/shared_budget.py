@@ -17,7 +17,7 @@ import numpy as np
 
 from hdpmf.common.protocol.catalogue import plain
 from hdpmf.private.device.store.encryption import TAG_BYTES
-from hdpmf.private.device.store.item_identity import identity_of
+from hdpmf.private.device.store.item_identity import LONGEST, identity_of
 
 if TYPE_CHECKING:
     from hdpmf.common.data import ItemTable, Ratings
@@ -48,7 +48,7 @@ def title_key(title: str, year: int | None = None) -> tuple[str, int]:
     Case, accents, signs, spaces and the order of words do not matter, so that "Matrix, The" is "The
     Matrix". Unlike items, which must not be taken for one another, budgets are rather one too few.
     """
-    known = identity_of(title, year)
+    known = identity_of(title[:LONGEST], year)
     text = "".join(letter if letter.isalnum() else " " for letter in plain(known.title))
     return " ".join(sorted(text.split())) or plain(known.title), known.year or 0
 

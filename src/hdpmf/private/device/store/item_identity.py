@@ -11,12 +11,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 from hdpmf.common.protocol import CatalogueVersion
 from hdpmf.common.protocol.catalogue import digests_of, plain, table_of
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, name_in, namespace_of
 from hdpmf.private.device.store.schema import OWN_FILE, PastItem
+
+LONGEST = 512
+"""Characters of a title that are compared in its plain form."""
 
 _WITH_YEAR = re.compile(r"^(.*\S)\s*\((\d{4})\)$")
 
@@ -34,6 +38,9 @@ def identity_of(title: str, year: int | None) -> Identity:
     Case, spaces and ways of writing a letter make no other item, and a year behind the title is its
     year. Accents do: in many languages they make other words.
     """
+    if len(title) > LONGEST:
+        # Normal forms can be eighteen times as long; of such a title only itself is the same.
+        return Identity(sha256(title.encode(errors="replace")).hexdigest(), year)
     text = " ".join(unicodedata.normalize("NFKC", title).casefold().split())
     parts = _WITH_YEAR.match(text)
     if parts is None or year not in (None, int(parts[2])):

@@ -41,6 +41,7 @@ TYPED_TABLES = (
     "sent_runs",
     "hidden_items",
     "marks",
+    "items_apart",
     "past_items",
 )
 """Tables of sealed rows that are found by a tag (``tables``)."""

@@ -36,6 +36,7 @@ from hdpmf.private.device.store.item_identity import (
 from hdpmf.private.device.store.marks import genre_key
 from hdpmf.private.device.store.schema import (
     FIRST,
+    ItemsApart,
     PastItem,
     PastItems,
     PublicData,
@@ -87,8 +88,8 @@ class PinnedItems:
 
     @property
     def _apart(self) -> dict[str, str]:
-        row = self._tables.recommenders.find(self._id)
-        numbers = {} if row is None else row.apart
+        row = self._tables.items_apart.find(self._id)
+        numbers = {} if row is None else row.numbers
         return {item: apart_namespace(self._id, number) for item, number in numbers.items()}
 
     @property
@@ -195,7 +196,7 @@ class PinnedItems:
         rated: Callable[[], Collection[str]],
     ) -> None:
         """Keep items apart whose ids stand for something else here."""
-        row = self._tables.recommenders.find(self._id) or Recommender(id=self._id)
+        row = self._tables.items_apart.find(self._id) or ItemsApart(recommender_id=self._id)
         past = self._tables.past_items.find(ONLY)
         names = KnownNames(
             self._id,
@@ -205,9 +206,9 @@ class PinnedItems:
             past={} if past is None else past.items,
             rated=rated() if others else (),
         )
-        apart = names.apart(by_id, 0 if known is None else len(known.positions), row.apart)
-        if apart != row.apart:
-            self._change(apart=apart)
+        apart = names.apart(by_id, 0 if known is None else len(known.positions), row.numbers)
+        if apart != row.numbers:
+            self._tables.items_apart.put(ItemsApart(recommender_id=self._id, numbers=apart))
 
     def _choose_namespace(
         self,

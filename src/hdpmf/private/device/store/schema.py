@@ -81,8 +81,6 @@ class Recommender(Row, frozen=True, kw_only=True):
         paused: It is not answered at the moment.
         left: The owner has left it. The row stays, for the ratings of its items.
         item_namespace: Of its items; None until its first catalogue.
-        apart: Ids of its items that are other items in this namespace, each with the number of a
-            namespace of its own (``item_identity``).
         authority: Pinned certificates (PEM); empty for the public authorities, None until one is
             given.
         authority_changed: When another one followed.
@@ -96,7 +94,6 @@ class Recommender(Row, frozen=True, kw_only=True):
     paused: bool = False
     left: bool = False
     item_namespace: str | None = None
-    apart: dict[str, int] = {}
     authority: bytes | None = None
     authority_changed: str = ""
     servers: bytes = b""
@@ -113,6 +110,18 @@ class PublicData(Row, frozen=True, kw_only=True):
 
     recommender_id: int
     data: bytes
+
+
+class ItemsApart(Row, frozen=True, kw_only=True):
+    """Items of a recommender that have ids of other items in its namespace (``item_identity``).
+
+    Attributes:
+        recommender_id: Whose.
+        numbers: By id, the number of the namespace that each has for itself.
+    """
+
+    recommender_id: int
+    numbers: dict[str, int] = {}
 
 
 class LocalModel(Row, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from hdpmf.private.device.store.schema import (
     Consent,
     Device,
     HiddenItem,
+    ItemsApart,
     LocalModel,
     Mark,
     PastItems,
@@ -154,6 +155,7 @@ class Tables:
         self.sent_runs = table("sent_runs", SentRun, lambda row: row.run)
         self.hidden_items = table("hidden_items", HiddenItem, lambda row: row.item)
         self.marks = table("marks", Mark, lambda row: row.key)
+        self.items_apart = table("items_apart", ItemsApart, lambda row: row.recommender_id)
         self.past_items = table("past_items", PastItems, lambda row: ONLY)
 
     def resealed(self, cipher: StoreCipher) -> Iterator[tuple[str, Iterator[RawRow]]]:
