@@ -191,6 +191,21 @@ def test_years_tell_films_apart_and_missing_ones_do_not(store: DeviceStore) -> N
     assert spend(third, 0.1) == {}
 
 
+def test_two_items_of_one_catalogue_with_one_title_are_two(store: DeviceStore) -> None:
+    """As MovieLens has them; they pay in different runs."""
+    store.pin_catalogue(items({"1": "Chasing Amy (1997)", "2": "Chasing Amy (1997)"}))
+    for item in "12":
+        store.rate(item, 4.0)
+    for number in range(2):
+        entry = Entry(
+            recommender="https://x", run=f"{number:032x}", number=0, method="hdp-sum", view="sums",
+            epsilon=1.0, status="proved", action="sent", words="numbers",
+        )  # fmt: skip
+        store.ledger.charge(entry, store.ratings(), np.array([number]), np.ones(1))
+    assert store.ledger.spent_total() == 2.0
+    assert [budget.left for budget in budgets(store)] == [0.0, 0.0]
+
+
 def test_what_was_given_back_is_not_spent_under_any_name(store: DeviceStore) -> None:
     first, second = brands(store, items(FILMS), odd("4", "An odd one"))
     ratings = first.ratings()

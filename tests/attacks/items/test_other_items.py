@@ -196,6 +196,45 @@ def test_a_recommender_without_titles_keeps_its_own_ratings(tmp_path: Path) -> N
         assert (len(store.ratings()), len(mirror.ratings())) == (1, 1)
 
 
+def test_nobody_can_tell_what_has_no_title(tmp_path: Path) -> None:
+    """Two catalogues grew from one without titles; then each has an id 60 of its own."""
+    with DeviceStore.create(tmp_path / "me.sqlite") as store:
+        bare = first({"1": "", "2": ""})
+        store.pin_catalogue(bare)
+        mirror = store.new_recommender()
+        mirror.pin_catalogue(bare)
+        store.pin_catalogue(later(bare, {"60": ""}))
+        store.rate("60", 5.0)
+        store.rate("2", 2.0)
+        mirror.pin_catalogue(later(bare, {"60": "", "61": ""}))
+        assert mirror.ratings().item_ids.tolist() == ["2"]
+        third = store.new_recommender()
+        third.pin_catalogue(bare)
+        store.forget_recommender()
+        mirror.forget_recommender()
+        third.pin_catalogue(later(bare, {"59": "", "60": ""}))
+        assert third.ratings().item_ids.tolist() == ["2"]
+
+
+def test_titled_films_in_two_catalogues_may_have_untitled_ones(store: DeviceStore) -> None:
+    second, catalogue = brand(store, {"1": "Heat (1995)"})
+    store.pin_catalogue(later(first(HEALTH), {"60": "", "61": "Alien"}))
+    store.rate("60", 5.0)
+    second.pin_catalogue(later(catalogue, {"60": "", "62": "Alien"}, 1))
+    assert sent(second) == {"Heat (1995)": 3.0}
+
+
+def test_what_a_forgotten_file_said_is_not_forgotten(tmp_path: Path) -> None:
+    with DeviceStore.create(tmp_path / "me.sqlite") as store:
+        (tmp_path / "own.csv").write_text("item,title\n50,I take antidepressants\n51,Dumbo\n")
+        load_catalogue(store, tmp_path / "own.csv")
+        rate_known(store, "50", 5.0)
+        rate_known(store, "51", 4.0)
+        store.forget(model=True)
+        store.pin_catalogue(first({"50": "Bambi", "51": "Dumbo"}))
+        assert sent(store) == {"Dumbo": 4.0}
+
+
 def test_a_file_that_was_loaded_before_is_compared_with_every_version(tmp_path: Path) -> None:
     with DeviceStore.create(tmp_path / "me.sqlite") as store:
         own = tmp_path / "own.csv"

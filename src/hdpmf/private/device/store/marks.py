@@ -158,8 +158,6 @@ class MarkedItems:
     def _put_genre(self, genre: str, weight: float) -> None:
         if weight < 1:
             self._tables.marks.put(Mark(kind="genre", name=genre, weight=weight))
-            if genre == NO_GENRE:
-                self._tables.marks.delete(Mark(kind="answer", name=NO_GENRE).key)
             return
         self._tables.marks.delete(Mark(kind="genre", name=genre).key)
         if genre == NO_GENRE:
