@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,10 @@ def test_another_roster_is_not_pinned_silently(
             _roster(tmp_path / f"{name}.json", store) for name in ("honest", "hostile")
         )
         for _ in range(2):  # the same one may come again
-            pin(store, PinOptions(WHERE, ca=authority, roster=first))
+            pin(
+                store, PinOptions(WHERE, ca=authority, roster=first, roster_digest=digest_of(first))
+            )
+        pin(store, PinOptions(WHERE, ca=authority, roster=first))  # it was compared
         digest, pinned = store.recommender.roster_digest, store.roster
         assert digest
         with pytest.raises(
@@ -65,13 +69,23 @@ def test_another_roster_is_not_pinned_silently(
         with pytest.raises(ConfigError, match="belongs to --roster"):
             pin(store, PinOptions(WHERE, ca=authority, new_roster=True))
         capsys.readouterr()
-        pin(store, PinOptions(WHERE, ca=authority, roster=second, new_roster=True))
+        new = PinOptions(WHERE, ca=authority, roster=second, new_roster=True)
+        with pytest.raises(ConfigError, match="give it with --roster-digest"):
+            pin(store, new)
+        with pytest.raises(ConfigError, match="somebody was given another roster"):
+            pin(store, replace(new, roster_digest=digest_of(first)))
+        assert store.recommender.roster_digest == digest
+        pin(store, replace(new, roster_digest=digest_of(second)))
         assert (
             store.recommender.roster_digest
             == Enrolled.from_json(second.read_bytes()).digest
             != digest
         )
         assert f"its digest was {digest}" in capsys.readouterr().err
+
+
+def digest_of(roster: Path) -> str:
+    return Enrolled.from_json(roster.read_bytes()).digest
 
 
 def _roster(path: Path, store: DeviceStore) -> Path:

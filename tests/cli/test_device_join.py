@@ -127,12 +127,17 @@ def test_join_answers_and_leaves_when_the_model_is_there(
     monkeypatch.setattr("hdpmf.common.net.polling.WebClient", lambda *_: carrier)
     authority = ensure_certificates(tmp_path / "tls", ["films.example"]).authority
     roster = _roster(path, call)
+    digest = Enrolled.from_json(roster.read_bytes()).digest
     given = ("--ca", authority, "--roster", roster)
+    unsaid = call("device", "join", path, "https://films.example:9443", *given, "--once")
+    assert unsaid.code != 0
+    assert "--roster-digest" in unsaid.err  # nobody is there to be asked
+    given = (*given, "--roster-digest", digest.upper())
     joined = call("device", "join", path, "https://films.example:9443", *given, "--once", "--json")
     assert joined.code == 0, joined.err
     assert [type(one).__name__ for one in carrier.replies] == ["Refusal"]
     assert (joined.json["messages"], joined.json["runs"]) == (0, [(b"r" * 16).hex()])
-    assert Enrolled.from_json(roster.read_bytes()).digest in joined.err
+    assert digest in joined.err
     assert "epsilon 9" in joined.err  # its owner is told why, the recommender is not
     assert call("device", "rate", path, TABLE.ids[0], "4").code == 0
     assert len(call("device", "recommend", path, "--json").json["items"]) == 10

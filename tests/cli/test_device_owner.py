@@ -234,7 +234,11 @@ def test_a_recommender_without_two_servers_invites_too(
         in call("device", "join", path, *file, "--servers", "x", "--roster", "y").err
     )
     assert "--every is for" in call("device", "join", path, *file, "--every", "5").err
-    done = call("device", "join", path, *file, "--roster", shop / "roster.json")
+    told = call("recommender", "enroll", shop, "--json").json
+    roster = ("--roster", shop / "roster.json", "--roster-digest", told["digest"])
+    done = call("device", "join", path, *file, *roster)
+    for card in told["devices"]:
+        assert f"  {card['name']}, 1 user" in done.err
     assert (done.code, answered[-1]) == (0, "https://shop.example:9443")
     assert invitation.digest in done.err
     (known,) = call("device", "recommenders", path, "--json").json["recommenders"]

@@ -91,7 +91,7 @@ def one_run(seed: int, folder: Path, timeout: float = 240.0) -> Ended:
     run = (*SHAPES[shape], "--minimum", "4")
     join = (
         service.config.address, "--ca", str(service.tls_folder / "authority.pem"),
-        "--roster", str(service.path / "roster.json"),
+        "--roster", str(service.path / "roster.json"), "--roster-digest", service.enrolled.digest,
     )  # fmt: skip
     victim = rng.choice([RECOMMENDER, *stores])
     begin = time.monotonic()

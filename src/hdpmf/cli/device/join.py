@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from hdpmf.cli.device.store import StoreOptions
 from hdpmf.cli.options.common import argument, command, option, read_bytes
 from hdpmf.cli.output import Result, clean, note
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from hdpmf.common.protocol.servers import Servers
     from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.store.device_store import DeviceStore
+
+
+_SHOWN = 200  # of a roster; longer ones are not read by anybody
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,12 @@ class PinOptions:
     new_roster: Annotated[bool, option("Take --roster in place of the roster pinned before.")] = (
         False
     )
+    roster_digest: Annotated[
+        str | None,
+        option(
+            "Of --roster, as an organisation on it read it out to you; else it is asked.", "HEX"
+        ),
+    ] = None
     another: Annotated[
         bool, option("This is one more recommender, beside those that you have joined.")
     ] = False
@@ -186,6 +197,10 @@ def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
             f"Invitation: digest {invited.digest}. Compare it with the recommender's "
             "operator in another way."
         )
+    if pins.roster is not None and pair is None:
+        _compare_roster(store, address, pins)
+    elif pins.roster_digest is not None:
+        raise ConfigError("--roster-digest belongs to --roster FILE, whose digest it is")
     with store.transaction():
         store = store_for(store, address, another=pins.another)
         if authority is not None:
@@ -209,6 +224,50 @@ def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
         remember(store, address)
     _note_pins(store)
     return store, address
+
+
+def _compare_roster(store: DeviceStore, address: str, pins: PinOptions) -> None:
+    """Show who is on a roster, and have its digest compared before it is pinned.
+
+    Raises:
+        ConfigError: The digest is another one, or there is nobody to ask for it.
+    """
+    from hdpmf.private.device.memberships import known_recommenders
+    from hdpmf.private.device.pinned_servers import preview_roster
+
+    if pins.roster is None:
+        return
+    enrolled = preview_roster(store, read_bytes(pins.roster, "the roster"))
+    before = {known.address: known.roster_digest for known in known_recommenders(store)}
+    given = pins.roster_digest
+    if given is None:
+        if enrolled.digest in before.values():
+            return  # it was compared then
+        if before.get(address) and not pins.new_roster:
+            return  # pinning refuses it
+    note(f"The roster {pins.roster} says that these take part:")
+    for card in enrolled.cards[:_SHOWN]:
+        users = f"{card.users:,} user{'s' if card.users != 1 else ''}"
+        note(f"  {card.name}, {users}, key {card.identity[:16]}")
+    if len(enrolled) > _SHOWN:
+        note(f"  and {len(enrolled) - _SHOWN:,} more")
+    note(
+        "You are hidden among those of them that are real. Call one that you know, at a number "
+        "that you have from elsewhere, and let it read out the digest of its roster."
+    )
+    if given is None:
+        if not sys.stdin.isatty():
+            raise ConfigError(
+                "compare the digest of --roster with an organisation on it, in a way that does not "
+                "go through the recommender, and give it with --roster-digest"
+            )
+        given = str(typer.prompt("Digest that it read out", err=True))
+    if "".join(given.split()).lower() != "".join(enrolled.digest.split()):
+        raise ConfigError(
+            f"the digest of {pins.roster} is {enrolled.digest}, which is not the one that was "
+            "compared: somebody was given another roster. Nothing is pinned; ask the recommender "
+            "why, and join by a roster that all have"
+        )
 
 
 def _pin_roster(store: DeviceStore, file: Path, new: bool) -> None:
@@ -235,7 +294,7 @@ def _note_pins(store: DeviceStore) -> None:
     elif roster is not None and digest:
         note(
             f"Roster: {len(roster)} devices for {roster.n_users} users, digest {digest}. Compare "
-            "it with other participants, not through the recommender."
+            "it with every organisation on it that you know, not through the recommender."
         )
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from hdpmf.common.aggregation.masks import DeviceIdentity, Roster
 from hdpmf.common.aggregation.masks.primitives import verifies
+from hdpmf.common.base.names import plain_name
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.common.protocol.servers import Servers, check_address
 from hdpmf.errors import ConfigError
@@ -30,6 +31,10 @@ _MOST_USERS = 1 << 31
 
 class Enrolled:
     """The devices on the roster, in the order of enrolment, each known by its identity key (hex).
+
+    For sums by masks a device is an organisation. Its card is its certificate: the name that others
+    know it by, and the key that signs all it sends. The digest covers both, and a device checks its
+    own line, so that whoever compares digests with an organisation has its key.
 
     Devices pin the roster, so that a recommender cannot play a device; people compare the digest in
     a way that does not go through the recommender.
@@ -46,6 +51,14 @@ class Enrolled:
                     f"two devices have the same {field} {twice[:32]!r}; a device may be counted "
                     "once. If it was set up "
                     "anew, remove its old card"
+                )
+        seen: dict[str, str] = {}
+        for card in self.cards:
+            other = seen.setdefault(plain_name(card.name), card.name)
+            if other != card.name:
+                raise ConfigError(
+                    f"the names {other[:32]!r} and {card.name[:32]!r} look the same, and people "
+                    "would take them for one device; rename one of them"
                 )
 
     def __len__(self) -> int:
@@ -70,9 +83,9 @@ class Enrolled:
 
     @property
     def digest(self) -> str:
-        """The digest that people compare: of all keys and users, in groups of four digits."""
-        text = msgspec.json.encode([[card.identity, card.users] for card in self.cards])
-        plain = sha256(b"hdpmf roster " + text).hexdigest()[:32]
+        """The digest that people compare: of all names, keys and users, in groups of four."""
+        text = msgspec.json.encode([[card.name, card.identity, card.users] for card in self.cards])
+        plain = sha256(b"hdpmf roster 2 " + text).hexdigest()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
     def index(self, device: str) -> int:

@@ -121,7 +121,8 @@ def run_demo(
     )
     join = (
         service.config.address, "--ca", str(service.tls_folder / "authority.pem"),
-        "--roster", str(service.path / "roster.json"), "--once",
+        "--roster", str(service.path / "roster.json"),
+        "--roster-digest", service.enrolled.digest, "--once",
     )  # fmt: skip
     with Deployment(folder / "logs") as deployment:
         say(

@@ -77,7 +77,8 @@ def preview_roster(store: DeviceStore, data: bytes) -> Enrolled:
     """The roster in a file, if it could be pinned here. Nothing is changed.
 
     Raises:
-        ConfigError: It is none, was changed by hand, or counts other users for this device.
+        ConfigError: It is none, was changed by hand, or has another name or other users for this
+            device.
         SecureSumError: It is too short or too long to sum over, or this device is not on it.
     """
     enrolled = Enrolled.from_json(data)
@@ -85,6 +86,12 @@ def preview_roster(store: DeviceStore, data: bytes) -> Enrolled:
     if own.users != store.users:
         raise ConfigError(
             f"the roster counts {own.users:,} users for this device, which has {store.users:,}"
+        )
+    name = store.device.name
+    if name and own.name != name:
+        raise ConfigError(
+            f"the roster calls this device {own.name[:32]!r}; its own card says {name[:32]!r}. "
+            "Others would take its key for somebody else's: do not join by this roster"
         )
     return enrolled
 
