@@ -88,7 +88,7 @@ def many_rows() -> bytes:
 
 
 def growing_texts() -> bytes:
-    """Each text is the one before and a letter more."""
+    """Each text is the one before and a character more."""
     texts = ["x" * length for length in range(1, 3_000)]
     table = pa.table({"item": pa.array(range(len(texts))), "title": pa.array(texts)})
     encoding = {"item": "PLAIN", "title": "DELTA_BYTE_ARRAY"}
@@ -96,7 +96,7 @@ def growing_texts() -> bytes:
 
 
 def packed_pages() -> bytes:
-    """Texts that differ by a few letters each, which compress to a thousandth: 1.9 GB."""
+    """Texts that differ by a few characters each, which compress to a thousandth: 1.9 GB."""
     texts = [f"{row:06d}" + "x" * 64_000 for row in range(300)]
     table = pa.table({"item": pa.array(range(300)), "title": pa.array(texts)})
     return written(100, table, use_dictionary=False)

@@ -27,7 +27,17 @@ from typing import Any
 import pytest
 
 _Cached = type(lru_cache(lambda: None))
-PACKAGES = ("common/privacy", "private/client", "common/aggregation/masks", "private/device")
+PACKAGES = (
+    "common/privacy",
+    "private/client",
+    "common/aggregation/masks",
+    "private/device",
+    "untrusted/aggregator",
+    "common/aggregation/two_servers",
+    "private/page",
+    "common/web",
+    "common/net",
+)
 Place = tuple[str, str, int]
 """A file below src, the qualified name of a function in it, and a line of it, from 0."""
 
@@ -105,10 +115,10 @@ def _functions(source: bytes) -> dict[int, tuple[str, int]]:
     def visit(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):
             inside = prefix
-            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 name = f"{prefix}{child.name}"
                 inside = f"{name}."
-                if isinstance(child, ast.FunctionDef):
+                if not isinstance(child, ast.ClassDef):
                     lines = range(child.lineno, (child.end_lineno or child.lineno) + 1)
                     known.update({line: (name, line - child.lineno) for line in lines})
             visit(child, inside)
@@ -134,7 +144,10 @@ def _statement(source: bytes, line: int) -> range:
 
 @cache
 def _digest(path: Path) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+    """What was measured holds for this file and these packages."""
+    if not path.exists():
+        return None
+    return hashlib.sha256(path.read_bytes() + repr(PACKAGES).encode()).hexdigest()
 
 
 def _forget() -> None:
@@ -161,7 +174,8 @@ class _Recorder:
     def __call__(self, frame: FrameType, event: str, argument: object) -> Any:
         code = frame.f_code
         if code not in self._tracers:
-            ours = code.co_filename.startswith(
+            # Templates of pages run as code as well, under their own names.
+            ours = code.co_filename.endswith(".py") and code.co_filename.startswith(
                 tuple(f"{self._source}hdpmf/{package}/" for package in PACKAGES)
             )
             self._tracers[code] = self._tracer(self._lines[code.co_filename]) if ours else None

@@ -63,6 +63,16 @@ def test_the_digest_is_of_names_keys_and_users_in_order():
     assert len(digests) == 5
 
 
+def test_a_file_of_before_has_the_new_digest():
+    """It had a digest of keys and users."""
+    rows = [[f"{number:064x}", 1] for number in (1, 2)]
+    text = json.dumps(rows, separators=(",", ":")).encode()
+    plain = module.sha256(b"hdpmf roster " + text).hexdigest()[:32]
+    old = " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+    read = Enrolled.from_json(_file(_card(1), _card(2), digest=old))
+    assert read.digest == Enrolled.from_json(_file(_card(1), _card(2))).digest != old
+
+
 @pytest.mark.parametrize(
     ("data", "word"),
     [

@@ -84,9 +84,12 @@ class Enrolled:
     @property
     def digest(self) -> str:
         """The digest that people compare: of all names, keys and users, in groups of four."""
-        text = msgspec.json.encode([[card.name, card.identity, card.users] for card in self.cards])
-        plain = sha256(b"hdpmf roster 2 " + text).hexdigest()[:32]
-        return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+        return _groups(
+            b"hdpmf roster 2 ", [[card.name, card.identity, card.users] for card in self.cards]
+        )
+
+    def _digest_without_names(self) -> str:
+        return _groups(b"hdpmf roster ", [[card.identity, card.users] for card in self.cards])
 
     def index(self, device: str) -> int:
         """A device's number on the roster."""
@@ -115,7 +118,11 @@ class Enrolled:
 
     @classmethod
     def from_json(cls, data: bytes) -> Enrolled:
-        """Return what ``to_json`` wrote; ConfigError if the digest does not fit."""
+        """Return what ``to_json`` wrote; ConfigError if the digest does not fit.
+
+        Files of earlier versions have a digest without names. It is never shown: people compare
+        the new one.
+        """
         if len(data) > MOST_ROSTER_BYTES:
             raise ConfigError(f"a roster has at most {MOST_ROSTER_BYTES:,} bytes")
         try:
@@ -123,9 +130,14 @@ class Enrolled:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(f"this is not a roster: {error}") from None
         enrolled = cls(read.devices)
-        if enrolled.digest != read.digest:
+        if read.digest not in (enrolled.digest, enrolled._digest_without_names()):
             raise ConfigError("the roster was changed by hand: its digest does not fit its devices")
         return enrolled
+
+
+def _groups(domain: bytes, rows: list[list[str | int]]) -> str:
+    plain = sha256(domain + msgspec.json.encode(rows)).hexdigest()[:32]
+    return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
