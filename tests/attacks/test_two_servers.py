@@ -294,9 +294,9 @@ def test_how_much_is_read_is_said_before() -> None:
     asked: dict[str, int] = {}
     fetch = world.fetch
 
-    def watched(name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
+    def watched(name: str, most: int) -> bytes:
         asked[name.partition("-")[0]] = most
-        return fetch(name, most, etag)
+        return fetch(name, most)
 
     world.fetch = watched  # type: ignore[method-assign]
     world.publish(task=make_task(), facts=make_facts(lists="ab" * 32), lists=b"no lists")
