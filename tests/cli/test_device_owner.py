@@ -120,6 +120,20 @@ def test_questions_are_shown_with_their_numbers_and_answered(
         assert consents(opened) == []
 
 
+def test_never_is_said_to_a_recommender_before_it_asks(tmp_path: Path, call: Call) -> None:
+    path = tmp_path / "quiet.sqlite"
+    make_store(path=path).close()
+    told = call("device", "consent", path, "https://films.example/", "never", "--json").json
+    assert (told["recommender"], told["has_left"]) == ("https://films.example", False)
+    assert call("device", "consent", path, "--json").json["never"] == ["https://films.example"]
+    assert (
+        "Never, whatever it asks for: https://films.example" in call("device", "consent", path).out
+    )
+    assert call("device", "consent", path, "https://films.example", "once").code != 0
+    assert call("device", "consent", path, "https://films.example", "again").code == 0
+    assert call("device", "consent", path, "--json").json["never"] == []
+
+
 def test_a_recommender_invites_and_a_device_joins_by_that(
     tmp_path: Path, call: Call, path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -85,7 +85,6 @@ def test_a_large_silo_that_fails_between_its_reports_makes_them_anew(
     store, world, task = make_store({"item 00": 5.0}, users=5), World(), make_task()
     world.publish(task=task)
     device = reporter(store, world, 0.5)
-    live(device, world, 60)
     put, kept = store.runs.put_part, list[bytes]()
 
     def full(run: bytes, name: bytes, data: bytes) -> None:
@@ -96,10 +95,10 @@ def test_a_large_silo_that_fails_between_its_reports_makes_them_anew(
 
     with monkeypatch.context() as patched:
         patched.setattr(store.runs, "put_part", full)
-        live(device, world, PERIOD / 2)
+        live(device, world, 50)
     assert len(kept) == 3
     assert (world.uploads, actions(store)) == ([], [])
-    live(device, world, PERIOD / 2 - 100)
+    live(device, world, PERIOD - 100)
     bodies = {body for _, _, body in world.uploads}
     assert len(bodies) == 5
     assert not bodies & set(kept)
@@ -124,7 +123,7 @@ def test_the_second_task_gets_zeros_where_ratings_have_spent_all() -> None:
 def test_the_moment_is_drawn_in_the_period_and_kept(moment: float) -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
-    expected = START + moment * 0.9 * PERIOD
+    expected = START + 10 + moment * 0.9 * (PERIOD - 10)
     live(reporter(store, world, moment), world, 10)
     assert len(world.uploads) == (moment == 0.0)
     world.now = expected - 2

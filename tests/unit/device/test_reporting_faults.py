@@ -140,14 +140,14 @@ def test_forgetting_the_run_gives_back_and_reports_no_second_time() -> None:
     [Policy(servers=POLICY.servers, max_epsilon_per_run=0.1), Policy()],
     ids=["epsilon", "pair"],
 )
-def test_a_changed_policy_holds_when_the_report_is_made(policy: Policy) -> None:
+def test_a_changed_policy_holds_when_the_report_leaves(policy: Policy) -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
     device = reporter(store, world, 0.5)
     live(device, world, 60)
     store.set_policy(policy)
     live(device, world, PERIOD)
-    assert (world.uploads, actions(store)) == ([], [])
+    assert (world.uploads, actions(store)) == ([], ["agreed", "returned"])
 
 
 def test_ratings_that_change_while_the_report_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,8 +214,10 @@ def test_questions_are_shown_without_items_and_are_over_when_their_recommender_i
     with reader.owner.store() as store:
         store.set_policy(msgspec.structs.replace(store.policy, ask=True))
         terms = make_terms("hdp-sum", "two-servers", table(), users=20, minimum=18, sharing=18)
+        cheaper = msgspec.structs.replace(terms, epsilon=terms.epsilon / 4)  # a no covers the rest
         asked = [
-            Question(recommender=BOOKS, terms=terms, servers=str(number)) for number in range(3)
+            Question(recommender=BOOKS, terms=each, servers=str(number))
+            for number, each in enumerate((terms, terms, cheaper))
         ]
         for each in asked:
             with pytest.raises(DeclinedError):
@@ -233,4 +235,4 @@ def test_questions_are_shown_without_items_and_are_over_when_their_recommender_i
     with reader.owner.store() as store:
         assert [consent.answer for consent in consents(store)] == ["never"]
         with pytest.raises(DeclinedError, match="not answered yet"):
-            require_consent(store, asked[0])
+            require_consent(store, asked[2])

@@ -20,39 +20,84 @@ if TYPE_CHECKING:
 
 _LAST = 20
 _ANSWERS = ("once", "always", "never", "again")
+_TOO_LATE = "A report of the run under way has left already; that one cannot be taken back."
 
 
 @command
 def consent(
     target: StoreOptions,
-    number: Annotated[int | None, argument("Which question, as listed.", "[N]", min=1)] = None,
+    which: Annotated[
+        str | None,
+        argument("A question's number, as listed; or a recommender's address.", "[N]"),
+    ] = None,
     answer: Annotated[str | None, argument("once, always, never, or again.", "[ANSWER]")] = None,
 ) -> Result:
-    """List what runs ask for, or answer: once, always (under these terms), never; ask me again."""
-    from hdpmf.private.device.consent import consents, give_answer, pending, take_back
+    """List what runs ask for, or answer: once, always (under these terms), never; ask me again.
 
-    if (number is None) != (answer is None):
+    never holds for the recommender: it is not asked about again at a similar price. With an address
+    it holds for whatever that recommender asks for, and can be said before it does; again lifts it.
+    """
+    from hdpmf.private.device.consent import has_left, refused_recommenders
+    from hdpmf.private.device.memberships import known_as
+
+    if (which is None) != (answer is None):
         raise ConfigError("give both, the number of a question and an answer, or neither")
     if answer is not None and answer not in _ANSWERS:
         raise ConfigError("answer once, always, never or again")
     with target.open() as store:
-        answers = {known.asked.key: known.answer for known in consents(store)}
-        questions = [*pending(store, time.time()), *(known.asked for known in consents(store))]
-        if number is None or answer is None:
-            found = [_question_fields(store, each, answers.get(each.key)) for each in questions]
-            return Result({"questions": found}, _questions_text(found))
-        if number > len(questions):
-            raise ConfigError(f"there is no question {number}; there are {len(questions)}")
-        key = questions[number - 1].key
-        if answer == "again":
-            take_back(store, key)
+        if which is None or answer is None:
+            found = [_question_fields(store, each, word) for _, each, word in _questions(store)]
+            never = refused_recommenders(store)
+            fields = {"questions": found, "never": never}
+            return Result(fields, _questions_text(found, never))
+        if which.isdecimal():
+            key, recommender = _answer_question(store, int(which), answer)
+            told, fields = f"Question {which}: {answer}.", {"question": key}
         else:
-            give_answer(store, key, answer)  # type: ignore[arg-type]  # checked above
-    fields = {"question": key, "answer": None if answer == "again" else answer}
-    return Result(fields, [f"Question {number}: {answer}."])
+            recommender = known_as(store, which)
+            _answer_recommender(store, recommender, answer)
+            told, fields = f"{recommender}: {answer}.", {"recommender": recommender}
+        late = answer in ("never", "again") and has_left(store, recommender)
+    fields |= {"answer": None if answer == "again" else answer, "has_left": late}
+    return Result(fields, [told, *([_TOO_LATE] if late else [])])
 
 
-def _questions_text(questions: Sequence[dict[str, Any]]) -> Iterator[Block]:
+def _questions(store: DeviceStore) -> list[tuple[str, Question, str | None]]:
+    """Return the key, the question and the answer of all that was asked, open questions first."""
+    from hdpmf.private.device.consent import consents, pending
+
+    waiting = [(each.key, each, None) for each in pending(store, time.time())]
+    return [*waiting, *((known.key, known.asked, known.answer) for known in consents(store))]
+
+
+def _answer_question(store: DeviceStore, number: int, answer: str) -> tuple[str, str]:
+    from hdpmf.private.device.consent import give_answer, take_back
+
+    questions = _questions(store)
+    if not 1 <= number <= len(questions):
+        raise ConfigError(f"there is no question {number}; there are {len(questions)}")
+    key, question, _ = questions[number - 1]
+    if answer == "again":
+        take_back(store, key)
+    else:
+        give_answer(store, key, answer)  # type: ignore[arg-type]  # checked by the caller
+    return question.key, question.recommender
+
+
+def _answer_recommender(store: DeviceStore, recommender: str, answer: str) -> None:
+    from hdpmf.private.device.consent import lift_refusal, refuse_recommender
+
+    if answer == "never":
+        refuse_recommender(store, recommender)
+    elif answer == "again":
+        lift_refusal(store, recommender)
+    else:
+        raise ConfigError("to a recommender's address answer never or again; a yes is to terms")
+
+
+def _questions_text(questions: Sequence[dict[str, Any]], never: Sequence[str]) -> Iterator[Block]:
+    for recommender in never:
+        yield f"Never, whatever it asks for: {recommender} (again takes that back)"
     if not questions:
         yield "Nobody asks for anything. Questions come where the policy has ask = true."
     for number, each in enumerate(questions, start=1):

@@ -38,12 +38,14 @@ class Participation:
         table: All ratings of the device, as they were when these were chosen.
         ratings: Those that take part.
         digest: Of who rated which of them.
+        content: Of that, their values and their weights; by the store's key.
     """
 
     table: Ratings
     ratings: Ratings
     weights: PrivacyWeights
     digest: bytes
+    content: bytes
 
 
 def choose(
@@ -112,7 +114,9 @@ def participation(store: DeviceStore, chosen: np.ndarray) -> Participation:
         ratings.item_codes.tobytes(),
     )
     digest = sha256(repr(pairs).encode()).digest()
-    return Participation(table, ratings, weights.take(chosen), digest)
+    own = weights.take(chosen)
+    numbers = ratings.values.tobytes() + own.for_ratings(ratings).tobytes()
+    return Participation(table, ratings, own, digest, store.keyed_digest(digest + numbers))
 
 
 def paying_ratings(store: DeviceStore, run: bytes, epsilon: float) -> Participation:

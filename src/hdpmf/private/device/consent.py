@@ -1,22 +1,41 @@
-"""The owner's consent to terms: once, always or never. Asked only if the policy says so.
+"""The owner's consent to terms: once, always or never.
 
-What is remembered is about terms, not about ratings, and so is what a recommender can see of it.
+Who is to be asked (``ask`` in the policy) is asked before each run. A no holds in any case: it can
+be said before anybody asks, and it covers the recommender: whatever else it asks for, unless that
+is much cheaper and shows no more. What is remembered is about terms, not about ratings, and so is
+what a recommender can see of it.
+
+An agreement is looked at again in the transaction that lets something leave
+(`require_agreement`), because the owner may have thought better of it since.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
+from hdpmf.common.methods import method_named
+from hdpmf.common.protocol import Terms
+from hdpmf.common.protocol.servers import HTTPS, plain_address
 from hdpmf.errors import ConfigError
+from hdpmf.private.device.budget import check_policy
 from hdpmf.private.device.disclosures.ledger import utc_now
-from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.errors import DeclinedError, UnansweredError
+from hdpmf.private.device.recommender_state import RecommenderStates
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Consent, Question
 
 _MOST = 8
 """The most questions of one recommender that wait; a newer one replaces its own oldest one."""
+
+_MUCH_CHEAPER = 2.0
+"""After a no only what costs so many times less is asked about, so that a no is not worn down by
+small steps.
+"""
+
+_EXPOSURE = ("proved", "nominal", "none")
 
 Answer = Literal["once", "always", "never"]
 
@@ -31,11 +50,12 @@ def pending(store: DeviceStore, now: float | None = None) -> list[Question]:
 
     With ``now`` (Unix time), questions that have expired by then are left out.
     """
-    consented = {consent.asked.key for consent in consents(store)}
+    known = consents(store)
     return [
         question
         for question in store.tables.questions.rows()
-        if question.key not in consented and (now is None or not 0 < question.until <= now)
+        if _last_word(store, known, question) is None
+        and (now is None or not 0 < question.until <= now)
     ]
 
 
@@ -52,12 +72,48 @@ def give_answer(store: DeviceStore, key: str, answer: Answer) -> None:
         question = store.tables.questions.find(key) if before is None else before.asked
         if question is None:
             raise ConfigError("nobody asks for that any more; nothing was changed")
+        store.tables.consents.delete(key)
         store.tables.consents.put(Consent(asked=question, answer=answer, at=utc_now()))
 
 
 def take_back(store: DeviceStore, key: str) -> None:
     """Forget an answer: the owner is asked again. What was sent is sent."""
     store.tables.consents.delete(key)
+
+
+def refuse_recommender(store: DeviceStore, recommender: str) -> None:
+    """Say never to a recommender, whatever it asks for and whether it has asked or not."""
+    RecommenderStates(store, recommender).change(never=utc_now())
+
+
+def lift_refusal(store: DeviceStore, recommender: str) -> None:
+    """Take back every no to a recommender: the owner is asked again, where the policy says so."""
+    with store.transaction():
+        for state in store.tables.recommender_states.rows():
+            if state.never and _same(state.recommender, recommender):
+                RecommenderStates(store, state.recommender).change(never="")
+        for consent in consents(store):
+            if consent.answer == "never" and _same(consent.asked.recommender, recommender):
+                store.tables.consents.delete(consent.key)
+
+
+def refused_recommenders(store: DeviceStore) -> list[str]:
+    """Return the recommenders that the owner said never to, whatever they ask for."""
+    return [state.recommender for state in store.tables.recommender_states.rows() if state.never]
+
+
+def recommender_of(store: DeviceStore, key: str) -> str:
+    """Return the recommender of a question or an answer; empty where there is none."""
+    given = store.tables.consents.find(key)
+    asked = store.tables.questions.find(key) if given is None else given.asked
+    return "" if asked is None else asked.recommender
+
+
+def has_left(store: DeviceStore, recommender: str) -> bool:
+    """Return True if something for the task under way has left, which no answer takes back."""
+    book = RecommenderStates(store, recommender)
+    kept = book.load(book.state().task)
+    return kept is not None and kept[0].left
 
 
 def withdraw(store: DeviceStore, recommender: str) -> None:
@@ -68,34 +124,119 @@ def withdraw(store: DeviceStore, recommender: str) -> None:
     with store.transaction():
         for consent in consents(store):
             if consent.asked.recommender == recommender and consent.answer != "never":
-                store.tables.consents.delete(consent.asked.key)
+                store.tables.consents.delete(consent.key)
         for question in store.tables.questions.rows():
             if question.recommender == recommender:
                 store.tables.questions.delete(question.key)
 
 
-def require_consent(store: DeviceStore, question: Question) -> None:
-    """Go on if the owner agrees; an agreement for once is used up by that.
+def require_consent(store: DeviceStore, question: Question, run: bytes = b"") -> None:
+    """Go on if the owner agrees; an agreement for once is for this run from now on.
 
     Raises:
-        DeclinedError: The owner has said no, or has not answered yet: then it is put before the
-            owner.
+        UnansweredError: The owner has not answered yet; it is put before the owner.
+        DeclinedError: The owner has said no.
     """
-    if not store.policy.ask:
-        return
     with store.transaction():
-        consent = store.tables.consents.find(question.key)
-        if consent is not None and consent.answer == "once":
-            take_back(store, question.key)
-            store.tables.questions.delete(question.key)
-        if consent is None:
+        answer = _last_word(store, consents(store), question, run)
+        if answer == "once":
+            _use_up(store, question, run)
+        unanswered = answer is None and store.policy.ask
+        if unanswered:
             _ask(store, question)
-    if consent is None:
-        raise DeclinedError(
+    _refuse_without(answer, unanswered=unanswered)
+
+
+def require_agreement(store: DeviceStore, question: Question, run: bytes) -> None:
+    """Refuse what the owner does not agree to any more: membership, policy, consent.
+
+    For the transaction that lets something leave. It takes as long whatever the ratings are.
+
+    Raises:
+        UnansweredError: There is no answer that holds for this run.
+        DeclinedError: The owner has said no, or left or paused the recommender, or the policy is
+            another one.
+    """
+    joined = store.recommender
+    if joined.address and _same(joined.address, question.recommender):
+        if joined.left:
+            raise DeclinedError("policy", "this device's owner has left the recommender")
+        if joined.paused:
+            raise DeclinedError("unavailable", "this device's owner has paused the recommender")
+    check_policy(store.policy, question.terms, store.roster)
+    answer = _last_word(store, consents(store), question, run)
+    _refuse_without(answer, unanswered=answer is None and store.policy.ask)
+
+
+def end_consent(store: DeviceStore, run: bytes) -> None:
+    """Drop an answer for once: the run that it was for is over."""
+    for consent in consents(store):
+        if run and consent.run == run:
+            store.tables.consents.delete(consent.key)
+
+
+def ask_owner(store: DeviceStore, question: Question) -> None:
+    """Put a question before the owner."""
+    with store.transaction():
+        _ask(store, question)
+
+
+def _refuse_without(answer: Answer | None, *, unanswered: bool) -> None:
+    if unanswered:
+        raise UnansweredError(
             "busy", "this device's owner has not answered yet (ask = true in the policy)"
         )
-    if consent.answer == "never":
+    if answer == "never":
         raise DeclinedError("policy", "this device's owner does not take part under these terms")
+
+
+def _last_word(
+    store: DeviceStore, known: Sequence[Consent], question: Question, run: bytes = b""
+) -> Answer | None:
+    """Return what the owner said last about this question, or about dearer ones with a no."""
+    if any(_same(name, question.recommender) for name in refused_recommenders(store)):
+        return "never"
+    last: Answer | None = None
+    for consent in known:
+        if consent.answer == "never":
+            last = "never" if _covers(consent.asked, question) else last
+        elif consent.asked.key == question.key and consent.run in (b"", run):
+            last = consent.answer
+    return last
+
+
+def _covers(refused: Question, question: Question) -> bool:
+    """Return True if a no to one question is a no to the other: same or dearer, same asker."""
+    if not _same(refused.recommender, question.recommender):
+        return False
+    cheaper = question.terms.epsilon * _MUCH_CHEAPER <= refused.terms.epsilon
+    return not (cheaper and _exposure(question.terms) <= _exposure(refused.terms))
+
+
+def _exposure(terms: Terms) -> tuple[int, bool]:
+    """Return how much a recommender sees of a device, more for more."""
+    status = method_named(terms.method).claim(terms.view, labels=terms.labels).status
+    return _EXPOSURE.index(status), terms.view == "messages"
+
+
+def _same(recommender: str, other: str) -> bool:
+    """Return True for one recommender, however its address is written."""
+    return recommender == other or _host(recommender) == _host(other)
+
+
+def _host(recommender: str) -> str:
+    return plain_address(recommender).removeprefix(HTTPS)
+
+
+def _use_up(store: DeviceStore, question: Question, run: bytes) -> None:
+    """Let an answer for once hold for one run only."""
+    consent = store.tables.consents.find(question.key)
+    if consent is None:
+        return  # it is in use, for this very run
+    store.tables.consents.delete(question.key)
+    store.tables.questions.delete(question.key)
+    if run:
+        store.tables.consents.put(msgspec.structs.replace(consent, run=run))
 
 
 def _ask(store: DeviceStore, question: Question) -> None:

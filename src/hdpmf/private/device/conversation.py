@@ -8,7 +8,8 @@ word and changes nothing. A run ends with the model that is published of it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from hdpmf.common.methods import method_named
@@ -31,9 +32,19 @@ from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import HdpmfError, ProtocolError
 from hdpmf.private.client.outgoing import compose
 from hdpmf.private.device.budget import charge, check_policy
-from hdpmf.private.device.consent import require_consent
+from hdpmf.private.device.consent import (
+    ask_owner,
+    end_consent,
+    require_agreement,
+    require_consent,
+)
 from hdpmf.private.device.disclosures.sent_bytes import message_leaves
-from hdpmf.private.device.errors import DeclinedError, OutOfTurnError, reason_of
+from hdpmf.private.device.errors import (
+    DeclinedError,
+    OutOfTurnError,
+    UnansweredError,
+    reason_of,
+)
 from hdpmf.private.device.messages import (
     check_number,
     opened,
@@ -162,7 +173,8 @@ class Conversation:
                 session, lambda: agreed.take(message, envelope.body)
             )
         reply = sealed(envelope.run, envelope.number, outcome.message)
-        self._commit(session, envelope, tag, outcome, reply)
+        with self._ended_by_owner(session):
+            self._commit(session, envelope, tag, outcome, reply)
         return reply
 
     def _broken_off_by_error(self, session: Session, take: Callable[[], T]) -> T:
@@ -246,7 +258,7 @@ class Conversation:
         ):
             raise ProtocolError("refused: this device is not in the cohort that the beacon chooses")
         check_policy(store.policy, terms, roster)
-        require_consent(store, Question(recommender=self._setup.recommender, terms=terms))
+        require_consent(store, self._question(terms), envelope.run)
         self._make_room()
         for (
             run
@@ -283,6 +295,10 @@ class Conversation:
         """Everything that follows from a message, in one transaction, before the reply leaves."""
         store = self._store
         with store.transaction():
+            if outcome.entry is not None and outcome.entry.action == "sent":
+                self._require_agreement(session)
+            if outcome.table is not None and outcome.table is not store.ratings():
+                raise DeclinedError("busy", "the owner has changed ratings in this moment")
             if outcome.entry is not None and outcome.pays is not None:
                 charge(store, outcome.entry, *outcome.pays)
             elif outcome.entry is not None:
@@ -297,9 +313,30 @@ class Conversation:
         session.touched = False
         self._sessions[session.run] = session
 
+    def _question(self, terms: Terms) -> Question:
+        return Question(recommender=self._setup.recommender, terms=terms)
+
+    def _require_agreement(self, session: Session) -> None:
+        """Raise DeclinedError unless the owner agrees now: in what lets something leave."""
+        require_agreement(self._store, self._question(session.agreed()), session.run)
+
+    @contextmanager
+    def _ended_by_owner(self, session: Session) -> Iterator[None]:
+        """End a run here that its owner does not agree to any more; what never left is free."""
+        try:
+            yield
+        except DeclinedError as error:
+            if isinstance(error, UnansweredError):
+                ask_owner(self._store, self._question(session.agreed()))
+            elif error.reason != "policy":
+                raise
+            self._break_off(session.run)
+            raise
+
     def _keep(self, session: Session) -> None:
         """Keep a run that is over; inside the transaction of what it belongs to."""
         store = self._store
+        end_consent(store, session.run)
         set_open(store, [run for run in open_runs(store) if run != session.run])
         if session.state.charged:
             session.save()
@@ -322,17 +359,26 @@ class Conversation:
                 compose(Reply, run=envelope.run, number=envelope.number, part="sum", body=body)
             )
 
+        waiting = session.sum
+
         def vector_leaves(body: bytes) -> None:
             first = session.state.summed < 0
-            entry = session.summed(envelope.number)
             with self._store.transaction():
-                self._store.ledger.note(entry, first=first)
-                self._note_leaving(session, envelope, reply(body))
-                self._plans.sent()
-                session.save()
+                self._require_agreement(session)
+                same = waiting.content == session.content()
+                if same:
+                    self._store.ledger.note(session.summed(envelope.number), first=first)
+                    self._note_leaving(session, envelope, reply(body))
+                    self._plans.sent()
+                    session.save()
+            if not same:  # another plan of this job gets numbers of the ratings as they are
+                session.sum = None
+                session.choose_anew()
+                raise DeclinedError("secure-sum", "the owner has changed ratings of this job")
             session.touched = False
 
-        return reply(session.sum.answer(self._store, envelope.body, self._plans, vector_leaves))
+        with self._ended_by_owner(session):
+            return reply(waiting.answer(self._store, envelope.body, self._plans, vector_leaves))
 
     def _note_leaving(self, session: Session, envelope: Envelope, reply: bytes) -> None:
         """For a receipt; in a simulation nothing leaves."""

@@ -27,6 +27,10 @@ class DeclinedError(ProtocolError):
         self.reason: Reason = reason
 
 
+class UnansweredError(DeclinedError):
+    """The owner has not answered yet. It may be asked again."""
+
+
 class OutOfTurnError(ProtocolError):
     """A message whose turn is over. It is refused unread, so that the run may go on."""
 

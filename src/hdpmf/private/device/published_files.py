@@ -23,7 +23,7 @@ import msgspec
 
 from hdpmf.common.protocol import Survey, Terms, decode
 from hdpmf.common.protocol.layout import check_survey_task, terms_of
-from hdpmf.common.protocol.servers import Server
+from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import Part, Task, task_id
 from hdpmf.errors import PrivacyError, ProtocolError, TooLongError, TransportError
 from hdpmf.private.device.budget import check_policy
@@ -195,19 +195,9 @@ def check_task(store: DeviceStore, read: ReadTask) -> None:
         DeclinedError: The policy, the pinned servers or the pinned catalogue do not allow it.
         ProtocolError: Its survey or scores do not fit the pinned catalogue.
     """
-    policy, task, survey = store.policy, read.task, read.survey
-    try:
-        policy.check_servers(task.servers)
-        pair = pinned_servers(store)
-        if (
-            pair is not None and pair != task.servers
-        ):  # trusted here, but as the servers of another recommender
-            raise PrivacyError(
-                "the task is for other servers than those that are pinned of this recommender"
-            )
-    except PrivacyError as error:
-        raise DeclinedError("policy", str(error)) from error
-    check_policy(policy, read.terms)
+    task, survey = read.task, read.survey
+    check_servers(store, task.servers)
+    check_policy(store.policy, read.terms)
     catalogue = store.pinned_catalogue
     if catalogue is None or survey.catalogue != catalogue.known.fingerprint:
         raise DeclinedError("catalogue", "the task is about another item table than the pinned one")
@@ -219,6 +209,18 @@ def check_task(store: DeviceStore, read: ReadTask) -> None:
         raise ProtocolError(
             "refused: the scores for labels are about another item table than the pinned one"
         )
+
+
+def check_servers(store: DeviceStore, servers: Servers) -> None:
+    """Refuse servers that the owner does not trust, or not as those of this recommender."""
+    try:
+        store.policy.check_servers(servers)
+        if pinned_servers(store) not in (None, servers):
+            raise PrivacyError(
+                "the task is for other servers than those that are pinned of this recommender"
+            )
+    except PrivacyError as error:
+        raise DeclinedError("policy", str(error)) from error
 
 
 def check_period(task: Task, now: float, until: int) -> None:

@@ -100,9 +100,10 @@ class TaskState(msgspec.Struct, kw_only=True):
     """The progress of a task. The reports themselves are kept beside it, sealed. PRIVATE.
 
     Attributes:
-        moment: When the report is made and leaves, drawn when the task came.
+        moment: When the report leaves, drawn when the task came.
         run: The run that ratings pay in.
-        built: The ratings have paid, and the reports are kept here.
+        built: Ratings are held for it, and the reports are kept here.
+        content: Of what they were made (`Participation.content`).
         unsent: Which of the reports (one for each user) the leader has not taken.
         left: A connection was open, so that a report may have left.
         tries: How often the leader could not be reached, or was not ready, one after another.
@@ -112,6 +113,7 @@ class TaskState(msgspec.Struct, kw_only=True):
     moment: float
     run: bytes
     built: bool = False
+    content: bytes = b""
     unsent: tuple[int, ...] = ()
     left: bool = False
     tries: int = 0
@@ -175,6 +177,12 @@ class RecommenderStates:
         """
         if self._store.runs.load(task_id) != msgspec.msgpack.encode(state):
             raise DeclinedError("busy", "another process, or the owner, has changed this task")
+
+    def release(self, task_id: bytes, begin: int) -> None:
+        """Drop a task that nothing left for, so that it is asked about again while it lasts."""
+        self.end(task_id)
+        self._store.tables.agreed_tasks.delete(task_id)
+        self.change(until=begin)  # no earlier task was agreed to beyond that
 
     def end(self, task_id: bytes) -> None:
         """Drop a task and what is left of its reports."""

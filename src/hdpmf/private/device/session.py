@@ -22,6 +22,7 @@ from hdpmf.common.aggregation.masks import SecureSumClient, decode_to_device
 from hdpmf.common.aggregation.masks.messages import Advertisement, MaskedVector, SumPlan
 from hdpmf.common.aggregation.masks.roster import read_bitmap
 from hdpmf.common.base.threads import Workers
+from hdpmf.common.data import Ratings
 from hdpmf.common.methods import Status, method_named
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.common.protocol import Message, Ready, Terms
@@ -112,6 +113,7 @@ class _Suspended(msgspec.Struct, frozen=True, array_like=True):
     client: bytes | None
     plans: int
     last: tuple[int, bytes] | None
+    content: bytes
 
 
 @dataclass(slots=True, repr=False)
@@ -127,12 +129,14 @@ class SumOfJob:
         layout: The words of the job, by the number of participants.
         terms: What was agreed on: how many users the sum must be over, and for how many a device
             counts.
+        content: Of the ratings that the numbers are of (`Participation.content`).
     """
 
     number: int
     numbers: np.ndarray | None
     layout: Callable[[int], SumLayout]
     terms: Terms
+    content: bytes
     _client: SecureSumClient | None = None
     _plans: int = 0
     _last: tuple[int, bytes] | None = None
@@ -175,7 +179,7 @@ class SumOfJob:
         numbers = None if self.numbers is None else self.numbers.tobytes()
         client = None if self._client is None else self._client.suspend()
         return msgspec.msgpack.encode(
-            _Suspended(self.number, numbers, client, self._plans, self._last)
+            _Suspended(self.number, numbers, client, self._plans, self._last, self.content)
         )
 
     @classmethod
@@ -189,7 +193,8 @@ class SumOfJob:
         """Return what `suspend` gave the bytes of; ``layout`` is by job."""
         state = msgspec.msgpack.decode(data, type=_Suspended)
         numbers = None if state.numbers is None else np.frombuffer(state.numbers, np.int64)
-        job = cls(state.number, numbers, layout(state.number), terms, None, state.plans, state.last)
+        words = layout(state.number)
+        job = cls(state.number, numbers, words, terms, state.content, None, state.plans, state.last)
         pinned = store.roster
         if state.client is not None and pinned is not None:
             job._client = SecureSumClient.resume(
@@ -290,11 +295,13 @@ class Outcome:
     Attributes:
         entry: For the ledger.
         pays: Positions of the ratings that pay for it, and what each pays.
+        table: The ratings that it was made of, as they must be when it is written down.
     """
 
     message: Message
     entry: Entry | None = None
     pays: tuple[np.ndarray, np.ndarray] | None = None
+    table: Ratings | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -354,9 +361,17 @@ class Session(ABC):
     def layout(self, number: int) -> Callable[[int], SumLayout]:
         """The words of a job in a secure sum, by the number of participants."""
 
-    def wait_for_sum(self, number: int, numbers: np.ndarray) -> Ready:
+    @abstractmethod
+    def content(self) -> bytes:
+        """The digest of the ratings that would be sent now (`Participation.content`)."""
+
+    @abstractmethod
+    def choose_anew(self) -> None:
+        """Hold other ratings in place of those whose numbers were thrown away, where possible."""
+
+    def wait_for_sum(self, number: int, numbers: np.ndarray, content: bytes) -> Ready:
         """Keep a job's numbers for a secure sum: what is under no mask never leaves."""
-        self.sum = SumOfJob(number, numbers, self.layout(number), self.agreed())
+        self.sum = SumOfJob(number, numbers, self.layout(number), self.agreed(), content)
         return compose(Ready, number=number)
 
     def resume_sum(self, data: bytes) -> None:

@@ -27,6 +27,7 @@ from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.device.budget import (
     Participation,
     agreed_words,
+    charge,
     check_policy,
     choose,
     participation,
@@ -74,9 +75,27 @@ class SurveySession(Session):
                 )
             client = self._client(survey, part)
             client.resume(grouping, labels)
-            self._second(client)
+            self._second(client, part)
         else:
-            self._first(survey, self._client(survey, part))
+            self._first(survey, self._client(survey, part), part)
+
+    def content(self) -> bytes:
+        """As in ``Session``: of those that have paid."""
+        return self._paid().content
+
+    def choose_anew(self) -> None:
+        """As in ``Session``: until something is in a sum."""
+        terms, store = self.agreed(), self._store
+        if self.state.summed >= 0:
+            return
+        words = "the owner has changed ratings of the run, which had not left; they are chosen anew"
+        with store.transaction():
+            store.ledger.give_back(self.entry("returned", 0, words), 1.0)
+            pays = choose(store, terms, self._setup.recommender)
+            agreed = self.entry("agreed", 0, agreed_words(terms, self.claim_status()))
+            charge(store, agreed, *pays)
+            self.state.taking_part = participation(store, pays[0]).digest
+            self.save()
 
     def _survey(self, survey: Survey, body: bytes) -> Outcome:
         terms = self.agreed()
@@ -91,11 +110,14 @@ class SurveySession(Session):
             part.digest,
             True,
         )
-        answer = self._first(survey, self._client(survey, part))
+        answer = self._first(survey, self._client(survey, part), part)
         # Numbers for a secure sum leave later, under masks; bits leave with this answer.
         action: Action = "agreed" if isinstance(answer, Ready) else "sent"
         return Outcome(
-            answer, self.entry(action, 0, agreed_words(terms, self.claim_status())), pays
+            answer,
+            self.entry(action, 0, agreed_words(terms, self.claim_status())),
+            pays,
+            part.table,
         )
 
     def _group(self, grouping: Grouping, body: bytes) -> Outcome:
@@ -110,7 +132,8 @@ class SurveySession(Session):
         check_policy(
             self._store.policy, terms
         )  # its owner may have changed it since the survey came
-        client = self._client(survey, self._paid())
+        part = self._paid()
+        client = self._client(survey, part)
         client.resume()
         client.group(grouping)
         if client.labels is None:
@@ -122,7 +145,7 @@ class SurveySession(Session):
             1,
             True,
         )
-        answer = self._second(client)
+        answer = self._second(client, part)
         return Outcome(
             answer,
             self.entry(
@@ -147,19 +170,19 @@ class SurveySession(Session):
         client.accept(survey)
         return client
 
-    def _first(self, survey: Survey, client: OneRoundClient) -> Message:
+    def _first(self, survey: Survey, client: OneRoundClient, part: Participation) -> Message:
         if survey.labels:
-            return self.wait_for_sum(0, client.count().weights)
+            return self.wait_for_sum(0, client.count().weights, part.content)
         answer = client.contribute()
         if not isinstance(answer, SumContribution):
             return answer
-        return self.wait_for_sum(0, survey_numbers(answer))
+        return self.wait_for_sum(0, survey_numbers(answer), part.content)
 
-    def _second(self, client: OneRoundClient) -> Message:
+    def _second(self, client: OneRoundClient, part: Participation) -> Message:
         answer = client.contribute()
         if not isinstance(answer, SumContribution):
             raise ProtocolError("taste labels are for sums over users, not for bits")
-        return self.wait_for_sum(1, survey_numbers(answer))
+        return self.wait_for_sum(1, survey_numbers(answer), part.content)
 
     def layout(self, number: int) -> Callable[[int], SumLayout]:
         """As in ``Session``: everything at once or, with taste labels, weights first."""

@@ -65,7 +65,18 @@ class TrainingSession(Session):
     def revive(self, number: int) -> None:
         """Count again, because counts have no noise; gradients of a round would get other noise."""
         if number == 0 and self.state.opening is not None and self.agreed().view == "sums":
-            self.wait_for_sum(0, self._going_on().counts().counts)
+            counts = self._going_on().counts().counts
+            self.wait_for_sum(0, counts, self._taking_part().content)
+
+    def content(self) -> bytes:
+        """As in ``Session``: of those that have paid, until they are others."""
+        part = paying_ratings(self._store, self.run, self.agreed().epsilon)
+        if part.digest != self.state.taking_part:
+            part = participation(self._store, np.zeros(0, np.intp))
+        return part.content
+
+    def choose_anew(self) -> None:
+        """As in ``Session``: whose ratings take part in a training is settled when it begins."""
 
     def layout(self, number: int) -> Callable[[int], SumLayout]:
         """As in ``Session``: counts, then gradients."""
@@ -100,7 +111,8 @@ class TrainingSession(Session):
         report = self._new_client(terms).accept(plan)
         if report is None:
             raise ProtocolError("the mechanism reports no budgets")
-        return Outcome(report, self.entry("sent", 0, self._words(terms)), pays)
+        entry = self.entry("sent", 0, self._words(terms))
+        return Outcome(report, entry, pays, self._taking_part().table)
 
     def _open(self, opening: Opening, body: bytes) -> Outcome:
         terms, plan = self.agreed(), self._plan()
@@ -120,7 +132,7 @@ class TrainingSession(Session):
         entry = self.entry("sent", 0, words) if terms.view == "messages" else None
         if pays and entry is None:
             entry = self.entry("agreed", 0, words)
-        return Outcome(self._answer(counts, counts.counts), entry, pays)
+        return Outcome(self._answer(counts, counts.counts), entry, pays, self._taking_part().table)
 
     def _round(self, message: Round, body: bytes) -> Outcome:
         plan, terms = self._plan(), self.agreed()
@@ -138,7 +150,7 @@ class TrainingSession(Session):
         number = self.state.number = message.number
         if terms.view == "sums":
             units = client.contribute_units()
-            answer: Message = self.wait_for_sum(number, units)
+            answer: Message = self.wait_for_sum(number, units, self._taking_part().content)
             entry = None  # nothing has left yet; the ledger records it when the masked words leave
         else:
             answer = client.contribute()
@@ -149,7 +161,7 @@ class TrainingSession(Session):
             )
             entry = self.entry("sent", number, f"round {number} of {plan.epochs}: {words}")
         self.state.client = client.state().encode()
-        return Outcome(answer, entry)
+        return Outcome(answer, entry, table=self._taking_part().table)
 
     def finish(self, published: PublishedModel) -> Ended:
         """As in ``Session``: with the final factors, and a last step of the user vectors.
@@ -275,7 +287,9 @@ class TrainingSession(Session):
         return self._client
 
     def _answer(self, message: ItemCounts | Gradients, numbers: np.ndarray) -> Message:
-        return self.wait_for_sum(0, numbers) if self.agreed().view == "sums" else message
+        if self.agreed().view != "sums":
+            return message
+        return self.wait_for_sum(0, numbers, self._taking_part().content)
 
     def _plan(self) -> Plan:
         if self._agreed_plan is None:

@@ -13,7 +13,18 @@ from hdpmf.common.methods.registry import MEANING, guess_at, percent
 from hdpmf.common.net.certificates import check_authority
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.consent import Answer, consents, give_answer, pending, take_back
+from hdpmf.private.device.consent import (
+    Answer,
+    consents,
+    give_answer,
+    has_left,
+    lift_refusal,
+    pending,
+    recommender_of,
+    refuse_recommender,
+    refused_recommenders,
+    take_back,
+)
 from hdpmf.private.device.device_identity import card_of
 from hdpmf.private.device.disclosures.data_export import disclosures
 from hdpmf.private.device.disclosures.history import budgets, past_runs, reveals, total_spending
@@ -72,6 +83,7 @@ def _known(store: DeviceStore, known: Recommender) -> dict[str, Any]:
         "address": known.address,
         "since": known.since,
         "paused": known.paused,
+        "never": known.address in refused_recommenders(store),
         "roster": roster_fields(store),
         "names": "" if pair is None else pair.names,
         "digest": "" if pair is None else pair.digest,
@@ -133,12 +145,17 @@ def card(request: PageRequest) -> bytes:
 
 
 def change(request: PageRequest) -> str:
-    """Pause, resume or leave a recommender."""
+    """Pause, resume, refuse or leave a recommender."""
     address = request.text("address")
     wanted = request.text("change")
     with request.owner.store() as store:
+        late = wanted in ("never", "leave", "forget") and has_left(store, address)
         if wanted in ("pause", "resume"):
             pause(store, address, wanted == "pause")
+        elif wanted == "never":
+            refuse_recommender(store, address)
+        elif wanted == "lift":
+            lift_refusal(store, address)
         elif wanted == "leave":
             leave(store, address)
         elif wanted == "forget":
@@ -147,6 +164,8 @@ def change(request: PageRequest) -> str:
             raise ConfigError(request.t("recommenders.no_such"))
     request.owner.background.refresh()
     request.session.note(request.t(f"recommenders.done.{wanted}"))
+    if late:
+        request.session.note(request.t("disclosures.has_left"))
     return "/recommenders"
 
 
@@ -172,7 +191,7 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
             "asked": [_pending(store, asked) for asked in pending(store, time.time())],
             "answers": [
                 {
-                    "key": consent.asked.key,
+                    "key": consent.key,
                     "answer": consent.answer,
                     "recommender": consent.asked.recommender,
                     "method": consent.asked.terms.method,
@@ -261,16 +280,20 @@ def _pending(store: DeviceStore, asked: Question) -> dict[str, Any]:
 def answer(request: PageRequest) -> str:
     """Store the owner's answer to an offer."""
     answer_text = request.text("answer")
+    key = request.text("key", 2000)
     with request.owner.store() as store:
+        late = answer_text in ("never", "again") and has_left(store, recommender_of(store, key))
         if answer_text == "again":
-            take_back(store, request.text("key", 2000))
+            take_back(store, key)
         else:
             kind = next((kind for kind in get_args(Answer) if kind == answer_text), None)
             if kind is None:
                 raise ConfigError(request.t("disclosures.no_answer"))
-            give_answer(store, request.text("key", 2000), kind)
+            give_answer(store, key, kind)
     request.owner.background.refresh()
     request.session.note(request.t(f"disclosures.said.{answer_text}"))
+    if late:
+        request.session.note(request.t("disclosures.has_left"))
     return "/disclosures"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hdpmf.private.device.consent import consents
+from hdpmf.private.device.consent import consents, refused_recommenders
 from hdpmf.private.device.disclosures.history import past_runs, total_spending
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.disclosures.receipts import all_receipts
@@ -105,5 +105,6 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
             {"terms": consent.asked.key, "answer": consent.answer, "at": consent.at}
             for consent in consents(store)
         ],
+        "never": refused_recommenders(store),
         "sent": disclosures(store),
     }

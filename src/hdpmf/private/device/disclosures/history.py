@@ -197,8 +197,14 @@ class LedgerRun:
 
     @property
     def paid(self) -> Entry | None:
-        """The entry with which ratings paid."""
-        return next((entry for entry in self.entries if entry.ratings), None)
+        """The entry with which ratings paid; None where all of it was given back."""
+        paid = None
+        for entry in self.entries:
+            if entry.ratings:
+                paid = entry
+            elif entry.action == "returned" and entry.part >= 1:
+                paid = None
+        return paid
 
     @property
     def form(self) -> Form | None:

@@ -350,6 +350,9 @@ class Ledger:
                 owners |= zip(_keys(charges["pair"]), _keys(charges["user"]), strict=True)
                 if len(charges):
                     first.setdefault(written.run, number)
+            elif written.part >= 1:  # what is paid for from here on was made anew
+                about.pop(written.run, None)
+                first.pop(written.run, None)
             if written.action == "sent":
                 sent.setdefault(written.run, written)
         found = []

@@ -344,6 +344,17 @@ class DeviceStore:
         """The privacy weights of `ratings`."""
         return self._over_catalogue().weights
 
+    def ratings_version(self) -> tuple[int, ...]:
+        """Numbers that change with ratings or weights, by whichever process; at times without.
+
+        Reading them takes as long for one rating as for thousands.
+        """
+        return self._database.version(), self._database.rollbacks, self.rated.changes
+
+    def keyed_digest(self, data: bytes) -> bytes:
+        """Return a digest that says nothing about the data to somebody without the store's key."""
+        return self._cipher.lasting_check(data)
+
     @property
     def n_left_out(self) -> int:
         """Ratings of items that the catalogue does not have."""
@@ -465,9 +476,7 @@ class DeviceStore:
 
     def over(self, catalogue: PinnedCatalogue) -> RatingsTable:
         """Return ratings and weights over a catalogue: the pinned one, or an earlier version."""
-        # This process, a rollback or another command may have changed ratings; another thread may
-        # do the same as this.
-        now = (self._database.version(), self._database.rollbacks, self.rated.changes)
+        now = self.ratings_version()  # another thread may do the same as this
         kept = self._table
         if kept is None or kept[0] != now or kept[1] is not catalogue:
             kept = self._table = now, catalogue, self.rated.table(catalogue)

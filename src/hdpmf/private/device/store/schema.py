@@ -192,6 +192,7 @@ class RecommenderState(Row, frozen=True, kw_only=True):
         run: The run that ratings had paid in.
         model: SHA-256 of the facts that were here then.
         downloaded: Its files.
+        never: When the owner said never to this recommender, whatever it asks for; empty if not.
     """
 
     recommender: str
@@ -205,6 +206,7 @@ class RecommenderState(Row, frozen=True, kw_only=True):
     run: bytes = b""
     model: str = ""
     downloaded: Downloaded = Downloaded()
+    never: str = ""
 
 
 class PlanCount(Row, frozen=True, kw_only=True):
@@ -274,11 +276,21 @@ class Question(Row, frozen=True, kw_only=True):
 
 
 class Consent(Row, frozen=True, kw_only=True):
-    """The owner's answer to a question."""
+    """The owner's answer to a question.
+
+    Attributes:
+        run: Of an answer for once: the run that it was used for, until that is over.
+    """
 
     asked: Question
     answer: Literal["once", "always", "never"]
     at: str = ""
+    run: bytes = b""
+
+    @property
+    def key(self) -> str:
+        """The question's key; an answer for once that is in use has the run in its key, too."""
+        return f"{self.asked.key}|{self.run.hex()}" if self.run else self.asked.key
 
 
 class RefusalRecord(Row, frozen=True, kw_only=True):

@@ -150,7 +150,7 @@ class Tables:
         self.plan_counts = table("plan_counts", PlanCount, lambda row: row.recommender)
         self.agreed_tasks = table("agreed_tasks", AgreedTask, lambda row: row.id)
         self.questions = table("questions", Question, lambda row: row.key)
-        self.consents = table("consents", Consent, lambda row: row.asked.key)
+        self.consents = table("consents", Consent, lambda row: row.key)
         self.refusals = table("refusals", Refusals, lambda row: ONLY)
         self.sent_runs = table("sent_runs", SentRun, lambda row: row.run)
         self.hidden_items = table("hidden_items", HiddenItem, lambda row: row.item)
