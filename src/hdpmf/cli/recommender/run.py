@@ -205,7 +205,10 @@ def _conduct(
         run = service.begin(settings) if unfinished is None else unfinished
         if settings.view == "two-servers" and unfinished is None:
             service.publish()
-        return _outcome(folder, service.conduct(run))
+        outcome = service.conduct(run)
+        # Nobody serves the folder after this process: whoever took part gets the model now.
+        peers.wait_for_fetches()
+        return _outcome(folder, outcome)
 
 
 def _request(folder: ServiceFolder, settings: RunSettings) -> Result:
@@ -316,7 +319,12 @@ def _on_network(folder: ServiceFolder) -> Iterator[Peers]:
     try:
         with serve_website(folder, mailbox) as address:
             note(f"listening on {address}")
-            yield Peers(devices=mailbox, servers=servers, admit=mailbox.admit)
+            yield Peers(
+                devices=mailbox,
+                servers=servers,
+                admit=mailbox.admit,
+                wait_for_fetches=mailbox.wait_for_fetches,
+            )
     finally:
         servers.close()
 

@@ -61,8 +61,11 @@ BODY_SECONDS = 120.0
 """Seconds that a contribution may take to arrive."""
 MAX_WAITING_BYTES = 512 << 20
 """Contributions that wait to be processed; at more, participants are asked to come back later."""
+LAST_FETCHES = 60.0
+"""Seconds, at most, that whoever ends waits for participants to fetch the last files."""
 
 _POLL_SECONDS = 0.25
+_QUIET_SECONDS = 3.0  # without a fetch, after which nobody is fetching any more
 _PART = 64 << 10  # bytes of an offer that are given to a connection at a time
 _JITTER = 1.5  # a participant waits 50 to 150 % of the pause that is suggested
 _COUNT_SECONDS = 5.0
@@ -132,6 +135,7 @@ class Mailbox:
         self._busy_until = -math.inf
         self._counted: tuple[float, int] = (-math.inf, 0)
         self._closed = threading.Event()
+        self._file_at = -math.inf
 
     @property
     def routes(self) -> list[Route]:
@@ -163,6 +167,26 @@ class Mailbox:
         """
         check_sizes(messages, self._max_bytes)
         return self._exchange(messages, deadline)
+
+    def file_sent(self) -> None:
+        """Record that a public file was fetched."""
+        self._file_at = time.monotonic()
+
+    def wait_for_fetches(self, most: float = LAST_FETCHES) -> None:
+        """Wait until everybody who is present has polled and no file was fetched for a while.
+
+        A poll tells a participant that there are new files, and it fetches them next.
+        """
+        begun = time.monotonic()
+        waiting = self.present()
+        polled = math.inf
+        while waiting and time.monotonic() < begun + most and not self._closed.wait(_POLL_SECONDS):
+            now = time.monotonic()
+            with self._guard:
+                if min(self._polls[device][0] for device in waiting) > begun:
+                    polled = min(polled, now)
+            if now > max(polled, self._file_at) + _QUIET_SECONDS:
+                return
 
     def close(self) -> None:
         """Withdraw all offers. May be called twice."""

@@ -43,11 +43,13 @@ class Peers:
 
     Attributes:
         admit: Called with the identities on the roster, which people join meanwhile.
+        wait_for_fetches: Waits until participants had time to fetch what was published last.
     """
 
     devices: RecommenderTransport | None = None
     servers: SumServers | None = None
     admit: Callable[[Collection[str]], None] = lambda devices: None
+    wait_for_fetches: Callable[[], None] = lambda: None
 
 
 class _GivenUpError(Exception):

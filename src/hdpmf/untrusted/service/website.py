@@ -61,6 +61,7 @@ class Website:
         self._folder = folder
         self._index: tuple[int, int] = (0, 0)
         self._held: dict[str, _Held] = {}
+        self._mailbox = mailbox
         files = Route("/{name}", self._answer, methods=["GET", "HEAD"])
         self.app = Starlette(routes=[*([] if mailbox is None else mailbox.routes), files])
         if mailbox is not None:
@@ -70,6 +71,8 @@ class Website:
         found = self._find(request.path_params["name"])
         if found is None:
             return Response(status_code=404)
+        if self._mailbox is not None:
+            self._mailbox.file_sent()
         if _has(request.headers.get("if-none-match", ""), found.headers["etag"]):
             kept = ("etag", "cache-control")
             return Response(status_code=304, headers={name: found.headers[name] for name in kept})
