@@ -186,12 +186,15 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
         for role in ("leader", "helper")
     ]
     options: dict[str, Any] = {"clock": lambda: now[0], "rules": rules, "noise": KnownNoise()}
-    helper = Helper(both[1], databases[1], released_batches=folder / "helper.released", **options)
+    states = [folder / role for role in ("leader", "helper")]
+    for state in states:
+        state.mkdir()
+    helper = Helper(both[1], databases[1], state=states[1], **options)
     leader = Leader(
         both[0],
         databases[0],
         TimedHelper(helper, watch),
-        released_batches=folder / "leader.released",
+        state=states[0],
         **options,
     )
     collector, device = KeyPair.generate(), Ed25519PrivateKey.generate()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -92,6 +95,8 @@ class ServerPair:
         self.servers = self.keys[0].servers
         self.clock, self.noises = clock, noises
         self.folder, self.between = folder, between
+        self._temporary = Path(mkdtemp())
+        atexit.register(rmtree, self._temporary, ignore_errors=True)  # servers may outlive the pair
         self.rules = SimulationRules(minimum=2) if rules is None else rules
         self.url = url or (
             lambda role: "sqlite://" if folder is None else f"sqlite:///{folder / role}.sqlite"
@@ -104,16 +109,13 @@ class ServerPair:
 
     def start(self) -> None:
         """Start both servers from what is in their databases."""
-        logs = [
-            None if self.folder is None else self.folder / f"{role}.released"
-            for role in ("leader", "helper")
-        ]
+        states = [self.state(role) for role in ("leader", "helper")]
         options: dict[str, Any] = {"clock": self.clock, "rules": self.rules}
         self.helper = Helper(
             self.keys[1],
             self.databases[1],
             noise=self.noises[1],
-            released_batches=logs[1],
+            state=states[1],
             **options,
         )
         self.leader = Leader(
@@ -121,9 +123,15 @@ class ServerPair:
             self.databases[0],
             self.between(self.helper),
             noise=self.noises[0],
-            released_batches=logs[0],
+            state=states[0],
             **options,
         )
+
+    def state(self, role: str) -> Path:
+        """The folder of what a server keeps outside its database."""
+        path = (self.folder or self._temporary) / role
+        path.mkdir(exist_ok=True)
+        return path
 
     def restart(self) -> None:
         """Start again with nothing but what is on the disk."""

@@ -37,9 +37,8 @@ class Pair(ServerPair):
     """Both servers, a collector, and a task of a few items."""
 
     def __init__(self, folder: Path | None = None, **options: Any) -> None:
-        super().__init__(
-            Clock(BEGIN + 10), (KnownNoise(100), KnownNoise(7000)), folder=folder, **options
-        )
+        noises = options.pop("noises", (KnownNoise(100), KnownNoise(7000)))
+        super().__init__(Clock(BEGIN + 10), noises, folder=folder, **options)
         self.collector_keys = KeyPair.generate(9)
         config = self.collector_keys.config.encode().hex()
         self.collector = Collector(

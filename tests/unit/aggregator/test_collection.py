@@ -26,6 +26,7 @@ from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError
 from hdpmf.untrusted.aggregator.collection import Batches
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, accumulators
+from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import Rules, SimulationRules
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum
 
@@ -146,21 +147,21 @@ def test_the_leader_gives_nothing_before_the_helper_has_given() -> None:
     assert [noise.draws for noise in pair.noises] == [3, 3]
 
 
-def test_only_a_simulation_may_have_seeded_noise() -> None:
+def test_only_a_simulation_may_have_noise_of_another_kind() -> None:
     pair = Pair()
-    real, database = Rules(minimum=2), ServerDatabase()
-    with pytest.raises(PrivacyError):
-        Batches(database, pair.keys[0], real, SeededNoise(1))
-    Batches(database, pair.keys[0], real, ReleasedNoise())
-    Batches(database, pair.keys[0], SimulationRules(minimum=2), SeededNoise(1))
+    real, database, seals = Rules(minimum=2), ServerDatabase(), BatchSeals(None)
+    for noise in (SeededNoise(1), ReleasedNoise()):
+        with pytest.raises(PrivacyError, match="noise of its own key"):
+            Batches(database, pair.keys[0], real, seals, noise)
+    Batches(database, pair.keys[0], real, seals)
+    Batches(database, pair.keys[0], SimulationRules(minimum=2), seals, SeededNoise(1))
 
 
-def test_a_database_on_the_disk_needs_its_marks(tmp_path: Path) -> None:
+def test_a_database_on_the_disk_needs_its_files(tmp_path: Path) -> None:
     pair = Pair()
+    database = ServerDatabase(f"sqlite:///{tmp_path}/x.sqlite")
     with pytest.raises(ConfigError, match="outside the database"):
-        Batches(
-            ServerDatabase(f"sqlite:///{tmp_path}/x.sqlite"), pair.keys[0], Rules(), ReleasedNoise()
-        )
+        Batches(database, pair.keys[0], Rules(), BatchSeals(None))
 
 
 @pytest.mark.parametrize("role", ["leader", "helper"])
@@ -224,11 +225,11 @@ def test_marks_survive_an_unfinished_line_and_refuse_a_damaged_one(tmp_path: Pat
     task = pair.add()
     pair.upload(task, [0, 1])
     pair.aggregate_all()
-    log = tmp_path / "leader.released"
+    log = tmp_path / "leader" / "closed-batches"
     log.write_bytes(b"00ff 12")
-    first = pair.collect(task)
+    first = pair.collect(task, Interval(BEGIN, HOUR))
     assert log.read_bytes().count(b"\n") == 1
-    assert pair.collect(task) == first
+    assert pair.collect(task, Interval(BEGIN, HOUR)) == first
     log.write_bytes(b"garbage\n")
     with pytest.raises(StorageError, match="damaged"):
-        pair.ask(pair.leader.task_ids()[0], Interval(BEGIN, HOUR))
+        pair.ask(pair.leader.task_ids()[0], Interval(BEGIN + HOUR, HOUR))

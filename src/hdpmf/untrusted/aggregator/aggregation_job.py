@@ -1,6 +1,7 @@
 """Aggregation jobs: preparation of report shares, accumulation, and jobs in the database.
 
-A job is claimed by one worker, written down before the helper is asked, and finished once.
+A job is claimed by one worker, with its reports, and finished once. Its request to the helper is a
+function of its reports: whoever takes over a job makes the same bytes, and the helper knows them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     payloads,
     reports,
 )
+from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys, TaskStore
 
 with needs("sqlalchemy"):
@@ -103,17 +105,22 @@ class Accumulator:
         """Number of reports in the sums."""
         return sum(bucket.count for bucket in self._buckets.values())
 
-    def write(self, connection: sa.Connection, database: ServerDatabase) -> None:
+    def write(self, connection: sa.Connection, database: ServerDatabase, seals: BatchSeals) -> None:
         """Add it to the database, within the caller's transaction."""
         shard = secrets.randbelow(database.shards)
         # In one order, so that no two workers wait for each other.
         for time in sorted(self._buckets):
-            self._write_bucket(connection, database, time, shard)
+            self._write_bucket(connection, database, seals, time, shard)
         for reason, amount in sorted(self._rejected.items()):
             database.add_rejections(connection, self._task.number, int(reason), amount)
 
     def _write_bucket(
-        self, connection: sa.Connection, database: ServerDatabase, time: int, shard: int
+        self,
+        connection: sa.Connection,
+        database: ServerDatabase,
+        seals: BatchSeals,
+        time: int,
+        shard: int,
     ) -> None:
         prio = self._task.prio
         bucket = self._buckets[time]
@@ -124,7 +131,8 @@ class Accumulator:
         row = connection.execute(sa.select(accumulators).where(here).with_for_update()).one()
         total = bucket.total
         if row.total:
-            total = prio.field.add(total, prio.field.decode(row.total, prio.circuit.output_length))
+            before = seals.open_total(self._task.id, time, shard, row.total)
+            total = prio.field.add(total, prio.field.decode(before, prio.circuit.output_length))
         checksum = (bucket.checksum ^ int.from_bytes(row.checksum, "big")).to_bytes(
             CHECKSUM_SIZE, "big"
         )
@@ -133,7 +141,7 @@ class Accumulator:
             {
                 "amount": row.amount + bucket.count,
                 "checksum": checksum,
-                "total": prio.field.encode(total),
+                "total": seals.seal_total(self._task.id, time, shard, prio.field.encode(total)),
             },
         )
 
@@ -144,12 +152,17 @@ _MOST_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class AggregationJob:
-    """Reports that one worker has claimed, by id; and the request, once it is stored."""
+    """Reports that one worker has claimed.
+
+    Attributes:
+        bodies: The reports, by id.
+        lost: Ids of reports whose key is gone, so that nobody can open them.
+    """
 
     id: bytes
     task: AggregatorTask
     bodies: list[bytes] = field(repr=False)
-    request: bytes | None = field(repr=False)
+    lost: list[bytes] = field(repr=False)
 
 
 class AggregationJobs:
@@ -159,11 +172,13 @@ class AggregationJobs:
         self,
         database: ServerDatabase,
         task_store: TaskStore,
+        seals: BatchSeals,
         rules: Rules,
         clock: Callable[[], float],
     ) -> None:
         self._database = database
         self._task_store = task_store
+        self._seals = seals
         self._rules = rules
         self._clock = clock
 
@@ -173,28 +188,26 @@ class AggregationJobs:
             found = self._left(connection) or self._new(connection, limit)
         if found is None:
             return None
-        job, number, request = found
+        job, number = found
         task = self._task_store.by_number(number)
         joined = sa.and_(payloads.c.task == reports.c.task, payloads.c.report == reports.c.id)
         members = sa.and_(reports.c.state == ReportState.CLAIMED, reports.c.job == job)
-        bodies = (
-            sa.select(payloads.c.body)
+        sealed = (
+            sa.select(reports.c.id, reports.c.bucket, payloads.c.body)
             .join_from(reports, payloads, joined)
             .where(members)
             .order_by(reports.c.id)
         )
+        bodies: list[bytes] = []
+        lost: list[bytes] = []
         with self._database.read() as connection:
-            return AggregationJob(job, task, list(connection.execute(bodies).scalars()), request)
-
-    def write_request(self, job: AggregationJob, request: bytes) -> bytes:
-        """Store the request before it is sent; the first one stored stays."""
-        here = jobs.c.id == job.id
-        with self._database.write() as connection:
-            connection.execute(
-                sa.update(jobs).where(sa.and_(here, jobs.c.request.is_(None))), {"request": request}
-            )
-            found: bytes | None = connection.execute(sa.select(jobs.c.request).where(here)).scalar()
-        return request if found is None else found  # None: another worker has finished it
+            for row in connection.execute(sealed):
+                body = self._seals.open_report(task.id, row.bucket, row.id, row.body)
+                if body is None:
+                    lost.append(row.id)
+                else:
+                    bodies.append(body)
+        return AggregationJob(job, task, bodies, lost)
 
     def release(self, job: AggregationJob) -> None:
         """End the lease, so that another worker can try at once."""
@@ -224,7 +237,7 @@ class AggregationJobs:
             lock_task(connection, number)
             if connection.execute(sa.delete(jobs).where(jobs.c.id == job.id)).rowcount != 1:
                 return False
-            sums.write(connection, self._database)
+            sums.write(connection, self._database, self._seals)
             here = sa.and_(reports.c.task == number, reports.c.id == sa.bindparam("report"))
             done = sa.update(reports).where(here).values(state=sa.bindparam("state_"), job=None)
             connection.execute(done, changes)
@@ -233,7 +246,7 @@ class AggregationJobs:
             connection.execute(sa.delete(payloads).where(gone))
         return True
 
-    def _left(self, connection: sa.Connection) -> tuple[bytes, int, bytes | None] | None:
+    def _left(self, connection: sa.Connection) -> tuple[bytes, int] | None:
         now = self._clock()
         over = sa.select(jobs).where(jobs.c.lease <= now).order_by(jobs.c.lease).limit(1)
         row = connection.execute(over.with_for_update(skip_locked=True)).one_or_none()
@@ -242,9 +255,9 @@ class AggregationJobs:
         connection.execute(
             sa.update(jobs).where(jobs.c.id == row.id), {"lease": now + self._rules.lease}
         )
-        return row.id, row.task, row.request
+        return row.id, row.task
 
-    def _new(self, connection: sa.Connection, limit: int) -> tuple[bytes, int, None] | None:
+    def _new(self, connection: sa.Connection, limit: int) -> tuple[bytes, int] | None:
         stored = reports.c.state == ReportState.STORED
         for number in self._task_store.row_numbers(connection):
             size = self._task_store.by_number(number, connection).report_size
@@ -258,13 +271,8 @@ class AggregationJobs:
         else:
             return None
         job = secrets.token_bytes(JOB_ID_SIZE)
-        row = {
-            "id": job,
-            "task": number,
-            "lease": self._clock() + self._rules.lease,
-            "request": None,
-        }
+        row = {"id": job, "task": number, "lease": self._clock() + self._rules.lease}
         connection.execute(jobs.insert(), row)
         claimed = sa.update(reports).where(sa.and_(reports.c.task == number, reports.c.id.in_(ids)))
         connection.execute(claimed, {"state": ReportState.CLAIMED, "job": job})
-        return job, number, None
+        return job, number

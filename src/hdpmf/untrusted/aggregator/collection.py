@@ -1,9 +1,10 @@
-"""Closing a batch: its sum gets noise once and is encrypted once, to the collector.
+"""Closing a batch: its sum gets noise and is encrypted once, to the collector.
 
-A log of released batches keeps a database that was rolled back from drawing noise again. It has one
-line per batch: task, interval, digest of the share. A share leaves only after its line is on the
-disk. So a batch with a line and without its share in the database was closed before, and the
-database is older than that.
+A log of released batches keeps a database that was rolled back from releasing a batch again. It has
+one line per batch: task, interval, digest of the share. A share leaves only after its line is on
+the disk. So a batch with a line and without its share in the database was closed before, and the
+database is older than that. Where the log was rolled back, too, the same sum gets the same noise
+(``noise_key``). When a batch is closed, the keys that its reports were sealed with are erased.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     combine_checksums,
 )
 from hdpmf.common.base.files import lock_file
-from hdpmf.common.privacy.sampling import Noise, require_released
+from hdpmf.common.privacy.sampling import KeyedNoise, Noise
 from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError, needs
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
@@ -38,10 +39,17 @@ from hdpmf.untrusted.aggregator.datastore import (
     lock_task,
     reports,
 )
+from hdpmf.untrusted.aggregator.noise_key import NoiseKey
+from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
+
+
+RELEASED_FILE = "closed-batches"
+NOISE_KEY_FILE = "noise-key"
+BATCH_KEYS_FILE = "batch-keys"
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ class ReleasedBatches:
         return PrivacyError(
             f"the batch of task {task_id.hex()[:16]} from {interval.start} to {interval.end} was "
             "closed before, and the database does not have its share: it is older than "
-            f"{self._path}. Noise that is drawn again can be averaged away, so this batch stays "
+            f"{self._path}. Two sums of one batch would tell more than one, so this batch stays "
             "closed. Bring back the newest copy of the database; if there is none, give this task "
             "up and make a new one"
         )
@@ -143,7 +151,7 @@ class ReleasedBatches:
             if os.write(file, line) != len(line):
                 raise OSError("the disk is full")
             os.fsync(file)
-            if self._path is not None and os.name == "posix":  # elsewhere a folder cannot be task
+            if self._path is not None and os.name == "posix":  # elsewhere a folder cannot be opened
                 folder = os.open(self._path.parent, os.O_RDONLY)
                 try:
                     os.fsync(folder)
@@ -184,8 +192,9 @@ class Batches:
     """The closed batches of a server.
 
     Args:
-        noise: What is added to sums: released noise, but for simulations.
-        released_batches: The log file; None if the database is in memory.
+        seals: Opens the sums, until a batch is closed.
+        noise: What is added to sums in a simulation; otherwise the noise of ``noise_key``.
+        state: Folder of files that are no part of the database; None if that is in memory.
     """
 
     def __init__(
@@ -193,20 +202,27 @@ class Batches:
         database: ServerDatabase,
         keys: ServerKeys,
         rules: Rules,
-        noise: Noise,
-        released_batches: Path | None = None,
+        seals: BatchSeals,
+        noise: Noise | None = None,
+        state: Path | None = None,
     ) -> None:
-        if not rules.simulation:
-            require_released(noise)
-        if released_batches is None and not database.in_memory:
+        if noise is not None and not rules.simulation:
+            raise PrivacyError(
+                f"{type(noise).__name__} must not make the noise of a sum that is released: a "
+                "server adds the noise of its own key"
+            )
+        if state is None and not database.in_memory:
             raise ConfigError(
-                "a server with a database needs a file for its closed batches, outside the database"
+                "a server with a database needs a folder for its closed batches and keys, outside "
+                "the database"
             )
         self._database = database
         self._keys = keys
         self._rules = rules
+        self._seals = seals
         self._noise = noise
-        self._released = ReleasedBatches(released_batches)
+        self._noise_key = NoiseKey(None if state is None else state / NOISE_KEY_FILE)
+        self._released = ReleasedBatches(None if state is None else state / RELEASED_FILE)
 
     def check(self, task: AggregatorTask, interval: Interval) -> None:
         """Raise DapError unless the interval is within the task and a multiple of its precision."""
@@ -237,6 +253,8 @@ class Batches:
         self.check(task, interval)
         batch = self.find(task, interval)
         if batch is None:
+            with self._database.read() as connection:
+                _check_overlap(connection, task, interval)
             self._released.check(task.id, interval)
             with self._database.write() as connection:
                 lock_task(connection, task.number, alone=True)
@@ -247,7 +265,13 @@ class Batches:
                     batch = self._draw(connection, task, interval, expected)
         _compare(expected, batch.count, batch.checksum)
         self._released.write(task.id, interval, batch.share.encode())
+        self._seals.erase(task.id, interval)
+        self._database.empty_log()
         return batch
+
+    def erase_noise_keys(self, before: float) -> None:
+        """Erase noise keys of tasks that ended before this time."""
+        self._noise_key.erase_before(before)
 
     def keep_other(self, task: AggregatorTask, interval: Interval, share: HpkeCiphertext) -> Batch:
         """Store the helper's share, unless there is one."""
@@ -267,13 +291,7 @@ class Batches:
         expected: tuple[int, bytes] | None,
     ) -> Batch:
         """Sum, add noise and encrypt, in the transaction that closes the batch."""
-        overlapping = sa.and_(
-            batches.c.task == task.number,
-            batches.c.start < interval.end,
-            batches.c.start + batches.c.duration > interval.start,
-        )
-        if connection.execute(sa.select(sa.literal(1)).where(overlapping).limit(1)).first():
-            raise DapError("the batch overlaps with one that is closed", Problem.BATCH_OVERLAP)
+        _check_overlap(connection, task, interval)
         within = _within(accumulators, task, interval)
         prio = task.prio
         total = np.zeros(prio.circuit.output_length, prio.field.dtype)
@@ -281,7 +299,8 @@ class Batches:
         checksums = []
         times = []
         for row in connection.execute(sa.select(accumulators).where(within)):
-            total = prio.field.add(total, prio.field.decode(row.total, len(total)))
+            plain = self._seals.open_total(task.id, row.bucket, row.shard, row.total)
+            total = prio.field.add(total, prio.field.decode(plain, len(total)))
             count += row.amount
             checksums.append(row.checksum)
             times.append(row.bucket)
@@ -289,7 +308,8 @@ class Batches:
         _compare(expected, count, checksum)
         if count < max(task.document.minimum, self._rules.minimum):
             raise DapError("too few reports are in the batch", Problem.INVALID_BATCH_SIZE)
-        noised = prio.field.add(total, prio.field.secret(self._noises(task)))
+        drawn = self._noises(task, prio.field.encode(total))
+        noised = prio.field.add(total, prio.field.secret(drawn))
         aad = AggregateShareAad(task.id, b"", BatchSelector(batch_interval=interval)).encode()
         info = aggregate_share_info(self._keys.dap_role)
         share = seal(task.collector, info, aad, prio.field.encode(noised))
@@ -313,14 +333,17 @@ class Batches:
             )  # pragma: no cover - a broken database
         return found
 
-    def _noises(self, task: AggregatorTask) -> np.ndarray:
+    def _noises(self, task: AggregatorTask, total: bytes) -> np.ndarray:
+        noise: Noise | KeyedNoise | None = self._noise
+        if noise is None:
+            noise = self._noise_key.noise(task.id, task.document.end, total)
         parts = []
         for part in task.document.noise:
             zero = part.fraction == 0
             parts.append(
                 np.zeros(part.entries, np.int64)
                 if zero
-                else self._noise.discrete_laplace(part.fraction, part.entries).astype(np.int64)
+                else noise.discrete_laplace(part.fraction, part.entries).astype(np.int64)
             )
         return np.concatenate(parts)
 
@@ -329,6 +352,14 @@ def closed_intervals(connection: sa.Connection, task: AggregatorTask) -> list[In
     """Return the closed intervals of a task."""
     found = sa.select(batches.c.start, batches.c.duration).where(batches.c.task == task.number)
     return [Interval(row.start, row.duration) for row in connection.execute(found)]
+
+
+def _check_overlap(connection: sa.Connection, task: AggregatorTask, interval: Interval) -> None:
+    if any(
+        closed.start < interval.end and interval.start < closed.end
+        for closed in closed_intervals(connection, task)
+    ):
+        raise DapError("the batch overlaps with one that is closed", Problem.BATCH_OVERLAP)
 
 
 def _compare(expected: tuple[int, bytes] | None, count: int, checksum: bytes) -> None:

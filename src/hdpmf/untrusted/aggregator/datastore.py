@@ -7,6 +7,7 @@ What is committed is on the disk when ``write`` ends. Errors never contain what 
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -104,7 +105,7 @@ _claimed = reports.c.state == ReportState.CLAIMED
 
 sa.Index("reports_claimed", reports.c.job, sqlite_where=_claimed, postgresql_where=_claimed)
 
-# leader: reports until they are counted; a table of its own, because rows above change
+# leader: reports until they are counted, sealed; a table of its own, because rows above change
 payloads = sa.Table(
     "payloads",
     metadata,
@@ -119,7 +120,6 @@ jobs = sa.Table(  # leader: what it asks the helper, until it is done
     sa.Column("id", sa.LargeBinary(16), primary_key=True),
     sa.Column("task", sa.Integer, nullable=False),
     sa.Column("lease", sa.Float, nullable=False),  # until when a worker has it
-    sa.Column("request", _BODY),
 )
 
 answers = sa.Table(  # helper: what it answered, for as long as the task lives
@@ -139,7 +139,7 @@ accumulators = sa.Table(
     sa.Column("shard", sa.SmallInteger, primary_key=True, autoincrement=False),
     sa.Column("amount", sa.BigInteger, nullable=False),
     sa.Column("checksum", sa.LargeBinary(32), nullable=False),
-    sa.Column("total", sa.LargeBinary, nullable=False),
+    sa.Column("total", sa.LargeBinary, nullable=False),  # sealed
 )
 
 rejections = sa.Table(
@@ -176,7 +176,19 @@ collections = sa.Table(  # leader: what the collector asked for
     sa.Column("duration", sa.BigInteger, nullable=False),
 )
 
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = ()
+_UNSEALED = "unsealed"
+
+
+def _begin_to_seal(connection: sa.Connection) -> None:
+    """Mark rows that a server has to seal when it opens the database: it has the keys.
+
+    Requests of jobs go: they are made again from the reports, byte for byte.
+    """
+    connection.execute(facts.insert(), {"name": _UNSEALED, "value": "yes"})
+    connection.execute(sa.text("ALTER TABLE jobs DROP COLUMN request"))
+
+
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_begin_to_seal,)
 """The first brings a database from schema 1 to 2, the second from 2 to 3, and so on, in SQLite and
 in PostgreSQL. None may forget a report's id, a closed batch or a share that has left: what was
 counted or released stays so."""
@@ -264,6 +276,15 @@ class ServerDatabase:
         )
         connection.execute(more, {"task": task, "reason": reason, "amount": amount})
 
+    def empty_log(self) -> None:
+        """Move SQLite's log into the database and cut it to nothing, if nobody is reading."""
+        self._outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def rewrite(self) -> None:
+        """Rewrite the whole file, without its free pages. PostgreSQL does so by itself."""
+        self._outside_transaction("VACUUM")
+        self.empty_log()
+
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
@@ -298,11 +319,23 @@ class ServerDatabase:
             if self.in_memory:
                 self._turn.release()
 
+    def _outside_transaction(self, statement: str) -> None:
+        if not self._sqlite or self.in_memory:
+            return
+        raw = self._engine.raw_connection()
+        try:
+            raw.cursor().execute(statement).fetchall()
+        except sqlite3.Error as error:
+            raise StorageError(f"the database refused: {error}; try again") from None
+        finally:
+            raw.close()
+
     def _connected(self, raw: Any, record: Any) -> None:
         raw.isolation_level = None  # we begin transactions ourselves
         cursor = raw.cursor()
         cursor.execute(f"PRAGMA page_size = {_PAGE}")
         cursor.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
+        cursor.execute("PRAGMA secure_delete = ON")
         if not self.in_memory:
             cursor.execute("PRAGMA journal_mode = WAL")
             cursor.execute("PRAGMA synchronous = FULL")
@@ -334,6 +367,17 @@ class ServerDatabase:
                 for step in MIGRATIONS[int(found) - 1 :]:
                     step(connection)
                 connection.execute(facts.update().where(schema), {"value": str(newest)})
+
+
+def has_unsealed(connection: sa.Connection) -> bool:
+    """Return True if a version before seals has written rows, and nobody has sealed them yet."""
+    here = sa.select(facts.c.value).where(facts.c.name == _UNSEALED)
+    return connection.execute(here.with_for_update()).first() is not None
+
+
+def clear_unsealed(connection: sa.Connection) -> None:
+    """Record that all rows are sealed."""
+    connection.execute(sa.delete(facts).where(facts.c.name == _UNSEALED))
 
 
 def lock_task(connection: sa.Connection, number: int, *, alone: bool = False) -> None:

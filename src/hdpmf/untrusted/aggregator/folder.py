@@ -16,6 +16,8 @@ Its organisation owns the folder; nobody else has the keys in it.
       collectors/ID.json    recommenders that may have tasks
       data.sqlite           tasks, reports, sums, unless config.toml names another database
       closed-batches        released batches; none of them is released again
+      noise-key             makes the noise of its sums (secret)
+      batch-keys            open reports and sums of batches that are not closed (secret)
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ from hdpmf.common.protocol.servers import (
     read_server,
 )
 from hdpmf.errors import ConfigError, DapError, StorageError
+from hdpmf.untrusted.aggregator.collection import NOISE_KEY_FILE, RELEASED_FILE
+from hdpmf.untrusted.aggregator.noise_key import NoiseKey
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, ServerRole
 
 
@@ -223,7 +227,7 @@ class AggregatorFolder:
     @property
     def released_batches(self) -> Path:
         """The log of released batches, outside the database."""
-        return self.path / "closed-batches"
+        return self.path / RELEASED_FILE
 
     def certificates(self) -> Certificates:
         """Return its certificates, renewed where needed."""
@@ -308,6 +312,7 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     atomic_write(folder / "keys" / _PARTY, party.to_bytes(), mode=0o600)
     atomic_write(folder / "keys" / _HPKE, hpke.to_bytes(), mode=0o600)
     atomic_write(folder / "keys" / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
+    NoiseKey(folder / NOISE_KEY_FILE)  # from the first day on, so that every copy of it has it
     made = ensure_certificates(folder / "tls", (config.name,))
     card = Server(
         organisation=config.organisation,

@@ -185,7 +185,7 @@ class Helper(Aggregator):
             if overtaken:
                 connection.rollback()
                 return None
-            sums.write(connection, self._database)
+            sums.write(connection, self._database, self._seals)
         _LOG.info("task %s: %d of %d reports counted", task.id.hex()[:16], sums.counted, len(rows))
         return response
 

@@ -157,6 +157,7 @@ _KEYS_SECONDS = 86_400  # for which clients may keep the keys
 _COLLECT_SECONDS = 5  # after which a collector may ask again
 _QUERY_SIZE = 64  # bytes of a CollectionReq or an AggregateShareReq, at most
 _THREADS = 4
+_GARBAGE_SECONDS = 3600.0
 _ROOM_SECONDS = 0.05  # until a connection that was cut has given back what it held
 
 
@@ -373,6 +374,26 @@ class HelperResources(Resources):
     ) -> None:
         super().__init__(folder, helper, metrics)
         self._helper = helper
+        self._housekeeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start background work, before the first request."""
+        self._housekeeping = asyncio.create_task(self._collect_garbage())
+
+    async def stop(self) -> None:
+        """Stop background work, after the last request."""
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+        await super().stop()
+
+    async def _collect_garbage(self) -> None:
+        """Delete expired data now and then; the leader does so between its jobs."""
+        while True:
+            try:
+                await self._in_thread(self._helper.collect_garbage)
+            except Exception as error:  # the server goes on, and tries again
+                event("garbage-stays", logging.WARNING, error)
+            await asyncio.sleep(_GARBAGE_SECONDS)
 
     def routes(self) -> list[Route]:
         """Return the routes."""

@@ -80,15 +80,14 @@ class Leader(Aggregator):
         *,
         clock: Callable[[], float] = time.time,
         noise: Noise | None = None,
-        released_batches: Path | None = None,
+        state: Path | None = None,
         rules: Rules | None = None,
     ) -> None:
-        super().__init__(
-            keys, database, clock=clock, noise=noise, released_batches=released_batches, rules=rules
-        )
+        super().__init__(keys, database, clock=clock, noise=noise, state=state, rules=rules)
         self._helper = helper
-        self._uploads = Uploads(database, self._task_store, self._rules, self._clock)
-        self._jobs = AggregationJobs(database, self._task_store, self._rules, self._clock)
+        shared = (database, self._task_store, self._seals, self._rules, self._clock)
+        self._uploads = Uploads(*shared)
+        self._jobs = AggregationJobs(*shared)
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
         """Add a task and return its id; raise ProtocolError if it is refused. Idempotent.
@@ -135,7 +134,7 @@ class Leader(Aggregator):
         except Exception:
             self._jobs.release(job)
             raise
-        return len(job.bodies)
+        return len(job.bodies) + len(job.lost)
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
         """Start a collection job; raise DapError if it is invalid, or its id is in use."""
@@ -197,7 +196,9 @@ class Leader(Aggregator):
         sums = Accumulator(job.task)
         prepared: dict[bytes, tuple[int, Preparation]] = {}
         inits = []
-        rejected = []
+        rejected = list(job.lost)
+        for _ in job.lost:
+            sums.reject(PrepareError.REPORT_DROPPED)
         for body in job.bodies:
             report = Report.decode(body)
             metadata = report.report_metadata
@@ -217,10 +218,7 @@ class Leader(Aggregator):
             inits.append(PrepareInit(share, PingPongMessage(prep_share=result[1]).encode()))
         counted: list[bytes] = []
         if inits:
-            request = job.request
-            if request is None:
-                made = AggregationJobInitReq(b"", PartialBatchSelector(), tuple(inits)).encode()
-                request = self._jobs.write_request(job, made)
+            request = AggregationJobInitReq(b"", PartialBatchSelector(), tuple(inits)).encode()
             answer = AggregationJobResp.decode(
                 self._helper.aggregation_job(task.id, job.id, request)
             )

@@ -58,13 +58,13 @@ def open_server(folder: AggregatorFolder) -> Iterator[Leader | Helper]:
     """Open the server of this folder, without HTTP."""
     keys = folder.keys
     rules = folder.config.tasks
-    log = folder.released_batches
+    state = folder.path
     with closing(ServerDatabase(folder.database_url)) as database:
         if folder.config.role == "helper":
-            yield Helper(keys, database, released_batches=log, rules=rules)
+            yield Helper(keys, database, state=state, rules=rules)
             return
         with HelperClient(keys) as client:
-            yield Leader(keys, database, client, released_batches=log, rules=rules)
+            yield Leader(keys, database, client, state=state, rules=rules)
 
 
 def run_worker(

@@ -25,6 +25,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
 )
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, TaskStore
 
 with needs("cryptography"):
@@ -72,11 +73,13 @@ class Uploads:
         self,
         database: ServerDatabase,
         task_store: TaskStore,
+        seals: BatchSeals,
         rules: Rules,
         clock: Callable[[], float],
     ) -> None:
         self._database = database
         self._task_store = task_store
+        self._seals = seals
         self._rules = rules
         self._clock = clock
 
@@ -176,7 +179,13 @@ class Uploads:
         if not stored:
             return
         bodies = [
-            {"task": task.number, "report": checked.report_id, "body": checked.upload.report}
+            {
+                "task": task.number,
+                "report": checked.report_id,
+                "body": self._seals.seal_report(
+                    task.id, checked.time, checked.report_id, checked.upload.report
+                ),
+            }
             for checked in stored
         ]
         connection.execute(payloads.insert(), bodies)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError
-from hdpmf.common.privacy.sampling import Noise, ReleasedNoise
+from hdpmf.common.privacy.sampling import Noise
 from hdpmf.errors import ConfigError, needs
-from hdpmf.untrusted.aggregator.collection import Batches
+from hdpmf.untrusted.aggregator.collection import BATCH_KEYS_FILE, Batches
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
     ServerDatabase,
@@ -25,6 +25,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
     tasks,
 )
+from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import (
     AggregatorTask,
     Rules,
@@ -54,8 +55,9 @@ class Aggregator:
         keys: Its keys, and both cards.
         database: Its database.
         clock: Seconds since 1970.
-        noise: Added to sums; released noise except in simulations.
-        released_batches: The log file, outside the database; None if that is in memory.
+        noise: Added to sums in a simulation; otherwise that of the server's noise key.
+        state: Folder of its closed batches and keys, outside the database; None if that is in
+            memory.
         rules: Conditions for tasks.
     """
 
@@ -68,7 +70,7 @@ class Aggregator:
         *,
         clock: Callable[[], float] = time.time,
         noise: Noise | None = None,
-        released_batches: Path | None = None,
+        state: Path | None = None,
         rules: Rules | None = None,
     ) -> None:
         if keys.role != self.role:
@@ -79,9 +81,10 @@ class Aggregator:
         self._clock = clock
         self._rules = Rules() if rules is None else rules
         self._task_store = TaskStore(database, keys, self._rules, clock)
-        self._batches = Batches(
-            database, keys, self._rules, noise or ReleasedNoise(), released_batches
-        )
+        self._seals = BatchSeals(None if state is None else state / BATCH_KEYS_FILE)
+        self._batches = Batches(database, keys, self._rules, self._seals, noise, state)
+        self._seals.seal_old_rows(database)
+        self._seals.erase_closed(database)
 
     def task(self, task_id: bytes) -> AggregatorTask:
         """Return a task that this server takes part in."""
@@ -124,13 +127,15 @@ class Aggregator:
     def collect_garbage(self) -> int:
         """Delete payloads, jobs and sums of expired tasks; return the number of these tasks.
 
-        Report ids and closed batches stay.
+        Report ids and closed batches stay. Keys that nothing needs any more are erased.
         """
-        expired = tasks.c.end <= self._clock() - self._rules.keep
-        old = sa.select(tasks.c.number).where(expired, tasks.c.purged.is_(False))
+        oldest = self._clock() - self._rules.keep
+        old = sa.select(tasks.c.number, tasks.c.id).where(
+            tasks.c.end <= oldest, tasks.c.purged.is_(False)
+        )
         with self._database.read() as connection:
-            numbers = list(connection.execute(old).scalars())
-        for number in numbers:
+            found = [(row.number, row.id) for row in connection.execute(old)]
+        for number, task_id in found:
             with self._database.write() as connection:
                 lock_task(connection, number, alone=True)
                 for table in (payloads, jobs, accumulators):
@@ -151,4 +156,9 @@ class Aggregator:
                 connection.execute(
                     sa.update(tasks).where(tasks.c.number == number), {"purged": True}
                 )
-        return len(numbers)
+            self._seals.erase(task_id)
+        self._seals.erase_closed(self._database)
+        self._batches.erase_noise_keys(oldest)
+        if found:
+            self._database.empty_log()
+        return len(found)

@@ -1,6 +1,7 @@
-"""Exact samplers: ``ReleasedNoise`` for what leaves a device, ``SeededNoise`` for simulations."""
+"""Exact samplers: noise for what leaves a device, for sums of servers, and for simulations."""
 
 from hdpmf.common.privacy.sampling.noise import (
+    KeyedNoise,
     Noise,
     ReleasedNoise,
     SeededNoise,
@@ -11,6 +12,7 @@ from hdpmf.common.privacy.sampling.noise import (
 )
 
 __all__ = [
+    "KeyedNoise",
     "Noise",
     "ReleasedNoise",
     "SeededNoise",

@@ -1,4 +1,7 @@
-"""Two types of noise: ``ReleasedNoise`` for what leaves a device, ``SeededNoise`` for simulations.
+"""Types of noise: what leaves a device, what a server adds to a sum, and simulations.
+
+``ReleasedNoise`` is for what leaves a device, ``KeyedNoise`` for the sums of a server, and
+``SeededNoise`` for simulations.
 
 Parameters are rounded so that there is never less noise than asked for, and that 64-bit sums hold
 it.
@@ -10,11 +13,12 @@ import math
 import os
 from fractions import Fraction
 from functools import lru_cache
+from hashlib import shake_256
 from typing import Any, Final, final
 
 import numpy as np
 
-from hdpmf.common.privacy.sampling.exact import MAX_SIGMA, discrete_gaussian
+from hdpmf.common.privacy.sampling.exact import MAX_SIGMA, Words, discrete_gaussian
 from hdpmf.common.privacy.sampling.shares import negative_binomial
 from hdpmf.errors import ConfigError, PrivacyError
 
@@ -221,6 +225,8 @@ Size = int | tuple[int, ...]
 # e^-1024.
 _PRODUCT_LIMIT: Final = 1 << 53
 
+_NOISE_KEY_BYTES: Final = 32
+
 
 @final
 class ReleasedNoise:
@@ -251,15 +257,7 @@ class ReleasedNoise:
             size: Shape of the result.
             count: Draw the sum of so many shares at once (a client that holds so many users).
         """
-        grid, shape, n = grid_scale(scale), share_shape(n_shares, count), _length(size)
-        if grid * n_shares >= _PRODUCT_LIMIT:
-            raise PrivacyError(
-                "the noise is too large for so many shares; use a larger epsilon or a coarser grid"
-            )
-        plus = negative_binomial(_entropy, grid, shape, n)
-        minus = negative_binomial(_entropy, grid, shape, n)
-        drawn: np.ndarray = (plus - minus).reshape(size)
-        return drawn
+        return _laplace_share(_entropy, scale, n_shares, size, count)
 
     def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
         """Draw k with P(k) ~ exp(-k^2 / (2 sigma^2)) for each sigma in grid units, as int64.
@@ -284,6 +282,36 @@ class ReleasedNoise:
         return drawn
 
 
+@final
+class KeyedNoise:
+    """Noise for a server's sums that a secret key repeats: exact laws, bits from SHAKE256.
+
+    For a server that may have to release the same sum again, and must not draw again for it. The
+    law is exact for uniform bits; that these are as good as uniform is the assumption that SHAKE256
+    under a secret key is a pseudorandom function. Not for what leaves a device.
+
+    Args:
+        key: 32 secret bytes, for one sum only. The same key gives the same draws.
+    """
+
+    __slots__ = ("_calls", "_key")
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != _NOISE_KEY_BYTES:
+            raise PrivacyError(f"a key of noise has {_NOISE_KEY_BYTES} bytes, not {len(key)}")
+        self._key = key
+        self._calls = 0
+
+    def discrete_laplace(self, scale: float | Fraction, size: Size) -> np.ndarray:
+        """As ``ReleasedNoise.discrete_laplace``; draws go on where the last ones ended."""
+        return _laplace_share(self._words, scale, 1, size, 1)
+
+    def _words(self, n: int) -> np.ndarray:
+        stream = shake_256(b"hdpmf noise" + self._key + self._calls.to_bytes(8, "big"))
+        self._calls += 1
+        return np.frombuffer(stream.digest(8 * n), "<u8").astype(np.uint64)
+
+
 Noise = ReleasedNoise | SeededNoise
 """For functions that may serve a simulation; those that release take ``ReleasedNoise`` alone."""
 
@@ -300,6 +328,20 @@ def require_released(noise: object) -> ReleasedNoise:
             "knows its seed can subtract it; pass a ReleasedNoise()"
         )
     return noise
+
+
+def _laplace_share(
+    words: Words, scale: float | Fraction, n_shares: int, size: Size, count: int
+) -> np.ndarray:
+    grid, shape, n = grid_scale(scale), share_shape(n_shares, count), _length(size)
+    if grid * n_shares >= _PRODUCT_LIMIT:
+        raise PrivacyError(
+            "the noise is too large for so many shares; use a larger epsilon or a coarser grid"
+        )
+    plus = negative_binomial(words, grid, shape, n)
+    minus = negative_binomial(words, grid, shape, n)
+    drawn: np.ndarray = (plus - minus).reshape(size)
+    return drawn
 
 
 def _entropy(n: int) -> np.ndarray:

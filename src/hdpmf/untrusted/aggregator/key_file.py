@@ -1,0 +1,211 @@
+"""A small file of secret keys that can be erased, shared by all workers of a server.
+
+A database keeps what was deleted: in free pages, in its log, in dead rows, in backups. So what must
+be gone one day is sealed with a key from here, and the key is overwritten. The file has records of
+one size, and they change in place: a file that is written anew would leave its old blocks behind.
+A file system that copies on write (btrfs, ZFS), a snapshot or a worn flash cell can still hold old
+blocks; ``docs/two-servers.md`` says so.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from hdpmf.common.base.files import lock_file
+from hdpmf.errors import StorageError
+
+KEY_SIZE = 32
+NAME_SIZE = 40
+
+_MAGIC = b"hdpmf keys 1\n\0\0\0"
+_COUNTER_SIZE = 8
+_HEADER_SIZE = len(_MAGIC) + _COUNTER_SIZE
+_CHECK_SIZE = 8
+_RECORD_SIZE = NAME_SIZE + KEY_SIZE + _CHECK_SIZE
+
+
+class KeyFile:
+    """Keys by name; several processes may use the file at once.
+
+    A header counts changes, so that a process rereads the file only after another one changed it. A
+    record that was cut by a crash has a wrong check and is free: nobody relied on it yet.
+
+    Args:
+        path: The file; None keeps the keys in memory.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._keys: dict[bytes, bytes] = {}
+        self._places: dict[bytes, int] = {}
+        self._records = 0
+        self._counter = -1
+
+    def __repr__(self) -> str:
+        return f"KeyFile({self._path})"
+
+    def names(self) -> list[bytes]:
+        """Return the names of all keys."""
+        self._refresh()
+        return list(self._keys)
+
+    def get(self, name: bytes) -> bytes | None:
+        """Return a key, or None if there is none or it was erased."""
+        self._refresh()
+        return self._keys.get(name)
+
+    def make(self, name: bytes) -> bytes:
+        """Return a key; a new one is drawn if there is none, and is on the disk then."""
+        found = self.get(name)
+        return self._add(name, secrets.token_bytes(KEY_SIZE)) if found is None else found
+
+    def put(self, name: bytes, key: bytes) -> None:
+        """Add a key, unless there is one of this name."""
+        self._add(name, key)
+
+    def erase(self, names: Iterable[bytes]) -> None:
+        """Overwrite keys; those that are not there are skipped."""
+        self._refresh()
+        wanted = [name for name in names if name in self._keys]
+        if not wanted:
+            return
+        if self._path is None:
+            for name in wanted:
+                self._keys.pop(name, None)
+            return
+        with self._locked() as file:
+            self._read(file)
+            gone = [name for name in wanted if name in self._keys]
+            for name in gone:
+                _write_at(file, bytes(_RECORD_SIZE), self._offset(self._places[name]))
+            self._changed(file)
+            self._keys = {name: key for name, key in self._keys.items() if name not in gone}
+            self._places = {name: at for name, at in self._places.items() if name not in gone}
+
+    def _add(self, name: bytes, key: bytes) -> bytes:
+        if len(name) != NAME_SIZE or len(key) != KEY_SIZE:
+            raise ValueError(f"a name has {NAME_SIZE} bytes and a key {KEY_SIZE}")
+        if self._path is None:
+            return self._keys.setdefault(name, key)
+        with self._locked() as file:
+            self._read(file)
+            if name in self._keys:
+                return self._keys[name]
+            used = set(self._places.values())
+            place = next((at for at in range(self._records) if at not in used), self._records)
+            record = name + key + _check(name, key)
+            _write_at(file, record, self._offset(place))
+            self._changed(file)
+            self._records = max(self._records, place + 1)
+            self._keys = self._keys | {name: key}
+            self._places = self._places | {name: place}
+        return key
+
+    @staticmethod
+    def _offset(place: int) -> int:
+        return _HEADER_SIZE + place * _RECORD_SIZE
+
+    def _refresh(self) -> None:
+        if self._path is None:
+            return
+        try:
+            file = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError:
+            self._keys = {}
+            self._places = {}
+            self._counter = -1
+            return
+        except OSError as error:
+            raise self._failed(error) from error
+        try:
+            if _counter(_read_head(file, _HEADER_SIZE)) == self._counter:
+                return
+        finally:
+            os.close(file)
+        with self._locked() as file:
+            self._read(file)
+
+    def _read(self, file: int) -> None:
+        """Read the file, locked, unless it is as it was."""
+        head = _read_head(file, _HEADER_SIZE)
+        counter = _counter(head)
+        if counter == self._counter:
+            return
+        if head and not head.startswith(_MAGIC):
+            raise StorageError(f"{self._path} is damaged or another file; bring back the right one")
+        whole = _read_head(file, os.fstat(file).st_size)[_HEADER_SIZE:]
+        keys: dict[bytes, bytes] = {}
+        places: dict[bytes, int] = {}
+        self._records = len(whole) // _RECORD_SIZE
+        for place in range(self._records):
+            record = whole[place * _RECORD_SIZE : (place + 1) * _RECORD_SIZE]
+            name = record[:NAME_SIZE]
+            key = record[NAME_SIZE : NAME_SIZE + KEY_SIZE]
+            if record[NAME_SIZE + KEY_SIZE :] == _check(name, key):
+                keys[name] = key
+                places[name] = place
+        self._keys = keys
+        self._places = places
+        self._counter = counter
+
+    def _changed(self, file: int) -> None:
+        """Count a change, and bring all of it to the disk."""
+        counter = max(self._counter, 0) + 1
+        _write_at(file, _MAGIC + counter.to_bytes(_COUNTER_SIZE, "big"), 0)
+        os.fsync(file)
+        self._counter = counter
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        if self._path is None:
+            raise StorageError("keys in memory have no file")
+        try:
+            new = not self._path.exists()
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                lock_file(file, wait=True)
+                if new and os.name == "posix":
+                    _sync_folder(self._path.parent)
+                yield file
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> StorageError:
+        return StorageError(
+            f"could not use {self._path}: {error.strerror or error}. Free space or give this "
+            "process the right to it, then try again"
+        )
+
+
+def _read_head(file: int, size: int) -> bytes:
+    os.lseek(file, 0, os.SEEK_SET)
+    return os.read(file, size)
+
+
+def _write_at(file: int, data: bytes, offset: int) -> None:
+    os.lseek(file, offset, os.SEEK_SET)
+    if os.write(file, data) != len(data):
+        raise OSError("the disk is full")
+
+
+def _counter(head: bytes) -> int:
+    return int.from_bytes(head[len(_MAGIC) :], "big") if len(head) == _HEADER_SIZE else -1
+
+
+def _check(name: bytes, key: bytes) -> bytes:
+    return sha256(b"hdpmf key record" + name + key).digest()[:_CHECK_SIZE]
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,161 @@
+"""Seals report shares and sums in the database, until their batch is closed.
+
+Every step of a task's time (its bucket) has a key of its own, in a file outside the database. A
+report and the sums that it is added to are sealed with the key of its bucket. When the batch with
+the bucket is closed, or its task is purged, the key is erased. Whatever the database, its log, its
+dead rows or its backups still hold of them can then be opened by nobody, whoever gets the disk.
+
+The key is on the disk before anything that is sealed with it is committed. If a server is killed
+between closing a batch and erasing its keys, they are erased when it starts again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from hdpmf.common.aggregation.two_servers.dap.messages import TASK_ID_SIZE, Interval
+from hdpmf.errors import StorageError, needs
+from hdpmf.untrusted.aggregator.datastore import (
+    ServerDatabase,
+    accumulators,
+    batches,
+    clear_unsealed,
+    has_unsealed,
+    payloads,
+    reports,
+    tasks,
+)
+from hdpmf.untrusted.aggregator.key_file import KeyFile
+
+with needs("cryptography"):
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+
+_NONCE_SIZE = 12  # random: a key seals fewer than 2^32 times, so that none comes twice
+_BUCKET_SIZE = 8
+
+
+class BatchSeals:
+    """Seals what a server keeps of open batches.
+
+    Args:
+        path: The file of keys; None if the database is in memory.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._keys = KeyFile(path)
+
+    def seal_report(self, task_id: bytes, bucket: int, report_id: bytes, body: bytes) -> bytes:
+        """Seal a report."""
+        return self._seal(_name(task_id, bucket), b"report" + report_id, body)
+
+    def open_report(
+        self, task_id: bytes, bucket: int, report_id: bytes, sealed: bytes
+    ) -> bytes | None:
+        """Return a report; None if the key of its bucket was erased or lost."""
+        return self._open(_name(task_id, bucket), b"report" + report_id, sealed)
+
+    def seal_total(self, task_id: bytes, bucket: int, shard: int, total: bytes) -> bytes:
+        """Seal a sum over reports of one bucket."""
+        return self._seal(_name(task_id, bucket), b"total" + bytes([shard]), total)
+
+    def open_total(self, task_id: bytes, bucket: int, shard: int, sealed: bytes) -> bytes:
+        """Return a sum; raise StorageError if the key of its bucket was erased or lost."""
+        found = self._open(_name(task_id, bucket), b"total" + bytes([shard]), sealed)
+        if found is None:
+            raise StorageError(
+                f"the sums of task {task_id.hex()[:16]} cannot be opened: their key is erased or "
+                "lost, because the database is older or newer than the file batch-keys. Give this "
+                "task up and make a new one"
+            )
+        return found
+
+    def erase(self, task_id: bytes, interval: Interval | None = None) -> None:
+        """Erase the keys of a closed batch, or of all buckets of a task."""
+        self._keys.erase(
+            name
+            for name in self._keys.names()
+            if name[:TASK_ID_SIZE] == task_id and (interval is None or _bucket(name) in interval)
+        )
+
+    def erase_closed(self, database: ServerDatabase) -> None:
+        """Erase keys that a killed process left: of closed batches and of purged tasks.
+
+        Keys of tasks that the database does not know stay: it may be the wrong database.
+        """
+        names = self._keys.names()  # before the database: a key is made after its task
+        if not names:
+            return
+        closed = sa.select(tasks.c.id, batches.c.start, batches.c.duration).join_from(
+            tasks, batches, tasks.c.number == batches.c.task
+        )
+        with database.read() as connection:
+            purged = set(connection.execute(sa.select(tasks.c.id).where(tasks.c.purged)).scalars())
+            intervals: dict[bytes, list[Interval]] = {}
+            for row in connection.execute(closed):
+                intervals.setdefault(row.id, []).append(Interval(row.start, row.duration))
+        self._keys.erase(_closed(names, purged, intervals))
+
+    def seal_old_rows(self, database: ServerDatabase) -> None:
+        """Seal what a version before seals has written, once."""
+        with database.write() as connection:
+            if not has_unsealed(connection):
+                return
+            ids = {row.number: row.id for row in connection.execute(sa.select(tasks))}
+            buckets = sa.select(reports.c.task, reports.c.id, reports.c.bucket).join_from(
+                reports,
+                payloads,
+                sa.and_(payloads.c.task == reports.c.task, payloads.c.report == reports.c.id),
+            )
+            for number, report, bucket in connection.execute(buckets).all():
+                here = sa.and_(payloads.c.task == number, payloads.c.report == report)
+                body = connection.execute(sa.select(payloads.c.body).where(here)).scalar_one()
+                sealed = self.seal_report(ids[number], bucket, report, body)
+                connection.execute(sa.update(payloads).where(here), {"body": sealed})
+            for row in connection.execute(sa.select(accumulators)).all():
+                here = sa.and_(
+                    accumulators.c.task == row.task,
+                    accumulators.c.bucket == row.bucket,
+                    accumulators.c.shard == row.shard,
+                )
+                sealed = self.seal_total(ids[row.task], row.bucket, row.shard, row.total)
+                connection.execute(sa.update(accumulators).where(here), {"total": sealed})
+            clear_unsealed(connection)
+        database.rewrite()
+
+    def _seal(self, name: bytes, about: bytes, plain: bytes) -> bytes:
+        nonce = secrets.token_bytes(_NONCE_SIZE)
+        return nonce + AESGCM(self._keys.make(name)).encrypt(nonce, plain, name + about)
+
+    def _open(self, name: bytes, about: bytes, sealed: bytes) -> bytes | None:
+        key = self._keys.get(name)
+        if key is None:
+            return None
+        try:
+            return AESGCM(key).decrypt(sealed[:_NONCE_SIZE], sealed[_NONCE_SIZE:], name + about)
+        except (InvalidTag, ValueError):
+            return None
+
+
+def _name(task_id: bytes, bucket: int) -> bytes:
+    return task_id + bucket.to_bytes(_BUCKET_SIZE, "big")
+
+
+def _bucket(name: bytes) -> int:
+    return int.from_bytes(name[TASK_ID_SIZE:], "big")
+
+
+def _closed(
+    names: Iterable[bytes], purged: set[bytes], intervals: dict[bytes, list[Interval]]
+) -> list[bytes]:
+    return [
+        name
+        for name in names
+        if name[:TASK_ID_SIZE] in purged
+        or any(_bucket(name) in interval for interval in intervals.get(name[:TASK_ID_SIZE], ()))
+    ]

@@ -1,0 +1,68 @@
+"""Keys that can be erased: one file for several processes, changed in place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hdpmf.errors import StorageError
+from hdpmf.untrusted.aggregator.key_file import NAME_SIZE, KeyFile
+
+
+def name(number: int) -> bytes:
+    return number.to_bytes(NAME_SIZE, "big")
+
+
+def test_workers_see_each_others_keys_and_what_was_erased(tmp_path: Path) -> None:
+    first, second = KeyFile(tmp_path / "keys"), KeyFile(tmp_path / "keys")
+    keys = {number: (first, second)[number % 2].make(name(number)) for number in range(6)}
+    assert len(set(keys.values())) == 6
+    assert all(first.get(name(n)) == second.make(name(n)) == key for n, key in keys.items())
+    first.erase([name(1), name(4), name(99)])
+    assert [number for number in range(6) if second.get(name(number)) is None] == [1, 4]
+    assert sorted(second.names()) == [name(number) for number in (0, 2, 3, 5)]
+
+
+def test_an_erased_key_is_overwritten_and_its_place_is_used_again(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    file = KeyFile(path)
+    keys = [file.make(name(number)) for number in range(3)]
+    size, inode = path.stat().st_size, path.stat().st_ino
+    file.erase([name(1)])
+    assert [key in path.read_bytes() for key in keys] == [True, False, True]
+    new = file.make(name(7))
+    assert new not in keys
+    assert (path.stat().st_size, path.stat().st_ino) == (size, inode)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert KeyFile(path).get(name(2)) == keys[2]
+
+
+@pytest.mark.parametrize("cut", [1, 40, 79])
+def test_a_record_that_a_crash_has_cut_is_free(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "keys"
+    key = KeyFile(path).make(name(1))
+    whole = path.read_bytes()
+    KeyFile(path).make(name(2))
+    path.write_bytes(path.read_bytes()[: len(whole) + cut])
+    file = KeyFile(path)
+    assert (file.get(name(1)), file.get(name(2))) == (key, None)
+    new = file.make(name(2))
+    assert KeyFile(path).get(name(2)) == new
+
+
+def test_another_file_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_bytes(b"something of somebody's" * 10)
+    with pytest.raises(StorageError, match="another file"):
+        KeyFile(path).make(name(1))
+    assert path.read_bytes() == b"something of somebody's" * 10
+
+
+def test_in_memory() -> None:
+    file = KeyFile(None)
+    key = file.make(name(1))
+    file.put(name(1), bytes(32))
+    assert file.make(name(1)) == key
+    file.erase([name(1)])
+    assert file.get(name(1)) is None
