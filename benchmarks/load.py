@@ -230,7 +230,7 @@ def _by_reports(
 
     client = _TimedDoor(address, authority, told)
     for store in stores:
-        pin_servers(store, pair)
+        pin_servers(store, pair, same_host=True)
     warm = prio3_sum_vec(4, 8, 5)  # what Numba has compiled is loaded once when a device starts
     warm.shard(warm.circuit.encode(np.zeros(4, np.int64)), bytes(16))
     reporters = [
@@ -497,7 +497,7 @@ def _by_two_servers(
 
     folder = service.path.parent
     with Pair(folder, rules=Rules()) as pair:
-        keys = pin_servers(service.path, service.config.name, pair.servers)
+        keys = pin_servers(service.path, service.config.name, pair.servers, same_host=True)
         for made in pair.folders.values():
             made.admit(keys.card)
         pair.start(LEADER, HELPER)

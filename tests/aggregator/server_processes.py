@@ -224,8 +224,8 @@ class Pair:
             for role, name in ((LEADER, "North"), (HELPER, "South"))
         }
         cards = {role: made.card for role, made in self.folders.items()}
-        self.servers = self.folders[LEADER].pair(cards[HELPER])
-        self.folders[HELPER].pair(cards[LEADER])
+        self.servers = self.folders[LEADER].pair(cards[HELPER], same_host=True)
+        self.folders[HELPER].pair(cards[LEADER], same_host=True)
         for made in self.folders.values():
             made.admit(self.collector.card)
         self.cards = cards

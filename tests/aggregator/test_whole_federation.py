@@ -48,7 +48,7 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
     with Pair(tmp_path, rules=Rules(minimum=USERS, lease=2.0)) as pair:
         servers = tmp_path / "servers.json"
         servers.write_bytes(pair.servers.to_json())
-        hdpmf("recommender", "servers", shop, servers)
+        hdpmf("recommender", "servers", shop, servers, "--same-host")
         for folder in pair.folders.values():
             folder.admit(read_collector((shop / "collector-card.json").read_bytes()))
         pair.start(LEADER, HELPER)
@@ -58,7 +58,13 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
         hdpmf(
             "recommender", "run", shop, "--period", "30s", "--precision", "5s", "--minimum", USERS
         )
-        pinned = ("--ca", str(shop / "tls" / "authority.pem"), "--servers", str(servers))
+        pinned = (
+            "--ca",
+            str(shop / "tls" / "authority.pem"),
+            "--servers",
+            str(servers),
+            "--same-host",
+        )
         names = [f"device{number}" for number in range(USERS)]
         wait_for(
             pair, lambda: (shop / "public" / "index.json").exists() and task_of(shop) is not None

@@ -34,7 +34,7 @@ OPTIONS = {
         "--organisation",
         "South",
         "--name",
-        "127.0.0.1",
+        "sums.south.example",
         "--port",
         9502,
     ),
@@ -123,6 +123,20 @@ def test_one_organisation_is_no_pair(call: Call, pair: tuple[Path, Path], tmp_pa
     refused = call("aggregator", "pair", leader, twin / "card.json")
     assert refused.code == 2
     assert "two organisations are needed" in refused.err
+
+
+def test_two_servers_on_one_machine_are_for_trials(
+    call: Call, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    leader, _ = pair
+    neighbour = tmp_path / "neighbour"
+    call("aggregator", "init", neighbour, *OPTIONS["helper"], "--name", "LOCALHOST.")
+    refused = call("aggregator", "pair", leader, neighbour / "card.json")
+    assert refused.code == 2
+    assert "both servers are on one host (localhost)" in refused.err
+    allowed = call("aggregator", "pair", leader, neighbour / "card.json", "--same-host")
+    assert allowed.code == 0
+    assert "WARNING: both servers are on one machine" in allowed.err
     assert not (leader / "servers.json").exists()
 
 

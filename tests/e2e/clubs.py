@@ -86,7 +86,7 @@ def invite(shop: Path, port: int, cards: Sequence[DeviceCard], pair: Pair) -> In
     ServiceFolder(shop).enroll(list(cards))
     servers = shop.with_name(f"{shop.name}-servers.json")
     servers.write_bytes(pair.servers.to_json())
-    hdpmf("recommender", "servers", shop, servers)
+    hdpmf("recommender", "servers", shop, servers, "--same-host")
     hdpmf("recommender", "invite", shop, "--address", f"https://localhost:{port}")
     for folder in pair.folders.values():
         folder.admit(read_collector((shop / "collector-card.json").read_bytes()))
@@ -101,7 +101,7 @@ def living(stores: list[DeviceStore], invitation: Invitation) -> Iterator[None]:
     stop = threading.Event()
     reporters = []
     for store in stores:
-        join(store, invitation)
+        join(store, invitation, same_host=True)
         client = WebClient(invitation.address, invitation.authority.encode())
         reporters.append(
             Participant(store, client, recommender=invitation.address, every=2, uniform=lambda: 0.3)

@@ -63,7 +63,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
     others = make_others(tmp_path)
     with (
         Pair(tmp_path, rules=Rules(minimum=16, lease=2.0)) as pair,
-        owner_page(mine, "--every", "1") as served,
+        owner_page(mine, "--every", "1", "--same-host") as served,
     ):
         main = page.locator("main")
         # A store, a catalogue, ten films, the dial.
@@ -163,7 +163,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         assert [url for url in heard.requests if not url.startswith(served.origin)] == []
         log = "".join(served.log)
     heard.requests.clear()
-    with owner_page(mine, "--every", "1") as served:
+    with owner_page(mine, "--every", "1", "--same-host") as served:
         enter(page, served)
         assert seen_alone(page, served) == shown
         leave_and_forget(page, served, mine)

@@ -44,7 +44,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(
     with (
         ExitStack() as alive,
         Pair(tmp_path, rules=Rules(minimum=16, lease=2.0)) as pair,
-        owner_page(mine, "--every", "1") as served,
+        owner_page(mine, "--every", "1", "--same-host") as served,
     ):
         invitations = {}
         for name, article in CLUBS.items():

@@ -7,7 +7,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import argument, command, option, read_bytes, run_option
+from hdpmf.cli.options.common import (
+    SameHost,
+    argument,
+    command,
+    note_same_host,
+    option,
+    read_bytes,
+    run_option,
+)
 from hdpmf.cli.output import Block, Result, Table, emit
 
 if TYPE_CHECKING:
@@ -64,14 +72,18 @@ def init(
 
 @command
 def pair(
-    folder: Folder, card: Annotated[Path, argument("The other server's card.json.", "PARTNER-CARD")]
+    folder: Folder,
+    card: Annotated[Path, argument("The other server's card.json.", "PARTNER-CARD")],
+    same_host: SameHost = False,
 ) -> Result:
     """Pin the other organisation's server. People at both compare the digest by telephone."""
     from hdpmf.common.protocol.servers import read_server
     from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 
     server = AggregatorFolder(folder)
-    servers = server.pair(read_server(read_bytes(card, "the other server's card")))
+    given = read_server(read_bytes(card, "the other server's card"))
+    servers = server.pair(given, same_host=same_host)
+    note_same_host(servers)
     path = folder / "servers.json"
     text = [
         f"leader: {servers.leader.organisation}, {servers.leader.url}",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 from hdpmf.cli.device.store import StoreOptions, first_line
-from hdpmf.cli.options.common import RecommenderFolder, command, option
+from hdpmf.cli.options.common import RecommenderFolder, SameHost, command, option
 from hdpmf.cli.output import Result, emit, note
 from hdpmf.errors import ConfigError
 
@@ -70,6 +70,7 @@ def open_(
     every: Annotated[
         float | None, option("How often to look for something new.", "SECONDS", default="300")
     ] = None,
+    same_host: SameHost = False,
 ) -> None:
     """Open your own page in the browser: rate, see your list, set your privacy, decide what leaves.
 
@@ -87,7 +88,7 @@ def open_(
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
     given = None if target.passphrase_file is None else first_line(target.passphrase_file)
-    owner = Owner(target.path, note, every)
+    owner = Owner(target.path, note, every, same_host=same_host)
     link = _listen(options)
     if owner.exists and (given is not None or not owner.encrypted):
         owner.open(given)

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hdpmf.cli.device.store import StoreOptions
-from hdpmf.cli.options.common import argument, command, option, read_bytes
+from hdpmf.cli.options.common import (
+    SameHost,
+    argument,
+    command,
+    note_same_host,
+    option,
+    read_bytes,
+)
 from hdpmf.cli.output import Result, clean, note
 from hdpmf.errors import ConfigError
 
@@ -68,6 +75,7 @@ class PinOptions:
     another: Annotated[
         bool, option("This is one more recommender, beside those that you have joined.")
     ] = False
+    same_host: SameHost = False
 
     def read_invitation(self) -> Invitation | None:
         """Return the invitation, if there is one."""
@@ -206,7 +214,7 @@ def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
         if authority is not None:
             _pin_authority(store, authority, pins.new_authority)
         if pair is not None:
-            before = pin_servers(store, pair, new=pins.new_servers)
+            before = pin_servers(store, pair, new=pins.new_servers, same_host=pins.same_host)
             if before is not None and before != pair:
                 note(
                     f"The servers are other ones than before ({before.names}, digest "
@@ -291,6 +299,7 @@ def _note_pins(store: DeviceStore) -> None:
             f"digest {pinned.digest}. Compare it with both organisations, not through the "
             "recommender. Both together would see your ratings."
         )
+        note_same_host(pinned)
     elif roster is not None and digest:
         note(
             f"Roster: {len(roster)} devices for {roster.n_users} users, digest {digest}. Compare "

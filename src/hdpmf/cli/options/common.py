@@ -11,14 +11,17 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.models import OptionInfo
 
-from hdpmf.cli.output import Result, emit, json_output
+from hdpmf.cli.output import Result, emit, json_output, note
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, StorageError
+
+if TYPE_CHECKING:
+    from hdpmf.common.protocol.servers import Servers
 
 DATASET_NAMES = ("synthetic", "ml-100k", "ml-1m", "douban", "yelp", "yelp-sample")
 """The names that ``hdpmf.common.data.dataset_names()`` returns (a test keeps them equal)."""
@@ -191,6 +194,21 @@ CsvOutput = Annotated[bool, option("Print CSV.")]
 Yes = Annotated[bool, option("Do not ask.", None, "--yes", "-y")]
 ModelFolder = Annotated[Path, argument("A model that hdpmf train saved.", "FOLDER")]
 RecommenderFolder = Annotated[Path, argument("The recommender's folder.", "FOLDER")]
+
+SameHost = Annotated[
+    bool, option("For trials: allow both servers on one machine, which then sees everything.")
+]
+
+
+def note_same_host(servers: Servers) -> None:
+    """Say it loudly if both servers are on one machine."""
+    from hdpmf.common.protocol.servers import plain_host
+
+    if plain_host(servers.leader.url) == plain_host(servers.helper.url):
+        note(
+            "WARNING: both servers are on one machine, and whoever runs it sees every rating. This "
+            "is for trials only."
+        )
 
 
 def read_bytes(path: Path, what: str = "") -> bytes:

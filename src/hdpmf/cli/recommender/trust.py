@@ -8,8 +8,10 @@ from typing import Annotated
 
 from hdpmf.cli.options.common import (
     RecommenderFolder,
+    SameHost,
     argument,
     command,
+    note_same_host,
     option,
     read_bytes,
     read_text,
@@ -33,6 +35,7 @@ def servers(
         argument("The two servers (hdpmf aggregator pair writes it).", "[SERVERS.json]"),
     ] = None,
     new_servers: Annotated[bool, option("Take them although another pair is pinned.")] = False,
+    same_host: SameHost = False,
 ) -> Result:
     """Pin the two servers that make sums, or show them. People compare their digest."""
     from hdpmf.common.protocol.servers import Servers
@@ -47,14 +50,15 @@ def servers(
                 "up, first"
             )
         given = Servers.from_json(read_bytes(pair))
-        pin_servers(folder, service.config.name, given, replace=new_servers)
-    elif new_servers:
-        raise ConfigError("--new-servers needs the file that names them")
+        pin_servers(folder, service.config.name, given, replace=new_servers, same_host=same_host)
+    elif new_servers or same_host:
+        raise ConfigError("--new-servers and --same-host need the file that names the servers")
     pinned = pinned_servers(folder)
     if pinned is None:
         raise ConfigError(
             "no pair of servers is pinned yet; give the file that hdpmf aggregator pair wrote"
         )
+    note_same_host(pinned)
     card = folder / CARD
     both = {"leader": pinned.leader, "helper": pinned.helper}
     fields = {

@@ -1,17 +1,27 @@
-"""Public cards of the two servers that sum devices' reports, and of the collector of the sums."""
+"""Public cards of the two servers that sum devices' reports, and of the collector of the sums.
+
+Sums by two servers are private only if the two are not one. From their cards this can be seen in
+part: equal keys, authorities, hosts and names are refused, names also if they only look the same.
+Two names in the DNS that lead to one machine, or two organisations with one owner, are not seen
+here: people have to know whom they trust.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
+import unicodedata
 from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, needs
 
 _KEY_HEX = 64
+_CONFIG_HEAD_HEX = 18  # id, three algorithms, length of the key
 
 T = TypeVar("T")
 
@@ -80,15 +90,23 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     helper: Server
 
     def __post_init__(self) -> None:
-        if self.leader.identity == self.helper.identity or self.leader.hpke == self.helper.hpke:
+        if _keys(self.leader) & _keys(self.helper):
             raise ConfigError(
                 "the two servers have the same key, so that they are one; it would see everything"
             )
-        if self.leader.organisation.casefold() == self.helper.organisation.casefold():
+        if _same_authority(self.leader.authority, self.helper.authority):
             raise ConfigError(
-                f"both servers are run by {self.leader.organisation!r}, which would see "
-                "everything; "
-                "two organisations are needed"
+                "the two servers have the same certificate authority, so that one organisation "
+                "could stand in for both; each organisation makes its own folder with hdpmf "
+                "aggregator init"
+            )
+        for server in (self.leader, self.helper):
+            _check_scripts(server.organisation)
+        if plain_name(self.leader.organisation) == plain_name(self.helper.organisation):
+            raise ConfigError(
+                f"both servers are run by {self.leader.organisation!r} "
+                f"({self.helper.organisation!r} looks the same), which would see everything; two "
+                "organisations are needed"
             )
 
     @property
@@ -110,6 +128,24 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def from_json(cls, data: bytes) -> Servers:
         """Return what ``to_json`` wrote."""
         return _read(data, cls, "a pair of servers")
+
+
+def require_two_hosts(servers: Servers, *, same_host: bool = False) -> None:
+    """Refuse two servers on one host, whatever their ports are. Call it before pinning a pair.
+
+    Args:
+        servers: The pair.
+        same_host: Allow it, for trials on one machine: they protect from nobody.
+
+    Raises:
+        ConfigError: Both have the same host.
+    """
+    host = plain_host(servers.leader.url)
+    if not same_host and host == plain_host(servers.helper.url):
+        raise ConfigError(
+            f"both servers are on one host ({host}), whose operator would see everything; two "
+            "organisations run them on two hosts. For a trial on one machine say --same-host"
+        )
 
 
 def card_to_json(card: Server | Collector) -> bytes:
@@ -152,6 +188,97 @@ def _check_config(config: str, whose: str) -> None:
     ):
         raise ConfigError(f"the HPKE configuration of {whose!r} must be in hexadecimal")
 
+
+_THIS_MACHINE = "localhost"
+
+# Letters in lower case that are read as Latin ones, and digits that are read as letters. ``i`` is
+# read as ``l`` because ``I`` is, in lower case, an ``i``.
+_LOOK_ALIKES = str.maketrans(
+    {
+        **dict(zip("аеорсухѕһԁԛԝјвкмнтгьіїӏ", "aeopcyxshdqwjbkmhtrblll", strict=True)),
+        **dict(zip("αβγεηικνορτυχωϲϳ", "abyenlkvoptuxwcj", strict=True)),
+        **dict(zip("il1|0", "llllo", strict=True)),
+    }
+)
+
+
+def plain_name(name: str) -> str:
+    """Return a name as people read it: equal for names that look the same.
+
+    Compatibility forms, case, accents, spaces, punctuation and invisible characters are dropped,
+    and Cyrillic and Greek letters become the Latin ones that they look like.
+    """
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
+    letters = "".join(letter for letter in folded if letter.isalnum() or letter == "|")
+    return letters.translate(_LOOK_ALIKES).replace("rn", "m").replace("vv", "w")
+
+
+def plain_host(url: str) -> str:
+    """Return the host of an address in one form: case, final dot, IDNA, and forms of IP addresses.
+
+    Raises:
+        ConfigError: It is no host.
+    """
+    host = (urlsplit(url).hostname or "").partition("%")[0]
+    try:
+        host = host.encode("idna").decode("ascii").lower().rstrip(".")
+    except UnicodeError:
+        raise ConfigError(f"{url[:_LONGEST]!r} has no host that can be reached") from None
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            found = ipaddress.IPv4Address(socket.inet_aton(host))  # 127.1, 0x7f000001
+        except OSError:
+            local = host == _THIS_MACHINE or host.endswith(f".{_THIS_MACHINE}")
+            return _THIS_MACHINE if local else host
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    return _THIS_MACHINE if found.is_loopback or found.is_unspecified else str(found)
+
+
+def _keys(server: Server) -> set[str]:
+    """Return the public keys on a card: the identity and the key in the HPKE configuration."""
+    return {server.identity, server.hpke[_CONFIG_HEAD_HEX:] or server.hpke}
+
+
+def _same_authority(first: str, second: str) -> bool:
+    """Return True if two servers share the key of an authority of their own."""
+    if not first.strip() or not second.strip():
+        return False  # public authorities
+    return first.split() == second.split() or bool(_public_keys(first) & _public_keys(second))
+
+
+def _public_keys(pem: str) -> set[bytes]:
+    with needs("cryptography"):
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+    try:
+        found = x509.load_pem_x509_certificates(pem.encode())
+    except ValueError:
+        return set()  # nobody can connect by it
+    return {
+        each.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        for each in found
+    }
+
+
+def _check_scripts(name: str) -> None:
+    """Raise ConfigError if a word of a name has letters of several of the look-alike scripts."""
+    for word in name.split():
+        scripts = {
+            unicodedata.name(letter, "").partition(" ")[0]
+            for letter in unicodedata.normalize("NFKC", word)
+            if letter.isalpha()
+        }
+        if len(scripts & _CONFUSED_SCRIPTS) > 1:
+            raise ConfigError(
+                f"the name {name!r} mixes letters of {' and '.join(sorted(scripts))} in one word, "
+                "as a name does that is made to look like another; write it in one script"
+            )
+
+
+_CONFUSED_SCRIPTS = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"}
 
 HTTPS = "https://"
 

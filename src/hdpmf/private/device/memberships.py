@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from hdpmf.common.protocol.enrolment import Invitation
-from hdpmf.common.protocol.servers import Servers, plain_address
+from hdpmf.common.protocol.servers import Servers, plain_address, require_two_hosts
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.consent import withdraw
 from hdpmf.private.device.device_identity import digests
@@ -130,15 +130,17 @@ def remember(store: DeviceStore, address: str) -> None:
         _trust_all(store)
 
 
-def join(store: DeviceStore, invitation: Invitation) -> Recommender:
+def join(store: DeviceStore, invitation: Invitation, *, same_host: bool = False) -> Recommender:
     """Join the recommender of an invitation whose digest the owner has compared.
 
     Args:
         store: The device. Its policy trusts the two servers from now on, if there are any.
         invitation: What the recommender says.
+        same_host: Allow both servers on one machine, for trials.
 
     Raises:
-        ConfigError: It was joined before, with another authority or other servers.
+        ConfigError: It was joined before, with another authority or other servers, or both servers
+            are on one host.
     """
     authority = invitation.authority.encode()
     with store.transaction():
@@ -163,6 +165,8 @@ def join(store: DeviceStore, invitation: Invitation) -> Recommender:
         elif authority or pinned:
             view.change_recommender(authority=authority)
         if invitation.servers is not None:
+            if invitation.servers != pinned_servers(view):
+                require_two_hosts(invitation.servers, same_host=same_host)
             view.change_recommender(servers=invitation.servers.to_json())
         remember(view, address)
     return _find(store, address)

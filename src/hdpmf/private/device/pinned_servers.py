@@ -7,21 +7,24 @@ from typing import Any
 import msgspec
 
 from hdpmf.common.protocol.enrolment import Enrolled
-from hdpmf.common.protocol.servers import Servers
+from hdpmf.common.protocol.servers import Servers, require_two_hosts
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.private.device.store.device_store import DeviceStore
 
 
-def pin_servers(store: DeviceStore, servers: Servers, *, new: bool = False) -> Servers | None:
+def pin_servers(
+    store: DeviceStore, servers: Servers, *, new: bool = False, same_host: bool = False
+) -> Servers | None:
     """Trust these two servers and no others; return the pair that was pinned before.
 
     Args:
         store: The device's store. Its policy names the pair from now on.
         servers: The pair.
         new: Replace the pair that was pinned before.
+        same_host: Allow both servers on one machine, for trials.
 
     Raises:
-        ConfigError: Another pair is pinned.
+        ConfigError: Another pair is pinned, or both servers are on one host.
     """
     with store.transaction():
         before = pinned_servers(store)
@@ -35,6 +38,8 @@ def pin_servers(store: DeviceStore, servers: Servers, *, new: bool = False) -> S
                 "--new-servers; if this is one more "
                 "recommender, add --another; otherwise leave --servers out"
             )
+        if before != servers:
+            require_two_hosts(servers, same_host=same_host)
         store.change_recommender(servers=servers.to_json())
         store.set_policy(msgspec.structs.replace(store.policy, servers=(servers.digest,)))
     return before

@@ -128,7 +128,7 @@ def answer_invitation(request: PageRequest) -> str:
     del request.session.state["invitation"]
     if request.text("answer") == "yes":
         with request.owner.store() as store:
-            join(store, found)
+            join(store, found, same_host=request.owner.same_host)
         request.owner.background.refresh()
         request.session.note(
             request.t(

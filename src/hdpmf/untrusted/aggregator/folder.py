@@ -47,6 +47,7 @@ from hdpmf.common.protocol.servers import (
     card_to_json,
     read_collector,
     read_server,
+    require_two_hosts,
 )
 from hdpmf.errors import ConfigError, DapError, StorageError
 from hdpmf.untrusted.aggregator.collection import NOISE_KEY_FILE, RELEASED_FILE
@@ -251,8 +252,11 @@ class AggregatorFolder:
             )
         return pair.helper if self.config.role == "leader" else pair.leader
 
-    def pair(self, partner: Server) -> Servers:
-        """Pin the other server permanently: the verify keys of all tasks depend on it."""
+    def pair(self, partner: Server, *, same_host: bool = False) -> Servers:
+        """Pin the other server permanently: the verify keys of all tasks depend on it.
+
+        ``same_host`` allows both on one machine, for trials.
+        """
         own = self.card
         leader, helper = (own, partner) if self.config.role == "leader" else (partner, own)
         pair = Servers(leader=leader, helper=helper)
@@ -263,6 +267,7 @@ class AggregatorFolder:
                 "that. For another partner, or another card of it, set up a new folder"
             )
         if current is None:
+            require_two_hosts(pair, same_host=same_host)
             atomic_write(self.path / "servers.json", pair.to_json())
         return pair
 

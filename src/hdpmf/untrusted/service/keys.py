@@ -17,7 +17,7 @@ from hdpmf.common.data import ItemTable
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion, encode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items, next_version, signed_first
-from hdpmf.common.protocol.servers import Collector, Servers
+from hdpmf.common.protocol.servers import Collector, Servers, require_two_hosts
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def load_keys(folder: Path, name: str) -> CollectorKeys:
 
 
 def pin_servers(
-    folder: Path, name: str, servers: Servers, *, replace: bool = False
+    folder: Path, name: str, servers: Servers, *, replace: bool = False, same_host: bool = False
 ) -> CollectorKeys:
     """Pin the pair of servers; keys and card are made the first time, and stay.
 
@@ -79,9 +79,10 @@ def pin_servers(
         name: Of the recommender, for people.
         servers: The pair.
         replace: Allow it although another pair is pinned.
+        same_host: Allow both servers on one machine, for trials.
 
     Raises:
-        ConfigError: Another pair is pinned.
+        ConfigError: Another pair is pinned, or both servers are on one host.
     """
     pinned = pinned_servers(folder)
     if pinned not in (None, servers) and not replace:
@@ -90,6 +91,8 @@ def pin_servers(
             "compared its digest, say so: "
             "--new-servers"
         )
+    if pinned != servers:
+        require_two_hosts(servers, same_host=same_host)
     secret = folder / "collector"
     try:
         secret.mkdir(mode=0o700, exist_ok=True)

@@ -1,0 +1,243 @@
+"""One operator who shows two cards, and a recommender that asks for another one's sums."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.aggregation.two_servers.dap.messages import (
+    COLLECTION_JOB_PATH,
+    MEDIA_TYPES,
+    CollectionReq,
+    Problem,
+    Query,
+    id_to_text,
+)
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.servers import Server, Servers, plain_host, plain_name
+from hdpmf.errors import ConfigError
+from hdpmf.private.device.memberships import join
+from hdpmf.private.device.pinned_servers import pin_servers, pinned_servers
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
+from hdpmf.untrusted.aggregator.http import LeaderResources, Resources
+from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+from hdpmf.untrusted.aggregator.prefork import open_server
+from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.keys import pin_servers as pin_at_recommender
+from tests.aggregator.server_processes import CollectorHere, make_task
+
+
+def card(name: str, url: str, **changed: Any) -> Server:
+    fields = {
+        "organisation": name,
+        "url": url,
+        "hpke": KeyPair.generate(1).config.encode().hex(),
+        "identity": PartyKey.generate().public,
+    }
+    return Server(**(fields | changed))
+
+
+def pair(first: str = "https://a.example:1", second: str = "https://b.example:2") -> Servers:
+    return Servers(leader=card("North", first), helper=card("South", second))
+
+
+SAME_NAMES = [
+    ("Mozilla", "Mozilla "),
+    ("Mozilla", "mozilla"),
+    ("Mozilla", "Mozilla."),
+    ("Mozilla", "MoziIIa"),
+    ("Mozilla", "M0zilla"),
+    ("Mozilla", "Ｍｏｚｉｌｌａ"),
+    ("Mozilla", "Mózilla"),
+    ("Barn", "Bam"),
+    ("North-South", "North South"),
+    ("ОРЕС", "OPEC"),  # Cyrillic all of it
+    ("ΑΒΚ", "ABK"),  # Greek all of it
+]
+
+
+@pytest.mark.parametrize(("first", "second"), SAME_NAMES)
+def test_names_that_look_the_same_are_one_organisation(first: str, second: str) -> None:
+    assert first != second
+    leader, helper = card(first, "https://a.example"), card(second, "https://b.example")
+    with pytest.raises(ConfigError, match="two organisations are needed"):
+        Servers(leader=leader, helper=helper)
+
+
+def test_a_name_with_invisible_characters_is_none() -> None:
+    with pytest.raises(ConfigError, match="printable"):
+        card("Mozilla\u200b", "https://b.example")
+
+
+@pytest.mark.parametrize("name", ["Mоzilla", "Mοzilla", "Library of Αthens"])
+def test_a_word_of_letters_from_two_scripts_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="in one word"):
+        Servers(leader=card(name, "https://a.example"), helper=card("South", "https://b.example"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("North", "South"), ("Библиотека", "Университет"), ("図書館", "大学"), ("ETH 1", "ETH 2")],
+)
+def test_two_organisations_are_two(first: str, second: str) -> None:
+    Servers(leader=card(first, "https://a.example"), helper=card(second, "https://b.example"))
+    assert plain_name(first) != plain_name(second)
+
+
+SAME_HOSTS = [
+    ("https://sums.example:1", "https://sums.example:2"),
+    ("https://sums.example", "https://SUMS.example."),
+    ("https://bücher.example", "https://xn--bcher-kva.example"),
+    ("https://sums.example", "https://sums。example"),
+    ("https://10.0.0.1", "https://[::ffff:10.0.0.1]:8"),
+    ("https://10.0.0.1", "https://10.1"),
+    ("https://[2001:db8::1]", "https://[2001:DB8:0:0::1]:9"),
+    ("https://localhost:1", "https://127.0.0.1:2"),
+    ("https://127.0.0.1", "https://127.0.0.2"),
+    ("https://localhost:1", "https://[::1]:2"),
+    ("https://a.localhost", "https://b.localhost"),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), SAME_HOSTS)
+def test_two_servers_on_one_host_are_pinned_by_nobody(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    assert plain_host(first) == plain_host(second)
+    one = pair(first, second)
+    store = DeviceStore.create(":memory:")
+    with pytest.raises(ConfigError, match="both servers are on one host"):
+        pin_servers(store, one)
+    invitation = Invitation(address="https://shop.example", authority="", servers=one)
+    with pytest.raises(ConfigError, match="both servers are on one host"):
+        join(store, invitation)
+    assert pinned_servers(store) is None
+    assert store.policy.servers == ()
+    with pytest.raises(ConfigError, match="both servers are on one host"):
+        pin_at_recommender(tmp_path, "shop", one)
+    pin_servers(store, one, same_host=True)
+    assert pinned_servers(store) == one
+
+
+def test_two_folders_on_one_host_are_not_paired_unless_it_is_said(tmp_path: Path) -> None:
+    folders = [
+        AggregatorFolder.create(
+            tmp_path / role,
+            AggregatorConfig(role=role, organisation=role, name="localhost", port=port),  # type: ignore[arg-type]
+        )
+        for role, port in (("leader", 9001), ("helper", 9002))
+    ]
+    with pytest.raises(ConfigError, match="both servers are on one host"):
+        folders[0].pair(folders[1].card)
+    assert folders[0].servers is None
+    assert folders[0].pair(folders[1].card, same_host=True) == folders[0].servers
+
+
+def test_one_key_is_one_server_whatever_else_is_on_the_cards() -> None:
+    leader, helper = pair().leader, pair().helper
+    renumbered = f"02{leader.hpke[2:]}"  # the same key under another number
+    for changed in (
+        {"identity": leader.identity},
+        {"hpke": leader.hpke},
+        {"hpke": renumbered},
+        {"identity": leader.hpke[-64:]},
+    ):
+        with pytest.raises(ConfigError, match="same key"):
+            Servers(leader=leader, helper=msgspec.structs.replace(helper, **changed))
+
+
+def authority(key: ec.EllipticCurvePrivateKey, name: str) -> str:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC))
+        .not_valid_after(datetime.now(UTC) + timedelta(days=9))
+        .sign(key, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def test_one_authority_is_one_server() -> None:
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    first = authority(keys[0], "north")
+    for second in (first, f"\n{first}\n", authority(keys[0], "south")):
+        leader = card("North", "https://a.example", authority=first)
+        helper = card("South", "https://b.example", authority=second)
+        with pytest.raises(ConfigError, match="same certificate authority"):
+            Servers(leader=leader, helper=helper)
+    helper = card("South", "https://b.example", authority=authority(keys[1], "north"))
+    Servers(leader=leader, helper=helper)
+
+
+# Sums of somebody else
+
+
+def test_an_admitted_recommender_does_not_get_anothers_sums(tmp_path: Path) -> None:
+    folders = [
+        AggregatorFolder.create(
+            tmp_path / role,
+            AggregatorConfig(role=role, organisation=role, name=f"{role}.example"),  # type: ignore[arg-type]
+        )
+        for role in ("leader", "helper")
+    ]
+    servers = folders[0].pair(folders[1].card)
+    owner, other = CollectorHere("owner"), CollectorHere("other")
+    for known in (owner, other):
+        folders[0].admit(known.card)
+    asked = make_task(servers, owner.card, minimum=10, begin=int(time.time()))
+    with open_server(folders[0]) as leader:
+        leader.add_task(asked.document)
+        resources = LeaderResources(folders[0], leader, AggregatorMetrics(), lambda: False)  # type: ignore[arg-type]
+        path = COLLECTION_JOB_PATH.format(
+            task_id=id_to_text(asked.id), collection_job_id=id_to_text(bytes(16))
+        )
+        body = CollectionReq(Query(batch_interval=asked.interval), b"").encode()
+
+        async def ask() -> list[httpx.Response]:
+            answers = []
+            transport = httpx.ASGITransport(resources.app())
+            async with httpx.AsyncClient(transport=transport, base_url="https://leader") as client:
+                for who in (other, owner, other):
+                    headers = who.headers(servers.leader)
+                    headers["content-type"] = MEDIA_TYPES[CollectionReq]
+                    answers.append(await client.put(path, content=body, headers=headers))
+                    answers.append(await client.post(path, headers=headers))
+            await Resources.stop(resources)
+            return answers
+
+        answers = asyncio.run(ask())
+    assert [answer.status_code for answer in answers] == [403, 403, 201, 202, 403, 403]
+    assert all(
+        answers[place].json()["type"].endswith(Problem.UNAUTHORIZED_REQUEST)
+        for place in (0, 1, 4, 5)
+    )
+
+
+def test_the_recommenders_folder_keeps_no_refused_pair(tmp_path: Path) -> None:
+    from hdpmf.common.data import synthetic_world
+    from hdpmf.common.protocol.catalogue import catalogue_table
+
+    world = synthetic_world(20, 10, 100, rng=0)
+    items = catalogue_table(world.items, world.scale, world.item_table)
+    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop"), items)
+    with pytest.raises(ConfigError, match="one host"):
+        pin_at_recommender(service.path, "shop", pair("https://x.example:1", "https://x.example:2"))
+    assert not (service.path / "servers.json").exists()
