@@ -130,7 +130,7 @@ def test_two_servers_on_one_machine_are_for_trials(
 ) -> None:
     leader, _ = pair
     neighbour = tmp_path / "neighbour"
-    call("aggregator", "init", neighbour, *OPTIONS["helper"], "--name", "LOCALHOST.")
+    call("aggregator", "init", neighbour, *OPTIONS["helper"], "--name", "127.0.0.1")
     refused = call("aggregator", "pair", leader, neighbour / "card.json")
     assert refused.code == 2
     assert "both servers are on one host (localhost)" in refused.err
