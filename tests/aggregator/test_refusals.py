@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -29,6 +30,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Report,
     id_to_text,
 )
+from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol.task import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
 from hdpmf.errors import DapError, TransportError
 from hdpmf.untrusted.aggregator.folder import Limits
@@ -353,7 +355,10 @@ def test_counts_and_logs_tell_nothing_private(pair: Pair) -> None:
             assert private not in text
 
 
-def test_the_leader_talks_to_the_pinned_helper_alone(pair: Pair, asked: Asked) -> None:
+def test_the_leader_talks_to_the_pinned_helper_alone(
+    pair: Pair, asked: Asked, tmp_path: Path
+) -> None:
+    other = ensure_certificates(tmp_path, ("localhost",)).authority.read_text()
     keys = pair.folders[LEADER].keys
     with HelperClient(keys) as client:
         with pytest.raises(DapError) as refused:
@@ -363,7 +368,7 @@ def test_the_leader_talks_to_the_pinned_helper_alone(pair: Pair, asked: Asked) -
             client.aggregate_share(bytes(32), b"x" * 61)
         assert refused.value.kind == "unrecognizedTask"
     elsewhere = {
-        "another authority": msgspec.structs.replace(keys.partner, authority=keys.own.authority),
+        "another authority": msgspec.structs.replace(keys.partner, authority=other),
         "nobody there": msgspec.structs.replace(keys.partner, url="https://localhost:9"),
     }
     for card in elsewhere.values():
