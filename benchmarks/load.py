@@ -106,7 +106,13 @@ def crowd(pipe: Connection) -> None:
     allow_connections(16_384)
     threading.stack_size(512 << 10)
     parts: list[DeviceRatings] = pipe.recv()
-    policy = Policy(max_total=None, methods=("hdp-sum", "hdp-bit"), require_sums=False)
+    policy = Policy(
+        max_total=None,
+        methods=("hdp-sum", "hdp-bit"),
+        require_sums=False,
+        min_period=1,  # a minute here stands for a day
+        max_tasks_per_day=1000,
+    )
     stores: list[DeviceStore] = []
     for part in parts:
         store = DeviceStore.create(":memory:", users=part.ratings.n_users, policy=policy)

@@ -36,7 +36,7 @@ def hdpmf(*arguments: object) -> None:
 def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path) -> None:
     items, shop, policy = tmp_path / "items.csv", tmp_path / "shop", tmp_path / "policy.toml"
     items.write_text("item,title\n" + "".join(f"{number},Film {number}\n" for number in range(8)))
-    policy.write_text(f"min_participants = {USERS}\n")
+    policy.write_text(f"min_participants = {USERS}\nmin_period = 10\n")
     port = free_port()
     hdpmf("recommender", "init", shop, "--items", items, "--name", "shop", "--port", port)
     stores = [tmp_path / f"device{number}.sqlite" for number in range(USERS)]

@@ -304,6 +304,32 @@ def test_no_moment_tells_how_long_ratings_took(
     assert observed(takes, moment, monkeypatch) == observed(0.0, moment, monkeypatch)
 
 
+@pytest.mark.parametrize(
+    ("begin", "end"), [(0, 2), (0, 3599), (-86_400, 2), (-86_400, 899), (3600, 3602)]
+)
+def test_short_tasks_get_nothing(begin: int, end: int) -> None:
+    """Attack 5: 80 of 80 of two seconds were answered, with zeros, for nothing."""
+    store, world = make_store(), World()
+    world.publish(task=make_task(begin=START + begin, end=START + end, precision=1))
+    live(reporter(store, world, 0.0, every=1.0), world, 4000)
+    assert (world.uploads, actions(store)) == ([], [])
+    assert any("min_period" in line for line in world.logged)
+
+
+def test_a_recommender_has_so_many_tasks_a_day() -> None:
+    store, world = make_store(), World()
+    times = []
+    for turn in range(30):
+        begin = START + turn * 3600
+        world.now = float(begin)
+        world.publish(task=make_task(begin=begin, end=begin + 3600))
+        device = reporter(store, world, 0.0)  # restarts do not count anew
+        live(device, world, 3599)
+        times += [turn] * (len(world.uploads) - len(times))
+    assert times == [0, 1, 2, 3, 24, 25, 26, 27]
+    assert sum("max_tasks_per_day" in line for line in world.logged) == 22
+
+
 # By masks, and by messages
 
 

@@ -180,6 +180,7 @@ def rehearse(folder: Path, log: Path) -> None:
         assert _servers(hosts, "library") == _servers(hosts, "university")
         for number in (4, 5):
             on.section(number)
+        _allow_short_periods(hosts)
         hosts.call("shop", "hdpmf", "recommender", "backup", "recommender", "before.backup")
         shutil.copyfile(hosts.home("homes") / "ben.sqlite", folder / "ben.sqlite")
         on.section(6)
@@ -197,6 +198,13 @@ def rehearse(folder: Path, log: Path) -> None:
         _put_back_a_database(on, shop)
         _put_back_a_shop(on, shop)
         on.say(f"{hosts.router.carried} packets were carried, {hosts.router.lost} lost")
+
+
+def _allow_short_periods(hosts: Hosts) -> None:
+    """A minute stands for a week: devices insist on an hour by themselves."""
+    (hosts.home("homes") / "trial.toml").write_text("min_period = 10\n")
+    for name in ("school", *PEOPLE):
+        hosts.call("homes", "hdpmf", "device", "policy", f"{name}.sqlite", "--set", "trial.toml")
 
 
 def _befall(on: Rehearsal) -> None:

@@ -22,12 +22,15 @@ from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.memberships import join
 from hdpmf.private.device.participant import Participant
+from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import ServiceFolder
 from tests.aggregator.server_processes import Pair
 
 OTHERS = 20
 PERIOD = "60s"
+SHORT_PERIODS = Policy(min_period=10)
+"""A minute stands for a day in these stories."""
 FIRST = ("Quiet", "Golden", "Hidden", "Northern", "Paper", "Last", "Silver", "Distant")
 SECOND = ("Harbour", "Garden", "Signal", "Winter", "Orchestra", "Mountain", "Letter")
 GENRES = ("Drama", "Comedy", "Thriller", "Documentary", "Romance", "War")
@@ -67,7 +70,8 @@ def make_others(folder: Path) -> list[DeviceStore]:
     chance = random.Random(5)
     stores = []
     for number in range(OTHERS):
-        store = new_device(folder / f"other{number}.sqlite", scale=RatingScale(1.0, 5.0, 1.0))
+        path = folder / f"other{number}.sqlite"
+        store = new_device(path, scale=RatingScale(1.0, 5.0, 1.0), policy=SHORT_PERIODS)
         for film in chance.sample(range(1, len(TITLES) + 1), 20):
             store.rate(
                 str(film),

@@ -17,6 +17,7 @@ pytest.importorskip("jinja2")
 pytest.importorskip("pyhpke")
 pytest.importorskip("uvicorn")
 
+import msgspec
 from playwright.sync_api import Locator, Page, expect
 
 from hdpmf.common.protocol.federation import DeviceCard
@@ -103,6 +104,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         expect(main).to_contain_text(invitation.servers.digest)
         with DeviceStore.open(mine) as store:
             assert store.policy.servers == ()
+            store.set_policy(msgspec.structs.replace(store.policy, min_period=10))
         with leading_to(page, "/recommenders"):
             page.locator("button[value=yes]").click()
 

@@ -23,7 +23,17 @@ from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.folder import ServiceFolder
 from tests.aggregator.server_processes import HELPER, LEADER, Pair
 from tests.e2e.browsing import Heard, leading_to, settle
-from tests.e2e.clubs import TITLES, entries_of, films, hdpmf, invite, living, make_others, wait_for
+from tests.e2e.clubs import (
+    SHORT_PERIODS,
+    TITLES,
+    entries_of,
+    films,
+    hdpmf,
+    invite,
+    living,
+    make_others,
+    wait_for,
+)
 from tests.e2e.served_pages import enter, owner_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -38,7 +48,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(
     mine, ports = tmp_path / "mine.sqlite", {name: free_port() for name in CLUBS}
     others = {name: make_others(tmp_path / f"people-{name}") for name in CLUBS}
     with new_device(
-        mine, scale=RatingScale(1.0, 5.0, 1.0)
+        mine, scale=RatingScale(1.0, 5.0, 1.0), policy=SHORT_PERIODS
     ) as store:  # its owner is not asked before each run
         card = card_of(store)
     with (

@@ -138,8 +138,8 @@ def test_the_moment_is_drawn_in_the_period_and_kept(moment: float) -> None:
 def test_who_joins_late_reports_in_what_is_left() -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
-    world.now = START + PERIOD - 100.0
-    live(reporter(store, world, 0.5), world, 60)
+    world.now = START + PERIOD - 1000.0
+    live(reporter(store, world, 0.5), world, 600)
     assert len(world.uploads) == 1
 
 

@@ -58,6 +58,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         max_plans_per_day: Plans of secure sums, of one recommender within a day, that it draws for
             without sending a vector: each is another chance that those who hold shares work for the
             recommender.
+        min_period: Seconds that a task for two servers is open, at least; a quarter of it must be
+            left when this device takes it. Who asks at short notice asks who is there.
+        max_tasks_per_day: Tasks for two servers, of one recommender within 24 hours, that it takes.
         servers: Pairs of servers, by their digests, that may sum this device's reports; with none
             it reports to nobody.
         max_list_bytes: Most that a model for lists may take on this device; for few items it is
@@ -85,6 +88,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_colluding: str = "1/20"
     max_credit: int = 1
     max_plans_per_day: int = 64
+    min_period: int = 3600
+    max_tasks_per_day: int = 4
     servers: tuple[str, ...] = ()
     max_list_bytes: int = 16_000_000
     ask: bool = False
@@ -111,6 +116,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             ("min_neighbours", 1),
             ("max_credit", 1),
             ("max_plans_per_day", 1),
+            ("min_period", 0),
+            ("max_tasks_per_day", 1),
             ("max_list_bytes", 0),
         ):
             given = getattr(self, name)
@@ -246,6 +253,19 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"policy trusts {trusted}"
             )
 
+    def check_period(self, begin: int, end: int, now: float) -> None:
+        """Raise PrivacyError if a task is open for too short a time, or soon over."""
+        if end - begin < self.min_period:
+            raise PrivacyError(
+                f"the task is open for {end - begin:,} seconds; the policy asks for "
+                f"{self.min_period:,} (min_period)"
+            )
+        if end - max(now, begin) < self.min_period / 4:
+            raise PrivacyError(
+                "the task is soon over; the policy asks that a quarter of "
+                f"{self.min_period:,} seconds is left (min_period)"
+            )
+
     def sum_policy(self) -> SumPolicy:
         """The least that this device requires of a secure sum."""
         from hdpmf.common.aggregation.masks import SumPolicy
@@ -326,6 +346,10 @@ _MEANINGS = {
     "max_credit": "Users, at most, that one device of a sum is taken for, whatever it says.",
     "max_plans_per_day": "Plans of secure sums, at most, that a recommender may break off within "
     "a day.",
+    "min_period": "Seconds, at least, that a task for two servers is open; a quarter of it must be "
+    "left when this device takes it.",
+    "max_tasks_per_day": "Tasks for two servers, at most, that a recommender may give this device "
+    "within a day.",
     "servers": "Pairs of servers, by digest, that may sum this device's reports (join "
     "--servers writes it).",
     "max_list_bytes": "Bytes, at most, of a model for lists (public numbers that order items); 0 "

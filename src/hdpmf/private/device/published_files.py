@@ -223,10 +223,11 @@ def check_servers(store: DeviceStore, servers: Servers) -> None:
         raise DeclinedError("policy", str(error)) from error
 
 
-def check_period(task: Task, now: float, until: int) -> None:
+def check_period(store: DeviceStore, task: Task, now: float, until: int) -> None:
     """Refuse a task at the wrong time, or a second one for a time that another was agreed to for.
 
     Args:
+        store: The device's store, for its policy.
         task: What is asked.
         now: The time here.
         until: When the last task ends that this device agreed to with this recommender.
@@ -239,6 +240,10 @@ def check_period(task: Task, now: float, until: int) -> None:
         raise ProtocolError(
             "refused: there is one task at a time; this device agreed to another one for that time"
         )
+    try:
+        store.policy.check_period(task.begin, task.end, now)
+    except PrivacyError as error:
+        raise DeclinedError("policy", str(error)) from error
 
 
 def pinned_items(store: DeviceStore) -> int:

@@ -55,7 +55,7 @@ from hdpmf.private.device.published_files import (
     read_task,
 )
 from hdpmf.private.device.recommender_state import RecommenderStates, TaskState, collector_digest
-from hdpmf.private.device.session import Setup
+from hdpmf.private.device.session import DAY, Setup
 from hdpmf.private.device.store.schema import CountedSurvey, Question, RecommenderState
 
 REFUSED = frozenset({401, 403, 409, 410, 413, 415, 422})
@@ -145,14 +145,14 @@ class Reports:
             raise ProtocolError(
                 "refused: the task is not the one that the index names (its id differs)"
             )
-        check_period(read.task, now, known.until)
+        check_period(self._store, read.task, now, known.until)
         run = self._run_of(read, known)
         check_task(self._store, read)
         collector = collector_digest(read.task.collector)
         if known.collector not in (b"", collector):
             raise ProtocolError("refused: the sums would go to somebody else than those before")
-        if known.task:
-            return  # its time comes when the one under way is over
+        if known.task or self._had_enough(read, known, now):
+            return  # its time comes when the one under way, or a day, is over
         if not self._owner_agrees(read, run):
             return  # looked at again when the index is, for as long as the task lasts
         state = TaskState(moment=self._draw(read, now), run=run)
@@ -160,12 +160,29 @@ class Reports:
             if known.counted is not None and known.counted.run != run:
                 end_consent(self._store, known.counted.run)  # it got no labels
             self.book.begin(read.id, state, self._held[1], read.task.end, now)
-            self.book.change(collector=collector, task=read.id, until=read.task.end)
+            self.book.change(
+                collector=collector,
+                task=read.id,
+                until=read.task.end,
+                taken=(*_within_a_day(known.taken, now), now),
+            )
         self._held = "", b""
         servers = read.task.servers
         self._setup.log(
             f"Task {read.id.hex()[:8]} for the servers of {servers.names}: reports before it ends."
         )
+
+    def _had_enough(self, read: ReadTask, known: RecommenderState, now: float) -> bool:
+        """Return True if the recommender had its tasks of this day."""
+        most = self._store.policy.max_tasks_per_day
+        if len(_within_a_day(known.taken, now)) < most:
+            return False
+        if read.id != self._told:
+            words = f"there were {most} tasks within a day (max_tasks_per_day in the policy)"
+            self._setup.log(f"Task {read.id.hex()[:8]}: {words}.")
+            keep_refusal(self._setup, DeclinedError("busy", words), read)
+        self._told = read.id
+        return True
 
     @staticmethod
     def _run_of(read: ReadTask, known: RecommenderState) -> bytes:
@@ -518,6 +535,11 @@ class Reports:
             run=run,
             number=read.number,
         )
+
+
+def _within_a_day(taken: tuple[float, ...], now: float) -> tuple[float, ...]:
+    """Return the times of the last day; where the clock was put back they are of now."""
+    return tuple(min(at, now) for at in taken if at > now - DAY)
 
 
 def keep_refusal(setup: Setup, error: HdpmfError, read: ReadTask | None = None) -> None:

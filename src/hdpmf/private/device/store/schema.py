@@ -192,6 +192,7 @@ class RecommenderState(Row, frozen=True, kw_only=True):
         run: The run that ratings had paid in.
         model: SHA-256 of the facts that were here then.
         downloaded: Its files.
+        taken: When tasks were taken, of the last day (Unix time).
         never: When the owner said never to this recommender, whatever it asks for; empty if not.
     """
 
@@ -206,6 +207,7 @@ class RecommenderState(Row, frozen=True, kw_only=True):
     run: bytes = b""
     model: str = ""
     downloaded: Downloaded = Downloaded()
+    taken: tuple[float, ...] = ()
     never: str = ""
 
 
