@@ -25,9 +25,10 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Query,
     id_to_text,
 )
+from hdpmf.common.base.names import plain_letters
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.enrolment import Invitation
-from hdpmf.common.protocol.servers import Server, Servers, plain_host, plain_name
+from hdpmf.common.protocol.servers import Server, Servers, plain_host
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.memberships import join
 from hdpmf.private.device.pinned_servers import pin_servers, pinned_servers
@@ -95,7 +96,7 @@ def test_a_word_of_letters_from_two_scripts_is_refused(name: str) -> None:
 )
 def test_two_organisations_are_two(first: str, second: str) -> None:
     Servers(leader=card(first, "https://a.example"), helper=card(second, "https://b.example"))
-    assert plain_name(first) != plain_name(second)
+    assert plain_letters(first) != plain_letters(second)
 
 
 SAME_HOSTS = [

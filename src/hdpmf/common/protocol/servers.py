@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hdpmf.common.base.names import plain_letters
 from hdpmf.errors import ConfigError, needs
 
 _KEY_HEX = 64
@@ -102,7 +103,7 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             )
         for server in (self.leader, self.helper):
             _check_scripts(server.organisation)
-        if plain_name(self.leader.organisation) == plain_name(self.helper.organisation):
+        if plain_letters(self.leader.organisation) == plain_letters(self.helper.organisation):
             raise ConfigError(
                 f"both servers are run by {self.leader.organisation!r} "
                 f"({self.helper.organisation!r} looks the same), which would see everything; two "
@@ -190,27 +191,6 @@ def _check_config(config: str, whose: str) -> None:
 
 
 _THIS_MACHINE = "localhost"
-
-# Letters in lower case that are read as Latin ones, and digits that are read as letters. ``i`` is
-# read as ``l`` because ``I`` is, in lower case, an ``i``.
-_LOOK_ALIKES = str.maketrans(
-    {
-        **dict(zip("аеорсухѕһԁԛԝјвкмнтгьіїӏ", "aeopcyxshdqwjbkmhtrblll", strict=True)),
-        **dict(zip("αβγεηικνορτυχωϲϳ", "abyenlkvoptuxwcj", strict=True)),
-        **dict(zip("il1|0", "llllo", strict=True)),
-    }
-)
-
-
-def plain_name(name: str) -> str:
-    """Return a name as people read it: equal for names that look the same.
-
-    Compatibility forms, case, accents, spaces, punctuation and invisible characters are dropped,
-    and Cyrillic and Greek letters become the Latin ones that they look like.
-    """
-    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
-    letters = "".join(letter for letter in folded if letter.isalnum() or letter == "|")
-    return letters.translate(_LOOK_ALIKES).replace("rn", "m").replace("vv", "w")
 
 
 def plain_host(url: str) -> str:
