@@ -51,6 +51,8 @@ _FINER = (
     "test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond"
 )
 
+_DISKS = "tests/attacks/test_server_disks.py"
+_ONE_AS_TWO = "tests/attacks/test_one_server_as_two.py"
 _SUMS = "tests/attacks/test_secure_sums.py"
 _PLANS = "tests/attacks/test_plans.py"
 _RECEIPTS = "tests/unit/device/test_receipts.py"
@@ -515,5 +517,33 @@ PLANTED = (
         "total = each * max(values, rows)",
         "total = 0",
         ("tests/attacks/test_files.py::test_a_small_file_is_not_a_large_table[rows]",),
+    ),
+    Planted(
+        "any admitted recommender collects another's task",
+        "untrusted/aggregator/http.py",
+        "if task.document.collector.identity != asking:",
+        "if False:",
+        (f"{_ONE_AS_TWO}::test_an_admitted_recommender_does_not_get_anothers_sums",),
+    ),
+    Planted(
+        "keys of a closed batch stay",
+        "untrusted/aggregator/collection.py",
+        "self._seals.erase(task.id, interval)",
+        "pass",
+        (f"{_DISKS}::test_copies_of_databases_cannot_be_opened_once_the_batch_is_closed",),
+    ),
+    Planted(
+        "noise does not depend on the sum",
+        "untrusted/aggregator/noise_key.py",
+        "task_id + sha256(total).digest()",
+        "task_id + sha256(b'').digest()",
+        (f"{_DISKS}::test_other_reports_after_a_rollback_get_other_noise",),
+    ),
+    Planted(
+        "ports make two hosts of one",
+        "common/protocol/servers.py",
+        "if not same_host and host == plain_host(servers.helper.url):",
+        "if not same_host and servers.leader.url == servers.helper.url:",
+        (f"{_ONE_AS_TWO}::test_two_servers_on_one_host_are_pinned_by_nobody",),
     ),
 )

@@ -53,6 +53,8 @@ TESTS = {
     "private/device": (_NUMBERS, "tests/unit/device", "tests/attacks", "tests/cli/test_device.py"),
     "untrusted/aggregator": (
         "tests/unit/aggregator",
+        "tests/attacks/test_one_server_as_two.py",
+        "tests/attacks/test_server_disks.py",
         "tests/attacks/test_two_servers.py",
         "tests/cli/test_aggregator.py",
     ),
