@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,26 @@ def test_another_file_is_refused_and_stays(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="another file"):
         KeyFile(path).make(name(1))
     assert path.read_bytes() == b"something of somebody's" * 10
+
+
+def test_a_full_disk_is_said_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "keys"
+    file = KeyFile(path)
+    key = file.make(name(1))
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "hdpmf.untrusted.aggregator.key_file.os.write",
+            lambda descriptor, data: write(descriptor, data[:30]),
+        )
+        with pytest.raises(StorageError, match="the disk is full"):
+            file.make(name(2))
+    assert (file.get(name(1)), file.get(name(2))) == (key, None)
+    new = file.make(name(2))
+    again = KeyFile(path)
+    assert (again.get(name(1)), again.get(name(2))) == (key, new)
 
 
 def test_in_memory() -> None:

@@ -9,6 +9,7 @@ blocks; ``docs/two-servers.md`` says so.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -178,9 +179,11 @@ class KeyFile:
             raise self._failed(error) from error
 
     def _failed(self, error: OSError) -> StorageError:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "the disk is full" if full else error.strerror or str(error)
         return StorageError(
-            f"could not use {self._path}: {error.strerror or error}. Free space or give this "
-            "process the right to it, then try again"
+            f"could not use {self._path}: {reason}. Free space or give this process the right to "
+            "it, then try again"
         )
 
 
@@ -192,7 +195,7 @@ def _read_head(file: int, size: int) -> bytes:
 def _write_at(file: int, data: bytes, offset: int) -> None:
     os.lseek(file, offset, os.SEEK_SET)
     if os.write(file, data) != len(data):
-        raise OSError("the disk is full")
+        raise OSError(errno.ENOSPC, "the disk is full")
 
 
 def _counter(head: bytes) -> int:
