@@ -474,6 +474,21 @@ def test_labels_of_another_survey_get_nothing(other: dict[str, Any]) -> None:
     assert any("was not counted here" in line for line in world.logged)
 
 
+def test_labels_are_asked_about() -> None:
+    """With asking turned on in between nothing is even held for the second task."""
+    world, store, device = counted()
+    policy(ask=True)(store)
+    world.publish(task=make_task(LABELLED, GROUPING, **NEXT))
+    live(device, world, PERIOD / 2)
+    assert actions(store) == ["agreed", "sent"]
+    (asked,) = pending(store)
+    give_answer(store, asked.key, "once")
+    device.poll_soon()
+    live(device, world, PERIOD / 2)
+    assert actions(store) == ["agreed", "sent"] * 2
+    assert consents(store) == []
+
+
 @pytest.mark.parametrize(
     ("before", "change", "reports_sent"),
     [

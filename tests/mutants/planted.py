@@ -22,6 +22,7 @@ _NO_TOKEN = (
     "test_without_the_pages_own_token_nothing_is_done[/rate/catalogue]"
 )
 _SHARES = "tests/unit/device/test_noise_shares.py"
+_WITHDRAWN = "tests/attacks/test_withdrawn.py"
 _SIZES = "tests/unit/client/test_share_sizes.py"
 _HALVES = "tests/unit/audit/test_halves.py"
 _ESTIMATES = "tests/unit/recommender/test_estimates.py"
@@ -545,5 +546,66 @@ PLANTED = (
         "if not same_host and host == plain_host(servers.helper.url):",
         "if not same_host and servers.leader.url == servers.helper.url:",
         (f"{_ONE_AS_TWO}::test_two_servers_on_one_host_are_pinned_by_nobody",),
+    ),
+    Planted(
+        "labels continue from another survey's counts",
+        "private/device/reports.py",
+        "known.counted is None or known.counted.survey != encode(read.survey)",
+        "known.counted is None",
+        (f"{_WITHDRAWN}::test_labels_of_another_survey_get_nothing",),
+    ),
+    Planted(
+        "no consent for labels tasks",
+        "private/device/reports.py",
+        "if not self._owner_agrees(read, run):",
+        'if read.part != "labels" and not self._owner_agrees(read, run):',
+        (f"{_WITHDRAWN}::test_labels_are_asked_about",),
+    ),
+    Planted(
+        "the owner's word is not looked at when a report leaves",
+        "private/device/reports.py",
+        """            if not state.left:
+                self._require_agreement(read, state)
+                if not self._is_current(read):
+""",
+        """            if not state.left:
+                if not self._is_current(read):
+""",
+        (f"{_WITHDRAWN}::test_what_the_owner_agrees_to_no_more_does_not_leave",),
+    ),
+    Planted(
+        "ratings are not looked at when a report leaves",
+        "private/device/reports.py",
+        "return self._checked == (read.id, self._store.ratings_version())",
+        "return self._checked is not None",
+        (f"{_WITHDRAWN}::test_the_report_is_of_the_ratings_as_they_are",),
+    ),
+    Planted(
+        "a report is made at the moment it leaves",
+        "private/device/reports.py",
+        "if max(state.moment, state.retry_at) >= after:",
+        "if True:",
+        (f"{_WITHDRAWN}::test_a_change_at_the_moment_draws_another_one",),
+    ),
+    Planted(
+        "masked numbers of other ratings leave",
+        "private/device/conversation.py",
+        "same = waiting.content == session.content()",
+        "same = True",
+        (f"{_WITHDRAWN}::test_masked_numbers_leave_only_while_the_owner_agrees",),
+    ),
+    Planted(
+        "a no covers one epsilon",
+        "private/device/consent.py",
+        "question.terms.epsilon * _MUCH_CHEAPER <= refused.terms.epsilon",
+        "question.terms.epsilon < refused.terms.epsilon",
+        (f"{_WITHDRAWN}::test_never_covers_the_recommender",),
+    ),
+    Planted(
+        "a task that is soon over is taken",
+        "private/device/policy.py",
+        "if end - max(now, begin) < self.min_period / 4:",
+        "if False:",
+        (f"{_WITHDRAWN}::test_short_tasks_get_nothing",),
     ),
 )

@@ -145,6 +145,7 @@ NUMBERS: dict[str, dict[str, object]] = {
             1,
         ),
         "(p := Policy()).min_neighbours, p.max_credit, p.max_plans_per_day": (64, 1, 64),
+        "(p := Policy()).min_period, p.max_tasks_per_day": (3600, 4),
     },
     "private.device.session": {
         "DAY": 86_400.0,

@@ -10,7 +10,12 @@ import pytest
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import CatalogueTable
-from hdpmf.private.device.consent import consents, give_answer, require_consent
+from hdpmf.private.device.consent import (
+    consents,
+    give_answer,
+    refused_recommenders,
+    require_consent,
+)
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.memberships import join
 from hdpmf.private.device.privacy_level import item_weights
@@ -236,3 +241,14 @@ def test_questions_are_shown_without_items_and_are_over_when_their_recommender_i
         assert [consent.answer for consent in consents(store)] == ["never"]
         with pytest.raises(DeclinedError, match="not answered yet"):
             require_consent(store, asked[2])
+
+
+def test_never_is_said_to_a_recommender_and_taken_back(reader: Person):
+    reader.post("/recommenders/change", {"address": BOOKS, "change": "never"})
+    assert "Never, whatever it asks for" in reader.get("/recommenders").text
+    with reader.owner.store() as store:
+        assert refused_recommenders(store) == [BOOKS]
+    reader.post("/recommenders/change", {"address": BOOKS, "change": "lift"})
+    assert "Never, whatever it asks for" not in reader.get("/recommenders").text
+    with reader.owner.store() as store:
+        assert refused_recommenders(store) == []
