@@ -52,8 +52,8 @@ _FINER = (
     "test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond"
 )
 
-_DISKS = "tests/attacks/test_server_disks.py"
-_ONE_AS_TWO = "tests/attacks/test_one_server_as_two.py"
+_DISKS = "tests/attacks/servers/test_server_disks.py"
+_ONE_AS_TWO = "tests/attacks/servers/test_one_server_as_two.py"
 _SUMS = "tests/attacks/test_secure_sums.py"
 _PLANS = "tests/attacks/test_plans.py"
 _RECEIPTS = "tests/unit/device/test_receipts.py"
@@ -108,7 +108,7 @@ PLANTED = (
         "common/net/signing.py",
         r'return f"hdpmf request 2\n{server}\n',
         r'return f"hdpmf request 2\n\n',
-        ("tests/attacks/test_wire.py",),
+        ("tests/attacks/wire/test_wire.py",),
     ),
     Planted(
         "half of hdp-sum's noise",
@@ -493,7 +493,7 @@ PLANTED = (
         "context = ssl.create_default_context(cadata=text or None)\n"
         "        context.check_hostname = False\n"
         "        return context",
-        ("tests/attacks/test_tls.py",),
+        ("tests/attacks/wire/test_tls.py",),
     ),
     Planted(
         "a device's ETag comes back",
@@ -503,14 +503,14 @@ PLANTED = (
         '            answer = self._client.request("GET", f"{self._address}/{name}", most=most, '
         "headers=sent)\n"
         '            self._tag = answer.headers.get("etag", "x")',
-        ("tests/attacks/test_visits.py::test_nothing_that_a_server_gave_a_device_comes_back",),
+        ("tests/attacks/wire/test_visits.py::test_nothing_that_a_server_gave_a_device_comes_back",),
     ),
     Planted(
         "what was refused is forgotten by a restart",
         "private/device/published_files.py",
         "if not self._setup.simulation:\n            self._book",
         "if False:\n            self._book",
-        ("tests/attacks/test_downloads.py::test_a_refused_catalogue_is_loaded_once",),
+        ("tests/attacks/wire/test_downloads.py::test_a_refused_catalogue_is_loaded_once",),
     ),
     Planted(
         "rows of a Parquet file count for nothing",

@@ -53,16 +53,16 @@ TESTS = {
     "private/device": (_NUMBERS, "tests/unit/device", "tests/attacks", "tests/cli/test_device.py"),
     "untrusted/aggregator": (
         "tests/unit/aggregator",
-        "tests/attacks/test_one_server_as_two.py",
-        "tests/attacks/test_server_disks.py",
-        "tests/attacks/test_two_servers.py",
+        "tests/attacks/servers/test_one_server_as_two.py",
+        "tests/attacks/servers/test_server_disks.py",
+        "tests/attacks/servers/test_two_servers.py",
         "tests/cli/test_aggregator.py",
     ),
     "common/aggregation/two_servers/prio": ("tests/unit/prio", "tests/unit/aggregator"),
     "common/aggregation/two_servers/dap": ("tests/unit/dap", "tests/unit/aggregator"),
     "private/page": ("tests/unit/page",),
     "common/web": ("tests/unit/web", "tests/unit/page", "tests/unit/service/page"),
-    "common/net": ("tests/unit/net", "tests/attacks/test_tls.py", "tests/attacks/test_wire.py"),
+    "common/net": ("tests/unit/net", "tests/attacks/wire/test_tls.py", "tests/attacks/wire/test_wire.py"),
 }
 """What is mutated, and the tests that have to notice; a longer path comes first."""
 
