@@ -34,7 +34,7 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Pace, RunSettings
-from tests.world import Device, Federation
+from tests.world import Federation
 
 pytestmark = pytest.mark.slow
 
@@ -69,15 +69,15 @@ def no_shares(message: ToRecommender) -> ToRecommender:
 def town(folder: Path, hostile: dict[int, Change]) -> tuple[Service, list[str], list[str]]:
     made = Federation(WORLD, folder=folder, policy=POLICY, noise=None)
     for number, agent in enumerate(made.devices):
-        made.network.attach(agent.name, _answers(agent, hostile.get(number)))
+        made.network.attach(agent.name, _answers(made.answers[agent.name], hostile.get(number)))
     said: list[str] = []
     service = made.restart_service(log=said.append)
     return service, [agent.name for agent in made.devices], said
 
 
-def _answers(agent: Device, change: Change | None) -> Callable[[bytes], bytes]:
+def _answers(honest: Callable[[bytes], bytes], change: Change | None) -> Callable[[bytes], bytes]:
     def answer(data: bytes) -> bytes:
-        reply = decode(agent.answer(data))
+        reply = decode(honest(data))
         assert isinstance(reply, Reply)
         if change is not None and reply.part == "sum":
             return encode(
@@ -140,7 +140,9 @@ def test_a_recommender_cannot_draw_for_ever() -> None:
         minimum=16,
         sharing=10,
     )
-    job = SumOfJob(0, np.zeros(5, np.int64), lambda n: SumLayout(5, IntegerCoding(1000, n)), terms)
+    job = SumOfJob(
+        0, np.zeros(5, np.int64), lambda n: SumLayout(5, IntegerCoding(1000, n)), terms, b""
+    )
     roster = Roster([store.identity.public, *others])
     plans = Plans(store, "recommender")
     for _ in range(32):

@@ -134,10 +134,11 @@ def test_two_servers_on_one_machine_are_for_trials(
     refused = call("aggregator", "pair", leader, neighbour / "card.json")
     assert refused.code == 2
     assert "both servers are on one host (localhost)" in refused.err
+    assert not (leader / "servers.json").exists()
     allowed = call("aggregator", "pair", leader, neighbour / "card.json", "--same-host")
     assert allowed.code == 0
     assert "WARNING: both servers are on one machine" in allowed.err
-    assert not (leader / "servers.json").exists()
+    assert (leader / "servers.json").exists()
 
 
 def test_recommenders_are_admitted_and_dismissed(

@@ -62,7 +62,11 @@ TESTS = {
     "common/aggregation/two_servers/dap": ("tests/unit/dap", "tests/unit/aggregator"),
     "private/page": ("tests/unit/page",),
     "common/web": ("tests/unit/web", "tests/unit/page", "tests/unit/service/page"),
-    "common/net": ("tests/unit/net", "tests/attacks/wire/test_tls.py", "tests/attacks/wire/test_wire.py"),
+    "common/net": (
+        "tests/unit/net",
+        "tests/attacks/wire/test_tls.py",
+        "tests/attacks/wire/test_wire.py",
+    ),
 }
 """What is mutated, and the tests that have to notice; a longer path comes first."""
 

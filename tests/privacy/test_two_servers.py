@@ -91,7 +91,9 @@ def test_a_server_that_leaves_its_noise_out_is_caught(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         Batches,
         "_noises",
-        lambda self, opened: np.zeros(opened.prio.circuit.output_length, np.int64),
+        lambda self, task, total: np.zeros(
+            sum(part.entries for part in task.document.noise), np.int64
+        ),
     )
     result = audit_canaries(_audit("leader", canaries=500))
     assert (result.verdict, result.right, result.noise) == (BROKEN, result.guesses, 0.0)

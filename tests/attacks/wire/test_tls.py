@@ -5,6 +5,7 @@ authority for another name: devices do not speak with them (the recommender: tes
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import ssl
 import threading
@@ -53,7 +54,7 @@ def _server(certificates: Certificates, version: ssl.TLSVersion | None) -> Itera
                     raw.settimeout(5.0)
                     wire = raw if context is None else context.wrap_socket(raw, server_side=True)
                     with wire:
-                        heard.append(wire.recv(100))
+                        heard.append(_whole_request(wire))
                         wire.sendall(
                             b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n"
                             b"\r\n"
@@ -115,7 +116,7 @@ def _another_name(folder: Path, names: Sequence[str]) -> Iterator[tuple[int, byt
                 with raw, contextlib.suppress(OSError):
                     raw.settimeout(5.0)
                     with context.wrap_socket(raw, server_side=True) as wire:
-                        heard.append(wire.recv(100))
+                        heard.append(_whole_request(wire))
                         wire.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -124,6 +125,26 @@ def _another_name(folder: Path, names: Sequence[str]) -> Iterator[tuple[int, byt
         yield listener.getsockname()[1], certificates.authority.read_bytes(), heard
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(10.0)
+
+
+def _whole_request(wire: ssl.SSLSocket) -> bytes:
+    """Read a request with its body: closing on unread bytes would break the answer off."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = wire.recv(65536)
+        if not more:
+            return data
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+    left = int(length[1]) - len(body) if length else 0
+    while left > 0:
+        more = wire.recv(65536)
+        if not more:
+            break
+        data += more
+        left -= len(more)
+    return data
 
 
 def _polls(address: str, authority: bytes) -> str:

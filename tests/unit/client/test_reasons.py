@@ -210,7 +210,7 @@ def test_a_genre_that_an_item_has_is_not_denied() -> None:
 
 
 def test_reasons_are_not_in_reprs() -> None:
-    assert "11" not in repr(_found(2))
+    assert "11" not in repr(_found(2)).partition(" at 0x")[0]  # an address may hold any digits
     assert "Film" not in repr(FITTED.recommend(WORLD.users.ids[0], 1)) + repr(PARTS)
     told = FITTED.recommend(WORLD.users.ids[0], 1)[0]
     assert told.reason is not None
