@@ -106,11 +106,11 @@ def share_of(nodeid: str) -> str:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return the number of workers: two more than there are cores, for who runs federations and
-    browsers waits most of the time. Fast tests compute.
+    browsers waits most of the time. Fast tests compute, and wait a little.
     """
     from hdpmf.common.base.threads import available_cores
 
-    return available_cores() + (0 if _only_fast(config) else 2)
+    return available_cores() + (1 if _only_fast(config) else 2)
 
 
 @pytest.hookimpl(optionalhook=True)

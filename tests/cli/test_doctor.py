@@ -150,6 +150,7 @@ def free_port() -> int:
         return server.server_port
 
 
+@pytest.mark.slow
 def test_a_server(call: Call, tmp_path: Path) -> None:
     port = free_port()
     config = AggregatorConfig(

@@ -136,6 +136,7 @@ def test_silos_answer_directly_and_keep_their_ledgers(make_grid: Any, tmp_path: 
             assert actions == ["sent", "received"]
 
 
+@pytest.mark.slow
 def test_silos_sum_by_masks_that_live_in_their_nodes(make_grid: Any, tmp_path: Path) -> None:
     grid = make_grid({"store": str(path)} for path in make_silos(tmp_path, "hdp-sum", 4))
     config = {"method": "hdp-sum", "view": "sums", "credit": 12, "max-colluding": 0.0}

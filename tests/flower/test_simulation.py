@@ -62,6 +62,7 @@ def test_200_devices_on_ray_give_the_model_of_the_engine_in_memory() -> None:
     assert done.stdout.count("equal:") == 3, done.stderr[-3000:]
 
 
+@pytest.mark.slow
 def test_the_command_runs_on_either_engine(
     make_grid: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

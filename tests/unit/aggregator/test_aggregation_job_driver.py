@@ -41,6 +41,7 @@ def test_a_task_that_the_helper_was_not_given_waits_alone() -> None:
     assert pair.aggregate_all() == 2
 
 
+@pytest.mark.slow
 def test_the_worker_goes_on_after_a_refusal() -> None:
     pair = Pair()
     alone = pair.leader.add_task(encode(pair.a_task(minimum=3)), [])

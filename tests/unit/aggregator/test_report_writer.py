@@ -176,6 +176,7 @@ FUZZED = Pair()
 FUZZED_TASK = FUZZED.add()
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_bytes_of_the_right_length_are_stored_or_refused(data: st.DataObject) -> None:
     report = bytearray(FUZZED.report(FUZZED_TASK, 0))

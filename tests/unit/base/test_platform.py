@@ -49,6 +49,7 @@ def trees() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")}
 
 
+@pytest.mark.slow
 def test_no_module_asks_for_what_only_some_systems_have() -> None:
     asked = {path: asked_at_import(tree) for path, tree in trees().items()}
     assert len(asked) > 300

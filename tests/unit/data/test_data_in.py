@@ -40,6 +40,7 @@ def test_ids_come_back_as_they_were_written(tmp_path: Path, written: list[str]) 
     assert Ratings.read(tmp_path / "again.csv").user_ids.tolist() == ratings.user_ids.tolist()
 
 
+@pytest.mark.slow
 @files
 @given(ids)
 def test_ids_of_item_files_come_back_as_they_were_written(

@@ -22,6 +22,7 @@ def test_any_size(n_users: int, n_items: int, fill: float, seed: int, n_tastes: 
     assert len(set(ratings.item_table.titles)) == n_items
 
 
+@pytest.mark.slow
 def test_large_and_thin_worlds_are_drawn_in_blocks() -> None:
     ratings = synthetic_world(40_000, 20_000, 600_000, rng=3)
     assert (ratings.n_users, ratings.n_items, len(ratings)) == (40_000, 20_000, 600_000)

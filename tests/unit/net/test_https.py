@@ -86,6 +86,7 @@ def test_status_headers_and_body_come_back(certificates: Certificates, keep: flo
             made.request("GET", f"{url}/x", most=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("talk", "words"),
     [

@@ -29,6 +29,7 @@ def test_where_nobody_is_here_nobody_is_waited_for(mailbox: Mailbox) -> None:
     assert seconds(mailbox, 60.0) < 10.0
 
 
+@pytest.mark.slow
 def test_who_is_here_has_polled_and_fetched_before_it_ends(mailbox: Mailbox) -> None:
     mailbox._fetched(DEVICE)
     assert seconds(mailbox, 1.0) >= 1.0  # it was here, and has not heard of the new files

@@ -55,6 +55,7 @@ def test_gradients_go_through_item_after_item():
     assert np.abs(found.sums - gradients.sum(axis=0)).max() <= 5 * messages.GRADIENT_STEP / 2 + 1e-5
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-(2**55), 2**55), min_size=9, max_size=9))
 def test_a_survey_goes_through(numbers):
     one = SumContribution(

@@ -106,6 +106,7 @@ def test_an_honest_chain_is_taken_from_wherever_a_device_is(
             is_newer(items, earlier)
 
 
+@pytest.mark.slow
 @given(chains(), chains())
 def test_of_two_chains_only_one_that_begins_with_the_other_is_taken(
     one_way: Any, other_way: Any

@@ -58,6 +58,7 @@ class WebDevice:
         return "\n".join(self.said)
 
 
+@pytest.mark.slow
 def test_with_two_servers(tmp_path: Path) -> None:
     service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
     tls = service.tls_folder
