@@ -14,12 +14,41 @@ import os
 import shutil
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from hdpmf.errors import ConfigError, StorageError, made_by_newer, made_by_older
+
+T = TypeVar("T")
+
+
+def read_config(path: Path, kind: type[T], missing: str) -> T:
+    """Return an operator's TOML file as a value of a msgspec type.
+
+    Args:
+        path: The file.
+        kind: The type; it checks the values.
+        missing: The message where there is no file.
+
+    Raises:
+        ConfigError: The file is missing, no TOML, or has wrong values.
+    """
+    import msgspec
+
+    try:
+        plain = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(missing) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    try:
+        return msgspec.convert(plain, kind)
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def atomic_write(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o644) -> None:

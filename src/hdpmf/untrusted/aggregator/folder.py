@@ -26,7 +26,6 @@ import os
 import secrets
 import shutil
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from hmac import compare_digest
 from pathlib import Path
@@ -37,7 +36,7 @@ from msgspec import Meta
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
-from hdpmf.common.base.files import FolderLayout, atomic_write
+from hdpmf.common.base.files import FolderLayout, atomic_write, read_config
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.servers import (
@@ -115,22 +114,6 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         return f"https://{name}:{self.port}"
 
 
-def read_config(path: Path) -> AggregatorConfig:
-    """Read the operator's file; raise ConfigError if it is missing or invalid."""
-    try:
-        plain = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(
-            f"{path.parent} is no server's folder; set one up with: hdpmf aggregator init"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-    try:
-        return msgspec.convert(plain, AggregatorConfig)
-    except (msgspec.ValidationError, ConfigError) as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
 _ON_CARD = ("role", "organisation", "name", "port")
 
 
@@ -172,7 +155,8 @@ class AggregatorFolder:
     def __init__(self, path: Path) -> None:
         LAYOUT.migrate(path)
         self.path = path
-        self.config: AggregatorConfig = read_config(path / "config.toml")
+        missing = f"{path} is no server's folder; set one up with: hdpmf aggregator init"
+        self.config = read_config(path / "config.toml", AggregatorConfig, missing)
 
     @classmethod
     def create(cls, path: Path, config: AggregatorConfig) -> AggregatorFolder:

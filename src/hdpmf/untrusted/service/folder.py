@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +35,7 @@ from typing import Any
 
 import msgspec
 
-from hdpmf.common.base.files import FolderLayout, atomic_write, lock_file
+from hdpmf.common.base.files import FolderLayout, atomic_write, lock_file, read_config
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import AnyCatalogue, CatalogueTable, DeviceCard, decode, encode
 from hdpmf.common.protocol.catalogue import (
@@ -335,19 +334,8 @@ class ServiceFolder:
             raise StorageError(f"cannot read {self.path / name}: {error.strerror}") from error
 
     def _read_config(self) -> Config:
-        path = self.path / "config.toml"
-        try:
-            plain = tomllib.loads(path.read_text())
-        except FileNotFoundError:
-            raise ConfigError(
-                f"{self.path} is no recommender; set one up with: hdpmf recommender init"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from None
-        try:
-            return msgspec.convert(plain, Config)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"{path}: {error}") from None
+        missing = f"{self.path} is no recommender; set one up with: hdpmf recommender init"
+        return read_config(self.path / "config.toml", Config, missing)
 
 
 def _toml(config: Config) -> bytes:
