@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
-from hdpmf.private.device.store import encryption, sealed_export, transfer
+from hdpmf.private.device.store import sealed_export, transfer
 from hdpmf.private.device.store.database import EXPORT_MAGIC
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.encryption import StoreCipher
@@ -23,11 +23,6 @@ from hdpmf.private.device.store.transfer import export_store, import_store, take
 from .used_store import PASSPHRASE, facts, plant, spend, used_store
 
 TRAVEL = "only for the journey"
-
-
-@pytest.fixture(autouse=True)
-def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encryption, "SCRYPT_COST", 16)
 
 
 @pytest.fixture

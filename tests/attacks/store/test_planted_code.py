@@ -16,28 +16,12 @@ import pytest
 
 from hdpmf.errors import HdpmfError, StorageError
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.store import encryption
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import HiddenItem
 from hdpmf.private.device.store.transfer import change_passphrase, export_store
 
-from .used_store import PASSPHRASE, facts, plant, spend, used_store, without_triggers
-
-
-@pytest.fixture(autouse=True)
-def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encryption, "SCRYPT_COST", 16)
-
-
-@pytest.fixture(params=[None, PASSPHRASE], ids=["plain", "encrypted"])
-def passphrase(request: pytest.FixtureRequest) -> str | None:
-    return request.param  # type: ignore[no-any-return]
-
-
-@pytest.fixture
-def path(tmp_path: Path, passphrase: str | None) -> Path:
-    return used_store(tmp_path / "me.hdpmf", passphrase)
+from .used_store import facts, plant, spend, without_triggers
 
 
 def ignore(event: str, table: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
-from hdpmf.private.device.store import database, encryption, layout
+from hdpmf.private.device.store import database, layout
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.encryption import StoreCipher
@@ -22,22 +22,6 @@ from hdpmf.private.device.store.schema import HiddenItem
 from hdpmf.private.device.store.tables import ONLY, Table, Tables
 
 from .used_store import PASSPHRASE, change, facts, plant, spend, used_store
-
-
-@pytest.fixture(autouse=True)
-def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encryption, "SCRYPT_COST", 16)
-
-
-@pytest.fixture(params=[None, PASSPHRASE], ids=["plain", "encrypted"])
-def passphrase(request: pytest.FixtureRequest) -> str | None:
-    return request.param  # type: ignore[no-any-return]
-
-
-@pytest.fixture
-def path(tmp_path: Path, passphrase: str | None) -> Path:
-    """A store whose ratings have spent a quarter of their budget, twice."""
-    return used_store(tmp_path / "me.hdpmf", passphrase)
 
 
 @pytest.mark.parametrize(
