@@ -383,8 +383,8 @@ PLANTED = (
     Planted(
         "an export without its end is taken",
         "private/device/store/sealed_export.py",
-        'place.to_bytes(8, "big") + bytes([last])',
-        'place.to_bytes(8, "big")',
+        'index.to_bytes(8, "big") + bytes([last])',
+        'index.to_bytes(8, "big")',
         (_EXPORTS,),
     ),
     Planted(

@@ -297,9 +297,11 @@ def _number(text: str) -> float | None:
 
 def _says_otherwise(shown: PinnedCatalogue, item: str, title: str, year: str) -> bool:
     """Return True if the catalogue has another title or year for an item."""
-    table, place = shown.table, shown.positions[item]
+    table = shown.table
+    position = shown.positions[item]
     key, when = title_key(
-        table.titles[place] if table.titles else "", table.years[place] if table.years else None
+        table.titles[position] if table.titles else "",
+        table.years[position] if table.years else None,
     )
     said, at_its_end = title_key(title)
     if when and (year or at_its_end) and (year or str(at_its_end)) != str(when):

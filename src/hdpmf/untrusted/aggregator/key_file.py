@@ -43,7 +43,7 @@ class KeyFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._keys: dict[bytes, bytes] = {}
-        self._places: dict[bytes, int] = {}
+        self._positions: dict[bytes, int] = {}
         self._records = 0
         self._counter = -1
 
@@ -83,10 +83,10 @@ class KeyFile:
             self._read(file)
             gone = [name for name in wanted if name in self._keys]
             for name in gone:
-                _write_at(file, bytes(_RECORD_SIZE), self._offset(self._places[name]))
+                _write_at(file, bytes(_RECORD_SIZE), self._offset(self._positions[name]))
             self._changed(file)
             self._keys = {name: key for name, key in self._keys.items() if name not in gone}
-            self._places = {name: at for name, at in self._places.items() if name not in gone}
+            self._positions = {name: at for name, at in self._positions.items() if name not in gone}
 
     def _add(self, name: bytes, key: bytes) -> bytes:
         if len(name) != NAME_SIZE or len(key) != KEY_SIZE:
@@ -97,19 +97,19 @@ class KeyFile:
             self._read(file)
             if name in self._keys:
                 return self._keys[name]
-            used = set(self._places.values())
-            place = next((at for at in range(self._records) if at not in used), self._records)
+            used = set(self._positions.values())
+            position = next((at for at in range(self._records) if at not in used), self._records)
             record = name + key + _check(name, key)
-            _write_at(file, record, self._offset(place))
+            _write_at(file, record, self._offset(position))
             self._changed(file)
-            self._records = max(self._records, place + 1)
+            self._records = max(self._records, position + 1)
             self._keys = self._keys | {name: key}
-            self._places = self._places | {name: place}
+            self._positions = self._positions | {name: position}
         return key
 
     @staticmethod
-    def _offset(place: int) -> int:
-        return _HEADER_SIZE + place * _RECORD_SIZE
+    def _offset(position: int) -> int:
+        return _HEADER_SIZE + position * _RECORD_SIZE
 
     def _refresh(self) -> None:
         if self._path is None:
@@ -118,7 +118,7 @@ class KeyFile:
             file = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
             self._keys = {}
-            self._places = {}
+            self._positions = {}
             self._counter = -1
             return
         except OSError as error:
@@ -141,17 +141,17 @@ class KeyFile:
             raise StorageError(f"{self._path} is damaged or another file; bring back the right one")
         whole = _read_head(file, os.fstat(file).st_size)[_HEADER_SIZE:]
         keys: dict[bytes, bytes] = {}
-        places: dict[bytes, int] = {}
+        positions: dict[bytes, int] = {}
         self._records = len(whole) // _RECORD_SIZE
-        for place in range(self._records):
-            record = whole[place * _RECORD_SIZE : (place + 1) * _RECORD_SIZE]
+        for position in range(self._records):
+            record = whole[position * _RECORD_SIZE : (position + 1) * _RECORD_SIZE]
             name = record[:NAME_SIZE]
             key = record[NAME_SIZE : NAME_SIZE + KEY_SIZE]
             if record[NAME_SIZE + KEY_SIZE :] == _check(name, key):
                 keys[name] = key
-                places[name] = place
+                positions[name] = position
         self._keys = keys
-        self._places = places
+        self._positions = positions
         self._counter = counter
 
     def _changed(self, file: int) -> None:

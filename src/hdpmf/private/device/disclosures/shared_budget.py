@@ -104,19 +104,19 @@ def spent_elsewhere(
     titles, codes = _titles(ratings), ratings.item_codes.tolist()
     users = list(map(str, ratings.user_ids.tolist()))
     total = np.zeros(len(ratings))
-    for place, subject in enumerate(subjects):
+    for row, subject in enumerate(subjects):
         others = {
             pair
             for pair, year in by_title.get(subject.title, ())
             if 0 in (year, subject.year) or year == subject.year
         }
         others |= by_source.get(subject.source, set())
-        others.discard(pairs[place])
+        others.discard(pairs[row])
         if others and titles is not None:
-            namesakes = titles.names[titles.keys[codes[place]][0]]
-            others -= {pair_tag(users[place], name) for name in namesakes}
+            namesakes = titles.names[titles.keys[codes[row]][0]]
+            others -= {pair_tag(users[row], name) for name in namesakes}
         if others:
-            total[place] = sum(spent.get(pair, 0.0) for pair in others)
+            total[row] = sum(spent.get(pair, 0.0) for pair in others)
     return total
 
 

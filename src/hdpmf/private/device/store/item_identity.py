@@ -175,10 +175,10 @@ class KnownNames:
         """Return whether a name stands for this item; None where it stands for nothing yet."""
         told = []
         for (other, said), size in zip(self._others, common, strict=True):
-            place = other.positions.get(name)
-            if place is not None:
-                grown_from_one = place == position < size
-                told.append(grown_from_one or (bool(identity.title) and said[place] == identity))
+            index = other.positions.get(name)
+            if index is not None:
+                grown_from_one = index == position < size
+                told.append(grown_from_one or (bool(identity.title) and said[index] == identity))
         past = None if told else self._past.get(name)  # who is here was compared with it
         own = self._own.get(name)
         if own is not None:

@@ -139,11 +139,12 @@ class MarkedItems:
         """Return the genres of all items, or of these, as any catalogue says or one said before."""
         found: dict[str, set[str]] = {} if names is None else {name: set() for name in names}
         for catalogue in self._catalogues():
-            table, places = catalogue.table, catalogue.positions
-            for name in table.ids if names is None else names & places.keys():
+            table = catalogue.table
+            positions = catalogue.positions
+            for name in table.ids if names is None else names & positions.keys():
                 own = found.setdefault(name, set())
                 if table.genres:
-                    own.update(map(genre_key, table.genres[places[name]]))
+                    own.update(map(genre_key, table.genres[positions[name]]))
         for name, past in self._past().items():
             if name in found:
                 found[name].update(past)
@@ -179,7 +180,7 @@ class MarkedItems:
         ]
 
         def ordinary(name: str) -> bool:
-            return name in named or any(places.get(name, n) < n for places, n in sizes)
+            return name in named or any(positions.get(name, n) < n for positions, n in sizes)
 
         return ordinary
 

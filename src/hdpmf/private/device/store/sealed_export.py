@@ -86,15 +86,15 @@ def write_export(
 
     head = msgspec.msgpack.encode(_Head(EXPORT_FORMAT, cipher.header()))
     write(EXPORT_MAGIC + _with_length(head))
-    place, pending = 0, bytearray(_with_length(msgspec.msgpack.encode(facts)))
+    index, pending = 0, bytearray(_with_length(msgspec.msgpack.encode(facts)))
     for row in rows:
         pending += _with_length(msgspec.msgpack.encode(row))
         while len(pending) > _PIECE:
-            context = _context(head, place, last=False)
+            context = _context(head, index, last=False)
             write(_with_length(cipher.seal(bytes(pending[:_PIECE]), context)))
             del pending[:_PIECE]
-            place += 1
-    write(_with_length(cipher.seal(bytes(pending), _context(head, place, last=True))))
+            index += 1
+    write(_with_length(cipher.seal(bytes(pending), _context(head, index, last=True))))
     return digest.hexdigest()
 
 
@@ -179,17 +179,17 @@ class ExportReader:
 
     def _pieces(self) -> Iterator[bytes]:
         """Return the opened pieces. The last one is known by what follows: nothing."""
-        place, sealed = 0, self._part(_MOST_PIECE)
+        index, sealed = 0, self._part(_MOST_PIECE)
         while True:
             following = self._read(_LENGTH)
             try:
-                piece = self.cipher.open(sealed, _context(self._head, place, last=not following))
+                piece = self.cipher.open(sealed, _context(self._head, index, last=not following))
             except StorageError:
                 raise self._damaged() from None
             yield piece
             if not following:
                 return
-            place, sealed = place + 1, self._part(_MOST_PIECE, following)
+            index, sealed = index + 1, self._part(_MOST_PIECE, following)
 
     def _part(self, most: int, length: bytes | None = None) -> bytes:
         size = int.from_bytes(self._read(_LENGTH) if length is None else length, "big")
@@ -211,5 +211,5 @@ def _with_length(data: bytes) -> bytes:
     return len(data).to_bytes(_LENGTH, "big") + data
 
 
-def _context(head: bytes, place: int, *, last: bool) -> bytes:
-    return b"export" + sha256(head).digest() + place.to_bytes(8, "big") + bytes([last])
+def _context(head: bytes, index: int, *, last: bool) -> bytes:
+    return b"export" + sha256(head).digest() + index.to_bytes(8, "big") + bytes([last])

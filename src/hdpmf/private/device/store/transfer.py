@@ -121,8 +121,8 @@ def _resealed_ledger(
 
 def insert_rows(database: Database, table: str, rows: Iterable[RawRow]) -> None:
     """Put rows into a table as they are, inside a transaction."""
-    places = ", ".join("?" * len(COLUMNS[table]))
-    database.execute_many(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608  # a name of ours
+    placeholders = ", ".join("?" * len(COLUMNS[table]))
+    database.execute_many(f"INSERT INTO {table} VALUES ({placeholders})", rows)  # noqa: S608  # a name of ours
 
 
 def export_store(
