@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.common.data import Ratings
+from hdpmf.common.privacy.levels import ITEM_DEFAULT, LEVELS, USER_DEFAULT, Level, check_level
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import PrivacyError
 
@@ -21,12 +22,14 @@ class Group:
         ratio: Its part of all users (or items).
         low: Smallest weight.
         high: Weights are drawn uniformly from [low, high); equal to ``low`` for a fixed weight.
+        level: What they hide; None is hidden for users, and open (no restriction) for items.
     """
 
     name: str
     ratio: float
     low: float
     high: float
+    level: Level | None = None
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.ratio <= 1.0):
@@ -38,6 +41,8 @@ class Group:
                 f"group {self.name!r}: weights must satisfy 0 < low <= high <= 1, not "
                 f"[{self.low}, {self.high})"
             )
+        if self.level is not None:
+            check_level(self.level, f"group {self.name!r}")
 
 
 def _three(
@@ -105,21 +110,40 @@ class PrivacySpec:
         """Assign every user and item of ``ratings`` to a group at random and draw its weight.
 
         Group sizes are the ratios times the number of users (items), rounded; who is in which group
-        is random.
+        is random. Levels are those of the groups; they draw nothing.
         """
         generator = np.random.default_rng(rng)
-        beta = _draw(self.user_groups, ratings.n_users, generator)
-        gamma = _draw(self.item_groups, ratings.n_items, generator)
-        return PrivacyWeights(ratings.users, ratings.items, beta, gamma)
+        beta, users = _draw(self.user_groups, ratings.n_users, generator)
+        gamma, items = _draw(self.item_groups, ratings.n_items, generator)
+        return PrivacyWeights(
+            ratings.users,
+            ratings.items,
+            beta,
+            gamma,
+            user_levels=_levels(self.user_groups, users, USER_DEFAULT),
+            item_levels=_levels(self.item_groups, items, ITEM_DEFAULT),
+        )
 
 
-def _draw(groups: tuple[Group, ...], n: int, generator: np.random.Generator) -> np.ndarray:
+def _levels(groups: tuple[Group, ...], members: np.ndarray, default: Level) -> np.ndarray | None:
+    """The level of each member, given its group; None where no group states one."""
+    if all(group.level is None for group in groups):
+        return None
+    codes = np.array([LEVELS.index(group.level or default) for group in groups], np.int8)
+    return np.asarray(codes[members])
+
+
+def _draw(
+    groups: tuple[Group, ...], n: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """A weight for each of n members, and the position of its group."""
     members = generator.permutation(n)
     edges = np.rint(np.cumsum([group.ratio for group in groups]) * n).astype(int)
     edges[-1] = n
-    weights = np.empty(n)
+    weights, group_of = np.empty(n), np.empty(n, np.intp)
     begin = 0
-    for group, end in zip(groups, edges, strict=True):
+    for position, (group, end) in enumerate(zip(groups, edges, strict=True)):
         weights[members[begin:end]] = generator.uniform(group.low, group.high, max(end - begin, 0))
+        group_of[members[begin:end]] = position
         begin = end
-    return weights
+    return weights, group_of

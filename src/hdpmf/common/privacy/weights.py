@@ -1,23 +1,26 @@
 """Privacy weights: how much of epsilon each rating allows. Private, like the ratings themselves.
 
 They are given as arrays or mappings, or read from frames and files: a weight per user, per item, or
-per rating.
+per rating. Levels of what is hidden go with them (``hdpmf.common.privacy.levels``).
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from hdpmf.common.data import IdIndex, Ratings
-from hdpmf.common.data.checks import pair_keys
-from hdpmf.common.data.columns import is_known
-from hdpmf.common.data.item_features import read_frame
-from hdpmf.errors import PrivacyError, RatingsError, hint
+from hdpmf.common.privacy.levels import (
+    HIDDEN,
+    ITEM_DEFAULT,
+    USER_DEFAULT,
+    level_codes,
+    spread_levels,
+)
+from hdpmf.common.privacy.weight_tables import WeightTable, per_owner, per_pair
+from hdpmf.errors import PrivacyError
 
 
 class PrivacyWeights:
@@ -34,6 +37,9 @@ class PrivacyWeights:
         rating_weights: Weight of each rating of one particular table, where weights are not a
             product. Pairs outside that table then get ``beta`` (the user's mean weight) times
             ``gamma`` (1).
+        user_levels: What each user hides, as positions in ``LEVELS``; None: everybody everything.
+        item_levels: The same for items; None: no item restricts what a user shows.
+        rating_levels: The same for each rating of one particular table.
     """
 
     def __init__(
@@ -43,12 +49,19 @@ class PrivacyWeights:
         beta: np.ndarray,
         gamma: np.ndarray,
         rating_weights: np.ndarray | None = None,
+        *,
+        user_levels: np.ndarray | None = None,
+        item_levels: np.ndarray | None = None,
+        rating_levels: np.ndarray | None = None,
     ) -> None:
         self.users = users
         self.items = items
         self.beta = _checked(beta, len(users), "user")
         self.gamma = _checked(gamma, len(items), "item")
         self.rating_weights = rating_weights
+        self.user_levels = _checked_levels(user_levels, len(users), "user")
+        self.item_levels = _checked_levels(item_levels, len(items), "item")
+        self.rating_levels = _checked_levels(rating_levels, None, "rating")
 
     def __repr__(self) -> str:
         return f"PrivacyWeights({len(self.users)} users, {len(self.items)} items)"
@@ -86,13 +99,15 @@ class PrivacyWeights:
         Args:
             ratings: The ratings that they are for.
             sources: A frame, or the path of a CSV, TSV or Parquet file, with a column ``weight``
-                beside ``user`` (a weight per user), ``item`` (per item) or both (per rating). One
-                per user and one per item go together. Whom it names and who has no rating here does
-                not matter.
-            missing: The weight of whoever it does not name; without it, all have to be named.
+                beside ``user`` (a weight per user), ``item`` (per item) or both (per rating), and
+                if wished a column ``level`` (hidden, seen or open). One per user and one per item
+                go together. Whom it names and who has no rating here does not matter.
+            missing: The weight of whoever it does not name; without it, all have to be named. The
+                level of users and ratings that are not named is hidden, that of items open.
 
         Raises:
-            PrivacyError: A weight is outside (0, 1], or somebody has none, or two.
+            PrivacyError: A weight is outside (0, 1], or somebody has none, or two; or something in
+                the column ``level`` is none.
         """
         tables = {table.per: table for table in (WeightTable.of(given) for given in sources)}
         if not sources or len(tables) < len(sources) or ("rating" in tables and len(tables) > 1):
@@ -104,7 +119,9 @@ class PrivacyWeights:
                 "the weight of those who are not named must be above 0 and at most 1"
             )
         if "rating" in tables:
-            return cls.per_rating(ratings, per_pair(tables["rating"], ratings, missing))
+            pairs = tables["rating"]
+            rows, weights = per_pair(pairs, ratings, missing)
+            return cls.per_rating(ratings, weights)._with_rating_levels(ratings, pairs, rows)
         sides = {
             "user": (ratings.users, ratings.user_counts()),
             "item": (ratings.items, ratings.item_counts()),
@@ -113,7 +130,70 @@ class PrivacyWeights:
             per: per_owner(table, sides[per][0], sides[per][1] > 0, missing)
             for per, table in tables.items()
         }
-        return cls.from_parts(ratings, users=parts.get("user", 1.0), items=parts.get("item", 1.0))
+        levels = {f"{per}s": table.owner_levels(sides[per][0]) for per, table in tables.items()}
+        return cls.from_parts(
+            ratings, users=parts.get("user", 1.0), items=parts.get("item", 1.0)
+        ).with_levels(**levels)
+
+    def with_levels(self, users: Any = None, items: Any = None) -> PrivacyWeights:
+        """The same weights with levels of what is hidden; what is None stays as it was.
+
+        Args:
+            users: A level for all users, one for each in their order, or a mapping from ids; whom
+                a mapping does not name hides everything.
+            items: The same for items: an item that somebody marked is ``hidden`` whoever rated it.
+                What a mapping does not name restricts nothing.
+
+        Raises:
+            PrivacyError: Something is no level, or an id is not among these users or items.
+        """
+        own = self.user_levels
+        if users is not None:
+            own = spread_levels(users, self.users, USER_DEFAULT, "user")
+        marks = self.item_levels
+        if items is not None:
+            marks = spread_levels(items, self.items, ITEM_DEFAULT, "item")
+        return self._copy(user_levels=own, item_levels=marks)
+
+    def levels_for(self, ratings: Ratings) -> np.ndarray:
+        """The level of each row of ``ratings``: the more hidden one of its user's and its item's.
+
+        Levels of single ratings count beside both.
+        """
+        levels = np.full(len(ratings), HIDDEN, np.int8)
+        if self.user_levels is not None:
+            users = _positions(self.users, ratings.users, "user")
+            levels = self.user_levels[users][ratings.user_codes]
+        if self.item_levels is not None:
+            items = _positions(self.items, ratings.items, "item")
+            levels = np.minimum(levels, self.item_levels[items][ratings.item_codes])
+        if self.rating_levels is not None:
+            if len(self.rating_levels) != len(ratings):
+                raise PrivacyError(
+                    f"these levels belong to a table of {len(self.rating_levels)} ratings, not "
+                    f"{len(ratings)}; make weights for the table that you fit"
+                )
+            levels = np.minimum(levels, self.rating_levels)
+        return np.asarray(levels, np.int8)
+
+    def _with_rating_levels(
+        self, ratings: Ratings, table: WeightTable, rows: np.ndarray
+    ) -> PrivacyWeights:
+        """The same with the levels of a table per rating; a user's is that of the least hidden."""
+        if table.levels is None:
+            return self
+        levels = np.full(len(ratings), HIDDEN, np.int8)
+        levels[rows >= 0] = table.levels[rows[rows >= 0]]
+        users = np.full(ratings.n_users, HIDDEN, np.int8)
+        np.maximum.at(users, ratings.user_codes, levels)
+        return self._copy(user_levels=users, rating_levels=levels)
+
+    def _copy(self, **changes: Any) -> PrivacyWeights:
+        kept = {
+            name: getattr(self, name)
+            for name in ("rating_weights", "user_levels", "item_levels", "rating_levels")
+        }
+        return PrivacyWeights(self.users, self.items, self.beta, self.gamma, **{**kept, **changes})
 
     def for_ratings(self, ratings: Ratings) -> np.ndarray:
         """The weight of each row of ``ratings``."""
@@ -130,11 +210,11 @@ class PrivacyWeights:
 
     def take(self, positions: np.ndarray) -> PrivacyWeights:
         """The weights of these rows of the table that they were made for."""
-        if self.rating_weights is None:
+        if self.rating_weights is None and self.rating_levels is None:
             return self
-        return PrivacyWeights(
-            self.users, self.items, self.beta, self.gamma, self.rating_weights[positions]
-        )
+        own = self.rating_weights, self.rating_levels
+        weights, levels = (None if each is None else each[positions] for each in own)
+        return self._copy(rating_weights=weights, rating_levels=levels)
 
     def for_users(self, users: IdIndex) -> np.ndarray:
         """User weights in the order of ``users``; a user without a weight is an error."""
@@ -193,158 +273,13 @@ def _checked(weights: Any, expected: int, kind: str) -> np.ndarray:
     return array
 
 
-_WEIGHTS = ("weight", "privacyweight", "privacy")
-
-
-@dataclass(frozen=True, repr=False)
-class WeightTable:
-    """A table of privacy weights, found in a frame or a file."""
-
-    name: str
-    weights: np.ndarray
-    users: list[Any] | None
-    items: list[Any] | None
-
-    @property
-    def per(self) -> str:
-        """The owner of a weight: ``user``, ``item`` or ``rating``."""
-        return (
-            "rating"
-            if self.users is not None and self.items is not None
-            else "item"
-            if self.users is None
-            else "user"
-        )
-
-    @classmethod
-    def of(cls, data: Any, name: str = "weights") -> WeightTable:
-        """Find them in a data frame, or in a CSV, TSV or Parquet file with a header.
-
-        Raises:
-            RatingsError: There is no column of weights, or none of users or items.
-            PrivacyError: A weight is not in (0, 1].
-        """
-        import narwhals as nw
-
-        if isinstance(data, (str, os.PathLike)):
-            name = os.path.basename(os.fspath(data))
-            data = read_frame(data, _id_columns, "privacy weights")
-        try:
-            table = nw.from_native(data, eager_only=True)
-        except TypeError:
-            raise RatingsError(
-                f"{name}: {type(data).__name__} is neither a data frame nor a file's path"
-            ) from None
-        columns = table.columns
-        found = [column for column in columns if _normalized_name(column) in _WEIGHTS]
-        owners = {
-            ours: [column for column in columns if is_known(column, ours)]
-            for ours in ("user", "item")
-        }
-        if len(found) != 1 or not any(owners.values()) or max(map(len, owners.values())) > 1:
-            raise RatingsError(
-                f"{name}: privacy weights are in a column 'weight' beside a column 'user' (a "
-                "weight per user), 'item' (per item), or both (per rating); this has columns "
-                + ", ".join(columns[:12])
-            )
-        ids = {ours: table[names[0]].to_list() if names else None for ours, names in owners.items()}
-        return cls(name, _checked_column(table[found[0]], name), ids["user"], ids["item"])
-
-
-def per_owner(
-    table: WeightTable, index: IdIndex, present: np.ndarray, missing: float | None
-) -> np.ndarray:
-    """The weight of each id of an index, given per user or per item.
-
-    Args:
-        table: The weights.
-        index: The users or items.
-        present: Which of them have a rating: the others need no weight.
-        missing: The weight of those whom the table does not name; None: they have to be named.
-    """
-    codes = _find(index, table.users if table.per == "user" else table.items or [])
-    _refuse_twice(codes, table)
-    weights = np.full(len(index), np.nan)
-    weights[codes[codes >= 0]] = table.weights[codes >= 0]
-    _fill(weights, present, table, missing)
-    return weights
-
-
-def per_pair(table: WeightTable, ratings: Ratings, missing: float | None) -> np.ndarray:
-    """The weight of each rating, given per rating; arguments as for `per_owner`."""
-    users, items = _find(ratings.users, table.users), _find(ratings.items, table.items)
-    known = np.flatnonzero((users >= 0) & (items >= 0))
-    keys = np.full(len(users), -1, np.int64)
-    keys[known] = pair_keys(users[known], items[known], ratings.n_items)
-    _refuse_twice(keys, table)
-    order = known[np.argsort(keys[known], kind="stable")]
-    wanted = pair_keys(ratings.user_codes, ratings.item_codes, ratings.n_items)
-    weights = np.full(len(ratings), np.nan)
-    if len(order):
-        positions = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
-        same = keys[order][positions] == wanted
-        weights[same] = table.weights[order][positions[same]]
-    _fill(weights, np.ones(len(ratings), bool), table, missing)
-    return weights
-
-
-def _find(index: IdIndex, ids: Sequence[Any] | None) -> np.ndarray:
-    """Codes of ids, which compare as they are written."""
-    listed = list(ids or ())
-    if index.is_integer == all(isinstance(value, int) for value in listed):
-        return index.find(listed)
-    positions = {str(value): code for code, value in enumerate(index.ids.tolist())}
-    return np.array([positions.get(str(value), -1) for value in listed], np.int32)
-
-
-def _fill(
-    weights: np.ndarray, present: np.ndarray, table: WeightTable, missing: float | None
-) -> None:
-    named = ~np.isnan(weights)
-    if not named.any():
-        raise PrivacyError(
-            f"{table.name}: none of its {table.per}s has a rating here; are its ids "
-            "written otherwise?"
-        )
-    without = int((present & ~named).sum())
-    if without and missing is None:
-        raise PrivacyError(
-            f"{table.name}: {without:,} of {int(present.sum()):,} {table.per}s have no weight in "
-            f"it; add them, or give the others a weight with {hint('missing')}"
-        )
-    weights[~named] = 1.0 if missing is None else missing
-
-
-def _refuse_twice(codes: np.ndarray, table: WeightTable) -> None:
-    rows = np.flatnonzero(codes >= 0)
-    _, first = np.unique(codes[rows], return_index=True)
-    again = np.setdiff1d(np.arange(len(rows)), first)
-    if len(again):
-        raise PrivacyError(
-            f"{table.name}: row {rows[again[0]] + 1:,} is about a {table.per} that has a "
-            "weight before"
-        )
-
-
-def _checked_column(series: Any, name: str) -> np.ndarray:
-    if not series.dtype.is_numeric():
-        raise PrivacyError(
-            f"{name}: column '{series.name}' must hold numbers above 0 and at most 1, not "
-            f"{series.dtype}"
-        )
-    weights = np.array(series.to_list(), np.float64)  # what is missing becomes NaN
-    bad = np.flatnonzero(~((weights > 0) & (weights <= 1)))
-    if len(bad):
-        raise PrivacyError(
-            f"{name}: column '{series.name}', row {bad[0] + 1:,}: a privacy weight must be above 0 "
-            f"and at most 1 ({len(bad):,} such rows)"
-        )
-    return weights
-
-
-def _id_columns(names: Sequence[str]) -> list[str]:
-    return [name for name in names if is_known(name, "user") or is_known(name, "item")]
-
-
-def _normalized_name(name: str) -> str:
-    return "".join(filter(str.isalnum, name.lower()))
+def _checked_levels(
+    levels: np.ndarray | None, expected: int | None, kind: str
+) -> np.ndarray | None:
+    if levels is None:
+        return None
+    codes = level_codes(levels, f"levels of {kind}s")
+    if expected is not None and len(codes) != expected:
+        raise PrivacyError(f"expected one level for each of {expected} {kind}s, got {len(codes)}")
+    codes.flags.writeable = False
+    return codes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -22,7 +22,13 @@ MAX_LEVELS = 10_000
 
 
 class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True, kw_only=True):
-    """Common manners: unknown fields are refused, and so is another version of the protocol."""
+    """Common manners: unknown fields are refused, and so is another version of the protocol.
+
+    A field that came after 1.0.0 is named in ``ADDED``. It is left out of the bytes while it has
+    its default, so that a peer of 1.0.0, which refuses it, reads whatever does not need it.
+    """
+
+    ADDED: ClassVar[frozenset[str]] = frozenset()
 
     version: int = PROTOCOL_VERSION
 
