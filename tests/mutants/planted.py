@@ -24,7 +24,7 @@ _NO_TOKEN = (
 _SHARES = "tests/unit/device/test_noise_shares.py"
 _WITHDRAWN = "tests/attacks/test_withdrawn.py"
 _SIZES = "tests/unit/client/test_share_sizes.py"
-_HALVES = "tests/unit/audit/test_halves.py"
+_HALVES = "tests/unit/audit/test_halves.py"  # slow: a fault has to name its tests
 _ESTIMATES = "tests/unit/recommender/test_estimates.py"
 _BESIDE = (
     "tests/unit/paper/test_report_page.py::"
@@ -94,7 +94,7 @@ PLANTED = (
         "untrusted/service/aggregation/masks.py",
         "honest = set(job.devices) - set(self.run.checkpoint.barred)",
         "honest = set(job.devices)",
-        ("tests/attacks/test_hostile_device.py",),
+        ("tests/attacks/test_hostile_device.py::test_one_wrong_share_does_not_end_the_run",),
     ),
     Planted(
         "strangers hold any number of connections",
@@ -108,7 +108,10 @@ PLANTED = (
         "common/net/signing.py",
         r'return f"hdpmf request 2\n{server}\n',
         r'return f"hdpmf request 2\n\n',
-        ("tests/attacks/wire/test_wire.py",),
+        (
+            "tests/attacks/wire/test_wire.py::"
+            "test_what_one_recommender_was_sent_is_of_no_use_at_another",
+        ),
     ),
     Planted(
         "half of hdp-sum's noise",
@@ -178,14 +181,17 @@ PLANTED = (
         "lab/audit/scores.py",
         "= _choose(pilot,",
         "= _choose(measured,",
-        (_HALVES,),
+        (f"{_HALVES}::test_the_threshold_is_the_pilots",),
     ),
     Planted(
         "measured runs are the pilot's",
         "lab/audit/scores.py",
         "self.low[pilot:], self.high[pilot:]",
         "self.low[:-pilot], self.high[:-pilot]",
-        (_HALVES,),
+        (
+            f"{_HALVES}::test_the_threshold_is_the_pilots",
+            f"{_HALVES}::test_every_game_measures_on_other_runs_than_its_pilot",
+        ),
     ),
     Planted(
         "a file written in place",

@@ -142,7 +142,8 @@ class Copy:
             return self.passes([name.partition("::")[0] for name in tests], limit, reached)
         if ended.returncode > 2:  # no word about the fault
             raise SystemExit(
-                f"pytest ended with {ended.returncode}:\n{ended.stdout[-2000:]}\n"
+                f"pytest ended with {ended.returncode} on {' '.join(tests[:3])}:\n"
+                f"{ended.stdout[-2000:]}\n"
                 f"{ended.stderr[-2000:]}"
             )
         return ended.returncode == 0, ended.stdout.strip().splitlines()[

@@ -34,6 +34,8 @@ def test_every_planted_fault_has_its_place_and_its_tests() -> None:
         assert fault.new != fault.old
         for test in fault.tests:
             file, _, name = test.partition("::")
-            assert f"def {name.partition('[')[0]}" in (ROOT / file).read_text(), (
-                f"{fault.name}: there is no {test}"
+            written = (ROOT / file).read_text()
+            assert f"def {name.partition('[')[0]}" in written, f"{fault.name}: there is no {test}"
+            assert name or "pytestmark = pytest.mark.slow" not in written, (
+                f"{fault.name}: of {file}, whose tests are slow, only those named are run"
             )
