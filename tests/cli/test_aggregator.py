@@ -15,8 +15,6 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.servers import Collector, Servers, card_to_json, read_server
 
-pytestmark = pytest.mark.slow
-
 OPTIONS = {
     "leader": (
         "--role",

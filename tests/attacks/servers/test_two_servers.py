@@ -50,8 +50,6 @@ from tests.unit.device.reporting_world import (
 )
 from tests.world import live
 
-pytestmark = pytest.mark.slow
-
 
 def changed(**fields: Any) -> bytes:
     """A good task with something else in it."""
@@ -317,6 +315,7 @@ def test_an_index_that_is_too_long_is_asked_for_now_and_then() -> None:
     assert len(world.requests) < 2 * PERIOD / 60
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_whatever_is_published_nothing_else_leaves(data: st.DataObject) -> None:
     world, store = World(), make_store()

@@ -14,8 +14,6 @@ from hdpmf.private.device.published_files import BYTES_PER_DAY, MOST_CATALOGUE
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import TABLE, World, make_store, reporter, table
 
-pytestmark = pytest.mark.slow
-
 LOOKS = 100
 EVERY = 300.0
 RUBBISH = b"\xc1" * (1 << 20)

@@ -21,8 +21,6 @@ from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import World, make_facts, make_store, make_task
 
-pytestmark = pytest.mark.slow
-
 LOOKS = 3
 
 

@@ -38,8 +38,6 @@ from tests.federation.deployed import recommender, wait_until
 
 from .test_tls import GOOD, OLD, client
 
-pytestmark = pytest.mark.slow
-
 HONEST = 12
 POLL = "/offers"
 
@@ -181,6 +179,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
 # 16. One enrolled device stops every exchange.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "behaviour"),
     list(enumerate([never_contributes, sends_rubbish, hangs_up_in_the_middle, refuses_everything])),
@@ -197,6 +196,7 @@ def test_a_hostile_device_costs_its_own_turn_only(town: Town, place: int, behavi
         assert time.monotonic() - begun < 20.0  # and not the deadline of 30
 
 
+@pytest.mark.slow
 def test_many_light_honest_devices_are_all_heard(tmp_path: Path):
     crowd = Town(tmp_path, 60)
     names = list(crowd.keys)
@@ -314,6 +314,7 @@ def test_one_long_body_of_a_device_at_a_time(town: Town):
     assert done.wait(90.0)
 
 
+@pytest.mark.slow
 def test_idle_strangers_lock_nobody_out(town: Town):
     names = list(town.keys)[:HONEST]
     idle = []
@@ -471,6 +472,7 @@ def test_whatever_pause_is_suggested_it_has_bounds_and_is_drawn(suggested: str):
 # Participants that read slowly.
 
 
+@pytest.mark.slow
 def test_slow_readers_do_not_cost_a_copy_of_an_offer_each(tmp_path: Path):
     place = Town(tmp_path, 60)
     offer = bytes(4_000_000)

@@ -22,8 +22,6 @@ from hdpmf.private.client.gradients import stand_in_vectors
 from hdpmf.private.kernels.batch import group
 from hdpmf.untrusted.recommender import Recommender
 
-pytestmark = pytest.mark.slow
-
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
 WORKERS = Workers(1)

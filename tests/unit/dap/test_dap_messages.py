@@ -46,8 +46,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.errors import DapError, PrioError
 
-pytestmark = pytest.mark.slow
-
 MESSAGES = [
     kind
     for kind in vars(dap).values()

@@ -22,8 +22,6 @@ from hdpmf.common.net.certificates import (
 from hdpmf.errors import ConfigError, StorageError
 from tests.unit.net.handshake import shake_hands
 
-pytestmark = pytest.mark.slow
-
 
 def _ends(path: Path) -> datetime.datetime:
     return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc

@@ -18,8 +18,6 @@ from hdpmf.common.privacy.mechanisms import bound_contributions
 from hdpmf.errors import ConfigError
 from hdpmf.models import HDPBit, HDPSum
 
-pytestmark = pytest.mark.slow
-
 WORLD = synthetic_world(n_users=60, n_items=80, n_ratings=1800, rng=3)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
 
