@@ -465,7 +465,7 @@ PLANTED = (
     ),
     Planted(
         "what a leader said before it took a report is not on receipts",
-        "private/device/reports.py",
+        "private/device/outbox/sending.py",
         "record_leader_response(self._store, state.run, *answer, last=False)",
         "pass",
         (_RECEIPTS,),
@@ -555,21 +555,21 @@ PLANTED = (
     ),
     Planted(
         "labels continue from another survey's counts",
-        "private/device/reports.py",
+        "private/device/outbox/reports.py",
         "known.counted is None or known.counted.survey != encode(read.survey)",
         "known.counted is None",
         (f"{_WITHDRAWN}::test_labels_of_another_survey_get_nothing",),
     ),
     Planted(
         "no consent for labels tasks",
-        "private/device/reports.py",
+        "private/device/outbox/reports.py",
         "if not self._owner_agrees(read, run):",
         'if read.part != "labels" and not self._owner_agrees(read, run):',
         (f"{_WITHDRAWN}::test_labels_are_asked_about",),
     ),
     Planted(
         "the owner's word is not looked at when a report leaves",
-        "private/device/reports.py",
+        "private/device/outbox/sending.py",
         """            if not state.left:
                 self._require_agreement(read, state)
                 if not self._is_current(read):
@@ -581,14 +581,14 @@ PLANTED = (
     ),
     Planted(
         "ratings are not looked at when a report leaves",
-        "private/device/reports.py",
+        "private/device/outbox/sending.py",
         "return self._checked == (read.id, self._store.ratings_version())",
         "return self._checked is not None",
         (f"{_WITHDRAWN}::test_the_report_is_of_the_ratings_as_they_are",),
     ),
     Planted(
         "a report is made at the moment it leaves",
-        "private/device/reports.py",
+        "private/device/outbox/sending.py",
         "if max(state.moment, state.retry_at) >= after:",
         "if True:",
         (f"{_WITHDRAWN}::test_a_change_at_the_moment_draws_another_one",),

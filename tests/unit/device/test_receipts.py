@@ -281,9 +281,12 @@ def test_the_report_is_the_same_length_and_leaves_at_the_same_time_on_a_store_th
     for keeps in (True, False):
         with monkeypatch.context() as patched:
             if not keeps:
-                patched.setattr("hdpmf.private.device.reports.report_leaves", lambda *given: None)
                 patched.setattr(
-                    "hdpmf.private.device.reports.record_leader_response", lambda *given, last: None
+                    "hdpmf.private.device.outbox.reports.report_leaves", lambda *given: None
+                )
+                patched.setattr(
+                    "hdpmf.private.device.outbox.sending.record_leader_response",
+                    lambda *given, last: None,
                 )
             requests.append(reported(make_store(), 503, 201).requests)
     assert requests[0] == requests[1]

@@ -13,7 +13,7 @@ from hdpmf.common.protocol import Survey, decode
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import StorageError
-from hdpmf.private.device import reports
+from hdpmf.private.device.outbox import reports
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import local_model
 from tests.world import live

@@ -12,7 +12,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import Report
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import PrivacyError, StorageError
-from hdpmf.private.device import reports
+from hdpmf.private.device.outbox import reports
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import Device, live

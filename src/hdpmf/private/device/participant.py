@@ -46,6 +46,8 @@ from hdpmf.private.device.model_update import (
     with_lists,
     with_older_lists,
 )
+from hdpmf.private.device.outbox.reports import Reports
+from hdpmf.private.device.outbox.sending import keep_refusal
 from hdpmf.private.device.published_files import (
     MOST_CATALOGUE,
     MOST_INDEX,
@@ -60,7 +62,6 @@ from hdpmf.private.device.published_files import (
 )
 from hdpmf.private.device.recommendations import keep_model, local_model
 from hdpmf.private.device.recommender_state import kept as kept_message
-from hdpmf.private.device.reports import Reports, keep_refusal
 from hdpmf.private.device.session import Setup
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import LocalModel

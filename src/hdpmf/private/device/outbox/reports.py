@@ -1,0 +1,271 @@
+"""Reports to two servers: for each task made once, paid once, sent until they are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hdpmf.common.aggregation.two_servers.dap.messages import REPORTS_PATH, id_to_text
+from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.task import prio_of
+from hdpmf.errors import ProtocolError
+from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.outgoing import report_headers, sealed_report
+from hdpmf.private.device.budget import (
+    agreed_words,
+    charge,
+    choose,
+    participation,
+    paying_ratings,
+)
+from hdpmf.private.device.consent import (
+    ask_owner,
+    end_consent,
+    require_consent,
+)
+from hdpmf.private.device.disclosures.sent_bytes import report_leaves
+from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.model_update import facts_digest
+from hdpmf.private.device.outbox.sending import Sending, keep_refusal
+from hdpmf.private.device.published_files import (
+    Carrier,
+    Downloads,
+    PublicFile,
+    ReadTask,
+    check_period,
+    check_task,
+    most_bytes,
+    pinned_items,
+    read_task,
+)
+from hdpmf.private.device.recommender_state import TaskState, collector_digest
+from hdpmf.private.device.session import DAY, Setup
+from hdpmf.private.device.store.schema import CountedSurvey, RecommenderState
+
+_AT_A_TIME = 64
+
+
+class Reports(Sending):
+    """Reports to two servers for the tasks of one recommender, one task at a time.
+
+    Args:
+        setup: The participant's.
+        carrier: How to reach the leader.
+        downloads: The recommender's files.
+    """
+
+    def __init__(self, setup: Setup, carrier: Carrier, downloads: Downloads) -> None:
+        super().__init__(setup, carrier)
+        self._downloads = downloads
+        self._held: tuple[str, bytes] = ("", b"")  # a task whose time has not come
+        self._told = b""  # the task that the owner was last told to wait for an answer
+        self.asked: ReadTask | None = None  # the task that is looked at
+
+    def _under_way(self, known: RecommenderState) -> bytes:
+        return known.task
+
+    def _key(self, read: ReadTask) -> bytes:
+        return read.id
+
+    def _receiver(self, read: ReadTask) -> str:
+        return read.task.servers.leader.organisation
+
+    def _receivers(self, read: ReadTask) -> str:
+        return f"the servers of {read.task.servers.names}"
+
+    def _content(self, read: ReadTask, state: TaskState) -> bytes:
+        return paying_ratings(self._store, state.run, read.terms.epsilon).content
+
+    def take_task(self, file: PublicFile) -> None:
+        """Agree to a task, or refuse it. Nothing is paid or sent here."""
+        known, now = self.book.state(), self._setup.clock()
+        if self.book.knows(bytes.fromhex(file.sha256)):
+            return
+        if self._held[0] != file.sha256:
+            document = self._downloads.fetch_named(
+                f"task-{file.sha256}.msgpack", most_bytes(pinned_items(self._store))
+            )
+            self._held = file.sha256, document
+        self.asked = read = read_task(self._held[1])
+        if read.id.hex() != file.sha256:
+            raise ProtocolError(
+                "refused: the task is not the one that the index names (its id differs)"
+            )
+        check_period(self._store, read.task, now, known.until)
+        run = self._run_of(read, known)
+        check_task(self._store, read)
+        collector = collector_digest(read.task.collector)
+        if known.collector not in (b"", collector):
+            raise ProtocolError("refused: the sums would go to somebody else than those before")
+        if known.task or self._had_enough(read, known, now):
+            return  # its time comes when the one under way, or a day, is over
+        if not self._owner_agrees(read, run):
+            return  # looked at again when the index is, for as long as the task lasts
+        state = TaskState(moment=self._draw(read, now), run=run)
+        with self._store.transaction():
+            if known.counted is not None and known.counted.run != run:
+                end_consent(self._store, known.counted.run)  # it got no labels
+            self.book.begin(read.id, state, self._held[1], read.task.end, now)
+            self.book.change(
+                collector=collector,
+                task=read.id,
+                until=read.task.end,
+                taken=(*_within_a_day(known.taken, now), now),
+            )
+        self._held = "", b""
+        servers = read.task.servers
+        self._setup.log(
+            f"Task {read.id.hex()[:8]} for the servers of {servers.names}: reports before it ends."
+        )
+
+    def _had_enough(self, read: ReadTask, known: RecommenderState, now: float) -> bool:
+        """Return True if the recommender had its tasks of this day."""
+        most = self._store.policy.max_tasks_per_day
+        if len(_within_a_day(known.taken, now)) < most:
+            return False
+        if read.id != self._told:
+            words = f"there were {most} tasks within a day (max_tasks_per_day in the policy)"
+            self._setup.log(f"Task {read.id.hex()[:8]}: {words}.")
+            keep_refusal(self._setup, DeclinedError("busy", words), read)
+        self._told = read.id
+        return True
+
+    @staticmethod
+    def _run_of(read: ReadTask, known: RecommenderState) -> bytes:
+        """Return the run that ratings pay in: labels go on with the survey that was counted."""
+        if read.part != "labels":
+            return read.id
+        if known.counted is None or known.counted.survey != encode(read.survey):
+            raise ProtocolError(
+                "refused: the task is for the labels of a survey that was not counted here"
+            )
+        return known.counted.run
+
+    def _ask_again(self, read: ReadTask, state: TaskState) -> None:
+        """Put a task before the owner that was taken before the owner wanted to be asked."""
+        with self._store.transaction():
+            self.book.require(read.id, state)
+            self._return_held(read, state, "the owner wants to be asked, and nothing had left")
+            self.book.release(read.id, read.task.begin)
+            ask_owner(self._store, self._question(read))
+        self._setup.log(f"Task {read.id.hex()[:8]}: it waits for the owner's answer.")
+
+    def _owner_agrees(self, read: ReadTask, run: bytes) -> bool:
+        """Return True if the owner consents. No answer yet is no lasting refusal of the task."""
+        try:
+            require_consent(self._store, self._question(read), run)
+        except DeclinedError as error:
+            if read.id != self._told:
+                self._setup.log(f"Task {read.id.hex()[:8]}: {error}.")
+                keep_refusal(self._setup, error, read)
+            self._told = read.id
+            return False
+        return True
+
+    def _make(self, read: ReadTask, state: TaskState) -> None:
+        """Choose ratings, hold what they cost, and keep one report for each user, in one commit.
+
+        ``state`` is changed as the store is.
+        """
+        store, task = self._store, read.task
+        check_task(store, read)  # its owner may have changed the policy since the task came
+        pays = np.zeros(0, np.intp), np.zeros(0)
+        if read.part == "labels":
+            part = paying_ratings(store, state.run, read.terms.epsilon)
+            words = "drew a taste label, which stays here, and reports by it"
+        else:
+            pays = choose(store, read.terms, self._setup.recommender)
+            part = participation(store, pays[0])
+            words = agreed_words(read.terms, "proved", servers=task.servers)
+        client = OneRoundClient(
+            part.ratings,
+            part.weights,
+            self._setup.noise,
+            epsilon=read.terms.epsilon,
+            catalogue=read.terms.catalogue,
+            n_users=1,  # of no user a share of noise is added
+            simulation=self._setup.simulation,
+        )
+        client.accept(read.survey)
+        if task.grouping is not None:
+            client.resume()
+            client.group(task.grouping)
+        prio = prio_of(task, read.id)
+        waiting: dict[int, bytes] = {}
+        for user, entries in enumerate(client.entries(store.users)):
+            if (
+                len(waiting) >= _AT_A_TIME
+            ):  # a silo's need not all be in memory; none leaves before all are paid for
+                self._put(read, waiting)
+                waiting = {}
+            # All reports carry the task's begin, so that they do not tell when they were made.
+            waiting[user] = sealed_report(prio, read.id, task.servers, entries, at=task.begin)
+        with store.transaction():
+            self.book.require(read.id, state)
+            if store.ratings() is not part.table:  # who pays is who is in the reports
+                raise DeclinedError(
+                    "busy", "the owner has changed ratings in this moment; the report is made anew"
+                )
+            entry = self._entry(read, state.run, "agreed", words)
+            if read.part == "labels":
+                store.ledger.note(entry)
+            else:
+                charge(store, entry, *pays)
+            self._put(read, waiting)
+            self._keep(
+                read, state, built=True, content=part.content, unsent=tuple(range(store.users))
+            )
+
+    def _post(self, read: ReadTask, body: bytes, leaving: Callable[[], None]) -> int:
+        path = REPORTS_PATH.format(task_id=id_to_text(read.id))
+        headers = report_headers(self._store.identity, read.id, body, signed=read.task.enrolled)
+        return self._carrier.upload(read.task.servers.leader, path, headers, body, leaving)
+
+    def _return_held(self, read: ReadTask, state: TaskState, words: str) -> None:
+        """Give back what is held for reports that have not left; labels cost nothing more."""
+        if state.built and read.part != "labels":
+            self._store.ledger.give_back(self._entry(read, state.run, "returned", words), 1.0)
+
+    def _end(self, read: ReadTask, state: TaskState) -> None:
+        """Drop a task, and an agreement for once unless labels are to follow."""
+        self.book.end(read.id)
+        if not (read.part == "counts" and state.left):
+            end_consent(self._store, state.run)
+
+    def _put(self, read: ReadTask, reports: dict[int, bytes]) -> None:
+        with self._store.transaction():
+            for user, report in reports.items():
+                self.book.put_report(read.id, user, report)
+
+    def _note_leaving(self, read: ReadTask, state: TaskState, body: bytes) -> None:
+        report_leaves(self._store, state.run, read.terms, read.task.servers, read.number, body)
+
+    def _pay(self, read: ReadTask, state: TaskState) -> None:
+        """Pay what was held for the reports."""
+        servers = read.task.servers
+        words = f"a report for each user, in shares for {servers.names} (digest {servers.digest})"
+        # A label is drawn once: what was counted is gone with it.
+        counted = (
+            CountedSurvey(run=state.run, survey=encode(read.survey))
+            if read.part == "counts"
+            else None
+        )
+        self.book.require(read.id, state)
+        self._store.ledger.note(
+            self._entry(read, state.run, "sent", words), first=read.part != "labels"
+        )
+        self._keep(read, state, left=True)
+        self.book.change(
+            survey=encode(read.survey),
+            terms=encode(read.terms),
+            reported=read.id,
+            run=state.run,
+            model=facts_digest(self._store),
+            counted=counted,
+        )
+
+
+def _within_a_day(taken: tuple[float, ...], now: float) -> tuple[float, ...]:
+    """Return the times of the last day; where the clock was put back they are of now."""
+    return tuple(min(at, now) for at in taken if at > now - DAY)
