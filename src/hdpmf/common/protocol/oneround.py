@@ -28,6 +28,7 @@ import math
 from typing import ClassVar, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from hdpmf.common.protocol.messages import (
     MAX_FACTORS,
@@ -80,6 +81,14 @@ class Survey(_Message, frozen=True):
         self._require(self.contributors >= 1, "contributors must be at least 1")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
         check_scale(self, self.scale_low, self.scale_high, self.scale_step)
+
+
+def bits_survey(survey: Survey) -> Survey:
+    """Return the survey that bits beside the sums of a survey with ``sharing`` answer.
+
+    A bit is about a threshold at every epsilon, whatever curve the sums are coded by.
+    """
+    return replace(survey, design="L", coding="threshold", sharing=False)
 
 
 class Popularity(_Message, frozen=True):
