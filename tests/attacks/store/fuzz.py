@@ -2,9 +2,9 @@
 
 Somebody can write the file, and what lies beside it, but has no passphrase: rows, pages, bytes,
 the schema, journals and the counter are changed or put back from earlier copies. No store that
-still opens may have more to spend or a looser policy, and what is charged, tightened or removed in
-it must be so. Not tried: an old file together with its old counter, which nobody can tell from the
-newest.
+still opens may have more to spend, a looser policy or more to show, and what is charged, tightened
+or removed in it must be so. Not tried: an old file together with its old counter, which nobody can
+tell from the newest.
 
     python -m tests.attacks.store.fuzz --files 1000 --seed 1
 """
@@ -51,6 +51,7 @@ class Facts:
     """What a decision about spending reads."""
 
     left: dict[str, float]
+    levels: dict[str, int]
     policy: Policy
     entries: int
     found: int
@@ -58,6 +59,7 @@ class Facts:
     def allows_more_than(self, other: Facts) -> bool:
         """Return True if anything can be spent that the other does not allow."""
         more = any(value > other.left.get(item, 0.0) + 1e-9 for item, value in self.left.items())
+        more |= any(level > other.levels.get(item, 0) for item, level in self.levels.items())
         forgotten = self.entries < other.entries or self.found < other.found
         return more or forgotten or self.policy != other.policy
 
@@ -71,6 +73,7 @@ def read_facts(store: DeviceStore) -> Facts:
     runs = [store.runs.load(run) for run in _RUNS]
     return Facts(
         dict(zip(items, left.tolist(), strict=True)),
+        dict(zip(items, store.weights().levels_for(ratings).tolist(), strict=True)),
         store.policy,
         len(store.ledger.entries()),
         len(hidden) + len(runs) - hidden.count(None) - runs.count(None),
@@ -95,6 +98,11 @@ class Victim:
         self.keep()
         with self.open() as store:
             store.set_policy(_TIGHT)
+            store.set_sharing_level("open")
+        self.keep()
+        with self.open() as store:
+            store.set_sharing_level("seen")
+            store.sharing.put("item", _LATER, "hidden")
         self.keep()
         with self.open() as store:
             spend(store, part=0.1)

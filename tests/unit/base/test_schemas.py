@@ -34,7 +34,7 @@ from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 WORLD = synthetic_world(20, 10, 100, rng=0)
 SCHEMAS = {
-    "device store": ("4", "845d2436250b299dd5cc4d4e0503c40ce1ed21b56662263042d239e331554a78"),
+    "device store": ("5", "73e402873fe580a4e9bf20093ce62030d633b83cb914f2992cf001dde3994ea4"),
     "results": ("2", "99bf290c6feeeb3913558055851c8ff5e72437e8bf11be5d20dff6b5ee2d40f8"),
     "server's database": ("2", "11da579e6eb1d3551eddfb0458f3c1c65ca5a4a0c5ab29849c878c6a22fe8b22"),
 }

@@ -182,11 +182,13 @@ def leave(store: DeviceStore, address: str) -> None:
     """Answer a recommender no more, and take back what was agreed with it.
 
     What is held for a run with it that nothing has left in is given back. What it was sent it has;
-    the ledger stays, and so does the model that it made.
+    the ledger stays, and so does the model that it made. Should it be joined again, it sees nothing
+    until the owner says so anew.
     """
     with store.transaction():
         gone = _find(store, address)
         _change(store, gone, left=True)
+        store.sharing.hide_from(gone.id)
         withdraw(store, gone.address)
         _end_runs(store, gone.address)
         pair, kept = pinned_servers(store.at(gone.id)), {known.digest for known in _pairs(store)}

@@ -17,6 +17,7 @@ from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.recommendations import hidden_items
 from hdpmf.private.device.store.catalogues import id_of, namespace_of
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import SharingRule
 
 
 def disclosures(store: DeviceStore) -> dict[str, Any]:
@@ -54,8 +55,8 @@ def _fields(entry: Entry) -> dict[str, Any]:
 def data_export(store: DeviceStore) -> dict[str, Any]:
     """Return all personal data for JSON. PRIVATE.
 
-    It has ratings, weights, marks, hidden items, the policy, recommenders, answers to questions,
-    and what was sent and refused.
+    It has ratings, weights, marks, levels of sharing, hidden items, the policy, recommenders,
+    answers to questions, and what was sent and refused.
     """
     titles = all_titles(store)
     return {
@@ -86,6 +87,7 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
             for row in store.marks.rows()
             if row.kind != "answer"
         ],
+        "sharing": [_sharing_fields(store, row) for row in store.sharing.rows()],
         "not_interested": [
             {"item": id_of(name), "item_namespace": namespace_of(name)}
             for name in hidden_items(store)
@@ -107,4 +109,18 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
         ],
         "never": refused_recommenders(store),
         "sent": disclosures(store),
+    }
+
+
+def _sharing_fields(store: DeviceStore, row: SharingRule) -> dict[str, Any]:
+    """Return what the owner lets others see of a user, a genre or an item."""
+    if row.kind == "user":
+        address = store.at(row.recommender_id).recommender.address
+        return {"user": row.name, "recommender": address, "level": row.level}
+    if row.kind == "genre":
+        return {"genre": row.name, "level": row.level}
+    return {
+        "item": id_of(row.name),
+        "item_namespace": namespace_of(row.name),
+        "level": row.level,
     }

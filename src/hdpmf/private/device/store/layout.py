@@ -44,11 +44,11 @@ TYPED_TABLES = (
     "items_apart",
     "past_items",
 )
-"""Tables of sealed rows that are found by a tag (``tables``)."""
+"""Tables of sealed rows that are found by a tag (``tables``), of the first schema."""
 
 COLUMNS = {
     "header": ("row", "value"),
-    **dict.fromkeys(TYPED_TABLES, ("tag", "number", "sealed")),
+    **dict.fromkeys((*TYPED_TABLES, "sharing"), ("tag", "number", "sealed")),
     "user_weights": ("tag", "sealed"),
     "item_weights": ("tag", "sealed"),
     "ratings": ("tag", "sealed"),
@@ -62,11 +62,11 @@ LEDGER_KEPT = """
 CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger
 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
-_TYPED_TABLES = "\n".join(
-    f"CREATE TABLE {name} (tag BLOB PRIMARY KEY, number INTEGER NOT NULL, sealed BLOB NOT NULL) "
+_TYPED_TABLE = (
+    "CREATE TABLE {name} (tag BLOB PRIMARY KEY, number INTEGER NOT NULL, sealed BLOB NOT NULL) "
     "WITHOUT ROWID;"
-    for name in TYPED_TABLES
 )
+_TYPED_TABLES = "\n".join(_TYPED_TABLE.format(name=name) for name in TYPED_TABLES)
 _TABLES = """
 CREATE TABLE header (row INTEGER PRIMARY KEY CHECK (row = 1), value BLOB NOT NULL);
 CREATE TABLE user_weights (tag BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
@@ -109,7 +109,10 @@ class Migration:
     rewrite: Rewrite | None = None
 
 
-MIGRATIONS: tuple[Migration, ...] = ()
+MIGRATIONS: tuple[Migration, ...] = (
+    # 5: what the owner lets others see. Stores of 1.0 have no row in it, so that all is hidden.
+    Migration(_TYPED_TABLE.format(name="sharing")),
+)
 """From the first schema on."""
 
 _ALL_OBJECTS = "SELECT type, name, tbl_name, sql FROM main.sqlite_master"

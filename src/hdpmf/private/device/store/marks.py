@@ -116,7 +116,7 @@ class MarkedItems:
         by_genre = {row.name: row.weight for row in rows if row.kind == "genre"}
         if not by_genre:
             return found
-        ordinary = None if NO_GENRE in by_genre else self._ordinary(rows)
+        ordinary = None if NO_GENRE in by_genre else self.ordinary(rows)
         without = by_genre.get(NO_GENRE, min(by_genre.values()))
         for name, genres in self.genres_of(names).items():
             held = [by_genre[genre] for genre in genres if genre in by_genre]
@@ -131,7 +131,7 @@ class MarkedItems:
         rows, marked = self.rows(), self.genres()
         if not marked or NO_GENRE in marked:
             return set()
-        ordinary = self._ordinary(rows)
+        ordinary = self.ordinary(rows)
         genres = self.genres_of(set(names))
         return {name for name, own in genres.items() if not own and not ordinary(name)}
 
@@ -170,8 +170,13 @@ class MarkedItems:
         self._tables.marks.put(Mark(kind="answer", name=NO_GENRE, versions=tuple(sorted(known))))
         self._changed()
 
-    def _ordinary(self, rows: Sequence[Mark]) -> Callable[[str], bool]:
-        """Return what says whether an item is ordinary by the owner's word, without a genre."""
+    def ordinary(self, rows: Sequence[Mark] | None = None) -> Callable[[str], bool]:
+        """Return what says whether an item is ordinary by the owner's word, without a genre.
+
+        Args:
+            rows: All rules, where they were read already.
+        """
+        rows = self.rows() if rows is None else rows
         named = {row.name for row in rows if row.kind == "ordinary"}
         seen = {version for row in rows if row.kind == "answer" for version in row.versions}
         sizes = [

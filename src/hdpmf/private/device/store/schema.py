@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from hdpmf.common.privacy.levels import Level
 from hdpmf.common.protocol import Survey, Terms
 from hdpmf.common.protocol.federation import Reason
 from hdpmf.private.device.policy import Policy
@@ -426,6 +427,27 @@ class Mark(Row, frozen=True, kw_only=True):
     def key(self) -> str:
         """The identity of a rule: there is one for each genre and item."""
         return f"{self.kind}|{self.name}"
+
+
+class SharingRule(Row, frozen=True, kw_only=True):
+    """What others may see at most of a user's ratings, or of ratings of some items.
+
+    Attributes:
+        kind: ``user``, ``item`` or ``genre``.
+        name: The user, the item, or the genre in its plain form.
+        level: The most that is shown.
+        recommender_id: Of a user: to whom. Rules about items are for all.
+    """
+
+    kind: Literal["user", "item", "genre"]
+    name: str
+    level: Level = "hidden"
+    recommender_id: int = 0
+
+    @property
+    def key(self) -> str:
+        """The identity of a rule: one for each user and recommender, item and genre."""
+        return f"{self.kind}|{self.recommender_id}|{self.name}"
 
 
 class PastItem(Row, frozen=True, kw_only=True):
