@@ -20,8 +20,6 @@ from hdpmf.common.net.polling import PollingDevice
 from hdpmf.common.net.signing import OFFERS
 from tests.federation.deployed import recommender
 
-pytestmark = pytest.mark.slow  # each waits seconds for a device to give up
-
 SECONDS = 12.0  # one until what is under way is cut, one for a goodbye; the rest for a busy machine
 Drip = Callable[[socket.socket, str], None]
 
@@ -131,15 +129,15 @@ def served(
 @pytest.mark.parametrize(
     "drip",
     [
-        None,
-        silence,
-        head,
-        body,
-        after_an_offer(silence),
-        after_an_offer(head),
-        after_an_offer(body),
+        # The others wait seconds longer until the device gives up.
+        pytest.param(after_an_offer(silence), id="later-silence"),
+        pytest.param(None, id="handshake", marks=pytest.mark.slow),
+        pytest.param(silence, id="silence", marks=pytest.mark.slow),
+        pytest.param(head, id="head", marks=pytest.mark.slow),
+        pytest.param(body, id="body", marks=pytest.mark.slow),
+        pytest.param(after_an_offer(head), id="later-head", marks=pytest.mark.slow),
+        pytest.param(after_an_offer(body), id="later-body", marks=pytest.mark.slow),
     ],
-    ids=["handshake", "silence", "head", "body", "later-silence", "later-head", "later-body"],
 )
 def test_a_device_leaves_a_dripping_server(certificates: Certificates, drip: Drip | None) -> None:
     server = Dripping(certificates, drip)
@@ -147,6 +145,7 @@ def test_a_device_leaves_a_dripping_server(certificates: Certificates, drip: Dri
         assert server.asked.wait(60.0)
 
 
+@pytest.mark.slow
 def test_a_device_leaves_a_server_that_does_not_let_it_in(certificates: Certificates) -> None:
     """The queue of connections is full: the system lets whoever comes wait."""
     with (
@@ -162,6 +161,7 @@ def test_a_device_leaves_a_server_that_does_not_let_it_in(certificates: Certific
             time.sleep(0.5)
 
 
+@pytest.mark.slow
 def test_the_answer_that_ends_it_still_goes_out(tmp_path: Path) -> None:
     """``device join --once`` stops in the middle of an answer, which may take its time, and its
     reply is heard.

@@ -86,24 +86,44 @@ def test_status_headers_and_body_come_back(certificates: Certificates, keep: flo
             made.request("GET", f"{url}/x", most=10)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("talk", "words"),
     [
-        (says(answer(200, b"x" * 11)), "longer than the 10 bytes"),
-        (says(answer(200, b"x" * 11, content_length="9" * 12)), "longer than the 10 bytes"),
-        (says(CHUNKED, *[b"8\r\nxxxxxxxx\r\n"] * 9), "longer than the 10"),
-        (says(answer(500, bytes(MAX_PROBLEM + 1))), "longer than the 65,536"),
-        (says(answer(200, b"x", content_encoding="gzip")), "compressed"),
-        (says(answer(200, b"x", content_encoding="br")), "compressed"),
-        (says(b"no HTTP at all\r\n\r\n"), "cannot be reached"),
-        (says(answer(200, b"x", content_length="5")[:-1], pause=0.2), "cannot be reached"),
+        pytest.param(says(answer(200, b"x" * 11)), "longer than the 10 bytes", id="long"),
+        pytest.param(
+            says(answer(200, b"x" * 11, content_length="9" * 12)),
+            "longer than the 10 bytes",
+            id="said",
+        ),
+        pytest.param(says(CHUNKED, *[b"8\r\nxxxxxxxx\r\n"] * 9), "longer than the 10", id="chunks"),
+        pytest.param(
+            says(answer(500, bytes(MAX_PROBLEM + 1))), "longer than the 65,536", id="problem"
+        ),
+        pytest.param(says(answer(200, b"x", content_encoding="gzip")), "compressed", id="gzip"),
+        pytest.param(says(answer(200, b"x", content_encoding="br")), "compressed", id="br"),
+        pytest.param(says(b"no HTTP at all\r\n\r\n"), "cannot be reached", id="rubbish"),
+        pytest.param(
+            says(answer(200, b"x", content_length="5")[:-1], pause=0.2),
+            "cannot be reached",
+            id="short",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["long", "said", "chunks", "problem", "gzip", "br", "rubbish", "short"],
 )
 def test_answers_that_are_not_read(certificates: Certificates, talk: Talk, words: str) -> None:
     with server(certificates, talk) as url, pytest.raises(TransportError, match=words):
         client(certificates, timeout=2.0).request("GET", f"{url}/x", most=10)
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_headers_about_a_body_that_never_comes_are_no_reason_to_refuse(
+    certificates: Certificates, status: int
+) -> None:
+    """304 has the length and the encoding of what 200 would have sent; some say so with 204."""
+    head = answer(status, b"", content_length="9" * 6, content_encoding="gzip")
+    with server(certificates, says(head)) as url:
+        got = client(certificates, timeout=2.0).request("GET", f"{url}/x", most=10)
+    assert (got.status, got.body) == (status, b"")
 
 
 def test_redirects_are_not_followed(certificates: Certificates) -> None:

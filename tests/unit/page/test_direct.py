@@ -17,12 +17,13 @@ from hdpmf.common.net import polling
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.private.device import connection
 from hdpmf.private.device.consent import consents, pending, require_consent
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.store.schema import Question
 
-from .conftest import Person, complaints
+from .conftest import PASSPHRASE, Person, complaints
 
 ADDRESS = "https://films.example:9443"
 LOOK = "/recommenders/preview"
@@ -151,6 +152,65 @@ def test_one_that_cannot_be_reached_is_tried_again_and_shown(person: Person, aut
     person.post("/recommenders/answer", {"digest": made.digest, "answer": "yes"})
     assert soon(lambda: "trying again" in person.get("/recommenders").text)
     assert person.owner.background._threads[address][0].is_alive()
+
+
+class Answering:
+    """Stands in for what answers a recommender, looks included."""
+
+    def __init__(self) -> None:
+        self.begun = self.ended = 0
+        self.lines: list[str] = []
+
+    def __call__(
+        self,
+        store: object,
+        address: str,
+        stop: threading.Event,
+        log: Callable[[str], None],
+        *,
+        soon: threading.Event,
+        **_: object,
+    ) -> None:
+        self.begun += 1
+        for line in self.lines:
+            log(line)
+        while not stop.is_set():
+            soon.wait(60)  # as the real one between two looks
+        self.ended += 1
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Answering:
+    made = Answering()
+    monkeypatch.setattr(connection, "serve_recommender", made)
+    return made
+
+
+def test_a_pause_is_not_put_off_until_the_next_look(
+    person: Person, answering: Answering, invited: Invitation
+):
+    person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
+    assert soon(lambda: answering.begun == 1)
+    person.post("/recommenders/change", {"address": ADDRESS, "change": "pause"})
+    assert answering.ended == 1
+
+
+def test_with_another_passphrase_recommenders_are_answered_from_the_store_opened_anew(
+    person: Person, answering: Answering, invited: Invitation
+):
+    person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
+    assert soon(lambda: answering.begun == 1)
+    person.owner.change_passphrase(None, PASSPHRASE)
+    assert answering.ended == 1
+    assert soon(lambda: answering.begun == 2)
+
+
+def test_the_last_hundred_lines_are_kept(person: Person, answering: Answering, invited: Invitation):
+    answering.lines = ["the same", "the same", *(f"line {number}" for number in range(100))]
+    person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
+    assert soon(lambda: len(person.log) == 101)  # what is said twice is one line
+    kept = [line for _, line in person.owner.background.log_lines()]
+    assert kept == [f"{ADDRESS}: line {number}" for number in reversed(range(100))]
 
 
 def test_a_run_is_put_before_the_owner(person: Person, invited: Invitation, engine: Engine):

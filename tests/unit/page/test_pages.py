@@ -163,6 +163,14 @@ def test_the_dial_says_what_it_means(person: Person):
         assert privacy_weight(store) == pytest.approx(0.1)
 
 
+def test_the_owner_is_asked_before_each_run_or_not(person: Person):
+    for word, asked, button in (("yes", True, "no"), ("no", False, "yes")):
+        person.post("/privacy/ask", {"ask": word})
+        with person.owner.store() as store:
+            assert store.policy.ask is asked
+        assert f'name="ask" value="{button}"' in person.get("/privacy").text
+
+
 def test_sensitive_items_one_by_one_and_by_genre(person: Person):
     person.ask("/rate/private", {"item": "1", "private": "yes"})
     person.post("/privacy/genre", {"genre": "Drama", "marked": "yes"})

@@ -92,6 +92,16 @@ def test_the_gaussian_epsilon_inverts_its_delta(distance: float, delta: float) -
     assert epsilon == 0 or normal_delta(distance, epsilon) == pytest.approx(delta, rel=1e-4)
 
 
+@pytest.mark.parametrize("distance", [0.1, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("delta", [1e-3, 0.01])
+def test_the_gaussian_epsilon_is_never_too_small_and_right_to_ten_digits(
+    distance: float, delta: float
+) -> None:
+    epsilon = normal_epsilon(distance, delta)
+    less = epsilon - 1e-10 * max(1.0, epsilon)
+    assert normal_delta(distance, epsilon) <= delta < normal_delta(distance, less)
+
+
 @given(st.floats(1.05, 60), st.floats(1e-3, 20))
 def test_renyi_curves_stay_between_zero_and_their_bounds(order: float, budget: float) -> None:
     for event in (
@@ -115,6 +125,19 @@ def test_guessing() -> None:
     assert accounting.guess(events.Unprotected("all")) == 1.0
     assert accounting.guess(events.RandomizedBit(1.0)) == pytest.approx(math.e / (1 + math.e))
     assert accounting.guess(events.GaussianGivenH(2.0)) == pytest.approx(0.8413447, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("event", "exact"),
+    [
+        (events.GaussianGivenH(2.0), True),
+        (events.Repeated(events.GaussianGivenH(2.0), 3), True),
+        (events.LaplaceSum(1.0), False),
+        (events.Composed((events.GaussianGivenH(2.0), events.RandomizedBit(1.0))), False),
+    ],
+)
+def test_only_of_gaussians_a_guess_is_said_to_be_exact(event: events.Event, exact: bool) -> None:
+    assert accountants.is_exact_guess(event) is exact
 
 
 @given(st.floats(0.01, 3), st.integers(1, 50))

@@ -133,7 +133,7 @@ class Mailbox:
         self._waiting_bytes = 0
         self._open = 0  # exchanges under way
         self._busy_until = -math.inf
-        self._counted: tuple[float, int] = (-math.inf, 0)
+        self._counted: tuple[float, int] = (-math.inf, 0)  # no mutant: the first poll counts anew
         self._closed = threading.Event()
         self._file_at = -math.inf
 

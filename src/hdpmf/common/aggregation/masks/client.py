@@ -290,7 +290,7 @@ class SecureSumClient:
             ):
                 self._held[peer] = shares
         self._channels.clear()
-        if self._vector is None or self._mask_key is None:
+        if self._vector is None or self._mask_key is None:  # no mutant: they go together
             raise SecureSumError("this session is over")
         total = self._vector.copy()
         add_mask(total, self_mask_key(self._digest, self._seed))

@@ -198,7 +198,7 @@ class SumVec(Circuit):
             raise PrioError(
                 f"expected {self.output_length} numbers of {self.bits} bits; nothing was shared"
             )
-        return self.field.secret((values[:, None] >> np.arange(self.bits)) & 1).reshape(-1)
+        return self.field.secret((values[:, None] >> np.arange(self.bits)) & 1).ravel()
 
     def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
         """For each bit: the bit times a power of the joint randomness, and the bit less 1."""
