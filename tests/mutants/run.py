@@ -64,8 +64,7 @@ TESTS = {
     "common/web": ("tests/unit/web", "tests/unit/page", "tests/unit/service/page"),
     "common/net": (
         "tests/unit/net",
-        "tests/attacks/wire/test_tls.py",
-        "tests/attacks/wire/test_wire.py",
+        "tests/attacks/wire",
     ),
 }
 """What is mutated, and the tests that have to notice; a longer path comes first."""

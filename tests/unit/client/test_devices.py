@@ -36,3 +36,12 @@ def test_all_items_at_once_are_the_pairs(devices: Devices, mechanism: Mechanism)
     np.testing.assert_allclose(
         devices.predict_all(users, factors, trained, mechanism), expected, rtol=1e-5
     )
+
+
+def test_with_nobody_there_are_no_vectors_ratings_or_means_and_all_items() -> None:
+    nobody = Devices.nobody(ITEMS, WIDTH, RatingScale(1, 5))
+    assert len(nobody.users) == len(nobody.beta) == len(nobody.means) == 0
+    assert nobody.vectors.shape == (0, WIDTH)
+    assert len(nobody.rated) == len(nobody.stars) == 0
+    assert nobody.rated_start.tolist() == [0]
+    assert len(nobody.gamma) == ITEMS

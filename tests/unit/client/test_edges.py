@@ -50,6 +50,22 @@ def test_a_row_of_h_may_be_so_small_and_no_smaller(n_rows: int, rounds: int) -> 
             assert law.seen == 1
 
 
+def test_all_rounds_together_may_be_so_small_and_no_smaller() -> None:
+    log_error = math.log(FALSE_ALARM) - math.log(2 * 5 * 20)
+    bound = largest_plausible(2 * 10, log_error)
+    for part, refused in ((0.999, False), (1.001, True)):
+        h = np.ones((5, 10), np.float32)
+        h[-1] = math.exp(-part * bound / 20)  # half in each of two rounds
+        law = HPlausibility(10, 20)
+        law.check(h)
+        if refused:
+            with pytest.raises(PrivacyError, match="over the rounds so far"):
+                law.check(h)
+        else:
+            law.check(h)
+            assert law.seen == 2
+
+
 WORLD = synthetic_world(n_users=12, n_items=20, n_ratings=130, rng=0)
 
 

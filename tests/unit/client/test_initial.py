@@ -14,6 +14,20 @@ def test_a_users_first_vector_depends_on_the_user_and_the_seed_alone():
     assert np.array_equal(words[1:], initial_vectors(IdIndex(["bob", "eve"]), 6, seed=3)[:1])
 
 
+def test_first_vectors_are_the_same_in_every_release():
+    """A device that is updated in the middle of a training starts from where it was."""
+    numbers = initial_vectors(IdIndex(np.array([1, 2**40])), 3, seed=7)
+    np.testing.assert_allclose(
+        numbers,
+        [[0.02971074, 0.19117697, 0.09056431], [0.04866397, 0.00305733, 0.03085716]],
+        atol=1e-7,
+    )
+    words = initial_vectors(IdIndex(["anna", "b\u00f6la"]), 2, seed=0)
+    np.testing.assert_allclose(
+        words, [[-0.18140557, 0.00921058], [-0.14414941, 0.22959964]], atol=1e-7
+    )
+
+
 def test_first_vectors_are_normal():
     # 50,000 numbers against the normal law, level 1e-4, fixed seed.
     vectors = initial_vectors(IdIndex(np.arange(5000)), 10, seed=1).astype(np.float64)

@@ -217,3 +217,17 @@ def test_all_users_at_once_are_fitted_like_each_alone():
         alone = constrained_ridge(factors[items[own]], values[own].astype(np.float32), 0.01, 1.0)
         np.testing.assert_allclose(together[user], alone, rtol=1e-4, atol=1e-5)
     assert (together[20] == 0).all()
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e4])
+def test_factors_of_any_size_leave_every_vector_in_the_unit_ball(size: float):
+    """With fewer ratings than factors some directions have no weight, or one below 0 by rounding;
+    what is paid for is the unit ball.
+    """
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(200, dtype=np.int32), 2)
+    items = rng.integers(0, 30, 400).astype(np.int32)
+    factors = (size * rng.normal(0, 1, (30, 6))).astype(np.float32)
+    by_user = group(users, items, rng.uniform(1, 5, 400), None, 200)
+    vectors = constrained_ridges(by_user, factors, 0.0)
+    assert np.linalg.norm(vectors, axis=1).max() <= 1.0 + 1e-6

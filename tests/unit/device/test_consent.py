@@ -14,6 +14,7 @@ from hdpmf.common.protocol import Accepted, Terms, decode
 from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.consent import (
+    ask_owner,
     consents,
     give_answer,
     pending,
@@ -79,6 +80,16 @@ def test_without_an_answer_the_time_passes_and_nothing_was_paid():
     assert actions(store) == []
     assert len(pending(store)) == 1
     assert pending(store, START + PERIOD) == []  # it is over
+
+
+def test_a_question_that_is_put_again_waits_since_the_first_time():
+    store = make_store()
+    asked = Question(recommender="https://films.example", terms=decode(encode_terms()))
+    ask_owner(store, asked)
+    first = pending(store)
+    assert [waiting.key for waiting in first] == [asked.key]
+    ask_owner(store, asked)
+    assert pending(store) == first
 
 
 @pytest.mark.parametrize(("answer", "reports"), [("always", 2), ("once", 1), ("never", 0)])

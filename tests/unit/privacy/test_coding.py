@@ -140,3 +140,10 @@ def test_what_cannot_be_coded_is_refused():
     for epsilon in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(PrivacyError, match="epsilon"):
             sum_channels("A", make_coding("soft", RatingScale(1, 5), 1.0), epsilon)
+
+
+def test_a_rating_just_above_the_top_of_a_fine_scale_has_the_top_level() -> None:
+    """What is allowed for rounding grows with the levels, and is more than half a one here."""
+    scale = RatingScale(0, 1_000_000, 1)
+    top = np.array([1_000_000.6, 1_000_000.0, 0.0], np.float32)
+    assert levels_of(top, scale).tolist() == [1_000_000, 1_000_000, 0]

@@ -164,9 +164,7 @@ def _units(heights: np.ndarray, scale: RatingScale) -> int:
     if scale.step is None:
         return 10
     exact = (
-        units
-        for units in (10, 20, 40, 100)
-        if np.allclose(heights * units, np.rint(heights * units))
+        units for units in (10, 20, 40) if np.allclose(heights * units, np.rint(heights * units))
     )
     return next(exact, 100)
 
