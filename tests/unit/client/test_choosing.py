@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.models import HDPSum
-from hdpmf.private.client.ranking import heights, taste
+from hdpmf.private.client.ranking import heights
+from hdpmf.private.client.taste import Choices, taste, taste_by_rating
 
 WORLD = synthetic_world(n_users=40, n_items=30, n_ratings=500, rng=3)
 
@@ -51,3 +53,28 @@ def test_somebody_without_taste_gets_what_most_people_choose():
     assert log_popularity(np.array([0.0, 1.0, np.e])).tolist() == pytest.approx(
         [np.log(0.3), 0.0, 1.0]
     )
+
+
+def test_what_a_rating_adds_to_taste_is_its_own():
+    """All of them together are the taste, and each is about nothing but its own item."""
+    rng = np.random.default_rng(0)
+    features, popularity = rng.normal(size=(30, 4)), rng.gamma(2.0, 10.0, 30)
+    choices, rated = Choices.of(features, popularity), np.array([3, 8, 20])
+    stars = np.array([4.0, 1.0, 2.0])
+
+    def adds(stars: np.ndarray, features: np.ndarray) -> np.ndarray:
+        return taste_by_rating(choices.apart(stars, features), choices)
+
+    found = adds(stars, features[rated])
+    own = csr_matrix((stars, rated, [0, 3]), shape=(1, 30))
+    assert found.sum(axis=0) == pytest.approx(taste(own, features, popularity)[0], abs=1e-9)
+    mean = (stars[:, None] * features[rated]).sum(axis=0) / 7
+    usual = np.average(features, axis=0, weights=popularity)
+    leaning = choices.apart(stars, features[rated]).sum(axis=0)
+    assert leaning == pytest.approx(mean - usual)
+    other = features[rated].copy()
+    other[2] += 1.0
+    assert adds(stars, other)[:2] == pytest.approx(found[:2])
+    four_times = adds(stars, features[[3, 3, 20]])
+    assert four_times[0] == pytest.approx(4 * four_times[1])
+    assert (adds(np.zeros(3), features[rated]) == 0).all()

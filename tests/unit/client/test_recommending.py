@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -108,6 +111,30 @@ def test_reasons_name_what_was_rated() -> None:
         named = [item for item in stars if table.title(item) in found.reason]
         assert 1 <= len(named) <= 2
         assert found.reason.endswith(" highly") == all(stars[item] >= 4 for item in named)
+
+
+def test_no_period_is_told_of_an_item_without_a_year() -> None:
+    table = WORLD.item_table
+    assert table is not None
+    dated = HDPSum(rng=0).fit(WORLD).recommend(USERS, 60)
+    told = {
+        found.item
+        for each in dated.values()
+        for found in each
+        if re.search(r"\b\d{3}0s$", found.reason or "")
+    }
+    without = {min(told), max(told)}
+    years = [
+        None if item in without else year
+        for item, year in zip(table.index.ids.tolist(), table.years, strict=True)
+    ]
+    world = replace(
+        WORLD, item_table=ItemTable.build(table.index.ids, table.titles, table.genres, years)
+    )
+    shown = HDPSum(rng=0).fit(world).recommend(USERS, 60).values()
+    of_these = [found for each in shown for found in each if found.item in without]
+    assert of_these
+    assert not any(re.search(r"\b\d{3}0s", found.reason or "") for found in of_these)
 
 
 def test_somebody_who_told_nothing_gets_what_people_choose() -> None:

@@ -7,7 +7,12 @@ import pytest
 
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.model.device_fit import correct_popularity, taste_columns
+from hdpmf.common.model.device_fit import (
+    correct_popularity,
+    is_period,
+    period_in_words,
+    taste_columns,
+)
 from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.models import HDPSum
 
@@ -47,6 +52,20 @@ def test_years_become_periods_and_what_is_released_is_there_too():
         [0, 0, 0, 1, 0],
         [0, 0, 0, 0, 1],
     ]
+
+
+def test_periods_in_words():
+    fit = HDPSum(features=_features(), rng=0).fit(WORLD).fit_
+    names, _ = taste_columns(fit, np.ones(60))
+    assert [period_in_words(name) for name in names if is_period(name)] == [
+        "before 1940",
+        "the 1940s",
+        "the 1980s",
+        "the early 1990s",
+        "the late 1990s",
+    ]
+    assert period_in_words("from 2000") == "2000 or later"
+    assert not is_period("from where:1990")
 
 
 def test_popularity_is_a_column_of_spread_one_among_what_people_choose():

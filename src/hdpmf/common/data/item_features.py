@@ -24,6 +24,9 @@ GENRE_RIDGE = 12.0
 
 NUMBER_RIDGE = 15.0
 
+NUMBER = "number:"
+"""Names of features that are numbers begin with this."""
+
 YEAR_RIDGES = {"year": 10.0, "year before 1980": 20.0, "year after 1990": 20.0}
 """The columns that a year becomes, and their ridges."""
 
@@ -193,7 +196,7 @@ def _columns(
             return "the same number everywhere"
         standard = np.clip((numbers - numbers[finite].mean()) / spread, -3.0, 3.0)
         return _Columns(
-            [f"number:{name}"], np.where(finite, standard, 0.0)[:, None], np.array([NUMBER_RIDGE])
+            [f"{NUMBER}{name}"], np.where(finite, standard, 0.0)[:, None], np.array([NUMBER_RIDGE])
         )
     if column.dtype != pl.String:
         return f"{column.dtype} is neither numbers nor words"

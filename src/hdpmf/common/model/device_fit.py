@@ -255,6 +255,9 @@ def _similar_rows(facts: ItemFacts) -> tuple[np.ndarray, np.ndarray]:
 PERIOD = "from "
 """Names of periods begin with this."""
 
+POPULARITY, RATINGS = "popularity", "ratings"
+"""Names of the columns that are about what others choose, and how they rate it."""
+
 _EARLIEST, _HALVES_FROM, _LATEST = 1930, 1990, 2000
 
 
@@ -269,13 +272,13 @@ def taste_columns(fit: DeviceFit, popularity: np.ndarray) -> tuple[tuple[str, ..
     popularity = np.maximum(popularity, FEWEST)
     logs = logs - np.average(logs, weights=popularity)
     columns = {
-        "popularity": logs / max(float(np.sqrt(np.average(logs**2, weights=popularity))), 1e-9)
+        POPULARITY: logs / max(float(np.sqrt(np.average(logs**2, weights=popularity))), 1e-9)
     }
     for name, column in zip(fit.names, fit.features.T, strict=True):
         if name == "year":
             columns |= _periods(years_of(column))
         elif name == "bias":
-            columns["ratings"] = column
+            columns[RATINGS] = column
         elif name in fit.given and name not in YEAR_RIDGES:
             columns[name] = column
     return tuple(columns), np.column_stack(list(columns.values()))
@@ -288,3 +291,19 @@ def _periods(years: np.ndarray) -> dict[str, np.ndarray]:
         f"{PERIOD}{begin}": (begins == begin).astype(np.float64)
         for begin in np.unique(begins).tolist()
     }
+
+
+def is_period(name: str) -> bool:
+    """Tell periods from other columns of taste."""
+    return name.startswith(PERIOD) and name.removeprefix(PERIOD).isdecimal()
+
+
+def period_in_words(name: str) -> str:
+    """Tell the years of a period from its name."""
+    begin = int(name.removeprefix(PERIOD))
+    if begin <= _EARLIEST:
+        return f"before {_EARLIEST + 10}"
+    if begin >= _LATEST:
+        return f"{_LATEST} or later"
+    half = "" if begin < _HALVES_FROM else "early " if begin % 10 == 0 else "late "
+    return f"the {half}{begin // 10 * 10}s"

@@ -17,11 +17,12 @@ import numpy as np
 from hdpmf.common.data import Id, IdIndex, ItemTable
 from hdpmf.common.data.items import ItemFilter
 from hdpmf.common.data.scale import IMPLICIT_SCALE
-from hdpmf.common.model.device_fit import FEWEST, log_popularity, to_stars
+from hdpmf.common.model.device_fit import log_popularity, to_stars
 from hdpmf.common.model.list_model import ListModel, quiet_products
 from hdpmf.errors import ConfigError
 from hdpmf.private.client.devices import Devices
-from hdpmf.private.client.reasons import Parts, in_words, reasons
+from hdpmf.private.client.reasons import HIGH, Parts, TasteParts, in_words, reasons
+from hdpmf.private.client.taste import Choices, taste, taste_by_rating
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -147,15 +148,16 @@ class ListMaker:
         if self.expected is not None:
             ratings = self.expected(np.full(len(items), user), items).tolist()
         told = []
-        for item, rating, score, why in zip(
-            items.tolist(), ratings, scores.tolist(), reasons(parts, items), strict=True
+        why = reasons(parts, items, self._undated)
+        for item, rating, score, reason in zip(
+            items.tolist(), ratings, scores.tolist(), why, strict=True
         ):
             title, year, genres = self._facts(item)
             star = None if chosen else stars.__getitem__
-            reason = in_words(why, title=self._called, stars=star, expected=rating)
+            words = in_words(reason, title=self._called, stars=star, expected=rating)
             told.append(
                 Recommendation(
-                    self.items.ids[item].item(), rating, title, score, year, genres, reason
+                    self.items.ids[item].item(), rating, title, score, year, genres, words
                 )
             )
         return told
@@ -171,6 +173,15 @@ class ListMaker:
             if self.table is None
             else self.table.index.find(self.items.ids)
         )
+
+    @cached_property
+    def _undated(self) -> frozenset[int]:
+        """Positions of items without a year in a table that has years of others."""
+        years = () if self.table is None else self.table.years
+        if all(year is None for year in years):
+            return frozenset()
+        rows = enumerate(self._rows.tolist())
+        return frozenset(item for item, row in rows if row < 0 or years[row] is None)
 
     def _facts(self, item: int) -> tuple[str | None, int | None, tuple[str, ...]]:
         row = int(self._rows[item])
@@ -194,11 +205,6 @@ LIKE = 0.25
 """Weight of a star of the predicted rating, where a factor e in popularity counts 1: best of 0 to
 4 on ratings held out within ML-100K's training part, for mf (NDCG@10 .112 against .109 without and
 .050 by stars alone); hdp-sum is as good with 0.1 to 0.4 there and within ML-1M's."""
-
-RIDGE = 10.0
-"""Of a person's taste: best of 5, 7, 10, 15 and 20 on ratings held out within ML-100K (NDCG@10
-.132, .133, .134, .132, .130) and ML-1M (.134, .135, .135, .133, .131; hdp-sum, four and two seeds;
-.078 and .052 without taste)."""
 
 
 def heights(devices: Devices, users: np.ndarray) -> csr_matrix:
@@ -242,19 +248,30 @@ class ChooseAndLike:
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
         """Yield the parts of each user's scores, against what people choose in general."""
         features = np.zeros((len(self.popularity), 0)) if self.features is None else self.features
-        tastes = self._taste(users, features)
-        chosen = _chosen(self.popularity)
+        choices = Choices.of(features, self.popularity)
         popularity = log_popularity(self.popularity)
-        usual, usual_features = float(chosen @ popularity), chosen @ features
-        for theta, like, items in zip(tastes, self._like(users), lists, strict=True):
-            usual_like = float(chosen @ like)
+        usual = float(choices.shares @ popularity)
+        own = heights(self.devices, users)
+        for row, (like, items) in enumerate(zip(self._like(users), lists, strict=True)):
+            here = slice(own.indptr[row], own.indptr[row + 1])
+            rated = own.indices[here].astype(np.int64)
+            apart = choices.apart(own.data[here].astype(np.float64), features[rated])
+            pulls = taste_by_rating(apart, choices)
+            usual_like = float(choices.shares @ like)
             yield Parts(
-                base=usual + usual_like + float(usual_features @ theta),
+                base=usual + usual_like + float(choices.mean @ pulls.sum(axis=0)),
                 popularity=popularity[items] - usual,
                 stars=like[items] - usual_like,
-                features=self.names,
-                taste=((features[items] - usual_features) * theta).T,
-                absent=(features[items] == 0).T,
+                taste=TasteParts(
+                    names=self.names,
+                    apart=(features[items] - choices.mean).T,
+                    present=(features[items] != 0).T,
+                    rated=rated,
+                    liked=own.data[here] + 1.0 >= HIGH,
+                    pulls=pulls,
+                    leaning=apart.sum(axis=0),
+                    shared=features[rated] != 0,
+                ),
             )
 
     def _like(self, users: np.ndarray) -> np.ndarray:
@@ -262,40 +279,6 @@ class ChooseAndLike:
 
     def _taste(self, users: np.ndarray, features: np.ndarray) -> np.ndarray:
         return taste(heights(self.devices, users), features, self.popularity)
-
-
-def taste(
-    own: csr_matrix, features: np.ndarray, popularity: np.ndarray, ridge: float = RIDGE
-) -> np.ndarray:
-    """Return each user's score per feature: how much more than others they choose items with it.
-
-    It is one step of a logistic choice model: the mean features of what somebody rated (a higher
-    rating counts more) against those of what people rate in general, through the covariance of the
-    latter.
-
-    Args:
-        own: What each user rated; see ``heights``.
-        features: Public, one row per item.
-        popularity: How often items are chosen.
-        ridge: How strongly a taste is held to zero, in ratings.
-    """
-    chosen = _chosen(popularity)
-    mean = chosen @ features
-    centred = features - mean
-    spread = centred.T @ (centred * chosen[:, None])
-    totals = np.asarray(own.sum(axis=1)).ravel()
-    apart = np.asarray(own @ features) / np.maximum(totals, 1e-9)[:, None] - mean
-    n_rated = np.diff(own.indptr).astype(np.float64)
-    n_rated[totals <= 0] = 0.0  # a user who rated everything lowest has said nothing about taste
-    values, directions = np.linalg.eigh(spread)
-    weights = n_rated[:, None] / (n_rated[:, None] * values + ridge)
-    return np.asarray(((apart @ directions) * weights) @ directions.T)
-
-
-def _chosen(popularity: np.ndarray) -> np.ndarray:
-    """The share of each item in what people choose."""
-    counts = np.maximum(popularity, FEWEST)
-    return np.asarray(counts / counts.sum())
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
