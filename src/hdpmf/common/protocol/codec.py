@@ -62,17 +62,10 @@ _DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message, de
 
 def encode(message: Message) -> bytes:
     """The message as bytes."""
-    return _ENCODER.encode(_without_defaults(message) if message.ADDED else message)
-
-
-def _without_defaults(message: Message) -> dict[str, Any]:
-    """A message as a map, without fields of ``ADDED`` that say nothing."""
-    named = {
-        field.name: getattr(message, field.name)
-        for field in msgspec.structs.fields(message)
-        if field.name not in message.ADDED or getattr(message, field.name) != field.default
-    }
-    return {"type": message.__struct_config__.tag, **named}
+    if not message.ADDED:
+        return _ENCODER.encode(message)
+    named = {name: getattr(message, name) for name in message.stated}
+    return _ENCODER.encode({"type": message.__struct_config__.tag, **named})
 
 
 def decode(data: bytes) -> Message:

@@ -40,6 +40,18 @@ class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
             )
         self._check()
 
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """Names of the fields that are written: all but those of ``ADDED`` that say nothing."""
+        silent = {
+            field.name
+            for field in msgspec.structs.fields(self)
+            if field.name in self.ADDED
+            and not isinstance(getattr(self, field.name), np.ndarray)
+            and getattr(self, field.name) == field.default
+        }
+        return tuple(name for name in self.__struct_fields__ if name not in silent)
+
     def _check(self) -> None:
         """Raise ProtocolError where a field cannot be right."""
 
