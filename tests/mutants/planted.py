@@ -466,7 +466,7 @@ PLANTED = (
     Planted(
         "what a leader said before it took a report is not on receipts",
         "private/device/outbox/sending.py",
-        "record_leader_response(self._store, state.run, *answer, last=False)",
+        "self._note_answer(state, *answer, last=False)",
         "pass",
         (_RECEIPTS,),
     ),

@@ -13,7 +13,7 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.task import signed_bytes, task_id
+from hdpmf.common.protocol.task import signed_bytes, signed_shared, task_id
 from hdpmf.errors import TransportError
 from hdpmf.private.device.participant import Participant
 
@@ -44,6 +44,8 @@ class MemoryCarrier:
         answers: What the leader says to the next uploads: a status, or "unreachable" or "silent"
             for an error before or after the bytes left; then ``otherwise``.
         uploads: All uploads whose bytes left: task, device, report.
+        shared: The same of what owners show, to the recommender.
+        says: What the recommender answers to that, as ``answers``; then 201.
         requests: What was asked for, with the size of what was sent.
         logged: What devices said to their owners.
     """
@@ -55,6 +57,8 @@ class MemoryCarrier:
         self.answers: list[int | str] = []
         self.otherwise: int | str = 201
         self.uploads: list[tuple[bytes, str, bytes]] = []
+        self.shared: list[tuple[bytes, str, bytes]] = []
+        self.says: list[int | str] = []
         self.requests: list[tuple[str, int]] = []
         self.logged: list[str] = []
         self.tasks: dict[bytes, bytes] = {}
@@ -123,6 +127,21 @@ class MemoryCarrier:
             assert verifies(bytes.fromhex(device), bytes.fromhex(headers["hdpmf-signature"]), said)
         assert headers["content-type"] == "application/dap-report"
         self.uploads.append((task, device, body))
+        if answer == "silent":
+            raise TransportError("no answer")
+        return int(answer)
+
+    def share(self, path: str, headers: dict[str, str], body: bytes, leaving: Any) -> int:
+        """Take what an owner shows, as `Carrier.share` does."""
+        self.requests.append((f"recommender {path} {sorted(headers)}", len(body)))
+        answer = self.says.pop(0) if self.says else 201
+        if answer == "unreachable":
+            raise TransportError("unreachable")
+        leaving()
+        task, device = id_from_text(path.split("/")[2], 32), headers["hdpmf-device"]
+        said = signed_shared(task, sha256(body).digest())
+        assert verifies(bytes.fromhex(device), bytes.fromhex(headers["hdpmf-signature"]), said)
+        self.shared.append((task, device, body))
         if answer == "silent":
             raise TransportError("no answer")
         return int(answer)

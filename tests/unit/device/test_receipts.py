@@ -285,7 +285,7 @@ def test_the_report_is_the_same_length_and_leaves_at_the_same_time_on_a_store_th
                     "hdpmf.private.device.outbox.reports.report_leaves", lambda *given: None
                 )
                 patched.setattr(
-                    "hdpmf.private.device.outbox.sending.record_leader_response",
+                    "hdpmf.private.device.outbox.reports.record_leader_response",
                     lambda *given, last: None,
                 )
             requests.append(reported(make_store(), 503, 201).requests)

@@ -198,6 +198,7 @@ def _conduct(
             folder,
             peers.devices,
             servers=peers.servers,
+            inbox=peers.inbox,
             metrics=metrics,
             admit=peers.admit,
             log=log,
@@ -312,16 +313,19 @@ _SMALL = 64 << 10  # bytes of an answer while no run is under way
 def _on_network(folder: ServiceFolder) -> Iterator[Peers]:
     """Serve public files and the mailbox, inside the block; yields the peers to others."""
     from hdpmf.untrusted.service.daemon import Peers
+    from hdpmf.untrusted.service.shared_inbox import SharedInbox
     from hdpmf.untrusted.service.website import mailbox_of, serve_website
 
     mailbox = mailbox_of(folder, lambda: _longest_contribution(folder))
     servers = _PinnedServers(folder)
+    inbox = SharedInbox()
     try:
-        with serve_website(folder, mailbox) as address:
+        with serve_website(folder, mailbox, inbox) as address:
             note(f"listening on {address}")
             yield Peers(
                 devices=mailbox,
                 servers=servers,
+                inbox=inbox,
                 admit=mailbox.admit,
                 wait_for_fetches=mailbox.wait_for_fetches,
             )

@@ -313,6 +313,12 @@ class FilesHere:
         """As in the device's ``Carrier``: there is no leader here."""
         raise TransportError("there is no way to a leader from here")
 
+    def share(
+        self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
+    ) -> int:
+        """As in the device's ``Carrier``: there is nobody who takes it here."""
+        raise TransportError("there is no way to a recommender from here")
+
 
 class _Device:
     """One message at a time, as on a machine of its own."""

@@ -283,7 +283,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
 
 class WebClient:
-    """A device's way out: a recommender's files, and uploads to a leader.
+    """A device's way out: a recommender's files, what is shown to it, and uploads to a leader.
 
     Args:
         address: The recommender's folder, ``https://host:port``.
@@ -350,5 +350,17 @@ class WebClient:
             client = self._leaders[leader.authority] = HttpsClient("the leader", leader.authority)
         url = leader.endpoint(path)
         return client.request(
+            "PUT", url, most=MAX_PROBLEM, headers=headers, body=body, leaving=leaving
+        ).status
+
+    def share(
+        self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
+    ) -> int:
+        """Put what an owner shows to the recommender, and return the status of its answer.
+
+        ``leaving`` and errors are as in `upload`.
+        """
+        url = f"{self._address}{path}"
+        return self._client.request(
             "PUT", url, most=MAX_PROBLEM, headers=headers, body=body, leaving=leaving
         ).status

@@ -46,6 +46,7 @@ from hdpmf.common.protocol.oneround import (
     ItemFacts,
     OpenContribution,
     Popularity,
+    SharedContribution,
     SumContribution,
     Survey,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "Refusal",
     "Reply",
     "Round",
+    "SharedContribution",
     "SumContribution",
     "Survey",
     "Task",

@@ -10,8 +10,8 @@
 
 Those who share answer beside the sums, in plain sight, where the survey welcomes it::
 
-                          ◀──────────   BitContribution of ratings whose presence may be seen
-                          ◀──────────   OpenContribution of ratings that their owner publishes
+                          ◀──────────   SharedContribution: bits of ratings whose presence may be
+                                        seen, and ratings that their owner publishes
 
 With taste labels there is a round before::
 
@@ -204,6 +204,21 @@ class OpenContribution(_Message, frozen=True):
         )
 
 
+class SharedContribution(_Message, frozen=True):
+    """Client to recommender: all that the users of a device show, beside their hidden sums.
+
+    Attributes:
+        bits: Of ratings whose presence may be seen.
+        opened: Ratings that are published. No pair of sender and item is in both.
+    """
+
+    bits: BitContribution
+    opened: OpenContribution
+
+    def __len__(self) -> int:
+        return len(self.bits.items) + len(self.opened.items)
+
+
 MAX_SIMILAR_ITEMS = 4096
 MAX_SIMILAR_BYTES = 1 << 20
 """Most bytes of the similarity on a device: 128 columns of so many items, in 16 bits."""
@@ -322,5 +337,6 @@ OneRoundMessage = (
     | SumContribution
     | BitContribution
     | OpenContribution
+    | SharedContribution
     | ItemFacts
 )

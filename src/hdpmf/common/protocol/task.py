@@ -202,6 +202,16 @@ def signed_bytes(task_id: bytes, digest: bytes) -> bytes:
     return b"hdpmf report " + task_id + digest
 
 
+SHARED_PATH = "/shared/{task_id}"
+"""Below a recommender's address: where devices put ratings that their owners show, by PUT."""
+SHARED_MEDIA_TYPE = "application/hdpmf-shared"
+
+
+def signed_shared(task_id: bytes, digest: bytes) -> bytes:
+    """Return the bytes that a device signs for what it shows beside a task's report."""
+    return b"hdpmf shared " + task_id + digest
+
+
 _DECODER = msgspec.msgpack.Decoder(TaskSubmission)
 
 

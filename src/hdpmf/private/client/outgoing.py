@@ -7,7 +7,8 @@ or one of a secure sum (``masked``), whose words are under masks that only sums 
 take off.
 
 To two servers everything leaves in a report (``sealed_report``): one user's numbers in two shares,
-each encrypted to its server. What goes beside it is in ``report_headers``.
+each encrypted to its server. What goes beside it is in ``report_headers``. What an owner shows
+beside that leaves in a ``SharedContribution`` to the recommender, with ``shared_headers``.
 """
 
 from __future__ import annotations
@@ -27,9 +28,16 @@ from hdpmf.common.protocol import (
     Ready,
     Refusal,
     Reply,
+    SharedContribution,
     SumContribution,
 )
-from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER, signed_bytes
+from hdpmf.common.protocol.task import (
+    DEVICE_HEADER,
+    SHARED_MEDIA_TYPE,
+    SIGNATURE_HEADER,
+    signed_bytes,
+    signed_shared,
+)
 from hdpmf.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -45,6 +53,7 @@ Outgoing = TypeVar(
     ItemCounts,
     Gradients,
     SumContribution,
+    SharedContribution,
     BitContribution,
     OpenContribution,
     Popularity,
@@ -152,3 +161,13 @@ def report_headers(
         return kind
     signature = identity.sign(signed_bytes(task_id, sha256(report).digest()))
     return kind | {DEVICE_HEADER: identity.public.hex(), SIGNATURE_HEADER: signature.hex()}
+
+
+def shared_headers(identity: DeviceIdentity, task_id: bytes, body: bytes) -> dict[str, str]:
+    """Return the headers of what an owner shows, signed by the device whose users these are."""
+    signature = identity.sign(signed_shared(task_id, sha256(body).digest()))
+    return {
+        "content-type": SHARED_MEDIA_TYPE,
+        DEVICE_HEADER: identity.public.hex(),
+        SIGNATURE_HEADER: signature.hex(),
+    }

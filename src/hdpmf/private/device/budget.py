@@ -15,8 +15,10 @@ from hdpmf.common.methods import METHODS, Status, method_named
 from hdpmf.common.methods.registry import PROMISE
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.coding import weight_units
+from hdpmf.common.privacy.levels import HIDDEN, OPEN, SEEN
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Terms
+from hdpmf.common.protocol.layout import SHARING_METHOD
 from hdpmf.errors import PrivacyError
 from hdpmf.private.device.disclosures.ledger import SLACK, Action, Entry
 from hdpmf.private.device.errors import DeclinedError
@@ -68,6 +70,8 @@ def choose(
     check_policy(policy, terms, store.roster)  # its owner may have changed it since the terms came
     own = weights.for_ratings(ratings)
     pays = own * terms.epsilon
+    levels = levels_in(store, terms)
+    pays[levels == OPEN] = 0.0
     catalogue = store.pinned_catalogue
     retired = np.zeros(0, np.int64) if catalogue is None else catalogue.known.retired
     able = ~np.isin(ratings.item_codes, retired)  # of a retired item nothing new is sent
@@ -75,14 +79,42 @@ def choose(
     if bare or method.claim(terms.view, labels=terms.labels).status == "none":
         pays = np.full(len(ratings), np.inf)
     else:
-        able &= store.ledger.affords(ratings, weights, policy, pays)
+        affordable = store.ledger.affords(ratings, weights, policy, pays)
+        able &= affordable | (levels == OPEN)
     if method.one_round:
-        able &= weight_units(own) > 0  # lighter ratings send nothing there
+        # Lighter ratings send nothing there, unless they are sent as they are.
+        able &= (weight_units(own) > 0) | (levels == OPEN)
         able &= ~store.ledger.has_answered(recommender, terms.method, ratings)
     chosen = np.flatnonzero(able)
     if not np.isinf(pays).any():
-        chosen = store.ledger.within_limits(ratings, chosen, pays, policy)
+        chosen = store.ledger.within_limits(ratings, chosen, pays, policy, levels > HIDDEN)
     return chosen, pays[chosen]
+
+
+def levels_in(store: DeviceStore, terms: Terms) -> np.ndarray:
+    """Return the level of each rating under these terms: where nobody shares, all are hidden."""
+    ratings = store.ratings()
+    if terms.method != SHARING_METHOD:
+        return np.full(len(ratings), HIDDEN, np.int8)
+    return store.weights().levels_for(ratings)
+
+
+def choose_hidden(
+    store: DeviceStore, terms: Terms, recommender: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of those that `choose` returns, the ratings that enter sums."""
+    chosen, pays = choose(store, terms, recommender)
+    hidden = levels_in(store, terms)[chosen] == HIDDEN
+    return chosen[hidden], pays[hidden]
+
+
+def choose_shown(
+    store: DeviceStore, terms: Terms, recommender: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of those that `choose` returns, the ratings that the owner shows. Open ones pay nothing."""
+    chosen, pays = choose(store, terms, recommender)
+    shown = levels_in(store, terms)[chosen] > HIDDEN
+    return chosen[shown], pays[shown]
 
 
 def check_policy(policy: Policy, terms: Terms, roster: PinnedRoster | None = None) -> None:
@@ -95,17 +127,31 @@ def check_policy(policy: Policy, terms: Terms, roster: PinnedRoster | None = Non
         raise DeclinedError("policy", str(error)) from error
 
 
-def charge(store: DeviceStore, entry: Entry, chosen: np.ndarray, pays: np.ndarray) -> None:
-    """Let ratings pay, or refuse."""
+def charge(
+    store: DeviceStore,
+    entry: Entry,
+    chosen: np.ndarray,
+    pays: np.ndarray,
+    opened: np.ndarray | None = None,
+) -> None:
+    """Let ratings pay, or refuse; those that are opened pay nothing."""
     try:
-        store.ledger.charge(entry, store.ratings(), chosen, pays)
+        store.ledger.charge(entry, store.ratings(), chosen, pays, opened)
     except PrivacyError as error:
         # Only what another run took in this moment; what ratings have left was looked at before.
         raise DeclinedError("busy", str(error)) from error
 
 
-def participation(store: DeviceStore, chosen: np.ndarray) -> Participation:
-    """The chosen ratings by themselves."""
+def participation(
+    store: DeviceStore, chosen: np.ndarray, opened: np.ndarray | None = None
+) -> Participation:
+    """The chosen ratings by themselves.
+
+    Args:
+        store: The device's store.
+        chosen: Positions of these ratings.
+        opened: Of what is shown: a mask, over all ratings, of those that leave as they are.
+    """
     table, weights = store.ratings(), store.weights()
     ratings = table.take(chosen)
     pairs = (
@@ -116,6 +162,8 @@ def participation(store: DeviceStore, chosen: np.ndarray) -> Participation:
     digest = sha256(repr(pairs).encode()).digest()
     own = weights.take(chosen)
     numbers = ratings.values.tobytes() + own.for_ratings(ratings).tobytes()
+    if opened is not None:
+        numbers += opened[chosen].tobytes()
     return Participation(table, ratings, own, digest, store.keyed_digest(digest + numbers))
 
 
@@ -131,6 +179,21 @@ def paying_ratings(store: DeviceStore, run: bytes, epsilon: float) -> Participat
         store,
         np.flatnonzero((paid > 0) & (weights.for_ratings(ratings) * epsilon <= paid * (1 + SLACK))),
     )
+
+
+def showing_ratings(store: DeviceStore, run: bytes, terms: Terms) -> Participation:
+    """Return the ratings that are shown in a run under way, as far as the owner still shows them.
+
+    Those that are gone, hide more now, or whose weight has grown since are left out.
+    """
+    ratings, weights = store.ratings(), store.weights()
+    levels = levels_in(store, terms)
+    paid = store.ledger.paid_in(run.hex(), ratings)
+    cost = weights.for_ratings(ratings) * terms.epsilon
+    as_bits = (paid > 0) & (levels >= SEEN) & (cost <= paid * (1 + SLACK))
+    in_run = store.ledger.takes_part(run.hex(), ratings)
+    as_they_are = in_run & (paid == 0) & (levels == OPEN)
+    return participation(store, np.flatnonzero(as_bits | as_they_are), paid == 0)
 
 
 def agreed_words(

@@ -112,8 +112,9 @@ def recommender_of(store: DeviceStore, key: str) -> str:
 def has_left(store: DeviceStore, recommender: str) -> bool:
     """Return True if something for the task under way has left, which no answer takes back."""
     book = RecommenderStates(store, recommender)
-    kept = book.load(book.state().task)
-    return kept is not None and kept[0].left
+    known = book.state()
+    under_way = (book.load(run) for run in (known.task, known.shared) if run)
+    return any(kept is not None and kept[0].left for kept in under_way)
 
 
 def withdraw(store: DeviceStore, recommender: str) -> None:

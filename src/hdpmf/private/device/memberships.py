@@ -221,10 +221,11 @@ def _end_runs(store: DeviceStore, address: str) -> None:
     None resumes if the owner joins it again.
     """
     book = RecommenderStates(store, address)
-    task = book.state().task
-    if task:
-        store.runs.drop(task)
-    book.change(task=b"", counted=None)
+    known = book.state()
+    for run in (known.task, known.shared):
+        if run:
+            store.runs.drop(run)
+    book.change(task=b"", shared=b"", counted=None)
     for run in open_runs(store):
         state = store.runs.load(run)
         if state is not None and read_state(state).recommender == address:

@@ -48,6 +48,7 @@ from hdpmf.private.device.model_update import (
 )
 from hdpmf.private.device.outbox.reports import Reports
 from hdpmf.private.device.outbox.sending import keep_refusal
+from hdpmf.private.device.outbox.shared import SharedRatings
 from hdpmf.private.device.published_files import (
     MOST_CATALOGUE,
     MOST_INDEX,
@@ -233,6 +234,7 @@ class Published:
         self._conversation = conversation
         self._downloads = Downloads(setup, carrier)
         self._reports = Reports(setup, carrier, self._downloads)
+        self._shared = SharedRatings(setup, carrier)
         self._poll_at = 0.0
         self._version = ""
         self._missed = 0  # looks in a row in which something was not reached
@@ -245,7 +247,7 @@ class Published:
     def finished_task(self) -> str:
         """Id of the last task that a report left for, once a newer model has come; empty before."""
         standing, model = self._reports.book.state(), self._kept()
-        goes_on = bool(standing.task) or standing.counted is not None
+        goes_on = bool(standing.task or standing.shared) or standing.counted is not None
         if (
             not standing.reported
             or goes_on
@@ -270,11 +272,16 @@ class Published:
     def step(self) -> float:
         """Do what is due; return the seconds until there may be something to do again."""
         self._guarded(self._reports.go_on)
+        worked = self._reports.worked
         if self._due():
             self._look_now(tasks=True)
             self._guarded(self._reports.go_on)
-        due = self._reports.due()
-        next_at = self._poll_at if due is None else min(due, self._poll_at)
+            worked |= self._reports.worked
+        # What is shown leaves in no step that has worked on ratings, hidden ones among them.
+        if not worked or self._setup.simulation:
+            self._guarded(self._shared.go_on)
+        due = (self._reports.due(), self._shared.due(), self._poll_at)
+        next_at = min(at for at in due if at is not None)
         return max(next_at - self._setup.clock(), _SOON)
 
     def look(self, version: str) -> None:

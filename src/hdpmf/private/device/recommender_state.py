@@ -153,6 +153,12 @@ class RecommenderStates:
         self._store.runs.put_part(task_id, _TASK, document)
         self.save(task_id, state)
 
+    def begin_shared(self, run: bytes, state: TaskState, document: bytes) -> None:
+        """Keep what the owner shows beside a task's report, with the task; under its own run."""
+        self._store.runs.put_part(run, _TASK, document)
+        self.save(run, state)
+        self.change(shared=run)
+
     def knows(self, task_id: bytes) -> bool:
         """Return True if a task was agreed to before, whichever recommender published it."""
         return self._store.tables.agreed_tasks.find(task_id) is not None
@@ -187,8 +193,11 @@ class RecommenderStates:
     def end(self, task_id: bytes) -> None:
         """Drop a task and what is left of its reports."""
         self._store.runs.drop(task_id)
-        if self.state().task == task_id:
+        known = self.state()
+        if known.task == task_id:
             self.change(task=b"")
+        if known.shared == task_id:
+            self.change(shared=b"")
 
     def put_report(self, task_id: bytes, user: int, report: bytes) -> None:
         """Keep a user's report."""
@@ -204,6 +213,11 @@ class RecommenderStates:
     def drop_report(self, task_id: bytes, user: int) -> None:
         """A report is not needed any more."""
         self._store.runs.delete_part(task_id, _report(user))
+
+
+def shared_run(task_id: bytes) -> bytes:
+    """Return the run of what owners show beside a task's reports: it is paid by itself."""
+    return sha256(b"hdpmf shared run " + task_id).digest()
 
 
 def collector_digest(collector: Collector) -> bytes:

@@ -28,6 +28,7 @@ from hdpmf.untrusted.service.run import no_log
 from hdpmf.untrusted.service.scheduler import PastRun, worth_a_run
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.shared_inbox import SharedInbox
 
 LONGEST_PAUSE = 3600.0
 """Seconds between attempts at a run that cannot go on."""
@@ -42,12 +43,14 @@ class Peers:
     """Connections of the recommender to participants and the two servers.
 
     Attributes:
+        inbox: Takes what people show beside sums by two servers.
         admit: Called with the identities on the roster, which people join meanwhile.
         wait_for_fetches: Waits until participants had time to fetch what was published last.
     """
 
     devices: RecommenderTransport | None = None
     servers: SumServers | None = None
+    inbox: SharedInbox | None = None
     admit: Callable[[Collection[str]], None] = lambda devices: None
     wait_for_fetches: Callable[[], None] = lambda: None
 
@@ -100,6 +103,7 @@ class Daemon:
             self._folder,
             peers.devices,
             servers=peers.servers,
+            inbox=peers.inbox,
             metrics=self._metrics,
             admit=peers.admit,
             log=self._log,

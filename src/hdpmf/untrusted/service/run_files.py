@@ -57,6 +57,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         barred: Devices that gave or dealt wrong shares; they are asked for no more sums.
         refusals: By reason, so far.
         periods: With two servers: the tasks of this run, one or, with taste labels, two.
+        shared: What people show beside the sums, all of them together, encoded.
     """
 
     stage: Stage = "gather"
@@ -74,6 +75,7 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     barred: tuple[str, ...] = ()
     refusals: dict[str, int] = msgspec.field(default_factory=dict)
     periods: list[Period] = msgspec.field(default_factory=list)
+    shared: bytes = b""
 
 
 def decode_as(data: bytes, kind: type[M]) -> M:
@@ -106,6 +108,10 @@ class RunFiles:
 
     def keep_release(self, release: Release) -> None:
         """Keep the data set that devices' bits are."""
+
+    def shared_folder(self) -> Path | None:
+        """Return where messages with what people show are kept; None: in memory."""
+        return None
 
 
 class RunFolder(RunFiles):
@@ -143,6 +149,10 @@ class RunFolder(RunFiles):
     def keep_release(self, release: Release) -> None:
         """Keep a release, for the recommender's eyes: people are in the order of the roster."""
         release.save(self.folder / "ratings.release", mode=0o600)
+
+    def shared_folder(self) -> Path | None:
+        """As in ``RunFiles``."""
+        return self.folder / "shared"
 
     def _log_path(self, number: int) -> Path:
         return self.folder / f"sum-{number}.log"

@@ -28,6 +28,7 @@ from hdpmf.untrusted.service.past_runs import survey_answer
 from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.shared_inbox import SharedInbox
 
 CARRIES = 2_000
 """Participants with which a run was measured to its end on two busy cores (docs/scale.md)."""
@@ -40,6 +41,7 @@ class Service:
         folder: Its files.
         transport: To devices, for runs with messages and masked sums.
         servers: To the two servers, for runs with these.
+        inbox: Where devices put what people show beside sums.
         metrics: Counts messages, bytes and refusals.
         admit: Called with the identities on the roster.
         log: Called with lines for people.
@@ -53,6 +55,7 @@ class Service:
         transport: RecommenderTransport | None = None,
         *,
         servers: SumServers | None = None,
+        inbox: SharedInbox | None = None,
         metrics: Metrics | None = None,
         admit: Callable[[Collection[str]], None] = lambda devices: None,
         log: Callable[[str], None] = no_log,
@@ -63,6 +66,7 @@ class Service:
         self.metrics = Metrics() if metrics is None else metrics
         self._way = transport
         self._servers = servers
+        self._inbox = inbox
         self._admit = admit
         self._unwritten = False  # what it is doing; it was said
         self._log = log
@@ -181,7 +185,14 @@ class Service:
                 "no pair of servers is pinned: hdpmf recommender servers FOLDER servers.json"
             )
         keys = load_keys(self.folder.path, self.folder.config.name)
-        return TwoServers(pinned, keys, self._servers, publish=self.publish, clock=self._clock)
+        return TwoServers(
+            pinned,
+            keys,
+            self._servers,
+            publish=self.publish,
+            inbox=self._inbox,
+            clock=self._clock,
+        )
 
     def publish(self, task: bytes | None = None) -> None:
         """Show devices the items, the task under way, and the last result."""

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import numpy as np
 
+from hdpmf.common.data import RatingScale
 from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.methods.method import claim_of
+from hdpmf.common.privacy.coding import n_levels
 from hdpmf.common.protocol import (
     BitContribution,
     Grouping,
     ItemFacts,
     Message,
+    OpenContribution,
     Popularity,
+    SharedContribution,
     SumContribution,
     Survey,
     decode,
@@ -61,7 +65,7 @@ class SurveyRun:
         self._run = run
         self._earlier = tuple(earlier)
         settings = run.settings
-        if settings.kind.family == "bits":
+        if settings.kind.family == "bits" or settings.shares:
             check_trainable(settings.list_model)
         self.survey: Survey = settings.survey(
             run.known, settings.sharing(run.enrolled.users.values())
@@ -181,6 +185,9 @@ class SurveyRun:
             self._begin(sums)
             summed = run.aggregation.collect(sums)
             answer = self._possible(summed.value, summed)
+            if self.survey.sharing:
+                shared = run.aggregation.collect(self._shared())
+                checkpoint.shared = encode(shared.value)
             checkpoint.answer = encode(answer)
             checkpoint.stage = "fit"
             self._end(sums, summed)
@@ -195,6 +202,18 @@ class SurveyRun:
             devices=self._run.checkpoint.agreed,
             kind=BitContribution,
             accumulator=lambda: _BitAccumulator(users, n_items),
+        )
+
+    def _shared(self) -> Job[SharedContribution]:
+        """Return the job beside the sums: whoever wants to shows ratings."""
+        users, survey = self._run.enrolled.users, self.survey
+        return Job(
+            number=1,
+            words="taking what people show",
+            offer=survey,
+            devices=(),
+            kind=SharedContribution,
+            accumulator=lambda: _SharedAccumulator(users, survey),
         )
 
     def _sums(self) -> Job[SumContribution]:
@@ -262,17 +281,67 @@ class _BitAccumulator(Accumulator[BitContribution]):
     def total(self, devices: Collection[str]) -> BitContribution:
         """Return the bits of these devices as if one had sent them, in the order of their names."""
         order = sorted(devices)
-        parts = [self._parts[device] for device in order]
-        starts = np.concatenate(([0], np.cumsum([self._users[device] for device in order]))).astype(
-            np.int64
+        starts = np.cumsum([0, *(self._users[device] for device in order)]).tolist()
+        return _join_bits(
+            [(self._parts[device], start) for device, start in zip(order, starts, strict=False)]
         )
-        return BitContribution(
-            senders=np.concatenate(
-                [part.senders + start for part, start in zip(parts, starts, strict=False)]
+
+
+def _join_bits(parts: Sequence[tuple[BitContribution, int]]) -> BitContribution:
+    """Return bits as if one device had sent them; its senders begin with these numbers."""
+    return BitContribution(
+        senders=_joined([part.senders + start for part, start in parts]),
+        items=_joined([part.items for part, _ in parts]),
+        units=_joined([part.units for part, _ in parts]),
+        plus=_joined([part.plus for part, _ in parts]),
+    )
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+class _SharedAccumulator(Accumulator[SharedContribution]):
+    """Everything that devices show, with senders counted over all of them."""
+
+    expected = (SharedContribution,)
+
+    def __init__(self, users: Mapping[str, int], survey: Survey) -> None:
+        self._users = users
+        self._survey = survey
+        scale = RatingScale(survey.scale_low, survey.scale_high, survey.scale_step)
+        self._most_steps = n_levels(scale)
+        self._parts: dict[str, SharedContribution] = {}
+
+    def take(self, device: str, message: Message) -> str | None:
+        """Take what a device shows."""
+        if not isinstance(message, SharedContribution):
+            return "unexpected"
+        reason = self._why_not(message, self._users[device])
+        if reason is None:
+            self._parts[device] = message
+        return reason
+
+    def _why_not(self, shown: SharedContribution, users: int) -> str | None:
+        bits, opened, n_items = shown.bits, shown.opened, self._survey.n_items
+        senders = np.concatenate([bits.senders, opened.senders])
+        items = np.concatenate([bits.items, opened.items])
+        if len(opened.steps) and int(opened.steps.max()) > self._most_steps:
+            return "range"
+        return _implausible_pairs(senders, items, users, n_items)
+
+    def total(self, devices: Collection[str]) -> SharedContribution:
+        """Return what these devices show as if one had, in the order of their names."""
+        order = sorted(devices)
+        starts = np.cumsum([0, *(self._users[device] for device in order)]).tolist()
+        parts = [(self._parts[device], start) for device, start in zip(order, starts, strict=False)]
+        return SharedContribution(
+            bits=_join_bits([(part.bits, start) for part, start in parts]),
+            opened=OpenContribution(
+                senders=_joined([part.opened.senders + start for part, start in parts]),
+                items=_joined([part.opened.items for part, _ in parts]),
+                steps=_joined([part.opened.steps for part, _ in parts]),
             ),
-            items=np.concatenate([part.items for part in parts]),
-            units=np.concatenate([part.units for part in parts]),
-            plus=np.concatenate([part.plus for part in parts]),
         )
 
 
@@ -286,9 +355,16 @@ def load_answer(checkpoint: Checkpoint) -> Answer:
 
 def _implausible(bits: BitContribution, users: int, n_items: int) -> str | None:
     """Return why these bits cannot be those of so many users, or None."""
-    if len(bits.items) == 0:
+    return _implausible_pairs(bits.senders, bits.items, users, n_items)
+
+
+def _implausible_pairs(
+    senders: np.ndarray, items: np.ndarray, users: int, n_items: int
+) -> str | None:
+    """Return why these cannot be ratings of so many users, or None."""
+    if len(items) == 0:
         return None
-    if int(bits.items.max()) >= n_items or int(bits.senders.max()) >= users:
+    if int(items.max()) >= n_items or int(senders.max()) >= users:
         return "range"
-    pairs = bits.senders * n_items + bits.items
+    pairs = senders * n_items + items
     return "duplicate" if len(np.unique(pairs)) < len(pairs) else None

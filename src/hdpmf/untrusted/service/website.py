@@ -1,4 +1,4 @@
-"""The recommender's web server: public files, and the mailbox of participants.
+"""The recommender's web server: public files, the mailbox of participants, and their inbox.
 
 Devices look at the index now and then, and load only files that they lack. Whoever polls the
 mailbox is told the version of the index, and looks when it has changed.
@@ -6,6 +6,7 @@ mailbox is told the version of the index, and looks when it has changed.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 from collections.abc import Callable, Iterator
@@ -19,13 +20,16 @@ from hdpmf.common.net.https import server_context
 from hdpmf.common.net.mailbox import BODY_SECONDS, Mailbox
 from hdpmf.common.net.server import HttpLimits, listen, serving
 from hdpmf.common.net.signing import server_name
-from hdpmf.errors import needs
+from hdpmf.common.protocol.task import DEVICE_HEADER, SHARED_PATH, SIGNATURE_HEADER
+from hdpmf.errors import StorageError, needs
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.publish import INDEX, is_public, public_file
+from hdpmf.untrusted.service.shared_inbox import SharedInbox
 
 with needs("starlette"):
     from starlette.applications import Starlette
-    from starlette.requests import Request
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response
     from starlette.routing import Route
 
@@ -55,15 +59,22 @@ class Website:
     Args:
         folder: Of ``PublicFiles``.
         mailbox: Of participants that poll, if any.
+        inbox: Takes what people show beside sums by two servers, if anything does.
     """
 
-    def __init__(self, folder: Path, mailbox: Mailbox | None = None) -> None:
+    def __init__(
+        self, folder: Path, mailbox: Mailbox | None = None, inbox: SharedInbox | None = None
+    ) -> None:
         self._folder = folder
         self._index: tuple[int, int] = (0, 0)
         self._held: dict[str, _Held] = {}
         self._mailbox = mailbox
         files = Route("/{name}", self._answer, methods=["GET", "HEAD"])
-        self.app = Starlette(routes=[*([] if mailbox is None else mailbox.routes), files])
+        self._inbox = inbox
+        self._sending: set[str] = set()
+        offers = [] if mailbox is None else mailbox.routes
+        shown = [] if inbox is None else [Route(SHARED_PATH, self._share, methods=["PUT"])]
+        self.app = Starlette(routes=[*offers, *shown, files])
         if mailbox is not None:
             mailbox.files_version = self._version
 
@@ -77,6 +88,34 @@ class Website:
             kept = ("etag", "cache-control")
             return Response(status_code=304, headers={name: found.headers[name] for name in kept})
         return Response(found.data, headers=found.headers, media_type="application/octet-stream")
+
+    async def _share(self, request: Request) -> Response:
+        """Take what a person shows, as ``SharedInbox`` answers; strangers get no body read."""
+        inbox = self._inbox
+        task, device = request.path_params["task_id"], request.headers.get(DEVICE_HEADER, "")
+        length = request.headers.get("content-length", "")
+        if inbox is None or not (length.isdigit() and len(length) < 13):
+            return _empty(411)
+        status = inbox.refusal(task, device, int(length))
+        if not status and device in self._sending:
+            status = 429
+        if status:
+            return _empty(status)
+        self._sending.add(device)
+        try:
+            signature = bytes.fromhex(request.headers.get(SIGNATURE_HEADER, ""))
+            body = await asyncio.wait_for(request.body(), BODY_SECONDS)
+            return _empty(await run_in_threadpool(inbox.take, task, device, signature, body))
+        except TimeoutError:
+            return _empty(408)
+        except ValueError:
+            return _empty(401)
+        except ClientDisconnect:
+            return _empty(400)
+        except StorageError:
+            return _empty(507)
+        finally:
+            self._sending.discard(device)
 
     def _version(self) -> str:
         index = self._find(INDEX)
@@ -98,6 +137,12 @@ class Website:
                 return None
             self._held[name] = _Held(data, _headers(name, data))
         return self._held[name]
+
+
+def _empty(status: int) -> Response:
+    """An answer without a body; after a refusal nothing more of the request is read."""
+    headers = {"content-length": "0"} | ({"connection": "close"} if status >= 400 else {})
+    return Response(status_code=status, headers=headers)
 
 
 def _headers(name: str, data: bytes) -> dict[str, str]:
@@ -128,8 +173,10 @@ def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None)
 
 
 @contextlib.contextmanager
-def serve_website(service: ServiceFolder, mailbox: Mailbox | None = None) -> Iterator[str]:
-    """Serve the public files, and a mailbox if given, while inside; yield the address.
+def serve_website(
+    service: ServiceFolder, mailbox: Mailbox | None = None, inbox: SharedInbox | None = None
+) -> Iterator[str]:
+    """Serve the public files, a mailbox and an inbox if given, while inside; yield the address.
 
     Raises:
         ConfigError: The port is not available.
@@ -137,7 +184,7 @@ def serve_website(service: ServiceFolder, mailbox: Mailbox | None = None) -> Ite
     """
     config = service.config
     paths = ensure_certificates(service.tls_folder, config.names)
-    website = Website(service.path / "public", mailbox)
+    website = Website(service.path / "public", mailbox, inbox)
     context = server_context(str(paths.server), str(paths.key))
     try:
         with serving(

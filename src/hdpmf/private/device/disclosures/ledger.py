@@ -69,6 +69,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             numbers are ``sent``.
         part: Of ``returned``: how much of what the run was to cost never left, so that it is given
             back.
+        seen: How many of these ratings show that they are there, and hide their values.
+        opened: How many of them are published as they are. They pay nothing.
     """
 
     recommender: str
@@ -87,6 +89,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     ratings: int = 0
     paid: float = 0.0
     part: float = 0.0
+    seen: int = 0
+    opened: int = 0
 
     def __repr__(self) -> str:
         return f"Entry({self.action}, {self.method}, run {self.run[:8]}, number {self.number})"
@@ -102,7 +106,7 @@ class Charge:
         number: Of the entry with which they paid; values that are younger are not in what was sent.
         pairs: Tags of the ratings.
         users: Whose they were, by tag, one for each.
-        paid: What each paid.
+        paid: What each paid; 0 where its owner published it.
     """
 
     entry: Entry
@@ -160,39 +164,87 @@ class Ledger:
         return np.asarray(self.spent(ratings) + epsilons <= budget * (1 + SLACK))
 
     def within_limits(
-        self, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray, policy: Policy
+        self,
+        ratings: Ratings,
+        chosen: np.ndarray,
+        epsilons: np.ndarray,
+        policy: Policy,
+        shown: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return the chosen ratings within ``max_ratings`` and ``max_total``, in table order.
 
         Which are left out depends on the tags of ratings, never on values: each user's ratings are
         taken in the order of tags, up to the first that would be too much.
+
+        Args:
+            ratings: The table that ``chosen`` are positions in.
+            chosen: Which ratings could take part.
+            epsilons: What each rating of the table would pay.
+            policy: Has the limits.
+            shown: A mask of the ratings that the owner shows. They are chosen first, as if nobody
+                had hidden ones: otherwise a hidden rating more would push one out, in plain sight.
+                Where hidden ones have used up too much of ``max_total`` before, none is shown.
         """
+        totals = self._sums("user")
+        if shown is None or not bool(shown[chosen].any()):
+            return self._limited(ratings, chosen, epsilons, policy, totals, Counter())
+        before = self._sums("user", lambda entry: entry.view == "messages")
+        visible = chosen[shown[chosen]]
+        visible = self._limited(ratings, visible, epsilons, policy, before, Counter())
+        users = self._user_tags(ratings, visible)
+        paid: dict[bytes, float] = {}
+        for user, epsilon in zip(users, epsilons[visible].tolist(), strict=True):
+            paid[user] = paid.get(user, 0.0) + epsilon
         room = policy.own_total * (1 + SLACK)
-        most = len(chosen) if policy.max_ratings is None else policy.max_ratings
-        totals, numbers = self._sums("user"), ratings.user_codes[chosen]
+        fit = {user for user, more in paid.items() if totals.get(user, 0.0) + more <= room}
+        visible = visible[[user in fit for user in users]]
+        for user in fit:
+            totals[user] = totals.get(user, 0.0) + paid[user]
+        counts = Counter(self._user_tags(ratings, visible))
+        hidden = chosen[~shown[chosen]]
+        hidden = self._limited(ratings, hidden, epsilons, policy, totals, counts)
+        return np.sort(np.concatenate([visible, hidden]))
+
+    def _limited(
+        self,
+        ratings: Ratings,
+        chosen: np.ndarray,
+        epsilons: np.ndarray,
+        policy: Policy,
+        totals: dict[bytes, float],
+        counts: Counter[bytes],
+    ) -> np.ndarray:
+        """Return the chosen ratings within limits, where users have spent and sent this before."""
+        room = policy.own_total * (1 + SLACK)
+        most = policy.max_ratings
+        numbers = ratings.user_codes[chosen]
         largest = np.bincount(numbers, epsilons[chosen]).max(initial=0.0) + max(
             totals.values(), default=0.0
         )
-        if largest <= room and np.bincount(numbers).max(initial=0) <= most:
+        longest = int(np.bincount(numbers).max(initial=0)) + max(counts.values(), default=0)
+        if largest <= room and (most is None or longest <= most):
             return chosen
-        users, items = (
-            map(str, ratings.user_ids[chosen].tolist()),
-            map(str, ratings.item_ids[chosen].tolist()),
-        )
+        items = map(str, ratings.item_ids[chosen].tolist())
+        users = map(str, ratings.user_ids[chosen].tolist())
         order = sorted(
             (self._user_tag(user), self.tag_of(user, item), position)
             for user, item, position in zip(users, items, chosen.tolist(), strict=True)
         )
-        kept, counts = [], Counter[bytes]()
+        kept, totals, counts = [], dict(totals), Counter(counts)
         for user, _, position in order:
             totals[user] = totals.get(user, 0.0) + float(epsilons[position])
             counts[user] += 1
-            if totals[user] <= room and counts[user] <= most:
+            if totals[user] <= room and (most is None or counts[user] <= most):
                 kept.append(position)
         return np.array(sorted(kept), np.intp)
 
     def charge(
-        self, entry: Entry, ratings: Ratings, chosen: np.ndarray, epsilons: np.ndarray
+        self,
+        entry: Entry,
+        ratings: Ratings,
+        chosen: np.ndarray,
+        epsilons: np.ndarray,
+        opened: np.ndarray | None = None,
     ) -> None:
         """Charge ratings, all of them or none; it is on the disk when this returns.
 
@@ -204,6 +256,7 @@ class Ledger:
             chosen: Which ratings pay.
             epsilons: What each pays; infinite where nothing is hidden (``status`` none), which
                 takes a policy that allows it.
+            opened: A mask of those that their owner publishes; these, and no others, pay nothing.
 
         Raises:
             PrivacyError: A rating, or a user's ratings together, would spend more than the policy
@@ -213,8 +266,9 @@ class Ledger:
         positions, pays = np.asarray(chosen), np.asarray(epsilons, np.float64)
         if positions.ndim != 1 or positions.dtype.kind not in "iu" or positions.shape != pays.shape:
             raise PrivacyError("a charge needs positions of ratings and one epsilon for each")
+        free = np.zeros(len(pays), np.bool_) if opened is None else opened
         if len(np.unique(positions)) != len(positions) or bool(
-            np.isnan(pays).any() or (pays <= 0).any()
+            np.isnan(pays).any() or (pays < 0).any() or ((pays == 0) != free).any()
         ):
             raise PrivacyError("a charge names each rating once, with an epsilon above 0")
         if bool(np.isinf(pays).any()) != (entry.status == "none" and len(pays) > 0):
@@ -239,7 +293,8 @@ class Ledger:
                         "the policy does not allow what hides nothing (allow_unprotected = false)"
                     )
             else:
-                self._check_ratings(paying, pays, weights, policy)
+                costs = np.flatnonzero(pays > 0)
+                self._check_ratings(paying.take(costs), pays[costs], weights[costs], policy)
                 self._check_totals(charges, policy)
             self._write(
                 msgspec.structs.replace(entry, ratings=len(pays), paid=math.fsum(pays.tolist())),
@@ -306,7 +361,11 @@ class Ledger:
         paid = self._sums(
             "pair", lambda entry: entry.method == method and _host(entry.recommender) == whom
         )
-        return np.asarray(self._look_up(ratings, paid) > 0)
+        return self._named(ratings, paid)
+
+    def takes_part(self, run: str, ratings: Ratings) -> np.ndarray:
+        """Return a mask of the ratings that paid, are held or are published in one run (hex)."""
+        return self._named(ratings, self._sums("pair", lambda entry: entry.run == run))
 
     def spent(self, ratings: Ratings) -> np.ndarray:
         """Return what was spent on each rating under any name, including what is held."""
@@ -402,6 +461,16 @@ class Ledger:
                 "a rating that is to pay is not in the store any more; nothing was charged"
             )
         return weights
+
+    def _user_tags(self, ratings: Ratings, chosen: np.ndarray) -> list[bytes]:
+        return [self._user_tag(user) for user in map(str, ratings.user_ids[chosen].tolist())]
+
+    def _named(self, ratings: Ratings, sums: dict[bytes, float]) -> np.ndarray:
+        """Return a mask of the ratings that are in these sums, whatever they paid."""
+        if not sums:
+            return np.zeros(len(ratings), np.bool_)
+        pairs = self._pairs(ratings)
+        return np.fromiter((pair in sums for pair in pairs), np.bool_, len(pairs))
 
     def _user_tag(self, user: str) -> bytes:
         return self._cipher.lasting_tag(b"user", user)

@@ -15,7 +15,7 @@ from hdpmf.private.client.outgoing import report_headers, sealed_report
 from hdpmf.private.device.budget import (
     agreed_words,
     charge,
-    choose,
+    choose_hidden,
     participation,
     paying_ratings,
 )
@@ -24,7 +24,7 @@ from hdpmf.private.device.consent import (
     end_consent,
     require_consent,
 )
-from hdpmf.private.device.disclosures.sent_bytes import report_leaves
+from hdpmf.private.device.disclosures.sent_bytes import record_leader_response, report_leaves
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.model_update import facts_digest
 from hdpmf.private.device.outbox.sending import Sending, keep_refusal
@@ -39,7 +39,7 @@ from hdpmf.private.device.published_files import (
     pinned_items,
     read_task,
 )
-from hdpmf.private.device.recommender_state import TaskState, collector_digest
+from hdpmf.private.device.recommender_state import TaskState, collector_digest, shared_run
 from hdpmf.private.device.session import DAY, Setup
 from hdpmf.private.device.store.schema import CountedSurvey, RecommenderState
 
@@ -98,7 +98,7 @@ class Reports(Sending):
         collector = collector_digest(read.task.collector)
         if known.collector not in (b"", collector):
             raise ProtocolError("refused: the sums would go to somebody else than those before")
-        if known.task or self._had_enough(read, known, now):
+        if known.task or known.shared or self._had_enough(read, known, now):
             return  # its time comes when the one under way, or a day, is over
         if not self._owner_agrees(read, run):
             return  # looked at again when the index is, for as long as the task lasts
@@ -107,6 +107,9 @@ class Reports(Sending):
             if known.counted is not None and known.counted.run != run:
                 end_consent(self._store, known.counted.run)  # it got no labels
             self.book.begin(read.id, state, self._held[1], read.task.end, now)
+            if read.survey.sharing:  # also where everything is hidden: the moment tells nothing
+                shown = TaskState(moment=self._draw(read, now), run=shared_run(read.id))
+                self.book.begin_shared(shown.run, shown, self._held[1])
             self.book.change(
                 collector=collector,
                 task=read.id,
@@ -175,7 +178,7 @@ class Reports(Sending):
             part = paying_ratings(store, state.run, read.terms.epsilon)
             words = "drew a taste label, which stays here, and reports by it"
         else:
-            pays = choose(store, read.terms, self._setup.recommender)
+            pays = choose_hidden(store, read.terms, self._setup.recommender)
             part = participation(store, pays[0])
             words = agreed_words(read.terms, "proved", servers=task.servers)
         client = OneRoundClient(
@@ -230,7 +233,7 @@ class Reports(Sending):
     def _end(self, read: ReadTask, state: TaskState) -> None:
         """Drop a task, and an agreement for once unless labels are to follow."""
         self.book.end(read.id)
-        if not (read.part == "counts" and state.left):
+        if not (read.part == "counts" and state.left) and not self.book.state().shared:
             end_consent(self._store, state.run)
 
     def _put(self, read: ReadTask, reports: dict[int, bytes]) -> None:
@@ -240,6 +243,9 @@ class Reports(Sending):
 
     def _note_leaving(self, read: ReadTask, state: TaskState, body: bytes) -> None:
         report_leaves(self._store, state.run, read.terms, read.task.servers, read.number, body)
+
+    def _note_answer(self, state: TaskState, body: bytes, status: int, *, last: bool) -> None:
+        record_leader_response(self._store, state.run, body, status, last=last)
 
     def _pay(self, read: ReadTask, state: TaskState) -> None:
         """Pay what was held for the reports."""

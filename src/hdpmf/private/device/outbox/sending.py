@@ -22,7 +22,6 @@ from hdpmf.errors import HdpmfError, TransportError
 from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.consent import require_agreement
 from hdpmf.private.device.disclosures.ledger import Action, Entry
-from hdpmf.private.device.disclosures.sent_bytes import record_leader_response
 from hdpmf.private.device.errors import DeclinedError, UnansweredError, reason_of
 from hdpmf.private.device.published_files import Carrier, ReadTask, check_servers, read_task
 from hdpmf.private.device.recommender_state import RecommenderStates, TaskState
@@ -121,6 +120,10 @@ class Sending(ABC):
     @abstractmethod
     def _note_leaving(self, read: ReadTask, state: TaskState, body: bytes) -> None:
         """Write down for a receipt that these bytes may leave, in the same commit."""
+
+    @abstractmethod
+    def _note_answer(self, state: TaskState, body: bytes, status: int, *, last: bool) -> None:
+        """Write down for a receipt what was answered; ``last``: it is not sent again."""
 
     @abstractmethod
     def _return_held(self, read: ReadTask, state: TaskState, words: str) -> None:
@@ -311,7 +314,8 @@ class Sending(ABC):
             self._taken(read, state, user, body, status)
         with self._store.transaction():
             self._end(read, state)
-        self._setup.log(f"Task {read.id.hex()[:8]}: reported to {self._receivers(read)}.")
+        if state.left:
+            self._setup.log(f"Task {read.id.hex()[:8]}: reported to {self._receivers(read)}.")
 
     def _leaves(self, read: ReadTask, state: TaskState, body: bytes) -> None:
         """A connection is open: from here on bytes may have left, if the owner still agrees."""
@@ -326,7 +330,7 @@ class Sending(ABC):
     def _taken(self, read: ReadTask, state: TaskState, user: int, body: bytes, status: int) -> None:
         with self._store.transaction():
             self.book.require(self._key(read), state)
-            record_leader_response(self._store, state.run, body, status, last=True)
+            self._note_answer(state, body, status, last=True)
             if status in REFUSED:
                 words = f"{self._receiver(read)} refused a {self.what} (its answer was {status})"
                 self._store.ledger.note(self._entry(read, state.run, "refused", words))
@@ -352,7 +356,7 @@ class Sending(ABC):
         with self._store.transaction():
             self.book.require(self._key(read), state)
             if answer is not None:
-                record_leader_response(self._store, state.run, *answer, last=False)
+                self._note_answer(state, *answer, last=False)
             self._keep(read, state, tries=state.tries + 1, retry_at=now + wait)
         self._setup.log(
             f"Task {read.id.hex()[:8]}: {self._receiver(read)} did not take the {self.what} yet "

@@ -195,6 +195,7 @@ class RecommenderState(Row, frozen=True, kw_only=True):
         downloaded: Its files.
         taken: When tasks were taken, of the last day (Unix time).
         never: When the owner said never to this recommender, whatever it asks for; empty if not.
+        shared: Run of what the owner shows beside the report of a task, under way.
     """
 
     recommender: str
@@ -210,6 +211,7 @@ class RecommenderState(Row, frozen=True, kw_only=True):
     downloaded: Downloaded = Downloaded()
     taken: tuple[float, ...] = ()
     never: str = ""
+    shared: bytes = b""
 
 
 class PlanCount(Row, frozen=True, kw_only=True):

@@ -31,16 +31,19 @@ from hdpmf.common.protocol.layout import answer_of, survey_circuit
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.task import Part, Task, prio_of, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, TransportError
-from hdpmf.untrusted.service.aggregation import Aggregation, Job, JobResult
+from hdpmf.untrusted.service.aggregation import Accumulator, Aggregation, Job, JobResult
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.run_files import Period
 from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.shared_inbox import SharedInbox
 
 LONGEST_PAUSE = 30.0
 """Seconds between two questions to the leader, at most."""
 
 LONGEST_WAIT = 600.0
 """Most seconds between two progress messages; towards the end of a period they come more often."""
+
+_SHORT_MESSAGE, _BYTES_PER_RATING = 1 << 12, 32  # of what people show
 
 T = TypeVar("T")
 
@@ -63,6 +66,7 @@ class TwoServers(Aggregation):
         keys: The recommender's.
         sum_servers: Client of the pair.
         publish: Shows devices the task under way, or withdraws it (None); may be repeated.
+        inbox: Takes what people show beside the sums, while a task is under way.
         clock: For tests.
     """
 
@@ -75,12 +79,14 @@ class TwoServers(Aggregation):
         sum_servers: SumServers,
         *,
         publish: Callable[[bytes | None], None] = not_published,
+        inbox: SharedInbox | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._servers = servers
         self._keys = keys
         self._sum_servers = sum_servers
         self._publish = publish
+        self._inbox = SharedInbox() if inbox is None else inbox
         self._clock = clock
 
     def gather(self) -> None:
@@ -89,8 +95,10 @@ class TwoServers(Aggregation):
             self.run.checkpoint.stage = "open"
 
     def collect(self, job: Job[T]) -> JobResult[T]:
-        """Return the answer in the sum of one task."""
+        """Return the answer in the sum of one task, or what people showed beside it."""
         run = self.run
+        if job.accumulator is not None:
+            return self._shared(job.accumulator())
         period = self._period(job)
         if not period.collection:
             self._take_reports(period)
@@ -106,6 +114,38 @@ class TwoServers(Aggregation):
             )
         run.log(f"{reports} reports are in the sum")
         return JobResult(answer, None, reports, self.noises)
+
+    def forget(self, number: int) -> None:
+        """Drop messages that people showed ratings in: they are in the checkpoint."""
+        self._inbox.drop()
+
+    def _shared(self, accumulator: Accumulator[T]) -> JobResult[T]:
+        """Return what came into the inbox. Nobody has to show anything, so nobody is missed."""
+        run = self.run
+        self._open_inbox(run.checkpoint.periods[-1])
+        self._inbox.close()
+        devices = set[str]()
+        for device, body in sorted(self._inbox.messages().items()):
+            try:
+                reason = accumulator.take(device, decode(body))
+            except ProtocolError:
+                reason = "malformed"
+            if reason is None:
+                devices.add(device)
+            else:
+                run.metrics.refusals[reason] += 1
+        users = run.enrolled.count_users(devices)
+        run.log(f"{len(devices)} devices show ratings beside the sum")
+        return JobResult(accumulator.total(devices), frozenset(devices), users, 1.0)
+
+    def _open_inbox(self, period: Period) -> None:
+        run = self.run
+        n_items = len(run.known.items)
+        longest = {
+            device: _SHORT_MESSAGE + _BYTES_PER_RATING * n_items * users
+            for device, users in run.enrolled.users.items()
+        }
+        self._inbox.open(task_id(period.document), longest, run.files.shared_folder())
 
     def _period(self, job: Job[T]) -> Period:
         """Return the task of a job, as before a kill or new, and saved before anybody sees it."""
@@ -142,9 +182,12 @@ class TwoServers(Aggregation):
             period.placed = True
             self.run.save()
         if self._clock() < task.end:
+            if task.survey is not None and task.survey.sharing:
+                self._open_inbox(period)
             self._publish(period.document)
             self._wait(task, name)
         self._publish(None)
+        self._inbox.close()
 
     def _wait(self, task: Task, name: str) -> None:
         self.run.stage(f"task {name} takes reports")
