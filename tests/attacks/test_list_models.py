@@ -30,8 +30,6 @@ from tests.world import Device, table
 
 from .hostile import N_ITEMS, STARS
 
-pytestmark = pytest.mark.slow
-
 RUN, LYING = b"an honest run...", b"a lying run....."
 LIMIT = FREE_BYTES + BYTES_PER_ITEM * N_ITEMS
 

@@ -85,6 +85,26 @@ def test_a_refused_catalogue_is_loaded_once(path: Path, world: Wasteful, honest:
         assert store.pinned_catalogue is not None
 
 
+def test_a_catalogue_that_the_index_does_not_name_is_not_taken(path: Path, world: Wasteful) -> None:
+    """A good one: whoever compares the index with others' would not see what this device gets."""
+    world.name("ab" * 32, encode(TABLE))
+    looks(path, world, 1)
+    assert [line for line in world.logged if "its SHA-256 differs" in line]
+    with DeviceStore.open(path) as store:
+        assert store.pinned_catalogue is None
+
+
+def test_a_refusal_holds_for_a_week(path: Path, world: Wasteful) -> None:
+    world.name(sha256(RUBBISH).hexdigest(), RUBBISH)
+    looks(path, world, 1)
+    world.now += 7 * 86_400 - 2 * EVERY
+    looks(path, world, 1)
+    assert len(world.fetched) == 1
+    world.now += 2 * EVERY
+    looks(path, world, 1)
+    assert len(world.fetched) == 2
+
+
 def test_a_file_that_never_ends_is_tried_less_and_less(path: Path, world: Wasteful) -> None:
     world.cut = 1 << 60
     looks(path, world, LOOKS)
@@ -109,6 +129,8 @@ def test_another_rubbish_at_every_look_has_a_budget_for_the_day(
     looks(path, world, 1)
     with DeviceStore.open(path) as store:
         assert store.pinned_catalogue is not None
+        (state,) = store.tables.recommender_states.rows()
+        assert state.downloaded.size == len(encode(TABLE))  # a new day begins with nothing
 
 
 def test_the_list_of_refused_files_has_an_end(path: Path, world: Wasteful) -> None:

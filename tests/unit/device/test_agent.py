@@ -24,6 +24,7 @@ from hdpmf.models import make_model
 from hdpmf.private.client import GradientClient
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.device.recommendations import predict_ratings, recommend
+from hdpmf.private.device.recommender_state import open_runs
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.sums import facts_from_sums
@@ -135,6 +136,15 @@ def test_a_real_device_keeps_its_model_and_recommends_by_itself():
     assert "nominal" in words[0]
     assert "no finite pure epsilon" in words[0]
     assert [one.action for one in store.ledger.entries()] == [*["sent"] * 5, "received"]
+
+
+def test_a_run_is_under_way_from_its_terms_to_its_model():
+    stores = [make_store(ratings=part([0, 1])), make_store(ratings=part([2, 3]))]
+    run = Run([agent_for(store) for store in stores])
+    run.open()
+    assert [open_runs(store) for store in stores] == [[run.run], [run.run]]
+    run.finish()
+    assert [open_runs(store) for store in stores] == [[], []]
 
 
 def test_predictions_are_those_of_the_library():

@@ -255,6 +255,19 @@ def test_lost_numbers_are_not_said_to_be_ready(run):
     assert ask(again, following, 2) == Ready(number=2)
 
 
+def test_a_suspended_device_goes_on_with_the_numbers_of_its_round(run):
+    run.recommender.start([counts_from_sum(run.plan, N, run.sum(0, counts_layout))])
+    run.tell(run.recommender.next_round(), 1)
+    before = run.agents[3]
+    numbers = waiting_numbers(before)
+    after = agent_for(before.store, SeededNoise(9))
+    after.resume(before.suspend())
+    assert np.array_equal(waiting_numbers(after), numbers)
+    run.agents[3] = after
+    run.sum(1, gradients_layout)
+    assert waiting_sum(after).numbers is None
+
+
 def test_a_surveys_numbers_come_back_with_new_noise_that_nobody_has_seen():
     agents = [
         agent_for(make_store(ratings=one), SeededNoise(place))

@@ -61,6 +61,20 @@ def test_an_error_inside_undoes_all_and_is_counted(tmp_path: Path) -> None:
             assert other.n_ratings == 1
 
 
+def test_only_what_is_erased_is_written_into_the_file_at_once(tmp_path: Path) -> None:
+    """The -wal is emptied when a rating is removed, and not after every rating since then."""
+    path = tmp_path / "me.hdpmf"
+    wal = tmp_path / "me.hdpmf-wal"
+    DeviceStore.create(path).close()
+    with DeviceStore.open(path) as store:
+        store.rate("film", 3.0)
+        assert wal.stat().st_size > 0
+        store.remove("film")
+        assert wal.stat().st_size == 0
+        store.rate("other", 3.0)
+        assert wal.stat().st_size > 0
+
+
 def test_what_another_connection_changes_is_told(tmp_path: Path) -> None:
     with (
         DeviceStore.create(tmp_path / "me.hdpmf") as store,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hdpmf.errors import PrivacyError
+from hdpmf.private.device.disclosures.history import budgets
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -42,6 +43,17 @@ def test_what_is_held_for_one_run_is_not_there_for_another(store: DeviceStore) -
     assert store.ledger.spent_total() == pytest.approx(0.75 * _budgets(store).sum())
     assert store.ledger.paid_in(RUN, ratings) == pytest.approx(0.75 * _budgets(store))
     assert store.ledger.paid_in(OTHER, ratings) == pytest.approx(0.25 * _budgets(store))
+
+
+def test_the_owner_sees_what_each_rating_may_spend_and_what_is_left(store: DeviceStore) -> None:
+    store.set_policy(Policy(epsilon=3.0))
+    charge_all(store, 0.75)
+    allowed = {"quiet-romance": 3.0 * 0.53125 * 0.28125}
+    for budget in budgets(store):
+        assert budget.allowed == pytest.approx(allowed.get(budget.item, 3.0 * 0.53125))
+        assert budget.left == pytest.approx(budget.allowed / 4)
+        assert budget.part == pytest.approx(1 / 4)
+    assert len(budgets(store)) == 3
 
 
 def test_a_part_or_all_of_it_comes_back(store: DeviceStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ from hdpmf.private.device.recommendations import (
     LocalModel,
     keep_model,
     local_model,
+    prepare,
     recommend,
     recommend_each,
 )
@@ -77,6 +79,25 @@ def test_from_item_facts() -> None:
     store.forget()
     with pytest.raises(NotFittedError, match="no model"):
         recommend(store)
+
+
+def test_predictions_from_any_item_facts_are_on_the_scale() -> None:
+    model = HDPSum(rng=0).fit(WORLD)
+    bias = np.where(np.arange(WORLD.n_items) % 2, 50.0, -50.0).astype(model.facts_.bias.dtype)
+    store = _silo(WORLD, PrivacySpec().draw(WORLD, 0))
+    numbers = encode(msgspec.structs.replace(model.facts_, bias=bias))
+    keep_model(
+        store,
+        LocalModel(
+            recommender="r", run="ab", method="hdp-sum", view="sums", plan=None, numbers=numbers
+        ),
+    )
+    ready, users = prepare(store), np.arange(WORLD.n_users)
+    at_once = ready.predicted(users)
+    assert (at_once.min(), at_once.max()) == (WORLD.scale.low, WORLD.scale.high)
+    items = np.arange(WORLD.n_items)
+    one_by_one = ready.expected(np.repeat(users, len(items)), np.tile(items, len(users)))
+    np.testing.assert_allclose(at_once.ravel(), one_by_one, rtol=1e-5)
 
 
 def _rounds(model: HDPMF, *, with_vectors: bool) -> LocalModel:

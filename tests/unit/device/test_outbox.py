@@ -38,6 +38,8 @@ def test_one_persons_tables_are_small():
     assert len(pack(Gradients(number=1, sums=sums))) < 200
     assert len(pack(ItemCounts(counts=(sums[:, 0] > 0).astype(np.int64)))) < 100
     assert unpack(pack(Accepted())) == Accepted()
+    sums[100:110] = 1
+    assert len(pack(Gradients(number=1, sums=sums))) < 50 * 11 + 100  # each row is there once
 
 
 def test_damage_is_noticed():

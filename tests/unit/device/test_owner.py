@@ -183,6 +183,14 @@ def test_the_dial_is_the_papers_groups_and_anything_between(plain_store: DeviceS
     assert half.proved
 
 
+@pytest.mark.parametrize("weight", [0.0, -0.5, 1.01, float("nan")])
+def test_no_level_is_shown_for_a_weight_that_is_none(plain_store: DeviceStore, weight: float):
+    with pytest.raises(ConfigError, match="the dial"):
+        privacy_level(plain_store, weight)
+    with pytest.raises(ConfigError, match="the dial"):
+        set_privacy_weight(plain_store, weight)
+
+
 def test_what_accuracy_costs_is_what_was_measured():
     text = (Path(__file__).parents[3] / "docs/results/csv/figure_epsilon.csv").read_text("utf-8")
     rows = csv.DictReader(text.splitlines())
