@@ -121,7 +121,7 @@ NUMBERS: dict[str, dict[str, object]] = {
         "SECRET_BYTES, SHARE_BYTES, _DRAW_BYTES": (32, 33, 49),
     },
     "private.device.store.database": {
-        "_KIND.application.to_bytes(4, 'big'), _KIND.schema, FIRST_SCHEMA": (b"hdpv", 4, 4),
+        "_KIND.application.to_bytes(4, 'big'), _KIND.schema, FIRST_SCHEMA": (b"hdpv", 5, 4),
     },
     "private.device.disclosures.ledger": {
         "SLACK": 1e-9,
