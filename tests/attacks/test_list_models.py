@@ -22,6 +22,7 @@ from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import Accepted, ItemFacts, encode
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, ListTable, digest_of
+from hdpmf.private.device.model_update import most_list_bytes
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import local_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -200,4 +201,4 @@ def test_an_honest_one_of_every_kind_fits(tmp_path: Path) -> None:
     matrix, unit = np.zeros((n, rank), np.int8), np.ones(rank, np.float32)
     numbers = {"encode": matrix, "decode": matrix, "encode_unit": unit, "decode_unit": unit}
     largest = len(encode(_lists(n, rank, form="autoencoder", **numbers)))
-    assert 1.9e6 < largest <= FREE_BYTES + BYTES_PER_ITEM * n <= Policy().max_list_bytes
+    assert 1.9e6 < largest <= most_list_bytes(Policy(), n) <= Policy().max_list_bytes
