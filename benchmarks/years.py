@@ -103,7 +103,10 @@ class Replay:
         return SurveyAnswer(self.survey, together, noises)
 
     def runs(self, how: str, n_runs: int, noises: int) -> list[SurveyAnswer]:
-        """What so many runs release."""
+        """What so many runs release; "same": all ratings in each, which devices do not do."""
+        if how == "same":
+            everything = np.arange(len(self.times))
+            return [self.release(everything, number, noises) for number in range(n_runs)]
         run = self.cut(how, n_runs)
         return [
             self.release(np.flatnonzero(run == number), number, noises) for number in range(n_runs)
@@ -246,7 +249,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 2.0])
     parser.add_argument("--runs", type=int, nargs="+", default=[4, 12, 52])
-    parser.add_argument("--cuts", nargs="+", choices=("time", "number"), default=["time", "number"])
+    parser.add_argument(
+        "--cuts", nargs="+", choices=("time", "number", "same"), default=["time", "number"]
+    )
     parser.add_argument(
         "--noises",
         type=int,

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from hdpmf.common.protocol import BitContribution, Ready, Refusal, encode
 from hdpmf.private.device.policy import Policy
-from tests.world import a_round, ask, enrol, opening, plan, survey, table, terms
+from tests.world import a_round, ask, enrol, opening, plan, survey, table, terms, whole_life_policy
 
 from .hostile import N_ITEMS, STARS, device
 
 TABLE = table()
-ALL = Policy(
+ALL = whole_life_policy(
     methods=("hdp-sum", "hdp-bit", "hdpmf-paid"), allow_unprotected=True, require_sums=False
 )
 MANY = {f"item {one:02d}": 3.0 for one in range(N_ITEMS)}

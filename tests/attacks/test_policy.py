@@ -9,7 +9,7 @@ import pytest
 from hdpmf.common.protocol import Ready, Refusal
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.policy import Policy
-from tests.world import ask, enrol, survey, table, terms
+from tests.world import ask, enrol, survey, table, terms, whole_life_policy
 
 from .hostile import device
 
@@ -70,7 +70,7 @@ def test_by_default_there_is_a_limit_to_what_a_person_spends() -> None:
     sixty times as much.
     """
     wide = table(60)
-    agent = device(dict.fromkeys(wide.ids, 3.0), catalogue=wide)
+    agent = device(dict.fromkeys(wide.ids, 3.0), catalogue=wide, policy=whole_life_policy())
     enrol([agent], others=199)
     ask(agent, terms("hdp-sum", "sums", wide, epsilon=1.0))
     assert ask(agent, survey("A", wide, epsilon=1.0)) == Ready(number=0)

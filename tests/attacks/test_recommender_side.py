@@ -168,8 +168,8 @@ def test_impossible_sums_become_possible_ones_and_that_is_said(
     assert any("cannot come from 12 users" in line for line in said)
     facts = outcome.model.numbers
     assert (
-        float(facts.popularity.max()) < 12 + 53 * 4 * 2
-    )  # users, and the margin of noise of scale 4
+        float(facts.popularity.max()) < 12 + 53 * 8 * 2
+    )  # users, and the margin of noise of scale 8
     assert bool(np.isfinite(facts.bias).all())
     shown = CliRunner().invoke(app, ["recommender", "status", str(service.folder.path)])
     assert f"a device sent wrong numbers in run {run.hex()[:12]}" in shown.output

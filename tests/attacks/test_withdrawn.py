@@ -420,7 +420,7 @@ def test_never_covers_the_recommender(asking: bool) -> None:
 
 def test_much_less_may_be_asked_for_after_a_no() -> None:
     store, world = make_store(policy=ASKING), World()
-    for turn, epsilon in enumerate((0.8, 0.2)):
+    for turn, epsilon in enumerate((0.4, 0.1)):
         times = {"begin": START + turn * PERIOD, "end": START + (turn + 1) * PERIOD}
         world.now = float(times["begin"])
         world.publish(task=make_task(survey(epsilon=epsilon), **times))

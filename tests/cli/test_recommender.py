@@ -144,7 +144,7 @@ def test_a_run_needs_devices_and_a_method_that_can_be_run(
         # hide nobody.
         ((240, 1, 1), [], "sums may be over 2 users; the policy asks for 16"),
         ((1,) * 400, ["--minimum", 30], "asks for 1/10 of the roster, which is 40"),
-        ((1,) * 20, ["--epsilon", 2], "asks for epsilon 2; the policy allows 1"),
+        ((1,) * 20, ["--epsilon", 1], "allows 0.5 (max_epsilon_per_run)"),
         ((30,) * 20, ["--credit", 30, "--minimum", 300], "counts 30 users on one device"),
         ((1,) * 20, ["--method", "hdp-bit"], "does not allow hdp-bit"),
         ((1,) * 22, [], ""),

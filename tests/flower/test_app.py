@@ -29,7 +29,7 @@ CONFIG = {
     "seed": 0,
     "method": "hdp-bit",
     "view": "messages",
-    "epsilon": 1.0,
+    "epsilon": 0.5,
     "rounds": 1,
     "scale-low": 1.0,
     "scale-high": 5.0,

@@ -132,12 +132,13 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "private.device.policy": {
         "(p := Policy()).allow_nominal, p.allow_unprotected, p.require_sums": (False, False, True),
-        "(p := Policy()).epsilon, p.max_total, p.min_epsilon_per_run, p.max_ratings": (
+        "(p := Policy()).epsilon, p.max_total, p.max_epsilon_per_run, p.max_ratings": (
             1.0,
             50.0,
-            0.001,
+            0.5,
             None,
         ),
+        "Policy().min_epsilon_per_run": 0.001,
         "(p := Policy()).max_rounds, p.min_participants, p.min_devices, p.min_raters": (
             200,
             16,

@@ -24,6 +24,7 @@ from tests.world.devices import (
     rows_in,
     waiting_numbers,
     waiting_sum,
+    whole_life_policy,
 )
 from tests.world.federation import (
     BITS,
@@ -95,4 +96,5 @@ __all__ = [
     "terms",
     "waiting_numbers",
     "waiting_sum",
+    "whole_life_policy",
 ]

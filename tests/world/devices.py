@@ -49,9 +49,18 @@ OPEN = Policy(
     min_fraction="0",
     max_colluding="0",
     max_credit=100,
+    max_epsilon_per_run=None,
     min_epsilon_per_run=1e-9,
 )  # fmt: skip
 """A policy that allows nearly everything."""
+
+
+def whole_life_policy(**settings: Any) -> Policy:
+    """A policy by which one run may spend all that a rating has for its life.
+
+    By default it may not. Tests of spent ratings would need several runs otherwise.
+    """
+    return Policy(max_epsilon_per_run=None, **settings)
 
 
 class NoNoise:

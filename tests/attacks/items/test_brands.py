@@ -22,11 +22,10 @@ from hdpmf.private.device.disclosures.history import budgets
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.disclosures.shared_budget import title_key
 from hdpmf.private.device.own_items import preview_file, take_file
-from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.privacy_level import mark
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.transfer import change_passphrase
-from tests.world import terms
+from tests.world import terms, whole_life_policy
 
 FILMS = {"1": "Heat (1995)", "2": "The Matrix (1999)", "3": "Amélie", "4": "Se7en"}
 FILE = b"title,rating\nHeat,5\nThe Matrix,1\nAmelie,4\nSe7en,2\n"
@@ -46,7 +45,7 @@ def items(titles: dict[str, str], years: tuple[int | None, ...] = ()) -> Catalog
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[DeviceStore]:
-    policy = Policy(epsilon=1.0, max_total=1000.0)
+    policy = whole_life_policy(epsilon=1.0, max_total=1000.0)
     with DeviceStore.create(tmp_path / "me.sqlite", policy=policy) as made:
         yield made
 
@@ -240,7 +239,7 @@ def test_it_is_refused_however_it_is_asked_for(store: DeviceStore, tmp_path: Pat
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.2, 0.5, 0.7, 1.0])), max_size=8))
 def test_no_title_ever_spends_more_than_its_budget(runs: Any) -> None:
-    store = DeviceStore.create(":memory:", policy=Policy(epsilon=1.0, max_total=1000.0))
+    store = DeviceStore.create(":memory:", policy=whole_life_policy(epsilon=1.0, max_total=1000.0))
     views = brands(store, items(FILMS), odd("1", "Odd"), odd("2", "Odder"))
     total: dict[str, float] = {}
     for who, epsilon in runs:

@@ -362,12 +362,14 @@ def test_an_index_names_nothing_but_files_by_their_digests(index: bytes) -> None
 
 def _spent(policy: Policy) -> DeviceStore:
     """A device whose ratings have nothing left."""
-    store, world = make_store(policy=policy), World()
+    whole_life = msgspec.structs.replace(policy, max_epsilon_per_run=None)
+    store, world = make_store(policy=whole_life), World()
     task = make_task(survey(epsilon=1.0), begin=START - 2 * PERIOD, end=START - PERIOD)
     world.now = START - 2.0 * PERIOD
     world.publish(task=task)
     live(reporter(store, world), world, PERIOD)
     assert len(world.uploads) == 1
+    store.set_policy(policy)
     return store
 
 

@@ -11,6 +11,7 @@ from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.store import encryption
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import whole_life_policy
 
 PASSPHRASE = "correct horse battery staple"
 SECRET_ITEMS = ("film-of-shame", "quiet-romance", "zombie-opera")
@@ -52,7 +53,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(path: Path, passphrase: str | None, table: CatalogueTable) -> DeviceStore:
     """A store with three ratings."""
-    made = DeviceStore.create(path, passphrase=passphrase)
+    made = DeviceStore.create(path, passphrase=passphrase, policy=whole_life_policy())
     fill(made, table)
     return made
 

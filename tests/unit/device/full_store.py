@@ -15,7 +15,6 @@ import pytest
 from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.ledger import Entry
-from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store import database
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import (
@@ -36,6 +35,7 @@ from hdpmf.private.device.store.schema import (
     SentRun,
     SharingRule,
 )
+from tests.world import whole_life_policy
 
 from .federated import terms_for
 
@@ -48,7 +48,7 @@ TABLE = CatalogueTable(
 def full_store(path: Path, passphrase: str | None) -> Path:
     """A store with a row in every table; one of its ratings has paid and is gone."""
     with new_device(
-        path, name="mine", passphrase=passphrase, users=2, policy=Policy(epsilon=2.0)
+        path, name="mine", passphrase=passphrase, users=2, policy=whole_life_policy(epsilon=2.0)
     ) as store:
         store.pin_catalogue(TABLE)
         for user, item, value in (("ana", "10", 4.0), ("ana", "20", 1.0), ("bob", "10", 5.0)):

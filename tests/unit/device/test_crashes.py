@@ -29,7 +29,7 @@ from hdpmf.common.protocol.federation import CatalogueTable
 
 path, passphrase, kills = sys.argv[1], sys.argv[2] or None, int(sys.argv[3])
 ITEMS = tuple(str(number) for number in range(100, 1000))
-POLICY = Policy(max_total=None)  # many ratings pay here
+POLICY = Policy(max_total=None, max_epsilon_per_run=None)  # many ratings pay here
 TABLE = CatalogueTable(ids=ITEMS, integer_ids=True, scale_low=1.0, scale_high=5.0, scale_step=None)
 
 def entry(words):

@@ -20,6 +20,7 @@ from hdpmf.private.device.disclosures.history import total_spending
 from hdpmf.private.device.disclosures.ledger import SLACK
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import whole_life_policy
 
 from .conftest import charge_all, entry
 
@@ -300,7 +301,9 @@ class Life(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "store"
         self.passphrase = "passphrase" if encrypted else None
-        self.store = DeviceStore.create(self.path, passphrase=self.passphrase)
+        self.store = DeviceStore.create(
+            self.path, passphrase=self.passphrase, policy=whole_life_policy()
+        )
         self.store.pin_catalogue(TABLE)
         self.spent: dict[str, float] = defaultdict(float)
         self.weight: dict[str, float] = {}

@@ -29,7 +29,6 @@ from hdpmf.private.device.memberships import (
 )
 from hdpmf.private.device.own_items import current_catalogue, load_catalogue, rate_known
 from hdpmf.private.device.pinned_servers import pinned_servers
-from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import hide, local_model, owner_recommendations
 from hdpmf.private.device.store.catalogues import (
     PLAIN,
@@ -40,7 +39,7 @@ from hdpmf.private.device.store.catalogues import (
 )
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.item_identity import same_items
-from tests.world import Device
+from tests.world import Device, whole_life_policy
 
 from .places_world import BOOKS, FILMS, FIRST, MORE_FILMS, OTHERS, SECOND, TITLES
 from .reporting_world import N_ITEMS, SERVERS, START, World, make_facts, make_task, survey, table
@@ -48,7 +47,7 @@ from .reporting_world import N_ITEMS, SERVERS, START, World, make_facts, make_ta
 
 @pytest.fixture
 def store(tmp_path: Path) -> DeviceStore:
-    made = DeviceStore.create(tmp_path / "me.sqlite", policy=Policy(epsilon=1.0))
+    made = DeviceStore.create(tmp_path / "me.sqlite", policy=whole_life_policy())
     join(made, FIRST)
     join(made, SECOND)
     return made

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from hdpmf.common.methods import METHODS, federated
+from hdpmf.common.methods import METHODS, RUN_EPSILON, federated
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.protocol.federation import Terms
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import whole_life_policy
 
 EVERYTHING = federated()
 STATUS = {"proved": "proved", "nominal": "nominal", "no guarantee": "none"}
@@ -22,7 +25,7 @@ def _terms(**fields: Any) -> Terms:
     given = {
         "method": "hdp-sum",
         "view": "sums",
-        "epsilon": 1.0,
+        "epsilon": RUN_EPSILON,
         "rounds": 1,
         "catalogue": "f",
         "users": 100,
@@ -52,7 +55,7 @@ def test_what_is_proved_is_allowed_by_name() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"epsilon": 1.0001}, "epsilon"),
+        ({"epsilon": 0.5001}, r"epsilon 0\.5001; the policy allows 0\.5 \(max_epsilon_per_run\)"),
         ({"minimum": 15}, "15 users"),
         ({"method": "hdpmf-paid", "rounds": 201}, "201 rounds"),
         ({"method": "hdpmf-paid", "rounds": 10, "view": "messages"}, "nothing is hidden"),
@@ -82,6 +85,15 @@ def test_sums_only_and_a_limit_per_run() -> None:
         msgspec.structs.replace(PROVED, require_sums=True).check(
             _terms(method="hdp-bit", view="messages")
         )
+    half = Policy()
+    assert (half.epsilon, half.max_epsilon_per_run) == (1.0, RUN_EPSILON)  # two runs, not one
+    with pytest.raises(PrivacyError, match=r"allows 0\.5 \(max_epsilon_per_run\)"):
+        half.check(_terms(epsilon=1.0))
+    whole_life_policy().check(_terms(epsilon=1.0))
+    with pytest.raises(PrivacyError, match=r"allows 1 \(epsilon\)"):
+        whole_life_policy().check(_terms(epsilon=1.5))
+    with pytest.raises(PrivacyError, match=r"allows 0\.25 \(epsilon / 4 devices\)"):
+        Policy(devices=4).check(_terms(epsilon=0.3))
     careful = Policy(max_epsilon_per_run=0.25)
     careful.check(_terms(epsilon=0.25))
     with pytest.raises(PrivacyError, match=r"0\.25"):
@@ -150,3 +162,14 @@ def test_it_cannot_be_changed_in_place() -> None:
     with pytest.raises(AttributeError):
         Policy().epsilon = 5.0  # type: ignore[misc]
     assert msgspec.structs.replace(Policy(), epsilon=2.0).epsilon == 2.0
+
+
+def test_a_saved_policy_stays_as_it_is(tmp_path: Path) -> None:
+    """A store of 1.0.0 has "no limit" for one run written in it, where nobody said otherwise."""
+    path = tmp_path / "me.sqlite"
+    DeviceStore.create(path, policy=whole_life_policy()).close()
+    with DeviceStore.open(path) as store:
+        assert store.policy.max_epsilon_per_run is None
+        store.set_policy(Policy.from_toml("epsilon = 0.9", store.policy))
+    with DeviceStore.open(path) as store:
+        assert (store.policy.epsilon, store.policy.max_epsilon_per_run) == (0.9, None)

@@ -29,6 +29,7 @@ from hdpmf.errors import (
 )
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import HiddenItem, LocalModel
+from tests.world import whole_life_policy
 
 from .conftest import PASSPHRASE, SECRET_ITEMS, charge_all, fill
 
@@ -81,7 +82,7 @@ def test_a_file_that_others_could_read_is_closed_to_them(
 
 
 def test_an_encrypted_file_shows_nothing(path: Path, table: CatalogueTable) -> None:
-    store = DeviceStore.create(path, passphrase=PASSPHRASE)
+    store = DeviceStore.create(path, passphrase=PASSPHRASE, policy=whole_life_policy())
     fill(store, table)
     charge_all(store, words="very telling words")
     store.runs.save(RUN, b"the user's vector")
@@ -441,6 +442,7 @@ _SERVE = """
 import sys
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.errors import StorageError
+from tests.world import whole_life_policy
 try:
     DeviceStore.open(sys.argv[1], serving=True).close()
     print("served")
@@ -497,7 +499,7 @@ def test_what_is_forgotten_is_not_in_the_file(path: Path, table: CatalogueTable)
 
 
 def test_in_memory_is_the_same_without_a_file(table: CatalogueTable, tmp_path: Path) -> None:
-    store = DeviceStore.create(":memory:")
+    store = DeviceStore.create(":memory:", policy=whole_life_policy())
     fill(store, table)
     charge_all(store)
     assert len(store.ratings()) == 3

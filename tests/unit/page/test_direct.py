@@ -220,7 +220,7 @@ def test_a_run_is_put_before_the_owner(person: Person, invited: Invitation, engi
         terms = Terms(
             method="hdp-sum",
             view="sums",
-            epsilon=1.0,
+            epsilon=0.5,
             rounds=1,
             catalogue=store.fingerprint or "",
             users=20,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from hdpmf.cli.options.common import RUN_PANEL, model_option, privacy_option
 from hdpmf.cli.options.common import option as make_option
-from hdpmf.common.methods import METHODS, Option, federated, method_named
+from hdpmf.common.methods import METHODS, RUN_EPSILON, Option, federated, method_named
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,11 +32,13 @@ _NUMBER = "NUMBER"  # ends the metavar of an option that takes a word or a numbe
 class MethodOptions:
     """Methods' options as typed, by the names of the estimators' parameters.
 
-    Subclasses show some of them: ``only`` those, or all ``without`` those.
+    Subclasses show some of them: ``only`` those, or all ``without`` those. ``defaults`` are those
+    that differ from the estimators'.
     """
 
     only: ClassVar[tuple[str, ...]] = ()
     without: ClassVar[tuple[str, ...]] = ()
+    defaults: ClassVar[Mapping[str, Any]] = {}
     given: Mapping[str, Any]
 
     def __init__(self, **typed: Any) -> None:
@@ -55,7 +57,7 @@ class MethodOptions:
         }
         # Help shows the options of the method before those about where it runs.
         return [
-            _parameter(_PREFIX + name, _type(option), _flags(name, option))
+            _parameter(_PREFIX + name, _type(option), _flags(name, option, cls.defaults))
             for name, option in sorted(visible.items(), key=lambda item: item[1].panel == RUN_PANEL)
         ]
 
@@ -150,12 +152,12 @@ def _type(option: Option) -> type:
     return option.kind
 
 
-def _flags(name: str, option: Option) -> Any:
+def _flags(name: str, option: Option, defaults: Mapping[str, Any]) -> Any:
     return make_option(
         option.help + _methods_with(name),
         option.metavar or None,
         *option.flags,
-        default=_default(name),
+        default=str(defaults[name]) if name in defaults else _default(name),
         words=option.choices or (),
         rich_help_panel=option.panel,
     )
@@ -222,6 +224,7 @@ Minimum = Annotated[
 class FederatedOptions(MethodOptions):
     """The options of methods that a federated run has."""
 
+    defaults: ClassVar[Mapping[str, Any]] = {"epsilon": RUN_EPSILON}
     only = (
         "n_factors",
         "learning_rate",

@@ -9,10 +9,18 @@ is imported here: help and tab completion read it too.
 
 from hdpmf.common.methods.method import VIEWS, Claim, Family, Form, Method, Status, View
 from hdpmf.common.methods.options import Option, check, option, options_of
-from hdpmf.common.methods.registry import METHODS, federated, method_named, method_of, method_with
+from hdpmf.common.methods.registry import (
+    METHODS,
+    RUN_EPSILON,
+    federated,
+    method_named,
+    method_of,
+    method_with,
+)
 
 __all__ = [
     "METHODS",
+    "RUN_EPSILON",
     "VIEWS",
     "Claim",
     "Family",

@@ -79,6 +79,13 @@ def method_named(name: str) -> Method:
     return METHODS[name]
 
 
+RUN_EPSILON = 0.5
+"""Epsilon that a run between machines asks for, and that a device allows one run, by default.
+
+It is half of what a rating may spend in its life by default: no single run takes all of it.
+"""
+
+
 def federated() -> tuple[str, ...]:
     """The methods that can run between machines, by name."""
     return tuple(name for name, method in METHODS.items() if method.views)

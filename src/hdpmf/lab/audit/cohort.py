@@ -97,6 +97,7 @@ def audited_policy(epsilon: float) -> Policy:
         require_sums=False,
         max_total=None,
         epsilon=max(epsilon, 1.0),
+        max_epsilon_per_run=None,
     )
 
 

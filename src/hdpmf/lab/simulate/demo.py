@@ -175,6 +175,7 @@ def _policy(settings: RunSettings, devices: int) -> Policy:
         allow_nominal=True,
         allow_unprotected=settings.kind.claim(settings.view).status == "none",
         epsilon=settings.epsilon,
+        max_epsilon_per_run=None,
         max_total=None,  # what it is compared with, the library, leaves no rating out
         max_rounds=settings.rounds,
         min_participants=2,

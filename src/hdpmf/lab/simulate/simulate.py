@@ -224,6 +224,7 @@ def _lenient_policy(settings: RunSettings, max_ratings: int | None) -> str:
         allow_nominal=True,
         allow_unprotected=True,
         epsilon=settings.epsilon,
+        max_epsilon_per_run=None,
         max_rounds=settings.rounds,
         min_participants=2,
         min_devices=2,

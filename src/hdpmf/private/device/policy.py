@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hdpmf.common.methods import federated, method_named
+from hdpmf.common.methods import RUN_EPSILON, federated, method_named
 from hdpmf.common.protocol.federation import Terms
 from hdpmf.errors import ConfigError, PrivacyError
 
@@ -76,7 +76,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_total: float | None = 50.0
     devices: int = 1
     max_ratings: int | None = None
-    max_epsilon_per_run: float | None = None
+    max_epsilon_per_run: float | None = RUN_EPSILON
     min_epsilon_per_run: float = 0.001
     max_rounds: int = 200
     min_participants: int = 16
@@ -170,6 +170,13 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             else min(self.own_epsilon, self.max_epsilon_per_run)
         )
 
+    @property
+    def _run_limit(self) -> str:
+        """The setting that bounds one run."""
+        if self.epsilon_per_run == self.max_epsilon_per_run:
+            return "max_epsilon_per_run"
+        return "epsilon" if self.devices == 1 else f"epsilon / {self.devices} devices"
+
     def check(self, terms: Terms) -> None:
         """Raise PrivacyError, with the reason, if a run asks for more than this policy allows."""
         if terms.method not in self.methods:
@@ -197,7 +204,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if worth != "none" and terms.epsilon > self.epsilon_per_run:
             raise PrivacyError(
                 f"the run asks for epsilon {terms.epsilon:g}; the policy allows "
-                f"{self.epsilon_per_run:g}"
+                f"{self.epsilon_per_run:g} ({self._run_limit})"
             )
         if worth == "proved" and terms.epsilon < self.min_epsilon_per_run:
             raise PrivacyError(
@@ -331,7 +338,7 @@ _MEANINGS = {
     "devices": "Your devices, this one included, that share epsilon and max_total: each may "
     "spend its part.",
     "max_ratings": "Most ratings of one user that take part in a run, chosen blindly.",
-    "max_epsilon_per_run": "Most epsilon that one run may ask for.",
+    "max_epsilon_per_run": 'Most epsilon that one run may ask for; "no limit": all of epsilon.',
     "min_epsilon_per_run": "Least epsilon of a run: with less nothing is learnt, but that this "
     "device is there.",
     "max_rounds": "Most rounds of a run.",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hdpmf.common.methods import RUN_EPSILON
+
 _WORDS = {
     "policy": (
         "their owners' policies forbid it",
         "compare method, epsilon, rounds and --minimum with what owners agree to; by "
-        "default hdp-sum, epsilon 1 and "
+        f"default hdp-sum, epsilon {RUN_EPSILON:g} (max_epsilon_per_run) and "
         "sums over 16 devices and a tenth of the roster",
     ),
     "protocol": (

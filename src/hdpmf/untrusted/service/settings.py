@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hdpmf.common.methods import Method, View, federated, method_named
+from hdpmf.common.methods import RUN_EPSILON, Method, View, federated, method_named
 from hdpmf.common.privacy.coding import FEWEST_LABEL_EPSILON
 from hdpmf.common.privacy.mechanisms import Mechanism, mechanism_of
 from hdpmf.common.protocol import Plan, Survey, Terms
@@ -72,7 +72,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     minimum: int
     credit: int = 1
     max_colluding: float = COLLUDING
-    epsilon: float = 1.0
+    epsilon: float = RUN_EPSILON
     rounds: int = 100
     factors: int = 10
     learning_rate: float = 0.01
