@@ -114,8 +114,8 @@ class HttpsClient:
             most: Largest answer in bytes; one that is not a success has ``MAX_PROBLEM`` at most.
             headers: Of the request.
             body: Of the request.
-            leaving: Called when the connection is open, before any of the body is sent; what it
-                raises is raised here.
+            leaving: Called when the connection is open, before anything of the request is sent:
+                headers can name who sends it, and for what. What it raises is raised here.
 
         Raises:
             TransportError: The server is unreachable, or its answer too long, compressed or too
@@ -128,10 +128,15 @@ class HttpsClient:
             sent["content-length"] = str(len(body))
         came = bytearray()
         with self._connections() as pool, _said_plainly(self._peer, came):
-            content = _announced(body, leaving) if leaving is not None else body
+            extensions = self._timeouts()
+            content: bytes | Iterator[bytes] = body
+            if leaving is not None:
+                announcement = _Announcement(leaving)
+                extensions["trace"] = announcement.trace
+                content = announcement.let_through(body)
             given: list[tuple[str | bytes, str | bytes]] = list(sent.items())
             with pool.stream(
-                method, url, headers=given, content=content, extensions=self._timeouts()
+                method, url, headers=given, content=content, extensions=extensions
             ) as answer:
                 found = {
                     name.decode("latin-1").lower(): value.decode("latin-1")
@@ -200,9 +205,24 @@ class HttpsClient:
                 self._sockets.forget(sockets)
 
 
-def _announced(body: bytes, leaving: Callable[[], None]) -> Iterator[bytes]:
-    leaving()
-    yield body
+class _Announcement:
+    """Calls ``leaving`` before the first byte of a request."""
+
+    def __init__(self, leaving: Callable[[], None]) -> None:
+        self._leaving = leaving
+        self._made = False
+
+    def trace(self, event: str, _: Mapping[str, Any]) -> None:
+        """Take an event of httpcore: a connection is open when headers are about to be sent."""
+        if event.endswith("send_request_headers.started"):
+            self._leaving()
+            self._made = True
+
+    def let_through(self, body: bytes) -> Iterator[bytes]:
+        """Hand out the body, unless an httpcore with other events has skipped the announcement."""
+        if not self._made:
+            raise TransportError("this version of httpcore does not say when headers are sent")
+        yield body
 
 
 @contextlib.contextmanager

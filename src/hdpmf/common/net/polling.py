@@ -340,7 +340,7 @@ class WebClient:
     ) -> int:
         """Put a report to the leader, and return the status of its answer.
 
-        ``leaving`` is called when the connection is open, before any of the report is sent.
+        ``leaving`` is called when the connection is open, before anything of the request is sent.
 
         Raises:
             TransportError: It cannot be reached, or did not answer.

@@ -68,8 +68,8 @@ class Carrier(Protocol):
     ) -> int:
         """Put a report to the leader; the status of its answer.
 
-        ``leaving`` is called when the connection is open, before anything of the report is given to
-        it.
+        ``leaving`` is called when the connection is open, before anything of the request is given
+        to it, also its headers.
 
         Raises:
             TransportError: It cannot be reached, or did not answer.
