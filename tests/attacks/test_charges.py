@@ -152,6 +152,47 @@ def test_rounds_that_never_came_are_given_back_with_the_proof() -> None:
     )  # and no round of it is ever answered again
 
 
+def test_a_wrong_round_after_the_counts_ends_the_run_for_good() -> None:
+    """Giving all of it back was refused, because counts had left, and nothing was written down."""
+    agents = crowd(Policy(methods=("hdpmf-paid",), **SMALL))
+    for agent in agents:
+        for message in (terms("hdpmf-paid", "sums", TABLE, **FEW), plan(TABLE), opening()):
+            ask(agent, message)
+    summed(agents, counts_layout(plan(TABLE), 4).length, wide=False)
+    bad = a_round(1, item_factors=np.full((N_ITEMS, 3), 1e30, np.float32))
+    store = agents[0].store
+    assert isinstance(ask(agents[0], bad, 1), Refusal)
+    assert isinstance(ask(Device(store), a_round(1), 1), Refusal)  # after a restart, too
+    assert store.ledger.spent_total() == pytest.approx(0.5 * len(STARS) / 4)
+
+
+@pytest.mark.parametrize(("sums", "paid"), [(0, 0.0), (1, 0.25), (3, 0.5)])
+def test_ratings_that_are_removed_before_their_sum_pay_for_no_more(sums: int, paid: float) -> None:
+    """A training went on without them, and they paid for all of it."""
+    agents = crowd(Policy(methods=("hdpmf-paid",), **SMALL))
+    for agent in agents:
+        for message in (terms("hdpmf-paid", "sums", TABLE, **FEW), plan(TABLE), opening()):
+            ask(agent, message)
+    owner, item = agents[0].store, min(STARS)
+    counts, rounds = counts_layout(plan(TABLE), 4).length, N_ITEMS * 3
+    for number in range(4):
+        if number == sums:
+            owner.remove(item)
+            agents[0] = Device(owner)  # a restart, after which the numbers are made again
+        if number:
+            for agent in agents:
+                assert ask(agent, a_round(number), number) == Ready(number=number)
+        summed(agents, rounds if number else counts, number, wide=bool(number))
+    assert owner.ledger.spent_total() == pytest.approx(0.5 * len(STARS) * paid)
+    assert [entry.part for entry in owner.ledger.entries() if entry.part] == [1 - paid]
+    bad = a_round(4, item_factors=np.full((N_ITEMS, 3), 1e30, np.float32))
+    for agent in agents[:2]:
+        assert isinstance(ask(agent, bad, 4), Refusal)
+    # Nothing more comes back at the end, and others pay for three of four rounds.
+    assert owner.ledger.spent_total() == pytest.approx(0.5 * len(STARS) * paid)
+    assert agents[1].store.ledger.spent_total() == pytest.approx(0.5 * len(STARS) * 0.75)
+
+
 @pytest.mark.parametrize("where", ["charge", "save"])
 def test_an_error_that_is_not_ours_fails_closed(
     where: str, monkeypatch: pytest.MonkeyPatch

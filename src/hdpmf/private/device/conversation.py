@@ -235,6 +235,13 @@ class Conversation:
         if part >= 1:
             state.charged = False
 
+    def _give_back_rest(self, session: Session) -> None:
+        """Return the cost of what will never leave: the run goes on without its ratings."""
+        part, number = session.let_go(), max(session.state.summed, 0)
+        if part > 0:
+            words = "the owner has changed ratings of the run, which goes on without any of them"
+            self._store.ledger.give_back(session.entry("returned", number, words), part)
+
     def _agree(self, envelope: Envelope, terms: Terms) -> tuple[Session, Outcome]:
         store = self._store
         if (
@@ -367,6 +374,7 @@ class Conversation:
                 self._require_agreement(session)
                 same = waiting.content == session.content()
                 if same:
+                    self._give_back_rest(session)
                     self._store.ledger.note(session.summed(envelope.number), first=first)
                     self._note_leaving(session, envelope, reply(body))
                     self._plans.sent()

@@ -383,6 +383,13 @@ class Session(ABC):
         terms = self._terms
         return 1.0 if terms is not None and terms.view == "sums" and self.state.summed < 0 else 0.0
 
+    def let_go(self) -> float:
+        """Return the part of the cost that ratings will not cause which take part no more.
+
+        It is told once: whoever asks gives it back.
+        """
+        return 0.0
+
     def summed(self, number: int) -> Entry:
         """Note that the numbers of a job are in a sum, which they are once."""
         self.state.summed = number

@@ -37,6 +37,11 @@ from hdpmf.private.device.published_files import pinned_items
 from hdpmf.private.device.recommender_state import RunState, kept
 from hdpmf.private.device.session import Ended, Outcome, Session, Setup
 
+# Of ``RunState.taking_part``, in place of a digest: the ratings that took part do so no more,
+_GONE = b"gone"
+# and what they have not caused is given back.
+_RETURNED = b"returned"
+
 
 class TrainingSession(Session):
     """Agrees to a plan, counts, answers rounds, and brings user vectors up to date at the end."""
@@ -199,11 +204,13 @@ class TrainingSession(Session):
         """Return the part of a finished run's cost that never left, from 0 to 1.
 
         With a proof each round costs its part of epsilon, so that rounds that never came cost
-        nothing.
+        nothing. Once counts are in a sum, which shows who has rated an item, a round stays paid.
         """
         terms = self._terms
         if terms is None or mechanism_of(method_named(terms.method)).needs_budgets:
             return 0.0  # budgets were sent in clear, which cannot be undone
+        if self.state.taking_part == _RETURNED:
+            return 0.0
         part = super().unsent()
         if (
             part
@@ -212,7 +219,15 @@ class TrainingSession(Session):
             or self.claim_status() != "proved"
         ):
             return part
-        return (terms.rounds - min(self.state.summed, terms.rounds)) / terms.rounds
+        paid = min(max(self.state.summed, 1), terms.rounds)
+        return (terms.rounds - paid) / terms.rounds
+
+    def let_go(self) -> float:
+        """As in ``Session``: from the first round on in which they are left out."""
+        if self.state.taking_part != _GONE:
+            return 0.0
+        part, self.state.taking_part = self.unsent(), _RETURNED
+        return part
 
     def _bare(self) -> bool:
         """Return True if the plan hides nothing: noise used in two rounds can be subtracted."""
@@ -280,7 +295,9 @@ class TrainingSession(Session):
             same = self._part.digest == state.taking_part
             if not same:  # nor will it be the same again, should they come back
                 self._part = participation(self._store, np.zeros(0, np.intp))
-                state.taking_part, self.touched = b"gone", True
+                if state.taking_part != _RETURNED:
+                    state.taking_part = _GONE
+                self.touched = True
             self._client = self._new_client(self.agreed())
             resume = self._client.resume if same else self._client.resume_without_ratings
             resume(plan, opening, GradientClientState.decode(state.client))
