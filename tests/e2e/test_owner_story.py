@@ -20,6 +20,7 @@ pytest.importorskip("uvicorn")
 import msgspec
 from playwright.sync_api import Locator, Page, expect
 
+from hdpmf.common.methods import RUN_EPSILON
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.lab.simulate.deploy import free_port
 from hdpmf.private.device.device_identity import card_of
@@ -216,6 +217,6 @@ def leave_and_forget(page: Page, served: ServedPage, mine: Path) -> None:
     with DeviceStore.open(mine) as store:
         assert store.n_ratings == 0
         assert [entry.action for entry in store.ledger.entries()] == ["agreed", "sent", "received"]
-        assert store.ledger.spent_total() == pytest.approx(10 * 0.5, rel=0.01)
+        assert store.ledger.spent_total() == pytest.approx(10 * 0.5 * RUN_EPSILON, rel=0.01)
     page.goto(f"{served.origin}/disclosures")
     assert "Nothing was ever sent" not in main.inner_text()

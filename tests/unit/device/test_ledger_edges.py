@@ -12,6 +12,7 @@ from hdpmf.errors import PrivacyError
 from hdpmf.private.device.disclosures.history import budgets
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import whole_life_policy
 
 from .conftest import charge_all, entry
 
@@ -46,7 +47,7 @@ def test_what_is_held_for_one_run_is_not_there_for_another(store: DeviceStore) -
 
 
 def test_the_owner_sees_what_each_rating_may_spend_and_what_is_left(store: DeviceStore) -> None:
-    store.set_policy(Policy(epsilon=3.0))
+    store.set_policy(whole_life_policy(epsilon=3.0))
     charge_all(store, 0.75)
     allowed = {"quiet-romance": 3.0 * 0.53125 * 0.28125}
     for budget in budgets(store):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.common.methods import method_named
+from hdpmf.common.methods import RUN_EPSILON, method_named
 from hdpmf.common.net import InProcessNetwork
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.mechanisms import mechanism_of
@@ -96,7 +96,13 @@ def test_every_method_runs_in_both_views(method: Any, view: Any) -> None:
 
 def test_one_device_of_everyone_gives_the_librarys_factors_with_noise_too() -> None:
     settings = RunSettings(
-        method="hdpmf-paid", view="messages", minimum=20, rounds=5, factors=4, credit=20
+        method="hdpmf-paid",
+        view="messages",
+        minimum=20,
+        rounds=5,
+        factors=4,
+        credit=20,
+        epsilon=1.0,
     )
     world = small_federation([20], noise=lambda number: SeededNoise(0, 2))
     final = run(world, settings).model.numbers
@@ -137,7 +143,7 @@ def test_bits_arrive_from_every_device() -> None:
     outcome = run(world, settings)
     assert len(outcome.answer.items) == len(world.ratings)  # type: ignore[union-attr]
     assert int(outcome.answer.senders.max()) == 8  # type: ignore[union-attr]
-    assert (outcome.statement.status, outcome.statement.epsilon) == ("proved", 1.0)
+    assert (outcome.statement.status, outcome.statement.epsilon) == ("proved", RUN_EPSILON)
 
 
 def test_members_may_drop_out_and_come_back() -> None:

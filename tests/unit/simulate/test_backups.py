@@ -25,7 +25,9 @@ pytestmark = pytest.mark.slow
 
 SUM = RunSettings(method="hdp-sum", view="sums", minimum=5, rounds=1)
 BIT = RunSettings(method="hdp-bit", view="messages", minimum=5, rounds=1)
-ROUNDS = RunSettings(method="hdpmf", view="messages", minimum=5, rounds=4, factors=3)
+ROUNDS = RunSettings(  # spends a rating's whole life
+    method="hdpmf", view="messages", minimum=5, rounds=4, factors=3, epsilon=1.0
+)
 
 
 def paid(town: Federation) -> list[Any]:

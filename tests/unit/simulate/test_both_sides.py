@@ -144,7 +144,9 @@ def test_a_device_says_no_by_its_policy_and_the_others_go_on(town: Federation) -
 def test_a_second_run_finds_the_budget_spent(town: Federation) -> None:
     town.enroll(*range(8))
     town.connect(*range(8))
-    settings = RunSettings(method="hdpmf", view="messages", minimum=6, rounds=1, factors=3)
+    settings = RunSettings(
+        method="hdpmf", view="messages", minimum=6, rounds=1, factors=3, epsilon=1.0
+    )
     first = town.run(settings)
     paid = town.spent()
     # Devices answer alike whatever they have left to spend; ratings without a budget are not in

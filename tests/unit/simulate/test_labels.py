@@ -22,14 +22,13 @@ from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.lab.simulate.simulate import simulate
 from hdpmf.models import HDPSum, load_prior, one_round
-from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import predict_ratings, recommend
 from hdpmf.untrusted.service.aggregation.masks import SumBrokenOffError
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.outcome import state
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
-from tests.world import Federation, Killed, NoNoise
+from tests.world import Federation, Killed, NoNoise, whole_life_policy
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +38,7 @@ FEATURES = ItemFeatures.of_table(WORLD.item_table, WORLD.items)
 SCORE = {name: (-1.0) ** place for place, name in enumerate(FEATURES.names)} | {POPULARITY: 0.3}
 EPSILON = 8.0  # so that a small world has heads
 DEVICES = 6
-POLICY = Policy(
+POLICY = whole_life_policy(
     epsilon=EPSILON,
     min_participants=2,
     min_devices=2,

@@ -92,7 +92,9 @@ def test_with_noise_the_accuracy_is_the_librarys(data_folder: Path) -> None:
     of them.
     """
     train, test = load_dataset("ml-100k").hold_out(10, rng=0)
-    settings = RunSettings(method="hdpmf", view="messages", minimum=train.n_users, rounds=10)
+    settings = RunSettings(
+        method="hdpmf", view="messages", minimum=train.n_users, rounds=10, epsilon=1.0
+    )
     ours, theirs = [], []
     for seed in range(5):
         weights = PrivacySpec.paper().draw(train, seed)
