@@ -125,7 +125,7 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "private.device.disclosures.ledger": {
         "SLACK": 1e-9,
-        "Entry.__struct_defaults__": (1, 10, False, "", 0, 0.0, 0.0),
+        "Entry.__struct_defaults__": (1, 10, False, "", 0, 0.0, 0.0, 0, 0),
     },
     "private.device.budget": {
         "TYPICAL_RATERS": 20,
