@@ -10,9 +10,9 @@ from scipy.sparse import csr_matrix
 
 from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.model.device_fit import log_popularity
+from hdpmf.common.model.taste import Choices, taste, taste_by_rating
 from hdpmf.models import HDPSum
 from hdpmf.private.client.ranking import heights
-from hdpmf.private.client.taste import Choices, taste, taste_by_rating
 
 WORLD = synthetic_world(n_users=40, n_items=30, n_ratings=500, rng=3)
 

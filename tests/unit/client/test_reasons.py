@@ -14,10 +14,16 @@ from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
+from hdpmf.common.model.taste import LIKE, taste
 from hdpmf.models import HDPSum
-from hdpmf.private.client.ranking import LIKE, ByListModel, ChooseAndLike, heights, list_parts
+from hdpmf.private.client.ranking import (
+    BlendedOrder,
+    ByListModel,
+    ChooseAndLike,
+    heights,
+    list_parts,
+)
 from hdpmf.private.client.reasons import Parts, Reason, TasteParts, in_words, joined, reasons
-from hdpmf.private.client.taste import taste
 
 WORLD = synthetic_world(n_users=40, n_items=30, n_ratings=500, rng=3)
 FITTED = HDPSum(rng=0).fit(WORLD)
@@ -89,6 +95,43 @@ def test_what_is_rated_lowest_adds_nothing() -> None:
     for model in MODELS:
         parts = list_parts(model, rated, inputs, np.arange(N))
         assert (parts.own[parts.rated == rated[0]] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "model", MODELS, ids=lambda model: f"{model.form}{'' if model.heads is None else ' heads'}"
+)
+def test_a_blend_adds_standardised_scores_and_its_parts_add_up(model: ListModel) -> None:
+    choose, users, items = FITTED._order(), np.array([0, 7, 39]), np.arange(N)
+    assert isinstance(choose, ChooseAndLike)
+    order = BlendedOrder(choose, model, 0.7)
+    added = order.scores(users) - choose.scores(users)
+    assert added.mean(axis=1) == pytest.approx(np.zeros(3), abs=1e-6)
+    assert added.std(axis=1) == pytest.approx(np.full(3, 0.7))
+    alone = ByListModel(FITTED.devices_, model).scores(users)
+    known = items if model.heads is None else model.heads
+    for row, by_list in zip(added[:, known], alone[:, known], strict=True):
+        assert np.corrcoef(row, by_list)[0, 1] == pytest.approx(1.0)
+    for row, parts in zip(order.scores(users), order.parts(users, [items] * 3), strict=True):
+        assert parts.scores == pytest.approx(row, abs=1e-3)
+        assert np.abs(parts.own).sum() > 0
+
+
+def test_a_blend_of_nothing_said_is_the_order_without_it() -> None:
+    lowest = Ratings.from_arrays([1, 1, 2, 2, 2], [1, 2, 2, 3, 4], [1, 1, 5, 4, 3])
+    choose = HDPSum(features=False, rng=0).fit(lowest)._order()
+    assert isinstance(choose, ChooseAndLike)
+    model = ListModel(
+        "linear",
+        Bytes.of(np.ones((4, 2))),
+        Bytes.of(np.ones((4, 2))),
+        Entries.none(4),
+        np.zeros(0, np.float32),
+        np.arange(4, dtype=np.float32),
+    )
+    order, users = BlendedOrder(choose, model, 1.0), np.array([0])
+    assert (order.scores(users) == choose.scores(users)).all()
+    (parts,) = order.parts(users, [np.arange(4)])
+    assert parts.scores == pytest.approx(choose.scores(users)[0], abs=1e-5)
 
 
 def test_parts_of_choose_and_like_add_up_and_are_what_they_say() -> None:

@@ -32,7 +32,7 @@ def log_popularity(popularity: np.ndarray) -> np.ndarray:
 
 
 def correct_popularity(
-    popularity: np.ndarray, item_weights: np.ndarray, noise_scale: float
+    popularity: np.ndarray, item_weights: np.ndarray, noise_scale: float | np.ndarray
 ) -> np.ndarray:
     """Estimate the raters of items from popularity released as noisy sums of weights.
 

@@ -288,9 +288,11 @@ class ItemFacts(_Message, frozen=True):
         lists: SHA-256 of the model for lists that follows, or None.
         blend: How much the model for lists counts beside popularity and taste, from 0 to 10; where
             everybody's presence is in plain sight it counts alone and this is 0.
+        raters: Per item, how often people choose it, where those who share let it be estimated from
+            sums of weights; None: devices go by popularity.
     """
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"blend"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"blend", "raters"})
 
     catalogue: str
     mean: float
@@ -303,14 +305,17 @@ class ItemFacts(_Message, frozen=True):
     lists: str | None = None
     similarity: Similarity | None = None
     blend: float = 0.0
+    raters: np.ndarray | None = None
 
     def _check(self) -> None:
         self._require(math.isfinite(self.mean), "mean must be finite")
         self._require(self.lists is None or len(self.lists) == 64, "lists must be a SHA-256")
         self._require(0 <= self.blend <= MAX_BLEND, f"blend must be from 0 to {MAX_BLEND:g}")
         self._require(self.prior is None or 0 < len(self.prior) <= 64, "prior must be a short name")
-        for name in ("bias", "variance", "popularity"):
+        for name in ("bias", "variance", "popularity", "raters"):
             array = getattr(self, name)
+            if array is None:
+                continue
             self._require(array.ndim == 1, f"{name} must be a vector")
             _check_matrix(self, name, array[None])
             self._require(len(array) == len(self.bias), f"{name} must be one per item")
@@ -328,6 +333,9 @@ class ItemFacts(_Message, frozen=True):
             )
         self._require(bool((self.variance >= 0).all()), "variance must be 0 or more")
         self._require(bool((self.popularity >= 0).all()), "popularity must be 0 or more")
+        self._require(
+            self.raters is None or bool((self.raters >= 0).all()), "raters must be 0 or more"
+        )
 
 
 OneRoundMessage = (

@@ -40,7 +40,7 @@ def rating_patterns(
     if wanted < 1:
         return np.zeros((n_items, 0))
     from scipy.sparse import coo_matrix
-    from scipy.sparse.linalg import svds
+    from scipy.sparse.linalg import ArpackError, svds
 
     raters = np.bincount(items, minlength=n_items)
     by_user = 1.0 / np.sqrt(np.maximum(np.bincount(users, minlength=n_users), 1))
@@ -49,8 +49,11 @@ def rating_patterns(
         (by_user[users] * by_item[items], (users, items)), shape=(n_users, n_items)
     ).tocsr()
     start = np.sqrt(raters + 1.0) if n_items <= n_users else np.ones(n_users)
-    _, sizes, vectors = svds(matrix, k=wanted + 1, v0=start)
-    factors = vectors[np.argsort(-sizes)[1:]].T * by_item[:, None]
+    try:
+        _, sizes, vectors = svds(matrix, k=wanted + 1, v0=start)
+    except ArpackError:  # few people of few kinds: the iteration ends early, so find all of them
+        _, sizes, vectors = np.linalg.svd(matrix.toarray(), full_matrices=False)
+    factors = vectors[np.argsort(-sizes)[1 : wanted + 1]].T * by_item[:, None]
     # The sign of a singular vector is arbitrary: take the one that the most-rated item has
     # positive.
     factors *= np.where(factors[int(np.argmax(raters))] < 0, -1.0, 1.0)
@@ -88,16 +91,21 @@ class Similar(NamedTuple):
     rest: np.ndarray
 
 
-def similar_items(presence: Presence, patterns: np.ndarray) -> Similar:
+def similar_items(presence: Presence, patterns: np.ndarray, damping: float = DAMPING) -> Similar:
     """Return the similarity of items, from who rated what.
 
     Only the ``MAX_SIMILAR_ITEMS`` most rated items have any, which bounds the memory.
+
+    Args:
+        presence: Who rated what.
+        patterns: Of who rates what with whom.
+        damping: Raters added to every item, so that those of few are not similar by chance.
     """
     most = np.argsort(-presence.raters, kind="stable")[:MAX_SIMILAR_ITEMS]
     items = np.sort(most[presence.raters[most] > 0])
     known = presence.only(items)
     together = known.gram().astype(np.float32)
-    scale = 1.0 / np.sqrt(known.raters + DAMPING).astype(np.float32)
+    scale = 1.0 / np.sqrt(known.raters + damping).astype(np.float32)
     together *= scale[:, None]
     together *= scale
     shared = patterns[items].astype(np.float32)
@@ -164,7 +172,11 @@ class StarBits(NamedTuple):
 
 
 def learn_columns(
-    bits: StarBits, fixed: np.ndarray, ridges: np.ndarray, columns: np.ndarray
+    bits: StarBits,
+    fixed: np.ndarray,
+    ridges: np.ndarray,
+    columns: np.ndarray,
+    strength: float = 0.0,
 ) -> np.ndarray:
     """Scale columns by the root of their covariance: vectors have variance 1 along each.
 
@@ -176,6 +188,7 @@ def learn_columns(
         fixed: Columns whose spread is given, one row per item.
         ridges: Their precisions.
         columns: Those whose covariance is learned; it starts as the identity.
+        strength: How many users the identity counts like.
     """
     bits = bits.of_some(MOST_USERS)
     n_users, n_fixed = int(bits.users.max()) + 1, fixed.shape[1]
@@ -192,8 +205,9 @@ def learn_columns(
         basis = root @ directions
         uncertainty = 1.0 / (1.0 + amount[:, None] * np.maximum(sizes, 0.0))
         vectors = uncertainty * (evidence @ basis)
-        spread = basis @ (vectors.T @ vectors + np.diag(uncertainty.sum(0))) @ basis.T / n_users
-        covariance[n_fixed:, n_fixed:] = spread[n_fixed:, n_fixed:]
+        spread = basis @ (vectors.T @ vectors + np.diag(uncertainty.sum(0))) @ basis.T
+        held = strength * np.eye(columns.shape[1])
+        covariance[n_fixed:, n_fixed:] = (spread[n_fixed:, n_fixed:] + held) / (n_users + strength)
     return np.asarray(columns @ np.linalg.cholesky(covariance[n_fixed:, n_fixed:]))
 
 
@@ -267,7 +281,7 @@ def facts_from_bits(
     """
     n = survey.n_items
     units = np.concatenate([part.units for part in contributions])
-    level, bits = _in_stars(survey, contributions, units)
+    level, bits = bits_in_stars(survey, contributions, units)
     popularity = np.bincount(bits.items, minlength=n) * (
         float(units.mean()) / WEIGHT_UNITS if len(units) else 1.0
     )
@@ -281,15 +295,17 @@ def facts_from_bits(
         similar = similar_items(
             Presence(bits.users, bits.items, int(bits.users.max()) + 1, n), patterns
         )
-        groups += [patterns, _for_all(similar, similar.columns, n)]
+        groups += [patterns, for_all(similar, similar.columns, n)]
     bias, variance = item_biases(bits, groups)
-    facts = item_facts(survey, _mean_from_level(level, survey.coding), bias, variance, popularity)
+    facts = item_facts(survey, mean_from_level(level, survey.coding), bias, variance, popularity)
     if similar is None:
         return facts
-    return msgspec.structs.replace(facts, similarity=_similarity(bits, facts, features, similar))
+    return msgspec.structs.replace(
+        facts, similarity=learn_similarity(bits, facts, features, similar)
+    )
 
 
-def _in_stars(
+def bits_in_stars(
     survey: Survey, contributions: Sequence[BitContribution], units: np.ndarray
 ) -> tuple[float, StarBits]:
     """The mean of all bits on the coding's curve, and what each of them says beyond that."""
@@ -322,7 +338,7 @@ def count_senders(contributions: Sequence[BitContribution]) -> np.ndarray:
     )
 
 
-def _mean_from_level(level: float, coding: str) -> float:
+def mean_from_level(level: float, coding: str) -> float:
     """The mean rating that goes with a mean of the curve, by constants of star ratings in general.
 
     A bit says nothing else about the mean; devices correct the rest by their own intercepts.
@@ -341,12 +357,29 @@ def item_biases(bits: StarBits, groups: Sequence[np.ndarray]) -> tuple[np.ndarra
         bits: What users said.
         groups: Columns with a row per item; the coefficients of a group have one variance.
     """
-    columns = np.column_stack([np.ones(len(groups[0])), *groups])
+    found, _ = explain(*told_by_item(bits, len(groups[0])), groups)
+    return found.expected + found.own, found.own_variance + (1.0 - found.share) ** 2 * found.unsure
+
+
+def told_by_item(bits: StarBits, n_items: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return how much bits tell about each item's bias (a precision), and what they say it is."""
+    told = np.bincount(bits.items, 1.0 / bits.variance, n_items)
+    said = np.bincount(bits.items, bits.values / bits.variance, n_items)
+    return told, said / np.maximum(told, 1e-12)
+
+
+def explain(
+    told: np.ndarray, seen: np.ndarray, groups: Sequence[np.ndarray]
+) -> tuple[Explained, float]:
+    """Regress biases on groups of columns; also return the variance that is left for each item.
+
+    Args:
+        told: How much is known of each bias: a precision.
+        seen: What it is known to be.
+        groups: Columns with a row per item; the coefficients of a group have one variance.
+    """
+    columns = np.column_stack([np.ones(len(told)), *groups])
     group = np.repeat(np.arange(len(groups) + 1), [1, *(part.shape[1] for part in groups)])
-    told = np.bincount(bits.items, 1.0 / bits.variance, len(columns))
-    seen = np.bincount(bits.items, bits.values / bits.variance, len(columns)) / np.maximum(
-        told, 1e-12
-    )
     prior = np.array(
         [10.0, *(_EXPLAINED / max(float((part**2).sum(1).mean()), 1e-9) for part in groups)]
     )
@@ -359,11 +392,10 @@ def item_biases(bits: StarBits, groups: Sequence[np.ndarray]) -> tuple[np.ndarra
         spread = (moments + _STEADY_ITEMS * _SPREAD) / (len(most) + _STEADY_ITEMS)
         sizes = np.bincount(group, found.squares) / np.maximum(np.bincount(group), 1)
         prior[1:] = np.maximum(sizes[1:], 1e-9)
-    found = _posterior(columns, told, seen, prior[group], spread)
-    return found.expected + found.own, found.own_variance + (1.0 - found.share) ** 2 * found.unsure
+    return _posterior(columns, told, seen, prior[group], spread), spread
 
 
-class _Posterior(NamedTuple):
+class Explained(NamedTuple):
     """The posterior of a regression of item biases on columns.
 
     Attributes:
@@ -385,29 +417,38 @@ class _Posterior(NamedTuple):
 
 def _posterior(
     columns: np.ndarray, told: np.ndarray, seen: np.ndarray, prior: np.ndarray, spread: float
-) -> _Posterior:
+) -> Explained:
     weight = told / (1.0 + told * spread)
     uncertainty = np.linalg.inv(columns.T @ (columns * weight[:, None]) + np.diag(1.0 / prior))
     coefficients = uncertainty @ (columns.T @ (weight * seen))
     expected, share = columns @ coefficients, spread * weight
     unsure = np.einsum("nk,nk->n", columns @ uncertainty, columns)
     own = share * (seen - expected)
-    return _Posterior(
+    return Explained(
         coefficients**2 + np.diag(uncertainty), expected, unsure, share, own, spread * (1.0 - share)
     )
 
 
-def _similarity(
-    bits: StarBits, facts: ItemFacts, features: ItemFeatures | None, similar: Similar
+def learn_similarity(
+    bits: StarBits,
+    facts: ItemFacts,
+    features: ItemFeatures | None,
+    similar: Similar,
+    strength: float = 0.0,
 ) -> Similarity:
-    """Return the similarity for devices, its columns scaled by how bits say vectors spread."""
+    """Return the similarity for devices, its columns scaled by how bits say vectors spread.
+
+    ``strength`` says how many users count for leaving the columns as they are.
+    """
     n = len(facts.bias)
     _, fixed, ridges = device_columns(facts, features)
     left = bits._replace(
         values=bits.values - facts.bias[bits.items],
         variance=bits.variance + facts.variance[bits.items],
     )
-    columns = learn_columns(left, fixed, ridges / NOISE, _for_all(similar, similar.columns, n))
+    columns = learn_columns(
+        left, fixed, ridges / NOISE, for_all(similar, similar.columns, n), strength
+    )
     centre = facts.popularity @ columns / max(float(facts.popularity.sum()), 1e-9)
     return Similarity(
         items=similar.items.astype(np.int64),
@@ -417,7 +458,7 @@ def _similarity(
     )
 
 
-def _for_all(similar: Similar, rows: np.ndarray, n_items: int) -> np.ndarray:
+def for_all(similar: Similar, rows: np.ndarray, n_items: int) -> np.ndarray:
     """Rows of all items: zero where nothing is similar."""
     out = np.zeros((n_items, *rows.shape[1:]))
     out[similar.items] = rows

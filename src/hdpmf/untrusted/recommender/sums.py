@@ -188,19 +188,30 @@ def facts_from_sums(
         earlier: What earlier runs released of other ratings.
         retired: Positions of items that this run did not ask about.
     """
-    # The sum of several Laplace noises counts as one of the same variance.
-    more: float | np.ndarray = np.sqrt(n_sums)
-    if earlier:
-        observed, more = add_up_runs(
-            survey, SurveyAnswer(survey, _joined(contributions), n_sums, retired), earlier
-        )
-    else:
-        observed = add_up(survey, contributions)
+    observed, more = all_sums(survey, contributions, n_sums, earlier, retired)
     if survey.design == "S":
         return item_facts(survey, observed.mean, *_simple(observed, survey.epsilon / more))
     known = deconvolve(observed.weights, more * WEIGHT_SCALE / survey.epsilon)
     bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, more), features)
     return item_facts(survey, observed.mean, bias, variance, known.size_biased)
+
+
+def all_sums(
+    survey: Survey,
+    contributions: Sequence[SumContribution],
+    n_sums: float = 1,
+    earlier: Sequence[SurveyAnswer] = (),
+    retired: Sequence[int] = (),
+) -> tuple[NoisySums, float | np.ndarray]:
+    """Add this run and earlier ones; also return the scale of the noise, in those of one sum's.
+
+    Arguments are those of ``facts_from_sums``.
+    """
+    if earlier:
+        own = SurveyAnswer(survey, _joined(contributions), n_sums, retired)
+        return add_up_runs(survey, own, earlier)
+    # The sum of several Laplace noises counts as one of the same variance.
+    return add_up(survey, contributions), np.sqrt(n_sums)
 
 
 def _joined(contributions: Sequence[SumContribution]) -> SumContribution:
@@ -222,22 +233,66 @@ def sharp_biases(
 
     ``noise`` says, per item, how many times the scale of one sum's noise its score has.
     """
-    noise_scale = noise / (survey.epsilon * float(1 - MEAN_SHARE))
-    curve = coding_of(survey).curve
-    level = observed.scores.sum() / max(float(observed.weights.sum()), 1.0)
-    slopes = curve.slope * known.mean
-    noise_variance = (
+    told = scores_of_biases(survey, observed, known, noise)
+    coefficients, spread = regress(told.scores, told.slopes, told.variance, features)
+    prior = with_constant(features, survey.n_items) @ coefficients
+    return posterior_biases(survey, observed, known, noise, prior, spread)
+
+
+class BiasScores(NamedTuple):
+    """What sums say about item biases.
+
+    Attributes:
+        scores: Per item, its score without what the mean rating explains.
+        slopes: How much a bias of one star moves it.
+        variance: Of the score, given the bias.
+    """
+
+    scores: np.ndarray
+    slopes: np.ndarray
+    variance: np.ndarray
+
+
+def scores_of_biases(
+    survey: Survey, observed: NoisySums, known: Weights, noise: np.ndarray
+) -> BiasScores:
+    """Return what sums of design A say about biases; arguments as for ``sharp_biases``."""
+    curve, level = coding_of(survey).curve, _level(observed)
+    variance = (
         curve.within * WEIGHT_RATIO * known.mean
         + (level * known.deviation) ** 2
-        + 2.0 * noise_scale**2
+        + 2.0 * _score_scale(survey, noise) ** 2
     )
-    coefficients, spread = regress(
-        observed.scores - level * known.mean, slopes, noise_variance, features
-    )
-    prior = with_constant(features, survey.n_items) @ coefficients
+    return BiasScores(observed.scores - level * known.mean, curve.slope * known.mean, variance)
+
+
+def posterior_biases(
+    survey: Survey,
+    observed: NoisySums,
+    known: Weights,
+    noise: np.ndarray,
+    prior: np.ndarray,
+    spread: float | np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance of each bias given its sum, before which it is N(prior, spread)."""
     return _posterior(
-        observed.scores, level, known.size_biased, curve, noise_scale[:, None], prior, spread
+        observed.scores,
+        _level(observed),
+        known.size_biased,
+        coding_of(survey).curve,
+        _score_scale(survey, noise)[:, None],
+        prior,
+        spread,
     )
+
+
+def _level(observed: NoisySums) -> float:
+    """The mean of the curve over all ratings, less its middle."""
+    return float(observed.scores.sum() / max(float(observed.weights.sum()), 1.0))
+
+
+def _score_scale(survey: Survey, noise: np.ndarray) -> np.ndarray:
+    return np.asarray(noise / (survey.epsilon * float(1 - MEAN_SHARE)))
 
 
 def item_facts(
@@ -331,7 +386,7 @@ def _posterior(
     curve: Curve,
     noise_scale: np.ndarray,
     prior: np.ndarray,
-    spread: float,
+    spread: float | np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the posterior mean and variance of each bias, computed on a grid.
 
@@ -339,7 +394,7 @@ def _posterior(
     """
     from scipy.special import log_ndtr
 
-    biases = prior[:, None] + np.sqrt(spread) * _GRID
+    biases = prior[:, None] + np.sqrt(np.broadcast_to(spread, prior.shape))[:, None] * _GRID
     weights = np.maximum(weights, 1e-3)[:, None]
     distance = scores[:, None] - weights * (level + curve.slope * biases)
     deviation = np.sqrt(curve.within * WEIGHT_RATIO * weights)

@@ -110,6 +110,25 @@ def _whole(presence: Presence, strength: float) -> ItemItem:
     return ItemItem(matrix, importance)
 
 
+def ease_scores(presence: Presence, rows: csr_matrix, strength: float = STRENGTH) -> np.ndarray:
+    """Return the scores of the whole matrix for people with these rows, without making it.
+
+    It takes equations of as many unknowns as there are users, so it is for few of them.
+    """
+    from scipy.linalg import solve_triangular
+
+    users = presence.matrix[np.flatnonzero(np.diff(presence.matrix.indptr))].astype(np.float64)
+    scale = 1.0 / (strength * np.sqrt(np.maximum(presence.raters, 1)))
+    scaled = users.multiply(scale).tocsr()
+    system = np.asarray((scaled @ users.T).todense())
+    system[np.diag_indices(len(system))] += 1.0
+    # The inverse of X^T X + Lambda is diag(scale) - root^T root.
+    root = solve_triangular(np.linalg.cholesky(system), scaled.toarray(), lower=True)
+    own = rows.toarray().astype(np.float64)
+    through = own * scale - (own @ root.T) @ root
+    return np.asarray(own - through / (scale - (root**2).sum(axis=0)))
+
+
 def compress(whole: ItemItem, rank: int, per_item: int) -> ListModel:
     """Return the nearest model of ``rank`` directions and ``per_item`` entries, in 8 bits."""
     n = whole.matrix.shape[0]

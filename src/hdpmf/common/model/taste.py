@@ -1,4 +1,8 @@
-"""A person's taste in public features, by what they rated. PRIVATE; nothing of it is sent."""
+"""A person's taste in public features, by what they rated: the arithmetic.
+
+A device puts its owner's ratings in; that is private, and nothing of it is sent. A recommender puts
+in who rated what of people who let that be seen.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,11 @@ from hdpmf.common.model.device_fit import FEWEST
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+
+LIKE = 0.25
+"""Weight of a star of the predicted rating, where a factor e in popularity counts 1: best of 0 to
+4 on ratings held out within ML-100K's training part, for mf (NDCG@10 .112 against .109 without and
+.050 by stars alone); hdp-sum is as good with 0.1 to 0.4 there and within ML-1M's."""
 
 RIDGE = 10.0
 """Of a person's taste: best of 5, 7, 10, 15 and 20 on ratings held out within ML-100K (NDCG@10

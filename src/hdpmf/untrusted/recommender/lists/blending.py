@@ -1,0 +1,136 @@
+"""The weight of a list model beside popularity and taste, chosen on people who share.
+
+A device adds what a list model says to what it would choose and like without one. How much that
+should count depends on how many people the model has learned from. So it is tried: the model is
+trained on some of those who share, and the lists of others, with some of their items held out, say
+how good they are. All of it is in plain sight, so it costs no privacy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hdpmf.common.model.device_fit import log_popularity
+from hdpmf.common.model.taste import LIKE, taste
+from hdpmf.untrusted.recommender.lists.ease import DENSE_ITEMS, STRENGTH, ease_scores
+from hdpmf.untrusted.recommender.lists.presence import Presence
+from hdpmf.untrusted.recommender.lists.training import train_list_model
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+BLENDS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0)
+"""What is tried."""
+
+CAUTION = 1.0
+"""Standard errors that are taken off a gain, so that few people do not choose by chance."""
+
+_FOLDS = 5
+_HELD_OUT = 5
+_TOP = 10
+_MOST_TEACHERS, _MOST_JUDGES = 2_000, 400  # of a fold: bounds time and memory
+
+
+class Choosing(NamedTuple):
+    """What a device orders items by without a list model, as far as it is public.
+
+    Attributes:
+        raters: How often people choose items.
+        bias: Of items, in stars.
+        columns: What tastes are about, one row per item, or None.
+    """
+
+    raters: np.ndarray
+    bias: np.ndarray
+    columns: np.ndarray | None
+
+    def scores(self, rows: csr_matrix) -> np.ndarray:
+        """Scores of all items for people with these ratings."""
+        scores = np.repeat((log_popularity(self.raters) + LIKE * self.bias)[None], rows.shape[0], 0)
+        if self.columns is not None:
+            scores += taste(rows, self.columns, self.raters) @ self.columns.T
+        return scores
+
+
+def standardised(scores: np.ndarray) -> np.ndarray:
+    """Scores of a list model, each row with mean 0 and deviation 1; zeros where all are equal."""
+    spread = scores.std(axis=1, keepdims=True)
+    return np.asarray(
+        (scores - scores.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1.0)
+    )
+
+
+def choose_blend(
+    kind: str,
+    presence: Presence,
+    choosing: Choosing,
+    *,
+    seed: int = 0,
+    on: str = "cpu",
+    n_threads: int | None = None,
+) -> float:
+    """Return how much a list model should count; 0 where it is not clear that it helps.
+
+    It is the one of ``BLENDS`` with the largest gain in NDCG over none, less its standard error
+    over people. ``ease`` is tried by ``_FOLDS`` folds of people, other kinds, which take longer to
+    train, by one.
+
+    Args:
+        kind: The list model's.
+        presence: Who rated what, of people who share.
+        choosing: What it is added to.
+        seed: Of the folds and of what is held out.
+        on: As for ``train_list_model``.
+        n_threads: As for ``train_list_model``.
+    """
+    fold = np.random.default_rng(seed).permutation(presence.n_users) % _FOLDS
+    found = []
+    for number in range(_FOLDS if kind == "ease" else 1):
+        judges = np.flatnonzero(fold == number)[:_MOST_JUDGES]
+        kept, held = _of(presence, judges).hold_out(_HELD_OUT, seed)
+        judges = np.unique(held.users)
+        if len(judges) == 0:
+            continue
+        teachers = _of(presence, np.flatnonzero(fold != number)[:_MOST_TEACHERS])
+        rows, wanted = kept.matrix[judges], held.matrix[judges]
+        if kind == "ease":
+            heads = np.sort(np.argsort(-teachers.raters, kind="stable")[:DENSE_ITEMS])
+            model_scores = np.zeros(rows.shape)
+            model_scores[:, heads] = ease_scores(teachers.only(heads), rows[:, heads], STRENGTH)
+        else:
+            model = train_list_model(kind, teachers, seed=seed, on=on, n_threads=n_threads)
+            model_scores = model.many(rows)
+        added, usual = standardised(model_scores), choosing.scores(rows)
+        usual[rows.nonzero()] = -np.inf
+        found.append(np.column_stack([_ndcg(usual + blend * added, wanted) for blend in BLENDS]))
+    return BLENDS[_best(np.concatenate(found))] if found else 0.0
+
+
+def _best(ndcgs: np.ndarray) -> int:
+    """The column with the largest cautious gain over the first; rows are people."""
+    gains = ndcgs - ndcgs[:, :1]
+    error = gains.std(axis=0, ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
+    cautious = gains.mean(axis=0) - CAUTION * error
+    cautious[0] = 0.0
+    return int(np.argmax(cautious))
+
+
+def _of(presence: Presence, users: np.ndarray) -> Presence:
+    """The pairs of some users, who keep their numbers."""
+    chosen = np.zeros(presence.n_users, bool)
+    chosen[users] = True
+    rows = chosen[presence.users]
+    return Presence(presence.users[rows], presence.items[rows], presence.n_users, presence.n_items)
+
+
+def _ndcg(scores: np.ndarray, wanted: csr_matrix) -> np.ndarray:
+    """NDCG of each row's first ten."""
+    top = np.argpartition(-scores, min(_TOP, scores.shape[1] - 1), axis=1)[:, :_TOP]
+    order = np.argsort(-np.take_along_axis(scores, top, 1), axis=1, kind="stable")
+    top = np.take_along_axis(top, order, 1)
+    found = np.take_along_axis(wanted.toarray(), top, 1) > 0
+    discounts = 1.0 / np.log2(np.arange(2, _TOP + 2))
+    best = np.cumsum(discounts)[np.minimum(np.diff(wanted.indptr), _TOP) - 1]
+    return np.asarray(found @ discounts[: top.shape[1]] / best)
