@@ -1,6 +1,6 @@
 """Plant small faults, one at a time, and see whether a test fails: make mutants, or
 
-    python tests/mutants/run.py --sample 120 --seed 1   # of all, at random; a seed repeats them
+    python tests/mutants/run.py --sample 120 --seed 1   # at random; a seed repeats them
     python tests/mutants/run.py --only private/client/h_plausibility.py    # a file, package or line
     python tests/mutants/run.py --planted               # those of planted.py; all must be caught
     python tests/mutants/run.py --sample 20 --list      # only say which
@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -29,6 +28,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import sha256
+from operator import itemgetter
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -74,13 +75,14 @@ LEAST = 110 / 120
 FAST = ("-m", "not slow and not paper")
 QUIET = ("-x", "-q", "--no-header", "-p", "no:cacheprovider")
 NOTHING_TO_RUN = 5
+TOO_LONG = "took too long"
 LIKELY = 40
 """Tests in a first batch: most mutants are killed by one of them, and starting all others takes
 a while.
 """
-SLACK, PATIENCE = 30.0, 600.0
-"""Seconds: on top of twice what the tests take without a fault, and for planted faults, whose
-tests are not timed.
+SLACK, PATIENCE = 120.0, 600.0
+"""Seconds: on top of twice what the tests take without a fault, so that a busy machine is not
+taken for an endless loop, and for planted faults, whose tests are not timed.
 """
 
 
@@ -130,7 +132,7 @@ class Copy:
                 command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit
             )
         except subprocess.TimeoutExpired:
-            return False, "took too long"
+            return False, TOO_LONG
         if ended.returncode == NOTHING_TO_RUN and reached is not None:
             return True, ""
         if "found no collectors" in ended.stderr or "ImportError while loading" in ended.stderr:
@@ -223,11 +225,23 @@ def planted(only: str | None) -> list[Trial]:
     return trials
 
 
+def sampled(mutants: Sequence[Mutant], n: int, seed: int) -> list[Mutant]:
+    """So many at random, in their order. Each is drawn by itself, so that a seed has the same ones
+    after a change elsewhere, whatever lines they are on then.
+    """
+    alike, drawn = Counter[tuple[Path, str, str]](), []
+    for mutant in mutants:
+        what = mutant.path, mutant.old, mutant.new
+        alike[what] += 1
+        drawn.append((sha256(repr((seed, *map(str, what), alike[what])).encode()).digest(), mutant))
+    return sorted((mutant for _, mutant in sorted(drawn, key=itemgetter(0))[:n]), key=str)
+
+
 def chosen(arguments: argparse.Namespace) -> list[Mutant]:
     """The mutants that the command line asks for."""
     mutants = all_mutants(arguments.only)
     if arguments.sample is not None and arguments.sample < len(mutants):
-        mutants = sorted(random.Random(arguments.seed).sample(mutants, arguments.sample), key=str)
+        mutants = sampled(mutants, arguments.sample, arguments.seed)
     return [mutant for mutant in mutants if _compiles(mutant)]
 
 
@@ -346,7 +360,8 @@ def _run(folder: Path, arguments: argparse.Namespace) -> int:
             killed, words = copy.with_fault(trial)
         finally:
             copies.put(copy)
-        print(f"{'killed' if killed else 'SURVIVED':9} {trial.name}", flush=True)
+        late = f" ({TOO_LONG})" if words == TOO_LONG else ""
+        print(f"{'killed' if killed else 'SURVIVED':9} {trial.name}{late}", flush=True)
         if arguments.out is not None:
             line = {"mutant": trial.name, "package": trial.package, "killed": killed, "by": words}
             with arguments.out.open("a") as stream:
