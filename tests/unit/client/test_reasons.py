@@ -14,16 +14,16 @@ from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
-from hdpmf.common.model.taste import LIKE, taste
+from hdpmf.common.model.taste import LIKE, choice_shares, taste
 from hdpmf.models import HDPSum
+from hdpmf.private.client.parts import Parts, TasteParts, joined, list_parts
 from hdpmf.private.client.ranking import (
     BlendedOrder,
     ByListModel,
     ChooseAndLike,
     heights,
-    list_parts,
 )
-from hdpmf.private.client.reasons import Parts, Reason, TasteParts, in_words, joined, reasons
+from hdpmf.private.client.reasons import Reason, in_words, reasons
 
 WORLD = synthetic_world(n_users=40, n_items=30, n_ratings=500, rng=3)
 FITTED = HDPSum(rng=0).fit(WORLD)
@@ -74,6 +74,26 @@ def test_parts_of_a_list_model_add_up_to_its_scores(model: ListModel) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "model", MODELS, ids=lambda model: f"{model.form}{'' if model.heads is None else ' heads'}"
+)
+def test_what_ratings_add_is_counted_from_what_they_add_to_what_people_choose(
+    model: ListModel,
+) -> None:
+    rng = np.random.default_rng(0)
+    shares, (rated, inputs) = rng.dirichlet(np.ones(N)), _inputs(5)
+    known = np.arange(N) if model.heads is None else model.heads
+    plain = list_parts(model, rated, inputs, known)
+    found = list_parts(model, rated, inputs, known, shares)
+    usual = plain.own @ shares[known]
+    assert found.own == pytest.approx(plain.own - usual[:, None], abs=1e-5)
+    assert found.scores == pytest.approx(plain.scores, abs=1e-5)
+    everything = np.arange(N)
+    assert list_parts(model, rated, inputs, everything, shares).scores == pytest.approx(
+        model.scores(rated, inputs), abs=1e-3
+    )
+
+
 def test_what_a_rated_item_adds_is_what_is_lost_without_it() -> None:
     """In a linear model, that is: a definition of its part that knows nothing of how parts are
     computed.
@@ -114,6 +134,8 @@ def test_a_blend_adds_standardised_scores_and_its_parts_add_up(model: ListModel)
     for row, parts in zip(order.scores(users), order.parts(users, [items] * 3), strict=True):
         assert parts.scores == pytest.approx(row, abs=1e-3)
         assert np.abs(parts.own).sum() > 0
+        if model.heads is None:  # nothing is added to what people choose in general
+            assert parts.own @ choice_shares(choose.popularity) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_blend_of_nothing_said_is_the_order_without_it() -> None:

@@ -27,6 +27,12 @@ RIDGE = 10.0
 .078 and .052 without taste)."""
 
 
+def choice_shares(popularity: np.ndarray) -> np.ndarray:
+    """Return the share of each item in what people choose."""
+    counts = np.maximum(popularity, FEWEST)
+    return np.asarray(counts / counts.sum())
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Choices:
     """What people choose in general, by public features.
@@ -51,8 +57,7 @@ class Choices:
             features: Public, one row per item.
             popularity: How often items are chosen.
         """
-        counts = np.maximum(popularity, FEWEST)
-        shares = counts / counts.sum()
+        shares = choice_shares(popularity)
         mean = shares @ features
         centred = features - mean
         spread = centred.T @ (centred * shares[:, None])

@@ -18,11 +18,12 @@ from hdpmf.common.data import Id, IdIndex, ItemTable
 from hdpmf.common.data.items import ItemFilter
 from hdpmf.common.data.scale import IMPLICIT_SCALE
 from hdpmf.common.model.device_fit import log_popularity, to_stars
-from hdpmf.common.model.list_model import ListModel, quiet_products
-from hdpmf.common.model.taste import LIKE, Choices, taste, taste_by_rating
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.model.taste import LIKE, Choices, choice_shares, taste, taste_by_rating
 from hdpmf.errors import ConfigError
 from hdpmf.private.client.devices import Devices
-from hdpmf.private.client.reasons import HIGH, Parts, TasteParts, in_words, joined, reasons
+from hdpmf.private.client.parts import Parts, TasteParts, joined, list_parts
+from hdpmf.private.client.reasons import HIGH, in_words, reasons
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -341,13 +342,13 @@ class BlendedOrder:
         """Yield the parts of each user's scores: those of both orders."""
         own = heights(self.choose.devices, users)
         mean, times = self._standard(self._by_lists(own))
+        shares = choice_shares(self.choose.popularity)
         for row, (chosen, items) in enumerate(
             zip(self.choose.parts(users, lists), lists, strict=True)
         ):
             here = slice(own.indptr[row], own.indptr[row + 1])
-            found = list_parts(
-                self.lists, own.indices[here].astype(np.int64), own.data[here], items
-            )
+            rated, inputs = own.indices[here].astype(np.int64), own.data[here]
+            found = list_parts(self.lists, rated, inputs, items, shares)
             unknown = self.lists.positions(items) < 0
             found = replace(found, popularity=np.where(unknown, -found.base, found.popularity))
             yield joined(chosen, found, times=times[row], plus=-times[row] * mean[row])
@@ -369,68 +370,3 @@ class BlendedOrder:
         return scores.mean(axis=1), np.where(
             spread > 0, self.blend / np.where(spread > 0, spread, 1.0), 0.0
         )
-
-
-@quiet_products
-def list_parts(lists: ListModel, rated: np.ndarray, inputs: np.ndarray, items: np.ndarray) -> Parts:
-    """Return the parts of the scores of ``items`` for somebody who rated ``rated``.
-
-    Linear forms are sums over what was rated. So is the solution of ``factors``: each rated item
-    has a part in the right-hand side. In an ``autoencoder`` a hidden unit's rise above its value
-    without input is shared out as its input is (the rescale rule of DeepLIFT, Shrikumar et al.
-    2017), so that the sum is exact there, too.
-    """
-    positions, shown = lists.positions(rated), lists.positions(items)
-    inside = positions >= 0
-    rated, known, known_inputs = rated[inside], positions[inside], inputs[inside]
-    decode = lists.decode.rows(shown).astype(np.float64)
-    resting = np.zeros(decode.shape[1])
-    if lists.form == "factors":
-        system, pulls = lists.system(known, known_inputs)
-        own = pulls @ np.linalg.solve(system, decode.T)
-    else:
-        encoded = known_inputs[:, None] * lists.encode.rows(known)
-        if lists.form == "autoencoder":
-            encoded /= max(float(np.sqrt(known_inputs @ known_inputs)), 1e-6)
-            resting = np.tanh(lists.hidden)
-            rise = encoded.sum(axis=0)
-            flat = np.abs(rise) < 1e-9
-            slope = (np.tanh(lists.hidden + rise) - resting) / np.where(flat, 1.0, rise)
-            encoded = encoded * np.where(flat, 1.0 - resting**2, slope)
-        own = encoded @ decode.T + _entries(lists, known, known_inputs, shown)
-    everyone = np.asarray(
-        lists.decode.whole @ (lists.decode.unit * resting) + lists.output, np.float64
-    )
-    base = float(everyone.mean())
-    popularity = everyone[shown] - base
-    if (shown < 0).any():
-        # Items that it does not know come last for everybody.
-        last = float(lists.scores(rated, known_inputs).min())
-        own[:, shown < 0] = 0.0
-        popularity[shown < 0] = last - base
-    return Parts(base=base, popularity=popularity, rated=rated, own=own)
-
-
-def _entries(
-    lists: ListModel, rated: np.ndarray, inputs: np.ndarray, shown: np.ndarray
-) -> np.ndarray:
-    """Return what single entries add to the scores of the shown items, one row per rated item."""
-    found = np.zeros((len(rated), len(shown)))
-    entries = lists.entries
-    if len(entries.items) == 0:
-        return found
-    column = np.full(len(entries.start) - 1, -1)
-    column[shown[shown >= 0]] = np.flatnonzero(shown >= 0)
-    counts = entries.start[rated + 1] - entries.start[rated]
-    rows = np.repeat(np.arange(len(rated)), counts)
-    at = np.arange(len(rows)) + np.repeat(
-        entries.start[rated] - (np.cumsum(counts) - counts), counts
-    )
-    columns = column[entries.items[at]]
-    here = columns >= 0
-    np.add.at(
-        found,
-        (rows[here], columns[here]),
-        entries.whole[at[here]] * entries.unit * inputs[rows[here]],
-    )
-    return found

@@ -10,13 +10,13 @@ the item above what people choose in general. Otherwise the larger of the other 
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 
 from hdpmf.common.data.item_features import NUMBER
-from hdpmf.common.model.device_fit import POPULARITY, RATINGS, is_period, period_in_words
+from hdpmf.common.model.device_fit import is_period, period_in_words
+from hdpmf.private.client.parts import GENERAL, Kind, Parts, TasteParts
 
 HIGH = 4.0
 """Stars from which on somebody liked an item."""
@@ -34,109 +34,6 @@ DRIVING = 0.25
 _NAMED = 2  # rated items, or features
 
 _BESIDE = 0.25  # a second feature is named if its part is this large beside the first
-
-Kind = Literal["own", "popularity", "taste", "stars"]
-
-
-def _nothing() -> np.ndarray:
-    return np.zeros((0, 0))
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False, kw_only=True)
-class TasteParts:
-    """A person's taste in features of some items, and the ratings that it comes from. PRIVATE.
-
-    Attributes:
-        names: Of the features.
-        apart: How far above what people choose each item has each feature, one row per feature.
-        present: Which features an item has at all, one row per feature.
-        rated: Positions of what the person rated.
-        liked: Which of these have a high rating.
-        pulls: What each of these adds to the taste for each feature, one row per rating.
-        shared: Which features these have, one row per rating.
-        leaning: How much more of each feature the person chooses than people in general.
-    """
-
-    names: tuple[str, ...]
-    apart: np.ndarray
-    present: np.ndarray
-    rated: np.ndarray
-    liked: np.ndarray
-    pulls: np.ndarray
-    shared: np.ndarray
-    leaning: np.ndarray
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """The part of each feature in the score of each item, one row per feature."""
-        return np.asarray(self.apart * self.pulls.sum(axis=0)[:, None])
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False, kw_only=True)
-class Parts:
-    """The parts of a person's scores of some items, which add up to the score of each. PRIVATE.
-
-    Attributes:
-        base: What a usual item has. The other parts are what sets an item apart from it.
-        popularity: For each item, of what people choose in general.
-        stars: Of the predicted rating; empty where it has no part.
-        rated: Positions of what the person rated, as far as ``own`` knows it.
-        own: Of each of these, one row each.
-        taste: Of features; None where they have no part.
-    """
-
-    base: float
-    popularity: np.ndarray
-    stars: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    rated: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    own: np.ndarray = field(default_factory=_nothing)
-    taste: TasteParts | None = None
-
-    @property
-    def kinds(self) -> dict[Kind, np.ndarray]:
-        """The sum of each kind of part, for each item.
-
-        A taste for what many choose, or for what others rate highly, says nothing about the item
-        that popularity and stars do not say. So it counts with these.
-        """
-        none = np.zeros(len(self.popularity))
-        found: dict[Kind, np.ndarray] = {
-            "own": self.own.sum(axis=0) if self.own.size else none,
-            "popularity": self.popularity,
-            "taste": none,
-            "stars": self.stars if self.stars.size else none,
-        }
-        if self.taste is not None:
-            for name, size in zip(self.taste.names, self.taste.sizes, strict=True):
-                kind = _GENERAL.get(name, "taste")
-                found[kind] = found[kind] + size
-        return found
-
-    @property
-    def scores(self) -> np.ndarray:
-        """All parts together."""
-        return np.asarray(self.base + sum(self.kinds.values()))
-
-
-_GENERAL: dict[str, Kind] = {POPULARITY: "popularity", RATINGS: "stars"}
-
-
-def joined(parts: Parts, lists: Parts, *, times: float, plus: float = 0.0) -> Parts:
-    """Return the parts of scores that are ``parts + times * lists + plus``.
-
-    Args:
-        parts: Of choose and like.
-        lists: Of a model for lists, for the same items.
-        times: How much the model for lists counts.
-        plus: What every item gets besides.
-    """
-    return replace(
-        parts,
-        base=parts.base + times * lists.base + plus,
-        popularity=parts.popularity + times * lists.popularity,
-        rated=lists.rated,
-        own=times * lists.own,
-    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -215,7 +112,7 @@ class _Tastes:
         self._taste = taste
         self._sizes = taste.sizes
         self._undated = undated
-        self._special = [at for at, name in enumerate(taste.names) if name not in _GENERAL]
+        self._special = [at for at, name in enumerate(taste.names) if name not in GENERAL]
         self._periods = [at for at in self._special if is_period(taste.names[at])]
         self._pulls = taste.pulls[:, self._special]
         self._dated = np.array([item not in undated for item in taste.rated.tolist()], bool)
