@@ -19,6 +19,7 @@ PUBLIC = [
     "GlobalMean",
     "Group",
     "HDPBit",
+    "HDPShare",
     "HDPSum",
     "HdpmfError",
     "ItemFilter",

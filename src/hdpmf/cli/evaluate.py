@@ -25,7 +25,15 @@ from hdpmf.cli.options.ratings import (
     WeightOptions,
 )
 from hdpmf.cli.output import Block, Result, Table, claim_fields, claim_sentence, short_claim
-from hdpmf.cli.train import fit, model_fields, new_model, persons_cost, remarks
+from hdpmf.cli.train import (
+    fit,
+    level_facts,
+    level_lines,
+    model_fields,
+    new_model,
+    persons_cost,
+    remarks,
+)
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.errors import ConfigError
 
@@ -69,11 +77,12 @@ def evaluate(
 
     model = new_model(method, options, seed)
     training, held_out = cut.split(source, seed)
-    weights = wishes.draw(training, seed, source)
+    weights = wishes.draw(training, seed, source, method)
     seconds = fit(method, model, training, weights)
     cost = persons_cost(method, model, training, weights)
     lines = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
-    lines += remarks(model, cost)
+    levels = level_facts(method, training, weights)
+    lines += [*remarks(model, cost), *level_lines(levels)]
     about = {**wishes.fields(seed, source), **model_fields(method, model, seed, training.name)}
     if training.implicit:
         return _evaluate_implicit(model, training, held_out, about, lines)
@@ -125,6 +134,7 @@ def evaluate(
         **baselines,
         **about,
         "epsilon_per_person": None if cost is None else cost.fields(),
+        "levels": levels,
     }
     return Result(fields, text())
 

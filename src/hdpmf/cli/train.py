@@ -23,7 +23,7 @@ from hdpmf.cli.options.methods import ModelOptions, known_options, parameter_fie
 from hdpmf.cli.options.ratings import ExplicitRatingsOptions, RatingsOptions, WeightOptions
 from hdpmf.cli.output import Block, Result, claim_fields, claim_sentence, epochs_progress, note
 from hdpmf.common.methods import METHODS, method_named
-from hdpmf.common.methods.builtin import HDP_BIT
+from hdpmf.common.methods.one_round import HDP_BIT
 from hdpmf.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -108,9 +108,10 @@ def train(
     if options.items is not None and ratings.item_table is None:
         ratings = _with_titles(ratings, options.items)
     learning, validation = _split_validation(ratings, validation_fraction, seed)
-    weights = wishes.draw(learning, seed, source)
+    weights = wishes.draw(learning, seed, source, method)
     seconds = fit(method, model, learning, weights, validation)
     cost = persons_cost(method, model, learning, weights)
+    levels = level_facts(method, learning, weights)
     model.save(out)
 
     epochs_run = len(getattr(model, "history_", ()))
@@ -127,6 +128,7 @@ def train(
         text.append(wishes.sentence(seed, source))
     text += [
         *remarks(model, cost),
+        *level_lines(levels),
         f"recommender's part (nothing private): {out / 'recommender'}",
         f"devices' part (PRIVATE, readable by you only): {out / 'devices'}",
         claim_sentence(model.privacy),
@@ -142,6 +144,7 @@ def train(
         **wishes.fields(seed, source),
         **model_fields(method, model, seed, ratings.name),
         "epsilon_per_person": None if cost is None else cost.fields(),
+        "levels": levels,
     }
     return Result(document, text)
 
@@ -262,6 +265,28 @@ def persons_cost(
     return person_costs(setting, method_named(method).headline, ratings, weights)
 
 
+def level_facts(
+    method: str, ratings: Ratings, weights: PrivacyWeights
+) -> dict[str, dict[str, Any]] | None:
+    """Return people and ratings by level with what each level has; None for other methods."""
+    from hdpmf.common.privacy.sharers import people_by_level
+
+    says = method_named(method).levels
+    if not says:
+        return None
+    counted = people_by_level(ratings, weights)
+    return {level: {**counted[level], "has": says[level]} for level in says}
+
+
+def level_lines(facts: dict[str, dict[str, Any]] | None) -> list[str]:
+    """Return what each level has that somebody is at, in sentences."""
+    return [
+        f"{level.capitalize()}: {row['people']:,} people, {row['ratings']:,} ratings. {row['has']}"
+        for level, row in (facts or {}).items()
+        if row["ratings"]
+    ]
+
+
 def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
     """Return remarks about a fitted one-round model, and about the cost for whole persons."""
     from hdpmf.models.one_round import OneRound
@@ -377,7 +402,7 @@ def release(
 
     model = HDPBit(**options.chosen(HDP_BIT.name), rng=seed)
     ratings = source.load()
-    weights = wishes.draw(ratings, seed, source)
+    weights = wishes.draw(ratings, seed, source, method)
     made = model.release(ratings, weights, noise=ReleasedNoise() if noise == "released" else None)
     made = replace(made, terms=_terms(source.data) if terms is None else terms)
     made.save(out)

@@ -18,6 +18,7 @@ from hdpmf.models.baselines import (
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
 from hdpmf.models.hdp_bit import HDPBit
+from hdpmf.models.hdp_share import HDPShare
 from hdpmf.models.one_round import HDPSum
 from hdpmf.models.registry import add_method, compare, make_model
 from hdpmf.models.training import EpochRecord
@@ -36,6 +37,7 @@ __all__ = [
     "Estimator",
     "GlobalMean",
     "HDPBit",
+    "HDPShare",
     "HDPSum",
     "ItemFeatures",
     "ItemKNN",

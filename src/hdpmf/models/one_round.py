@@ -65,7 +65,7 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
 
 @dataclass(eq=False, repr=False)
 class OneRound(OneRoundOptions, Estimator):
-    """The base class of HDPSum and HDPBit; see there.
+    """The base class of HDPSum, HDPBit and HDPShare; see there.
 
     Attributes:
         facts_: Facts about items that the recommender estimated and published.
@@ -240,17 +240,7 @@ class OneRound(OneRoundOptions, Estimator):
 
         The noise is simulated by the seed unless ``released`` is given.
         """
-        catalogue = fingerprint(train.items, features)
-        survey = make_survey(
-            self._design(),
-            self.epsilon,
-            train.scale,
-            n_items=train.n_items,
-            catalogue=catalogue,
-            contributors=train.n_users,
-            coding=self.coding,
-            labels=self._by_labels(),
-        )
+        survey = self._survey(train, features)
         score = None if prior is None or prior.labels is None else prior.labels.score
         recommender = OneRoundRecommender(
             survey, features, score=score, n_patterns=getattr(self, "patterns", 0)
@@ -268,10 +258,22 @@ class OneRound(OneRoundOptions, Estimator):
             weights,
             noise,
             epsilon=survey.epsilon,
-            catalogue=catalogue,
+            catalogue=survey.catalogue,
             simulation=released is None,
         )
         return recommender, client, recommender.hear([client])
+
+    def _survey(self, train: Ratings, features: ItemFeatures | None) -> Survey:
+        return make_survey(
+            self._design(),
+            self.epsilon,
+            train.scale,
+            n_items=train.n_items,
+            catalogue=fingerprint(train.items, features),
+            contributors=train.n_users,
+            coding=self.coding,
+            labels=self._by_labels(),
+        )
 
     def _keep(
         self,

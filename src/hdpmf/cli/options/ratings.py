@@ -16,12 +16,14 @@ from hdpmf.cli.options.common import (
     data_option,
     privacy_option,
 )
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings, RatingScale
     from hdpmf.common.data.checks import Duplicates as Merging
     from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+    from hdpmf.common.privacy.sharers import Sharers
 
 
 _HOLD_OUT = 10
@@ -308,8 +310,8 @@ class WeightOptions(SpecOptions):
         list[str] | None,
         privacy_option(
             "Privacy weights: uniform (everybody at 1), paper (its random groups), or a file "
-            "with a column weight beside user, item or both; a file per user and one per item go "
-            "together.",
+            "with a column weight beside user, item or both, and level if wished; a file per user "
+            "and one per item go together.",
             "uniform|paper|FILE",
             default="uniform for --train, paper for --data",
             words=_KINDS,
@@ -323,12 +325,36 @@ class WeightOptions(SpecOptions):
         int | None,
         privacy_option("Draw the paper's groups by another seed.", "SEED", default="--seed", min=0),
     ] = None
+    share_levels: Annotated[
+        str | None,
+        privacy_option(
+            "Who shares, for methods with levels: a part of all people, drawn at random, or a user "
+            "group of --weights paper; what they rated is seen, or their ratings are open.",
+            "SHARE|GROUP[:seen|:open]",
+            default="nobody",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
+        sharers = self.sharers
+        if (
+            sharers is not None
+            and isinstance(sharers.who, str)
+            and self.weights
+            not in (
+                None,
+                ["paper"],
+            )
+        ):
+            raise ConfigError(
+                f"{sharers.who} is a group of --weights paper; with other weights --share-levels "
+                "takes a part of all people"
+            )
         words = set(self.weights or ()) & set(_KINDS)
         if words and len(self.weights or ()) > 1:
             raise ConfigError("--weights takes uniform, paper, or files: one of these three")
-        if self._about_groups and self.weights not in (None, ["paper"]):
+        settled = bool(self.spec) or self.weights_seed is not None
+        if settled and self.weights not in (None, ["paper"]):
             raise ConfigError(
                 "--spec and --weights-seed are about --weights paper; drop them, or the other "
                 "--weights"
@@ -339,8 +365,18 @@ class WeightOptions(SpecOptions):
             )
 
     @property
+    def sharers(self) -> Sharers | None:
+        """The people who share."""
+        from hdpmf.common.privacy.sharers import Sharers
+
+        text = self.share_levels
+        return None if text is None else Sharers.parse(text, "--share-levels")
+
+    @property
     def _about_groups(self) -> bool:
-        return bool(self.spec) or self.weights_seed is not None
+        sharers = self.sharers
+        named = sharers is not None and isinstance(sharers.who, str)
+        return bool(self.spec) or self.weights_seed is not None or named
 
     def kind(self, source: RatingsOptions) -> str:
         """Return ``uniform``, ``paper`` or ``file``.
@@ -358,7 +394,10 @@ class WeightOptions(SpecOptions):
         if kind == "file":
             missing = self.missing_weight
             others = "" if missing is None else f", everybody else at {missing:g}"
-            return f"Privacy weights: from {' and '.join(self.weights or ())}{others}."
+            return (
+                f"Privacy weights: from {' and '.join(self.weights or ())}{others}."
+                f"{self._sharing()}"
+            )
         if kind == "uniform":
             hint = (
                 " Wishes of your users: --weights FILE; the paper's random ones: --weights paper."
@@ -369,7 +408,11 @@ class WeightOptions(SpecOptions):
             words = (
                 f"the paper's random groups, drawn by seed {self._seed(seed)}; nobody's own wishes"
             )
-        return f"Privacy weights: {words}.{'' if chosen else hint}"
+        return f"Privacy weights: {words}.{'' if chosen else hint}{self._sharing()}"
+
+    def _sharing(self) -> str:
+        sharers = self.sharers
+        return "" if sharers is None else f" Levels: {sharers.in_words()}; the others hide all."
 
     def fields(self, seed: int, source: RatingsOptions) -> dict[str, Any]:
         """Return a description of the weights for JSON."""
@@ -379,20 +422,42 @@ class WeightOptions(SpecOptions):
             "weights_files": list(self.weights or ()) if kind == "file" else [],
             "weights_seed": self._seed(seed) if kind == "paper" else None,
             "spec": self.changes,
+            "share_levels": self.sharers and str(self.sharers),
         }
 
-    def draw(self, ratings: Ratings, seed: int, source: RatingsOptions) -> PrivacyWeights:
-        """Return the weights of ratings from this source."""
+    def draw(
+        self, ratings: Ratings, seed: int, source: RatingsOptions, method: str
+    ) -> PrivacyWeights:
+        """Return the weights of ratings from this source, for a method.
+
+        Raises:
+            ConfigError: There are levels, and the method knows none.
+        """
+        weights = self._drawn(ratings, seed, source)
+        if weights.has_levels or self.sharers is not None:
+            known = [name for name, each in METHODS.items() if each.levels]
+            if method not in known:
+                raise ConfigError(
+                    f"{method} treats all ratings alike: it knows no levels. Drop --share-levels, "
+                    f"or the column 'level' of --weights, or use {' or '.join(known)}"
+                )
+        return weights
+
+    def _drawn(self, ratings: Ratings, seed: int, source: RatingsOptions) -> PrivacyWeights:
         from hdpmf.common.privacy import PrivacyWeights
 
+        sharers = self.sharers
         match self.kind(source):
             case "uniform":
-                return PrivacyWeights.uniform(ratings)
+                weights = PrivacyWeights.uniform(ratings)
             case "paper":
-                return self.specification().draw(ratings, self._seed(seed))
+                spec = self.specification()
+                spec = spec if sharers is None else sharers.in_spec(spec)
+                weights = spec.draw(ratings, self._seed(seed))
             case _:
                 files = self.weights or ()
-                return PrivacyWeights.from_frame(ratings, *files, missing=self.missing_weight)
+                weights = PrivacyWeights.from_frame(ratings, *files, missing=self.missing_weight)
+        return weights if sharers is None else sharers.drawn(weights, self._seed(seed))
 
     def _seed(self, seed: int) -> int:
         return seed if self.weights_seed is None else self.weights_seed
@@ -401,4 +466,4 @@ class WeightOptions(SpecOptions):
 class TuneWeightOptions(WeightOptions):
     """The same for ``tune``, whose seed draws the groups."""
 
-    without = ("weights_seed",)
+    without = ("weights_seed", "share_levels")

@@ -103,6 +103,8 @@ class Method:
         labelled: How it runs with taste labels, or None.
         headline: The view that its epsilon is stated for.
         views: The views that it can run under between machines, the default first; none: it cannot.
+        levels: What a rating of each level has, in a sentence, where people choose what they hide
+            (``hdpmf.common.privacy.levels``); empty: levels change nothing.
         lists_only: It orders items for lists and predicts no ratings of its own.
         has_h: Whether the recommender draws a part of the noise, so that it matters who knows it.
         audited: Whether the audit has a game for it.
@@ -129,6 +131,7 @@ class Method:
     rates: Mapping[str, float] = field(default_factory=dict)
     mechanism: str | None = None
     views: tuple[View, ...] = ()
+    levels: Mapping[str, str] = field(default_factory=dict)
     lists_only: bool = False
     has_h: bool = False
     audited: bool = False
@@ -181,7 +184,9 @@ class Method:
         """The designs of its surveys, as the protocol names them."""
         if self.family == "bits":
             return ("L",)
-        return self.options["design"].choices if "design" in self.options else ()
+        if "design" in self.options:
+            return self.options["design"].choices
+        return ("A",) if self.levels else ()
 
     @property
     def is_baseline(self) -> bool:

@@ -352,6 +352,20 @@ class BitOptions(OneRoundOptions):
 
 
 @dataclass(eq=False, repr=False)
+class ShareOptions(OneRoundOptions):
+    """The same by secure sums of everybody, with bits and ratings of those who share."""
+
+    _: KW_ONLY
+    list_model: str = option(
+        "ease",
+        "The model that sharpens lists, trained on what people let be seen; each device puts its "
+        "own ratings in.",
+        flags=("--list-model",),
+        choices=("ease", "ials", "bpr", "neural", "popular"),
+    )
+
+
+@dataclass(eq=False, repr=False)
 class PopularityOptions:
     """Options of popularity, released once."""
 

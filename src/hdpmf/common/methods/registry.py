@@ -269,6 +269,8 @@ def _section(method: Method) -> str:
     ]
     if method.labelled is not None:
         lines += [f"*With taste labels.* {method.labelled.sent} {method.labelled.stays_open}\n"]
+    if method.levels:
+        lines += [f"*{level.capitalize()}.* {words}\n" for level, words in method.levels.items()]
     lines += [
         f"*{WHERE[view].capitalize()}*, the recommender sees {method.claim(view).sees}.\n"
         for view in method.views

@@ -155,6 +155,12 @@ class PrivacyWeights:
             marks = spread_levels(items, self.items, ITEM_DEFAULT, "item")
         return self._copy(user_levels=own, item_levels=marks)
 
+    @property
+    def has_levels(self) -> bool:
+        """True if somebody said what is hidden; without, everything is."""
+        own = (self.user_levels, self.item_levels, self.rating_levels)
+        return any(levels is not None for levels in own)
+
     def levels_for(self, ratings: Ratings) -> np.ndarray:
         """The level of each row of ``ratings``: the more hidden one of its user's and its item's.
 

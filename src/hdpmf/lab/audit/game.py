@@ -35,6 +35,7 @@ from hdpmf.lab.audit.scores import (
     lower_bound,
     verdict,
 )
+from hdpmf.lab.audit.sharing import shared_scores
 from hdpmf.lab.audit.training import device_scores, retrain_scores, small_world
 from hdpmf.lab.audit.world import Design, Target, check_runs, choose_target
 from hdpmf.models import make_model
@@ -46,6 +47,9 @@ ADJACENCIES = ("value", "presence")
 
 LABELLED_VIEWS = ("sums", "final")
 """Views that are audited with labels, which do not protect single contributions further."""
+
+SHARED_VIEWS = ("messages", "sums")
+"""Views that are audited where people share: what is published is made of these."""
 
 # Post-processing is repeated whole for every run; its threshold needs no more runs than this to be
 # chosen well.
@@ -127,6 +131,16 @@ class Audit:
         if self.labels and self.view not in LABELLED_VIEWS:
             raise ConfigError(
                 f"with taste labels the views {' and '.join(LABELLED_VIEWS)} are audited"
+            )
+        if method.levels and self.view not in SHARED_VIEWS:
+            raise ConfigError(
+                f"{self.method} is audited in the views {' and '.join(SHARED_VIEWS)}; all that it "
+                "publishes is made of what is seen there"
+            )
+        if method.levels and (self.view, self.adjacency) == ("messages", "presence"):
+            raise ConfigError(
+                f"what is sent in plain sight hides no presence; audit that of hidden ratings: "
+                f"{self.method}, sums"
             )
         check_runs(self.runs)
         if self.seed < 0:
@@ -215,7 +229,9 @@ def run_audit(
         verdict=verdict(claimed, best.epsilon),
         claim_status=claim.status,
         claim_view=claim.view,
-        claim_covers_view=audit.view != "messages" or method.headline == "messages",
+        claim_covers_view=audit.view != "messages"
+        or method.headline == "messages"
+        or bool(method.levels),
         ceiling=ceiling(audit.runs, audit.delta, CONFIDENCE),
         power=best.power,
         false_alarms=best.false_alarms,
@@ -234,7 +250,8 @@ def pairs() -> list[tuple[str, str]]:
         (name, view)
         for name in audited()
         for view in VIEWS
-        if view != HIDDEN_H or METHODS[name].has_h
+        if (view != HIDDEN_H or METHODS[name].has_h)
+        and (not METHODS[name].levels or view in SHARED_VIEWS)
     ]
 
 
@@ -270,6 +287,8 @@ def _observer(audit: Audit) -> Observer:
         return _observe_nothing
     if not method.one_round:
         return _observe_factors if audit.view == "final" else _observe_gradients
+    if method.levels:
+        return _observe_shared
     if audit.view == "final":
         return _observe_published
     return _observe_labels if audit.labels else _observe_contributions
@@ -315,6 +334,19 @@ def _observe_contributions(audit: Audit, target: Target, pilot: int, step: Step)
     else:
         scores = sum_scores(
             target, design, audit.view, total, audit.seed, step, adjacency=audit.adjacency
+        )
+    return {"everything": scores.split(pilot)}
+
+
+def _observe_shared(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
+    """A seen rating by its bit, or a hidden one by the sums beside all that its person shows."""
+    total = pilot + audit.runs
+    if audit.view == "messages":
+        scores = bit_scores(target, audit.epsilon, audit.view, total, audit.seed)
+        step(2 * total)
+    else:
+        scores = shared_scores(
+            target, _design(audit), total, audit.seed, step, adjacency=audit.adjacency
         )
     return {"everything": scores.split(pilot)}
 

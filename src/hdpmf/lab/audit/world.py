@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from hdpmf.common.base.threads import available_cores
 from hdpmf.common.data import Ratings
@@ -20,6 +21,7 @@ from hdpmf.common.protocol import Survey
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.sharing import ShareClient
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.one_round import make_survey
 
@@ -211,6 +213,10 @@ class Design:
             labels=self.labels,
         )
 
+    def sharing_survey(self, ratings: Ratings, contributors: int) -> Survey:
+        """Return the survey of a run where people share."""
+        return replace(self.survey(ratings, contributors), sharing=True)
+
     def recommender(self, survey: Survey, feature: np.ndarray | None = None) -> OneRoundRecommender:
         """Return the recommender; ``feature`` scores items for labels."""
         features = None
@@ -223,18 +229,26 @@ class Design:
         self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
     ) -> OneRoundClient:
         """Return a client with these ratings, which holds ``n_users`` of all contributors."""
-        source: Any = noise
-        if (self.noise_factor, self.label_factor) != (1.0, 1.0):
-            source = PlantedNoise(noise, self.noise_factor, self.label_factor)
-        return OneRoundClient(
-            ratings,
-            weights,
-            source,
-            epsilon=self.epsilon,
-            catalogue=_CATALOGUE,
-            n_users=n_users,
-            simulation=True,
-        )
+        return OneRoundClient(ratings, weights, self._source(noise), **self._terms(n_users))
+
+    def share_client(
+        self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
+    ) -> ShareClient:
+        """Return the same for people with levels."""
+        return ShareClient(ratings, weights, self._source(noise), **self._terms(n_users))
+
+    def _source(self, noise: SeededNoise) -> Any:
+        if (self.noise_factor, self.label_factor) == (1.0, 1.0):
+            return noise
+        return PlantedNoise(noise, self.noise_factor, self.label_factor)
+
+    def _terms(self, n_users: int) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon,
+            "catalogue": _CATALOGUE,
+            "n_users": n_users,
+            "simulation": True,
+        }
 
 
 def rating_in_worlds(target: Target, adjacency: str) -> tuple[float | None, float]:

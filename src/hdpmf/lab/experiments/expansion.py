@@ -20,9 +20,10 @@ from hdpmf.common.data import dataset_info, find_dataset
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module
 from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.privacy.sharers import Sharers
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.lab.experiments.runs import Data, Part, Privacy, Run, Scalar, make_run
-from hdpmf.lab.experiments.spec import PRIVACY_NAMES, DataOptions, Experiment, Split
+from hdpmf.lab.experiments.spec import PRIVACY_NAMES, SHARE, DataOptions, Experiment, Split
 from hdpmf.lab.experiments.store import Result
 
 
@@ -110,11 +111,16 @@ def method_names(experiment: Experiment) -> tuple[str, ...]:
     for module in experiment.imports:
         load_module(module)
     lists = experiment.measure == "lists"
-    # Some methods make only lists; the trivial baselines among the others make none.
+    varied = "" if experiment.vary is None else experiment.vary.parameter
+    sharing = bool(experiment.share_levels) or varied == SHARE
+    # Some methods make only lists; the trivial baselines among the others make none. Without
+    # anybody who shares, a method with levels is another one once more.
     able = (
         name
         for name, method in METHODS.items()
-        if method.lists_only <= lists and (not lists or method.has_lists)
+        if method.lists_only <= lists
+        and (not lists or method.has_lists)
+        and (not method.levels or sharing)
     )
     wanted = tuple(able) if experiment.methods == "all" else experiment.methods
     named = (*wanted, *experiment.without, *experiment.paper_methods)
@@ -205,11 +211,39 @@ def evaluation_runs(
             msgspec.structs.replace(_part(data, experiment.split, seed), fraction=fraction),
             configuration.method,
             params,
-            wishes_of(experiment, configuration.dataset, _wishes(experiment, x), seed),
+            _with_sharers(
+                wishes_of(experiment, configuration.dataset, _wishes(experiment, x), seed),
+                sharers_at(experiment, x),
+                seed,
+            ),
             seed,
         )
         for seed in experiment.seeds
     )
+
+
+def sharers_at(experiment: Experiment, x: float | None = None) -> Sharers | None:
+    """Return who shares at one point of the axis; None: nobody.
+
+    Raises:
+        ConfigError: The experiment says it in a way that cannot be read.
+    """
+    varied = experiment.vary is not None and experiment.vary.parameter == SHARE
+    if not varied:
+        text = experiment.share_levels
+        return Sharers.parse(text, f"{experiment.name}: share_levels") if text else None
+    if experiment.share_levels and not experiment.share_levels.startswith(":"):
+        raise ConfigError(
+            f"{experiment.name}: vary says who shares, so share_levels takes only :seen or :open"
+        )
+    return Sharers.parse(f"{x}{experiment.share_levels}", f"{experiment.name}: share")
+
+
+def _with_sharers(privacy: Privacy, sharers: Sharers | None, seed: int) -> Privacy:
+    """The wishes with who shares; people are drawn by the seed of the run."""
+    if sharers is None or sharers.who == 0:
+        return privacy
+    return msgspec.structs.replace(privacy, sharers=str(sharers), seed=seed)
 
 
 def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:

@@ -156,12 +156,14 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         weights: ``paper``, ``uniform`` (everybody at 1), or checksums of the user's files of
             weights.
         missing: The weight of everybody whom such a file does not name.
+        sharers: Who shares, for methods with levels, as ``0.09:seen``.
     """
 
     changes: dict[str, float] = {}
     seed: int = 0
     weights: tuple[str, ...] = ("paper",)
     missing: float | None = None
+    sharers: str = ""
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
@@ -215,6 +217,8 @@ def make_run(
     options = METHODS[method].options
     for name in params:
         METHODS[method].require(name)
+    if privacy.sharers and not METHODS[method].levels:
+        privacy = msgspec.structs.replace(privacy, sharers="")
     if part.kind == "ready-made" and not part.folds and part.fraction == 1.0:
         part = msgspec.structs.replace(part, seed=0, per_user=10)
     return Run(

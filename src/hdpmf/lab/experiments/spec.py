@@ -42,6 +42,9 @@ PRIVACY_NAMES = (
 )
 """The names of the paper's Table II, as `PrivacySpec.paper` takes them."""
 
+SHARE = "share"
+"""What varies where the axis is the part of people who share."""
+
 USUAL_GRID: Grid = {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)}
 """The grid if neither experiment nor method has one: right for the sequential solver."""
 
@@ -106,7 +109,8 @@ class Vary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         parameter: ``epsilon``, a name of Table II (``f_uc``, ``epsilon_uc``, ...), ``fraction`` (of
-            each user's training ratings), or any parameter of the models.
+            each user's training ratings), ``share`` (the part of people who share), or any
+            parameter of the models.
         values: Values in the order of the axis.
         label: Label of the axis.
     """
@@ -162,7 +166,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         reference: Its place in a paper.
         datasets: Registered data sets, or names under ``data``. ``yelp`` means ``yelp-sample`` if
             the official file is absent.
-        methods: Names, or ``all`` for every method that does what is measured.
+        methods: Names, or ``all`` for every method that does what is measured; those with levels
+            only where somebody shares.
         without: Methods left out of ``all``.
         paper_methods: Methods of the paper; a report marks the others as added.
         factors: Values of K.
@@ -172,6 +177,9 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         solver: ``sequential`` (the published procedure) or ``batch`` (Algorithm 1).
         params: Further parameters for every model that has them.
         privacy: Differences from Table II, by its names.
+        share_levels: Who shares, for methods with levels: ``0.09`` (a part of all people, drawn at
+            random) or ``liberal`` (a user group), and ``:seen`` or ``:open`` after it; where
+            ``share`` varies, only the latter.
         data: The user's own data sets.
         imports: Python modules that add methods (``hdpmf.add_method``), also beside the TOML file.
         quick: True for a reduced version, whose numbers are first impressions.
@@ -193,6 +201,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     solver: Literal["sequential", "batch"] = "sequential"
     params: dict[str, Scalar] = {}
     privacy: dict[str, float] = {}
+    share_levels: str = ""
     split: Split = Split()
     tuning: Tuning = Tuning()
     vary: Vary | None = None
@@ -262,15 +271,21 @@ def check(experiment: Experiment, origin: str) -> None:
     Raises:
         ConfigError: With the field and what is possible there.
     """
-    from hdpmf.lab.experiments.expansion import method_names, privacy_spec
+    from hdpmf.lab.experiments.expansion import method_names, privacy_spec, sharers_at
 
     methods = method_names(experiment)  # imports the user's modules and knows the names
     vary = experiment.vary
     shared = set(experiment.params) | (
         set(experiment.tuning.grids.get("default", {})) - {"learning_rate", "reg"}
     )
-    if vary is not None and vary.parameter not in (*PRIVACY_NAMES, "fraction"):
+    if vary is not None and vary.parameter not in (*PRIVACY_NAMES, "fraction", SHARE):
         shared.add(vary.parameter)
+    for x in experiment.xs:
+        sharers = sharers_at(experiment, x)
+        if sharers is not None and not any(METHODS[method].levels for method in methods):
+            raise ConfigError(f"{origin}: somebody shares, but no method here knows levels")
+        if sharers is not None:
+            sharers.in_spec(privacy_spec(experiment, x))
     _check_options(origin, methods, shared)
     for name, value in experiment.params.items():
         for options in (METHODS[method].options for method in methods):

@@ -23,6 +23,7 @@ from hdpmf.common.privacy.accounting.setting import (
     View,
     view_of,
 )
+from hdpmf.common.privacy.levels import OPEN
 from hdpmf.common.privacy.spec import Group, PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, PrivacyError
@@ -113,6 +114,7 @@ def cost(
     n_raters: int | Sequence[int] = 100,
     unit: str = "rating",
     neighbours: str = "value",
+    level: str | Sequence[str] | np.ndarray | None = None,
     releases: int = 1,
     delta: float = DELTA,
     h: Sequence[float] | None = None,
@@ -128,6 +130,8 @@ def cost(
             rating.
         unit: ``rating``, ``item`` or ``user``: what differs.
         neighbours: ``value`` or ``presence``: how.
+        level: What the rating hides, for methods with levels; for an item or a user, one for each
+            rating. By default what the view is about: seen in plain sight, hidden in sums.
         releases: How many times all of it is done, with fresh noise.
         delta: For ``epsilon_at_delta``.
         h: The recommender's draws, rounds x factors of them; a typical run's where not given.
@@ -148,7 +152,9 @@ def cost(
         except TypeError as error:
             raise ConfigError(f"an option that the accounting does not know: {error}") from error
     full_view = view_of(view)
-    subject = Subject.of(unit, neighbours, weight, n_raters)
+    if level is not None and not method_named(setting.method).levels:
+        raise ConfigError(f"{setting.method} knows no levels; leave level out")
+    subject = Subject.of(unit, neighbours, weight, n_raters, level)
     found = observe(setting, full_view, subject)
     event = found.event if releases == 1 else Repeated(found.event, releases)
     rho = accountants.zcdp(event)
@@ -249,9 +255,14 @@ class PersonCosts:
 def person_costs(
     setting: Setting, view: str, ratings: Ratings, weights: PrivacyWeights, *, delta: float = DELTA
 ) -> PersonCosts:
-    """Return the cost of one training for the median and the heaviest person of a table."""
+    """Return the cost of one training for the median and the heaviest person of a table.
+
+    What people publish is left out: nothing protects it.
+    """
     own = weights.for_ratings(ratings)
-    totals = np.bincount(ratings.user_codes, own, ratings.n_users)
+    levels = weights.levels_for(ratings) if method_named(setting.method).levels else None
+    counted = own if levels is None else np.where(levels == OPEN, 0.0, own)
+    totals = np.bincount(ratings.user_codes, counted, ratings.n_users)
     raters = ratings.item_counts()
     order = np.argsort(totals, kind="stable")
     order = order[totals[order] > 0]
@@ -262,6 +273,7 @@ def person_costs(
         charged = cost(
             setting, view, unit="user", neighbours=neighbours, weight=own[mine].tolist(),
             n_raters=raters[ratings.item_codes[mine]].tolist(), delta=delta,
+            level=None if levels is None else levels[mine],
         )  # fmt: skip
         return PersonCost(len(mine), float(totals[user]), charged)
 

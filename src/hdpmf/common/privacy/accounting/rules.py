@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -23,6 +23,7 @@ from hdpmf.common.methods import method_named
 from hdpmf.common.privacy.accounting import accountants as e
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, make_ruler, sum_channels
+from hdpmf.common.privacy.levels import HIDDEN, OPEN, SEEN
 from hdpmf.errors import ConfigError, PrivacyError
 
 _POINTS = 10_000  # no mutant: twice as many points give the same integral
@@ -369,6 +370,34 @@ def _bits(setting: Setting, view: View, subject: Subject) -> Observation:
     )
 
 
+def _shared(setting: Setting, view: View, subject: Subject) -> Observation:
+    """Sums of hidden ratings and bits of seen ones; without levels, those that the view is about.
+
+    In plain sight (``messages``) that is what is seen. Two ratings of different levels are never in
+    the same release, so that a person's parts compose.
+    """
+    if subject.levels is None:
+        about = _bits if view == "messages" else _sums
+        return replace(about(setting, view, subject), reference=_SHARE)
+    hidden, seen, published = (subject.at(level) for level in (HIDDEN, SEEN, OPEN))
+    found = [
+        rule(setting, view, part)
+        for rule, part in ((_sums, hidden), (_bits, seen))
+        if part is not None
+    ]
+    if not found:
+        why = "its owner publishes the rating"
+        return Observation(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", _SHARE)
+    reason = " ".join(part.reason for part in found)
+    if published is not None:
+        reason += " What the owner publishes is not counted: nothing protects it."
+    return Observation(
+        e.Composed(tuple(part.event for part in found)), "everything", reason, _SHARE
+    )
+
+
+_SHARE = "proofs/hdp-share.md"
+
 RULES: dict[str, Rule] = {
     "nothing": _nothing,
     "no-noise": _bare("ratings are used without any noise"),
@@ -379,6 +408,7 @@ RULES: dict[str, Rule] = {
     "paid": _paid,
     "sums": _sums,
     "bits": _bits,
+    "shared": _shared,
     "counts": _counts,
 }
 """The rules by the names that methods use."""

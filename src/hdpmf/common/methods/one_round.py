@@ -1,0 +1,248 @@
+"""The one-round designs: secure sums, bits, and both together for people with levels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hdpmf.common.methods.method import (
+    ALL_MESSAGES,
+    ENOUGH_USERS,
+    HONEST_SERVER,
+    ROSTER,
+    SUM_SEEN_ALONE,
+    SUMS_OVER_USERS,
+    TWO_SERVERS,
+    Claim,
+    Form,
+    Method,
+)
+from hdpmf.common.methods.options import BitOptions, ShareOptions, SumOptions
+
+
+def _presence(factor: float) -> str:
+    """Return a sentence on the cost of a rating's presence (proofs/hdp-sum.md)."""
+    return (
+        f"That a rating of weight W is there is hidden at {factor:g} W epsilon; for a person whose "
+        f"ratings reach a limit (max_total or max_ratings) at up to {factor:g} (2 W + 1) epsilon, "
+        "because one more pushes others out."
+    )
+
+
+def _by_two_servers(reason: str, sees: str, presence: float, needs: str = "") -> Claim:
+    """Sums by two servers, against the recommender with one of them (proofs/hdp-sum.md)."""
+    return Claim(
+        status="proved",
+        against=TWO_SERVERS,
+        reason=f"{reason}; each server adds the whole noise, so that the honest one's is enough",
+        sees=f"{sees}; the leader of the two sees which devices reported, and when; each "
+        "server alone sees shares that "
+        "are uniformly random",
+        value=1.0,
+        presence=presence,
+        needs=HONEST_SERVER + needs,
+    )
+
+
+HDP_SUM = Method(
+    name="hdp-sum",
+    label="HDP-Sum",
+    summary="one round of secure sums; epsilon is proved where only sums are seen",
+    family="sums",
+    estimator="hdpmf.models.one_round:HDPSum",
+    configuration=SumOptions,
+    accounting="sums",
+    plain=Form(
+        claims={
+            "messages": SUM_SEEN_ALONE,
+            "sums": Claim(
+                status="proved",
+                against=SUMS_OVER_USERS,
+                reason="every rating enters one sum once, with discrete Laplace noise; what else "
+                "is computed never "
+                "leaves devices",
+                sees="one sum over devices, for every item: coded ratings and weights of all "
+                "users together, with "
+                "noise that nobody holds alone; not which items a device rated; and which "
+                "devices took part",
+                value=1.0,
+                presence=0.75,
+                needs=ROSTER + ENOUGH_USERS,
+            ),
+            "two-servers": _by_two_servers(
+                "every rating enters one sum once, with discrete Laplace noise",
+                "one sum over all reports, for every item: coded ratings and weights of all users "
+                "together, with the noise of both servers",
+                0.75,
+            ),
+        },
+        sent="For every item of the catalogue two whole numbers, once, and only into a "
+        "secure sum over all users: "
+        "nobody sees one user's numbers, and the sum has noise: a share of every user, "
+        "or all of it from each of two "
+        "servers.",
+        stays_open="Visible: who takes part. Needs: secure sums by masks that work, and as many "
+        "honest users as the "
+        "noise was divided among; or two servers, of which one is honest. " + _presence(0.75),
+        rounds=1,
+        sums=1,
+    ),
+    labelled=Form(
+        claims={
+            "messages": SUM_SEEN_ALONE,
+            "sums": Claim(
+                status="proved",
+                against=SUMS_OVER_USERS,
+                reason="every rating enters two sums of weights and one of ratings, with discrete "
+                "Laplace noise, and "
+                "its presence the draw of its device's label; what else is computed never "
+                "leaves devices",
+                sees="two sums over devices, with noise that nobody holds alone: for every item "
+                "the weights of all "
+                "users together, then coded ratings and weights, which for much-rated items "
+                "are apart by a label that "
+                "each device draws once at random and tells nobody; not which items a device "
+                "rated; and which devices "
+                "took part",
+                value=1.0,
+                presence=0.992,
+                needs=ROSTER + ENOUGH_USERS + ", both times",
+            ),
+            "two-servers": _by_two_servers(
+                "every rating enters two sums of weights and one of ratings, with discrete Laplace "
+                "noise, and its presence the draw of its device's label",
+                "two sums over all reports, with the noise of both servers: for every item the "
+                "weights of all users together, then coded ratings and weights, which for "
+                "much-rated items are apart by a label that each device draws once at random and "
+                "tells nobody",
+                0.992,
+                ", both times",
+            ),
+        },
+        sent="Twice, and only into secure sums over all users with noise, a share of every "
+        "user or all of it from "
+        "each of two servers: for every item of the catalogue one whole number, then "
+        "two. The second time "
+        "much-rated items have a sum for each of two labels; a device draws its label "
+        "once, at random by what it "
+        "rated, and tells nobody.",
+        stays_open="Visible: who takes part. Needs: secure sums by masks that work, and as many "
+        "honest users as the "
+        "noise was divided among, both times; or two servers, of which one is honest. "
+        + _presence(0.992),
+        rounds=2,
+        sums=2,
+    ),
+    headline="sums",
+    views=("sums", "two-servers"),
+    audited=True,
+    version=2,
+)
+
+_ONE_BIT = "every rating sends one randomised bit, once; what else is computed never leaves devices"
+
+HDP_BIT = Method(
+    name="hdp-bit",
+    label="HDP-Bit",
+    summary="one bit per rating; epsilon is proved against every message",
+    family="bits",
+    estimator="hdpmf.models.hdp_bit:HDPBit",
+    configuration=BitOptions,
+    accounting="bits",
+    plain=Form(
+        claims={
+            "messages": Claim(
+                status="proved",
+                against=ALL_MESSAGES,
+                reason=_ONE_BIT,
+                sees="which items each device rated, how strict it is about each (the privacy "
+                "weight), and one "
+                "randomised bit per rating",
+                value=1.0,
+            ),
+            "sums": Claim(
+                status="proved",
+                against=ALL_MESSAGES,
+                reason=_ONE_BIT,
+                sees="sums of bits",
+                value=1.0,
+            ),
+        },
+        sent="For every rating one bit, once in its life: 'rather good' or 'rather bad', "
+        "drawn at random so that "
+        "either answer is always possible.",
+        stays_open="Visible: which items a user rated, and how strict the user is about each (the "
+        "privacy weight).",
+        rounds=1,
+        sums=0,
+    ),
+    views=("messages",),
+    audited=True,
+    version=2,
+)
+
+_SHARERS = (
+    "; and, of ratings that their owners show: who rated what with how strict a weight and one "
+    "randomised bit (seen), or the rating itself (open)"
+)
+
+_HIDDEN = (
+    "a hidden rating enters one sum once, with discrete Laplace noise, and nothing that anybody "
+    "shows depends on it; of seen ratings the value is hidden at the same epsilon, of open ones "
+    "nothing"
+)
+
+HDP_SHARE = Method(
+    name="hdp-share",
+    label="HDP-Share",
+    summary="hdp-sum of everybody, sharpened by those who let be seen what they rated",
+    family="sums",
+    estimator="hdpmf.models.hdp_share:HDPShare",
+    configuration=ShareOptions,
+    accounting="shared",
+    plain=Form(
+        claims={
+            "messages": replace(
+                HDP_BIT.claim("messages"),
+                reason="for a rating that is seen: it sends one randomised bit, once; hidden "
+                "ratings are in nothing that is sent in plain sight, and open ones are published",
+                sees="of those who show something which items that is and, for each, how strict "
+                "they are about it (the privacy weight) and one randomised bit (seen), or the "
+                "rating itself (open)",
+            ),
+            "sums": replace(
+                HDP_SUM.claim("sums"),
+                reason=_HIDDEN,
+                sees=HDP_SUM.claim("sums").sees + _SHARERS,
+            ),
+            "two-servers": replace(
+                HDP_SUM.claim("two-servers"),
+                reason=f"{_HIDDEN}; each server adds the whole noise, so "
+                "that the honest one's is enough",
+                sees=HDP_SUM.claim("two-servers").sees + _SHARERS,
+            ),
+        },
+        sent="Of hidden ratings, for every item of the catalogue two whole numbers, once, and only "
+        "into a secure sum over all users, as in hdp-sum; whoever hides nothing adds zeros. Of "
+        "ratings that are seen, one randomised bit each, once, as in hdp-bit. Open ratings, as "
+        "they are.",
+        stays_open="Visible: who takes part; and of those who show something, what they show: "
+        "which items, and how strict they are about each. So a level is visible once somebody "
+        "shows something. An item that such a person marks stays hidden only among what that "
+        "person did not show: similar items beside it may betray it, which no epsilon counts. "
+        "Needs: secure sums by masks that work, and as many honest users as the noise was divided "
+        "among; or two servers, of which one is honest. " + _presence(0.75),
+        rounds=1,
+        sums=1,
+    ),
+    headline="sums",
+    views=("two-servers",),
+    levels={
+        "hidden": "How it was rated is hidden at W epsilon, and that it was rated at 0.75 W "
+        "epsilon, exactly as in hdp-sum, whatever others show.",
+        "seen": "How it was rated is hidden at W epsilon, against everybody. That it was rated, "
+        "and W, are in plain sight.",
+        "open": "Nothing is hidden: the owner publishes the rating.",
+    },
+    audited=True,
+    colour="#cc4778",
+)
