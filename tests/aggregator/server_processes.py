@@ -30,7 +30,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     BatchSelector,
     Collection,
     CollectionReq,
-    HpkeConfig,
     InputShareAad,
     Interval,
     PlaintextInputShare,
@@ -66,6 +65,10 @@ from hdpmf.untrusted.aggregator.tasks import Rules
 LEADER, HELPER = "leader", "helper"
 SMALL = SumOfVectors(entries=4, bits=8, chunk=5)
 MINIMUM = 2
+
+
+_FOLDERS: dict[str, AggregatorFolder] = {}
+"""Of the servers of this process, by identity: for their newest keys."""
 
 
 class CollectorHere:
@@ -133,7 +136,7 @@ class Asked:
         pair = self.task.servers
         sealed = [
             seal(
-                HpkeConfig.decode(bytes.fromhex(server.hpke)),
+                _FOLDERS[server.identity].hpke.config,
                 input_share_info(role),
                 aad,
                 PlaintextInputShare((), share).encode(),
@@ -224,6 +227,7 @@ class Pair:
             for role, name in ((LEADER, "North"), (HELPER, "South"))
         }
         cards = {role: made.card for role, made in self.folders.items()}
+        _FOLDERS.update({made.card.identity: made for made in self.folders.values()})
         self.servers = self.folders[LEADER].pair(cards[HELPER], same_host=True)
         self.folders[HELPER].pair(cards[LEADER], same_host=True)
         for made in self.folders.values():

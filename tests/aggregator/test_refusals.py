@@ -31,6 +31,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
 )
 from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.protocol.key_list import read_key_list
 from hdpmf.common.protocol.task import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
 from hdpmf.errors import DapError, TransportError
 from hdpmf.untrusted.aggregator.folder import Limits
@@ -328,7 +329,13 @@ def test_keys_can_be_kept(pair: Pair, asked: Asked) -> None:
         told = pair.clients[role].get(url)
         assert told.headers["cache-control"].startswith("public, max-age=")
         (config,) = HpkeConfigList.decode(told.content).hpke_configs
-        assert config.encode().hex() == pair.cards[role].hpke
+        assert config == pair.folders[role].hpke.config
+        signed = pair.clients[role].get(pair.cards[role].endpoint("/hpke_config/signed"))
+        assert signed.headers["content-type"] == "application/hdpmf-signed-hpke-config-list"
+        assert signed.headers["cache-control"] == "no-cache"
+        keys = read_key_list(signed.content, pair.cards[role])
+        assert keys.configs == told.content
+        assert keys.not_after > time.time() + 3 * DAY
         assert (
             pair.clients[role].get(pair.cards[role].endpoint("/hpke_config?task_id=x")).status_code
             == 400

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from .conftest import Call
@@ -14,6 +15,7 @@ pytest.importorskip("pyhpke")
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.servers import Collector, Servers, card_to_json, read_server
+from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 
 OPTIONS = {
     "leader": (
@@ -72,20 +74,16 @@ def test_a_server_is_set_up_with_secret_keys_and_a_public_card(call: Call, tmp_p
         folder / "tls" / "server.key",
         folder / "tls" / "authority.key",
     ]
-    assert len(keys) == 5
+    keys += [folder / "hpke-keys", folder / "noise-key"]
+    assert len(keys) == 7
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in keys)
     card = (folder / "card.json").read_bytes()
     assert read_server(card).authority.startswith("-----BEGIN CERTIFICATE-----")
     party = (folder / "keys" / "party.key").read_bytes()
     assert party.hex().encode() not in card
-    assert KeyPair.from_bytes(
-        (folder / "keys" / "hpke.key").read_bytes()
-    ).config.encode().hex() == made_hpke(card)
+    signing = SigningKey((folder / "keys" / "signing.key").read_bytes())
+    assert (signing.public, read_server(card).hpke) == (read_server(card).signing, msgspec.UNSET)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["leader"]
-
-
-def made_hpke(card: bytes) -> str:
-    return read_server(card).hpke
 
 
 def test_both_of_a_pair_write_the_same_file(call: Call, pair: tuple[Path, Path]) -> None:
@@ -235,3 +233,16 @@ def test_a_server_that_never_ran_has_no_tasks(call: Call, pair: tuple[Path, Path
     call("aggregator", "pair", leader, helper / "card.json")
     assert call("aggregator", "status", leader, "--json").json["tasks"] == []
     assert not (leader / "data.sqlite").exists()
+
+
+def test_a_new_key_by_hand(call: Call, pair: tuple[Path, Path]) -> None:
+    leader, _ = pair
+    card = (leader / "card.json").read_bytes()
+    first = call("aggregator", "rotate-keys", leader, "--json").json["keys"]
+    assert [key["id"] for key in first] == [1, 0]
+    assert "number 1" in call("aggregator", "status", leader).out
+    assert "2 older, for reports under way" in call("aggregator", "rotate-keys", leader).out
+    erased = call("aggregator", "rotate-keys", leader, "--erase")
+    assert "none older" in erased.out
+    assert [key["id"] for key in call("aggregator", "status", leader, "--json").json["keys"]] == [3]
+    assert (leader / "card.json").read_bytes() == card

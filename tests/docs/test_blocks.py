@@ -53,6 +53,7 @@ COMMANDS_NOT_RUN = {
     "aggregator admit": "two servers; tests/deploy",
     "aggregator serve": "a service; tests/deploy",
     "aggregator status": "a service; tests/deploy",
+    "aggregator rotate-keys": "a server's folder; tests/cli/test_aggregator.py",
     "device join": "a recommender; tests/deploy",
     "device rate": "somebody's own file; tests/deploy",
     "device recommend": "a recommender; tests/deploy",

@@ -53,6 +53,8 @@ _FINER = (
 )
 
 _DISKS = "tests/attacks/servers/test_server_disks.py"
+_RECORDED = "tests/attacks/servers/test_recorded_uploads.py"
+_HPKE_KEYS = "tests/unit/aggregator/test_hpke_keys.py"
 _ONE_AS_TWO = "tests/attacks/servers/test_one_server_as_two.py"
 _SUMS = "tests/attacks/test_secure_sums.py"
 _PLANS = "tests/attacks/test_plans.py"
@@ -613,5 +615,145 @@ PLANTED = (
         "if end - max(now, begin) < self.min_period / 4:",
         "if False:",
         (f"{_WITHDRAWN}::test_short_tasks_get_nothing",),
+    ),
+    Planted(
+        "retired HPKE keys stay on the disk",
+        "untrusted/aggregator/hpke_keys.py",
+        "self._file.erase(gone)",
+        "pass",
+        (f"{_RECORDED}::test_a_recorded_upload_stays_closed",),
+    ),
+    Planted(
+        "HPKE keys never rotate",
+        "untrusted/aggregator/hpke_keys.py",
+        "if not names or now >= _made(names[0]) + self._period:",
+        "if not names:",
+        (f"{_RECORDED}::test_a_recorded_upload_stays_closed",),
+    ),
+    Planted(
+        "HPKE keys are erased while a task has reports for them",
+        "untrusted/aggregator/server.py",
+        "if document.begin <= begun and closed < document.end - document.begin:",
+        "if False:",
+        (f"{_RECORDED}::test_a_key_stays_while_reports_for_it_are_under_way_and_no_longer",),
+    ),
+    Planted(
+        "a task that is collected in part needs no HPKE keys",
+        "untrusted/aggregator/server.py",
+        "closed < document.end - document.begin",
+        "not closed",
+        (f"{_RECORDED}::test_a_part_of_a_task_that_is_not_collected_keeps_its_key",),
+    ),
+    Planted(
+        "HPKE keys are erased while a list has them",
+        "untrusted/aggregator/hpke_keys.py",
+        "return _made(newer) + VALID_SECONDS + _SLACK_SECONDS",
+        "return _made(newer)",
+        (f"{_HPKE_KEYS}::test_a_retired_key_opens_until_no_list_and_no_open_task_has_it",),
+    ),
+    Planted(
+        "an erased HPKE key stays in the memory of other workers",
+        "untrusted/aggregator/hpke_keys.py",
+        "self._pairs = found\n        return found",
+        "self._pairs = known | found\n        return self._pairs",
+        (f"{_HPKE_KEYS}::test_workers_share_keys_and_forget_what_another_has_erased",),
+    ),
+    Planted(
+        "a list of keys is not made of the file after a kill",
+        "untrusted/aggregator/hpke_keys.py",
+        "return right and keys.not_after",
+        "return keys.not_after",
+        (f"{_HPKE_KEYS}::test_killed_anywhere_in_a_rotation",),
+    ),
+    Planted(
+        "anybody signs a server's list of keys",
+        "common/protocol/key_list.py",
+        "if not _verifies(public, signed):",
+        "if False:",
+        (f"{_RECORDED}::test_nobody_else_makes_the_helpers_list",),
+    ),
+    Planted(
+        "older lists of keys are taken",
+        "common/protocol/key_list.py",
+        "if known is None or keys.serial > known.serial or keys == known:",
+        "if known is None or keys.serial != known.serial or keys == known:",
+        (f"{_RECORDED}::test_an_older_list_is_refused_whoever_brings_it",),
+    ),
+    Planted(
+        "two lists of keys may have one number",
+        "common/protocol/key_list.py",
+        "keys.serial > known.serial or keys == known",
+        "keys.serial >= known.serial",
+        (f"{_RECORDED}::test_a_second_list_of_one_number_is_refused",),
+    ),
+    Planted(
+        "a list of keys is used after its end",
+        "common/protocol/key_list.py",
+        "if now >= keys.not_after:",
+        "if False:",
+        (f"{_RECORDED}::test_an_old_list_is_not_used_for_ever",),
+    ),
+    Planted(
+        "lists of keys are forgotten by a restart",
+        "private/device/server_keys.py",
+        "self._store.change_device(server_keys=lists)",
+        "pass",
+        (f"{_RECORDED}::test_a_report_is_encrypted_to_the_newest_keys_when_it_leaves",),
+    ),
+    Planted(
+        "reports are encrypted to the oldest key",
+        "common/protocol/key_list.py",
+        "for config in HpkeConfigList.decode(keys.configs).hpke_configs:",
+        "for config in reversed(HpkeConfigList.decode(keys.configs).hpke_configs):",
+        (f"{_RECORDED}::test_a_report_is_encrypted_to_the_newest_keys_when_it_leaves",),
+    ),
+    Planted(
+        "a report that is encrypted anew has another id",
+        "private/client/outgoing.py",
+        "metadata = ReportMetadata(shares.report_id, shares.time)",
+        "metadata = ReportMetadata(secrets.token_bytes(16), shares.time)",
+        (f"{_RECORDED}::test_a_leader_that_says_outdated_gets_nothing_by_it",),
+    ),
+    Planted(
+        "a report is encrypted anew because a leader says so",
+        "private/device/outbox/sending.py",
+        "if status == _BAD_REQUEST and self._is_outdated(read, body):",
+        "if status == _BAD_REQUEST:",
+        (f"{_RECORDED}::test_a_leader_that_says_outdated_gets_nothing_by_it",),
+    ),
+    Planted(
+        "a report for an erased key is sent as it is for ever",
+        "private/device/outbox/sending.py",
+        "if status == _BAD_REQUEST and self._is_outdated(read, body):",
+        "if False:",
+        (f"{_RECORDED}::test_a_report_for_an_erased_key_is_encrypted_anew_and_paid_once",),
+    ),
+    Planted(
+        "a leader confirms what it cannot open",
+        "untrusted/aggregator/report_writer.py",
+        "if not checked.readable:",
+        "if False:",
+        (f"{_RECORDED}::test_a_report_for_an_erased_key_is_encrypted_anew_and_paid_once",),
+    ),
+    Planted(
+        "a leader confirms what the helper cannot open",
+        "untrusted/aggregator/leader.py",
+        "helper_knows_key=self._partner_keys.knows",
+        "helper_knows_key=lambda config_id: True",
+        (f"{_RECORDED}::test_a_report_that_the_helper_cannot_open_is_not_confirmed",),
+    ),
+    Planted(
+        "a leader takes any list of the helper's keys",
+        "untrusted/aggregator/hpke_keys.py",
+        "keys = follow_key_list(signed, self._list, self._card)",
+        "keys = follow_key_list(signed, b'', self._card)",
+        (f"{_RECORDED}::test_a_leader_follows_the_helpers_list_only_forward",),
+    ),
+    Planted(
+        "a recommender publishes forged lists of keys",
+        "untrusted/service/service.py",
+        "read_key_list(signed, card)",
+        "pass",
+        ("tests/unit/service/test_server_keys.py::test_forged_lists_are_not_published",),
     ),
 )

@@ -204,6 +204,7 @@ PLAIN = {
     "private.device.store.sealed_export._Head",
 }
 ROWS = {
+    "private.client.outgoing.SplitReport",
     "private.device.participant._Suspended",
     "private.device.session._Suspended",
     "private.device.store.ratings_table.Record",

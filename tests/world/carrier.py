@@ -81,6 +81,7 @@ class MemoryCarrier:
         facts: bytes = b"",
         run: str = "ab" * 16,
         lists: bytes = b"",
+        keys: bytes = b"",
     ) -> None:
         """Put files into the folder and name them in its index."""
         if catalogue:
@@ -94,6 +95,8 @@ class MemoryCarrier:
             self.index["model"] = self._keep("facts", facts) | {"run": run}
         if lists:
             self.index["lists"] = self._keep("lists", lists)
+        if keys:
+            self.index["keys"] = self._keep("keys", keys)
         self.files["index.json"] = json.dumps(self.index).encode()
 
     def _keep(self, kind: str, data: bytes) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
@@ -33,10 +33,12 @@ from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import (
     Task,
 )
+from hdpmf.common.protocol.key_list import PublishedKeys
 from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import prio_of, signed_bytes
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
 from hdpmf.untrusted.aggregator.leader import HelperApi, Leader
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
 
@@ -69,6 +71,26 @@ def server_keys() -> tuple[ServerKeys, ServerKeys]:
     )
 
 
+def rotating_keys(
+    parties: Sequence[PartyKey], signing: Sequence[SigningKey], folders: Sequence[Path]
+) -> tuple[ServerKeys, ServerKeys]:
+    """The keys of a leader and of a helper that have several, in files of these folders."""
+    leader, helper = (
+        Server(
+            organisation=name,
+            url=f"https://{name}.example:443",
+            identity=party.public,
+            signing=key.public,
+        )
+        for name, party, key in zip(("library", "university"), parties, signing, strict=True)
+    )
+    rings = [HpkeKeyRing(path, key) for path, key in zip(folders, signing, strict=True)]
+    return (
+        ServerKeys(role="leader", party=parties[0], hpke=rings[0], own=leader, partner=helper),
+        ServerKeys(role="helper", party=parties[1], hpke=rings[1], own=helper, partner=leader),
+    )
+
+
 class ServerPair:
     """A leader and a helper with a clock, in memory or over databases in a folder.
 
@@ -79,6 +101,7 @@ class ServerPair:
         rules: Of both.
         between: Puts something between the leader and the helper.
         url: Of the database of a role.
+        rotating: Their keys rotate; otherwise each has one, on its card.
     """
 
     def __init__(
@@ -90,9 +113,8 @@ class ServerPair:
         rules: Rules | None = None,
         between: Callable[[HelperApi], HelperApi] = lambda helper: helper,
         url: Callable[[str], str] | None = None,
+        rotating: bool = False,
     ) -> None:
-        self.keys = server_keys()
-        self.servers = self.keys[0].servers
         self.clock, self.noises = clock, noises
         self.folder, self.between = folder, between
         self._temporary = Path(mkdtemp())
@@ -101,8 +123,33 @@ class ServerPair:
         self.url = url or (
             lambda role: "sqlite://" if folder is None else f"sqlite:///{folder / role}.sqlite"
         )
+        self._parties = [PartyKey.generate(), PartyKey.generate()]
+        self.signing = [SigningKey.generate(), SigningKey.generate()]
+        self.rotating = rotating
+        self.keys = self._keys() if rotating else server_keys()
+        if rotating:
+            for keys in self.keys:
+                keys.hpke.rotate(clock())  # type: ignore[union-attr]
+        self.servers = self.keys[0].servers
         self._open()
         self.start()
+
+    def _keys(self) -> tuple[ServerKeys, ServerKeys]:
+        folders = [self.state(role) for role in ("leader", "helper")]
+        return rotating_keys(self._parties, self.signing, folders)
+
+    @property
+    def rings(self) -> tuple[HpkeKeyRing, HpkeKeyRing]:
+        """The keys of leader and helper, where these rotate."""
+        leader, helper = (keys.hpke for keys in self.keys)
+        assert isinstance(leader, HpkeKeyRing)
+        assert isinstance(helper, HpkeKeyRing)
+        return leader, helper
+
+    @property
+    def published_keys(self) -> PublishedKeys:
+        """Both servers' lists of keys, as a recommender would publish them now."""
+        return PublishedKeys(leader=self.leader.signed_keys(), helper=self.helper.signed_keys())
 
     def _open(self) -> None:
         self.databases = [ServerDatabase(self.url(role)) for role in ("leader", "helper")]
@@ -135,6 +182,8 @@ class ServerPair:
 
     def restart(self) -> None:
         """Start again with nothing but what is on the disk."""
+        if self.rotating:
+            self.keys = self._keys()
         if self.folder is not None:
             for database in self.databases:
                 database.close()
@@ -174,9 +223,10 @@ def make_report(
     spoil: Callable[[int, bytes], bytes] = lambda server, share: share,
     extensions: tuple[Any, ...] = (),
     sealed_for: bytes | None = None,
+    configs: Sequence[HpkeConfig] | None = None,
 ) -> bytes:
     """One user's report for a task with this id; ``spoil`` changes a share before it is
-    encrypted.
+    encrypted, and ``configs`` are other keys than those on the cards.
     """
     prio = prio_of(task, number)
     report_id = secrets.token_bytes(16) if report_id is None else report_id
@@ -186,6 +236,10 @@ def make_report(
     servers, sealed = ((task.servers.leader, Role.LEADER), (task.servers.helper, Role.HELPER)), []
     for place, (server, role) in enumerate(servers):
         plain = PlaintextInputShare(extensions, spoil(place, sharded.input_shares[place])).encode()
-        config = HpkeConfig.decode(bytes.fromhex(server.hpke))
+        if configs is None:
+            assert isinstance(server.hpke, str)
+            config = HpkeConfig.decode(bytes.fromhex(server.hpke))
+        else:
+            config = configs[place]
         sealed.append(seal(config, input_share_info(role), aad, plain))
     return Report(metadata, sharded.public_share, sealed[0], sealed[1]).encode()

@@ -11,10 +11,10 @@ from hdpmf.cli.options.common import (
     SameHost,
     argument,
     command,
-    note_same_host,
     option,
     read_bytes,
     run_option,
+    warn_about_servers,
 )
 from hdpmf.cli.output import Block, Result, Table, emit
 
@@ -83,7 +83,7 @@ def pair(
     server = AggregatorFolder(folder)
     given = read_server(read_bytes(card, "the other server's card"))
     servers = server.pair(given, same_host=same_host)
-    note_same_host(servers)
+    warn_about_servers(servers)
     path = folder / "servers.json"
     text = [
         f"leader: {servers.leader.organisation}, {servers.leader.url}",
@@ -135,14 +135,45 @@ def status(folder: Folder) -> Result:
         else:
             yield f"partner: {server.partner.organisation}, {server.partner.url}"
             yield f"digest: {server.servers.digest}"
+        yield _key_line(server)
         yield _collector_block(server)
         if tasks:
             names = ("task", "recommender", "ends", "waiting", "counted", "rejected", "batches")
             rows = [(task["task"][:16], *(str(task[name]) for name in names[1:])) for task in tasks]
             yield Table(names, rows, numeric=names[3:])
 
-    fields = {**_server_fields(server), "collectors": _collectors(server), "tasks": tasks}
+    fields = {
+        **_server_fields(server),
+        "keys": _keys(server),
+        "collectors": _collectors(server),
+        "tasks": tasks,
+    }
     return Result(fields, text())
+
+
+@command
+def rotate_keys(
+    folder: Folder,
+    erase: Annotated[
+        bool,
+        option(
+            "Erase all older keys at once, for keys that may be stolen. Reports that wait for them "
+            "are lost; those that have not arrived are encrypted anew."
+        ),
+    ] = False,
+) -> Result:
+    """Make a new key for devices to encrypt to. A server does so by itself every week.
+
+    It counts at once, also while the server runs. Older keys are erased when no open task needs
+    them any more.
+    """
+    import time
+
+    from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+
+    server = AggregatorFolder(folder)
+    server.hpke.rotate(time.time(), erase=erase)
+    return Result({"keys": _keys(server)}, [_key_line(server)])
 
 
 @command
@@ -179,6 +210,25 @@ def _server_fields(server: AggregatorFolder) -> dict[str, Any]:
         "partner": None if servers is None else server.partner.organisation,
         "digest": None if servers is None else servers.digest,
     }
+
+
+def _keys(server: AggregatorFolder) -> list[dict[str, Any]]:
+    """Return the HPKE keys that are not erased, newest first."""
+    from hdpmf.common.protocol.key_list import time_text
+
+    rotates = server.hpke.rotates
+    return [
+        {"id": found, "made": time_text(made) if rotates else None}
+        for found, made in server.hpke.ages
+    ]
+
+
+def _key_line(server: AggregatorFolder) -> str:
+    keys = _keys(server)
+    if not server.hpke.rotates:
+        return "one key for devices, on the card of version 1.0.0: it never changes"
+    older = "none older" if len(keys) == 1 else f"{len(keys) - 1} older, for reports under way"
+    return f"key for devices: number {keys[0]['id']}, made {keys[0]['made']}; {older}"
 
 
 def _tasks(server: AggregatorFolder) -> list[dict[str, Any]]:

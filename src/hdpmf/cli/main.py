@@ -146,6 +146,7 @@ COMMANDS: dict[str, str | Group] = {
             "pair": "aggregator:pair",
             "admit": "aggregator:admit",
             "status": "aggregator:status",
+            "rotate-keys": "aggregator:rotate_keys",
             "serve": "aggregator:serve",
         },
     ),

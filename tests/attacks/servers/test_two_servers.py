@@ -24,7 +24,7 @@ from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.task import Noise, SumOfVectors, prio_of, task_id
 from hdpmf.errors import ProtocolError
-from hdpmf.private.client.outgoing import sealed_report
+from hdpmf.private.client.outgoing import sealed_report, split_report
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.published_files import FARTHEST, MOST_CATALOGUE, MOST_INDEX, most_bytes
 from hdpmf.private.device.recommendations import local_model
@@ -421,7 +421,8 @@ def test_reports_have_one_size() -> None:
         weights = np.zeros(3706, np.int64)
         weights[rng.permutation(3706)[:count]] = 64
         levels = np.where(weights, rng.integers(0, 5, 3706), 0)
-        reports.append(sealed_report(prio, bytes(32), SERVERS, (weights, levels), at=START))
+        shares = split_report(prio, (weights, levels), at=START)
+        reports.append(sealed_report(shares, bytes(32), (KEYS[0].config, KEYS[1].config)))
     assert len({len(report) for report in reports}) == 1
     assert len(reports[0]) < 160_000
     bits = [np.unpackbits(np.frombuffer(report[100:], np.uint8)).mean() for report in reports]

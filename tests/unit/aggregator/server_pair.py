@@ -66,6 +66,8 @@ class Pair(ServerPair):
         return self.leader.add_task(document, [(device.identity, 1) for device in devices or []])
 
     def report(self, task: bytes, seed: int, **how: Any) -> bytes:
+        if self.rotating:
+            how = {"configs": [ring.config for ring in self.rings]} | how
         return make_report(self.leader.task(task).document, task, *ratings(seed), **how)
 
     def upload(self, task: bytes, seeds: list[int]) -> None:

@@ -154,16 +154,16 @@ def test_ratings_that_change_while_the_report_is_made(monkeypatch: pytest.Monkey
     """Who pays is who is in the report: it is made anew."""
     world, store, task = World(), make_store(), make_task()
     world.publish(task=task)
-    real, changed = reports.sealed_report, list[int]()
+    real, changed = reports.split_report, list[int]()
 
-    def meanwhile(*given: object, **options: object) -> bytes:
+    def meanwhile(*given: object, **options: object) -> object:
         if not changed:
             changed.append(1)
             store.rate("item 01", 5.0)
             store.remove("item 00")
         return real(*given, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(reports, "sealed_report", meanwhile)
+    monkeypatch.setattr(reports, "split_report", meanwhile)
     live(reporter(store, world, 0.0), world, 600)
     now = {"item 01": 5.0} | {item: value for item, value in STARS.items() if item != "item 00"}
     assert world.sums(task) == plain_sums(task, now)
@@ -175,13 +175,13 @@ def test_ratings_that_change_while_the_report_is_made(monkeypatch: pytest.Monkey
 def test_an_owner_who_forgets_while_the_report_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
-    real = reports.sealed_report
+    real = reports.split_report
 
-    def meanwhile(*given: object, **options: object) -> bytes:
+    def meanwhile(*given: object, **options: object) -> object:
         store.forget()
         return real(*given, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(reports, "sealed_report", meanwhile)
+    monkeypatch.setattr(reports, "split_report", meanwhile)
     live(reporter(store, world, 0.0), world, 600)
     assert (world.uploads, actions(store)) == ([], [])
 

@@ -19,9 +19,9 @@ from hdpmf.cli.options.common import (
     SameHost,
     argument,
     command,
-    note_same_host,
     option,
     read_bytes,
+    warn_about_servers,
 )
 from hdpmf.cli.output import Result, clean, note
 from hdpmf.errors import ConfigError
@@ -299,7 +299,7 @@ def _note_pins(store: DeviceStore) -> None:
             f"digest {pinned.digest}. Compare it with both organisations, not through the "
             "recommender. Both together would see your ratings."
         )
-        note_same_host(pinned)
+        warn_about_servers(pinned)
     elif roster is not None and digest:
         note(
             f"Roster: {len(roster)} devices for {roster.n_users} users, digest {digest}. Compare "

@@ -200,10 +200,12 @@ SameHost = Annotated[
 ]
 
 
-def note_same_host(servers: Servers) -> None:
-    """Say it loudly if both servers are on one machine."""
+def warn_about_servers(servers: Servers) -> None:
+    """Say it loudly if both servers are on one machine, or a key never changes."""
     from hdpmf.common.protocol.servers import plain_host
 
+    if servers.warning:
+        note(f"WARNING: {servers.warning}.")
     if plain_host(servers.leader.url) == plain_host(servers.helper.url):
         note(
             "WARNING: both servers are on one machine, and whoever runs it sees every rating. This "

@@ -17,6 +17,7 @@ from hdpmf.errors import ConfigError, PrivacyError
 if TYPE_CHECKING:
     from hdpmf.common.net.sum_servers import TwoServers
     from hdpmf.common.protocol.enrolment import Enrolled
+    from hdpmf.common.protocol.key_list import PublishedKeys
     from hdpmf.common.protocol.servers import Servers
     from hdpmf.untrusted.service.daemon import Peers
     from hdpmf.untrusted.service.folder import ServiceFolder
@@ -361,6 +362,10 @@ class _PinnedServers:
     def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
         """As in ``SumServers``."""
         return self._pair().collection(task_id, job_id)
+
+    def signed_keys(self) -> PublishedKeys:
+        """As in ``SumServers``."""
+        return self._pair().signed_keys()
 
     def close(self) -> None:
         """End the connections."""

@@ -11,10 +11,10 @@ from hdpmf.cli.options.common import (
     SameHost,
     argument,
     command,
-    note_same_host,
     option,
     read_bytes,
     read_text,
+    warn_about_servers,
 )
 from hdpmf.cli.output import Result
 from hdpmf.errors import ConfigError
@@ -58,7 +58,7 @@ def servers(
         raise ConfigError(
             "no pair of servers is pinned yet; give the file that hdpmf aggregator pair wrote"
         )
-    note_same_host(pinned)
+    warn_about_servers(pinned)
     card = folder / CARD
     both = {"leader": pinned.leader, "helper": pinned.helper}
     fields = {

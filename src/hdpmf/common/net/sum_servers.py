@@ -21,6 +21,12 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.net.https import HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol.key_list import (
+    MAX_LIST,
+    SIGNED_KEYS_MEDIA_TYPE,
+    SIGNED_KEYS_PATH,
+    PublishedKeys,
+)
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import (
     MAX_ENTRIES,
@@ -48,6 +54,9 @@ class SumServers(Protocol):
     def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
         """The DAP ``Collection`` that was asked for, or None while it is not ready."""
 
+    def signed_keys(self) -> PublishedKeys:
+        """The lists of both servers' keys, unchecked; empty where a card has the only key."""
+
 
 class LeaderHere(Protocol):
     """A leader in this process."""
@@ -64,12 +73,18 @@ class LeaderHere(Protocol):
     def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
         """The sum, or None while it is not ready."""
 
+    def signed_keys(self) -> bytes:
+        """The list of its keys, signed."""
+
 
 class HelperHere(Protocol):
     """A helper in this process."""
 
     def add_task(self, document: bytes) -> bytes:
         """Take a task; its id."""
+
+    def signed_keys(self) -> bytes:
+        """The list of its keys, signed."""
 
 
 class ServersHere:
@@ -93,6 +108,10 @@ class ServersHere:
         while self._leader.aggregate():
             pass
         return self._leader.collection(task_id, job_id)
+
+    def signed_keys(self) -> PublishedKeys:
+        """As in ``SumServers``."""
+        return PublishedKeys(leader=self._leader.signed_keys(), helper=self._helper.signed_keys())
 
 
 ANSWER_SECONDS = 60.0
@@ -151,6 +170,10 @@ class TwoServers:
             raise DapError("the leader gave something that is no sum")
         return body
 
+    def signed_keys(self) -> PublishedKeys:
+        """As in ``SumServers``."""
+        return PublishedKeys(leader=self._leader.signed_keys(), helper=self._helper.signed_keys())
+
 
 class ServerClient:
     """An HTTPS client of one of the two servers, pinned to its card.
@@ -202,6 +225,20 @@ class ServerClient:
         if not 200 <= answer.status < 300:
             raise self._refusal(answer)
         return answer.status, answer.media_type, answer.body
+
+    def signed_keys(self) -> bytes:
+        """Return the list of its keys, unchecked; empty if its card has the only key.
+
+        Raises:
+            TransportError: The server is unreachable, or gives something else.
+            DapError: It refused.
+        """
+        if not isinstance(self._card.signing, str):
+            return b""
+        _, kind, body = self.ask("GET", SIGNED_KEYS_PATH)
+        if kind != SIGNED_KEYS_MEDIA_TYPE or len(body) > MAX_LIST:
+            raise TransportError(f"the server of {self._card.organisation!r} gave no list of keys")
+        return body
 
     def _refusal(self, answer: HttpsAnswer) -> Exception:
         name = self._card.organisation

@@ -47,7 +47,7 @@ from hdpmf.common.protocol.servers import Collector, Server
 from hdpmf.common.protocol.task import Part
 from hdpmf.errors import ProtocolError
 from hdpmf.lab.audit.scores import clopper_pearson
-from hdpmf.private.client.outgoing import sealed_report
+from hdpmf.private.client.outgoing import sealed_report, split_report
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
@@ -107,6 +107,10 @@ class _Recorder:
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
         """Return the helper's sum."""
         return self._helper.aggregate_share(task_id, body)
+
+    def signed_keys(self) -> bytes:
+        """Return the helper's list of keys."""
+        return self._helper.signed_keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +187,11 @@ class AuditedServers:
         opened = self._leader.task(task_id)
         self._now = _BEGIN + 1.0
         prio = opened.prio if fault is None else FaultyPrio(opened.prio, fault)
+        configs = self._keys[0].hpke.config, self._keys[1].hpke.config
         sent = []
         for user in entries:
-            sent.append(sealed_report(prio, task_id, self._keys[0].servers, user, at=_BEGIN))
+            shares = split_report(prio, user, at=_BEGIN)
+            sent.append(sealed_report(shares, task_id, configs))
             self._leader.upload(task_id, sent[-1])
         while self._leader.aggregate():
             pass

@@ -6,9 +6,10 @@ To a recommender everything leaves in a ``Reply``. Its body is one of the other 
 or one of a secure sum (``masked``), whose words are under masks that only sums over many devices
 take off.
 
-To two servers everything leaves in a report (``sealed_report``): one user's numbers in two shares,
-each encrypted to its server. What goes beside it is in ``report_headers``. What an owner shows
-beside that leaves in a ``SharedContribution`` to the recommender, with ``shared_headers``.
+To two servers everything leaves in a report: one user's numbers in two shares (``split_report``),
+each encrypted to its server (``sealed_report``). What goes beside it is in ``report_headers``. What
+an owner shows beside that leaves in a ``SharedContribution`` to the recommender, with
+``shared_headers``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import secrets
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from hdpmf.common.protocol import (
     Accepted,
@@ -44,8 +47,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from hdpmf.common.aggregation.masks import DeviceIdentity, ToRecommender
+    from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
     from hdpmf.common.aggregation.two_servers.prio import Prio3
-    from hdpmf.common.protocol.servers import Servers
 
 Outgoing = TypeVar(
     "Outgoing",
@@ -86,62 +89,77 @@ def masked(message: ToRecommender) -> bytes:
     return encode(message)
 
 
-def sealed_report(
-    prio: Prio3,
-    task_id: bytes,
-    servers: Servers,
-    entries: tuple[np.ndarray, np.ndarray],
-    *,
-    at: int,
-) -> bytes:
-    """Return one user's report for two servers, as it is uploaded.
+class SplitReport(msgspec.Struct, frozen=True, array_like=True):
+    """One user's report before it is encrypted. Both shares together are the ratings. PRIVATE.
 
-    Neither server alone learns anything from it. Its length, and the work to make it, depend on the
-    task only.
+    Attributes:
+        report_id: Random. Servers count an id once, however often it is encrypted anew.
+        time: The time that the report says.
+        public_share: What both servers see.
+        input_shares: The leader's and the helper's.
+    """
+
+    report_id: bytes
+    time: int
+    public_share: bytes
+    input_shares: tuple[bytes, bytes]
+
+    def __repr__(self) -> str:
+        return "SplitReport(...)"
+
+
+def split_report(prio: Prio3, entries: tuple[np.ndarray, np.ndarray], *, at: int) -> SplitReport:
+    """Return one user's report in two shares, of which neither alone tells anything.
+
+    The size, and the work to make it, depend on the task only.
 
     Args:
         prio: The cryptography of the task.
-        task_id: Its id.
-        servers: To whom the shares are encrypted.
         entries: The user's weights and levels.
         at: The time that the report says, a multiple of the task's precision.
 
     Raises:
         ProtocolError: The task's circuit is not that of ratings.
     """
-    from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
-    from hdpmf.common.aggregation.two_servers.dap.messages import (
-        REPORT_ID_SIZE,
-        HpkeConfig,
-        InputShareAad,
-        PlaintextInputShare,
-        Report,
-        ReportMetadata,
-        Role,
-    )
+    from hdpmf.common.aggregation.two_servers.dap.messages import REPORT_ID_SIZE
     from hdpmf.common.aggregation.two_servers.prio.one_rating import OneRatingPerItem
 
     if not isinstance(prio.circuit, OneRatingPerItem):
         raise ProtocolError(
             "a device's report says at most one rating per item; for another circuit it makes none"
         )
-    metadata = ReportMetadata(secrets.token_bytes(REPORT_ID_SIZE), at)
-    shares = prio.shard(prio.circuit.encode(*entries), metadata.report_id)
-    aad = InputShareAad(task_id, metadata, shares.public_share).encode()
-    parties = zip(
-        (servers.leader, servers.helper),
-        (Role.LEADER, Role.HELPER),
-        shares.input_shares,
-        strict=True,
+    report_id = secrets.token_bytes(REPORT_ID_SIZE)
+    shares = prio.shard(prio.circuit.encode(*entries), report_id)
+    leader, helper = shares.input_shares
+    return SplitReport(report_id, at, shares.public_share, (leader, helper))
+
+
+def sealed_report(
+    shares: SplitReport, task_id: bytes, configs: tuple[HpkeConfig, HpkeConfig]
+) -> bytes:
+    """Return a report as it is uploaded: each share encrypted to its server.
+
+    Args:
+        shares: The report.
+        task_id: The task's id.
+        configs: The keys of leader and helper.
+    """
+    from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
+    from hdpmf.common.aggregation.two_servers.dap.messages import (
+        InputShareAad,
+        PlaintextInputShare,
+        Report,
+        ReportMetadata,
+        Role,
     )
+
+    metadata = ReportMetadata(shares.report_id, shares.time)
+    aad = InputShareAad(task_id, metadata, shares.public_share).encode()
     leader, helper = (
-        seal(
-            HpkeConfig.decode(bytes.fromhex(server.hpke)),
-            input_share_info(role),
-            aad,
-            PlaintextInputShare((), share).encode(),
+        seal(config, input_share_info(role), aad, PlaintextInputShare((), share).encode())
+        for config, role, share in zip(
+            configs, (Role.LEADER, Role.HELPER), shares.input_shares, strict=True
         )
-        for server, role, share in parties
     )
     return Report(metadata, shares.public_share, leader, helper).encode()
 

@@ -23,6 +23,7 @@ from hdpmf.common.net.authority_rotation import MAX_AUTHORITY_MESSAGE
 from hdpmf.common.net.carrier import backoff
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.common.protocol import AnyCatalogue, Terms, decode
+from hdpmf.common.protocol.key_list import MAX_PUBLISHED
 from hdpmf.errors import (
     ConfigError,
     HdpmfError,
@@ -49,6 +50,7 @@ from hdpmf.private.device.model_update import (
 from hdpmf.private.device.outbox.reports import Reports
 from hdpmf.private.device.outbox.sending import keep_refusal
 from hdpmf.private.device.outbox.shared import SharedRatings
+from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.published_files import (
     MOST_CATALOGUE,
     MOST_INDEX,
@@ -63,6 +65,7 @@ from hdpmf.private.device.published_files import (
 )
 from hdpmf.private.device.recommendations import keep_model, local_model
 from hdpmf.private.device.recommender_state import kept as kept_message
+from hdpmf.private.device.server_keys import ServerKeyLists
 from hdpmf.private.device.session import Setup
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import LocalModel
@@ -240,6 +243,7 @@ class Published:
         self._missed = 0  # looks in a row in which something was not reached
         self._index: PublicIndex | None = None
         self._authorities = ""  # digest of what was told about them last
+        self._server_keys = ""  # digest of the lists that were taken last
         self._refused: dict[str, str] = {}  # tasks and authorities, by digest: until a restart
         self.held: LocalModel | None = None
 
@@ -335,6 +339,8 @@ class Published:
         self._once(index.catalogue, self._take_catalogue)
         if self._missed > missed:
             return  # the rest is about items that are not here yet
+        if index.keys is not None and tasks:
+            self._once(index.keys, self._take_keys, content=False)
         if index.task is not None and tasks:
             self._once(PublicFile(index.task.id), self._reports.take_task, content=False)
         if index.model is not None:
@@ -373,6 +379,14 @@ class Published:
         if self._follow is not None and file.sha256 != self._authorities:
             self._follow(self._downloads.fetch("authority", file, MAX_AUTHORITY_MESSAGE))
             self._authorities = file.sha256
+
+    def _take_keys(self, file: PublicFile) -> None:
+        """Follow the lists of keys that the pinned servers have signed."""
+        servers = pinned_servers(self._store)
+        if servers is not None and file.sha256 != self._server_keys:
+            data = self._downloads.fetch("keys", file, MAX_PUBLISHED)
+            ServerKeyLists(self._store).take(data, servers)
+            self._server_keys = file.sha256
 
     def _take_catalogue(self, file: PublicFile) -> None:
         known = self._store.pinned_catalogue

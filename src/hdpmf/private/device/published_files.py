@@ -122,6 +122,7 @@ class PublicIndex(msgspec.Struct, frozen=True):
         plan: Of final factors: the plan that they belong to.
         lists: A model for lists.
         authority: What the recommender tells about its authorities.
+        keys: The lists of the two servers' keys, each signed by its server.
     """
 
     catalogue: PublicFile
@@ -130,6 +131,7 @@ class PublicIndex(msgspec.Struct, frozen=True):
     plan: PublicFile | None = None
     lists: PublicFile | None = None
     authority: PublicFile | None = None
+    keys: PublicFile | None = None
 
 
 def read_index(data: bytes) -> PublicIndex:

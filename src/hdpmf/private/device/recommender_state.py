@@ -13,6 +13,7 @@ import msgspec
 from hdpmf.common.protocol import Message, Terms, decode
 from hdpmf.common.protocol.servers import Collector
 from hdpmf.errors import StorageError
+from hdpmf.private.client.outgoing import SplitReport
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import AgreedTask, RecommenderState
@@ -199,19 +200,34 @@ class RecommenderStates:
         if known.shared == task_id:
             self.change(shared=b"")
 
-    def put_report(self, task_id: bytes, user: int, report: bytes) -> None:
-        """Keep a user's report."""
-        self._store.runs.put_part(task_id, _report(user), report)
+    def put_shares(self, task_id: bytes, user: int, shares: SplitReport) -> None:
+        """Keep a user's report before it is encrypted."""
+        self._store.runs.put_part(task_id, _shares(user), msgspec.msgpack.encode(shares))
 
-    def report(self, task_id: bytes, user: int) -> bytes:
-        """A user's report, as it was made."""
-        data = self._store.runs.get_part(task_id, _report(user))
+    def shares(self, task_id: bytes, user: int) -> SplitReport:
+        """A user's report before it is encrypted."""
+        data = self._store.runs.get_part(task_id, _shares(user))
         if data is None:
             raise StorageError("a report that is to be sent is not in the store: it is damaged")
-        return data
+        return decoded(data, SplitReport, "runs")
+
+    def put_report(self, task_id: bytes, user: int, report: bytes) -> None:
+        """Keep a user's report as it leaves."""
+        self._store.runs.put_part(task_id, _report(user), report)
+
+    def report(self, task_id: bytes, user: int) -> bytes | None:
+        """A user's report as it has left before; None if it has not, or is to be sealed anew."""
+        return self._store.runs.get_part(task_id, _report(user))
+
+    def seal_anew(self, task_id: bytes, user: int) -> None:
+        """Forget how a report was encrypted. One of version 1.0.0 stays: it has no shares here."""
+        with self._store.transaction():
+            if self._store.runs.get_part(task_id, _shares(user)) is not None:
+                self._store.runs.delete_part(task_id, _report(user))
 
     def drop_report(self, task_id: bytes, user: int) -> None:
         """A report is not needed any more."""
+        self._store.runs.delete_part(task_id, _shares(user))
         self._store.runs.delete_part(task_id, _report(user))
 
 
@@ -227,3 +243,7 @@ def collector_digest(collector: Collector) -> bytes:
 
 def _report(user: int) -> bytes:
     return b"report" + user.to_bytes(8, "big")
+
+
+def _shares(user: int) -> bytes:
+    return b"shares" + user.to_bytes(8, "big")

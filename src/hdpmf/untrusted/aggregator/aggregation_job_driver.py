@@ -19,6 +19,8 @@ _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0  # while the helper is away
 _COUNT_SECONDS = 2.0
 _GARBAGE_SECONDS = 3600.0
+_KEYS_SECONDS = 600.0  # between looks at the helper's list of keys
+_KEYS_PAUSE = 5.0  # the same where a report has an unknown key
 _STOP_SECONDS = 10.0
 
 
@@ -38,6 +40,7 @@ class AggregationJobDriver:
         self._stopping = threading.Event()
         self._failures = 0
         self._counted_at = self._collected_at = 0.0
+        self._keys_at = -_KEYS_SECONDS
         self._thread = threading.Thread(target=self._run, name="aggregation", daemon=True)
 
     def start(self) -> None:
@@ -97,3 +100,14 @@ class AggregationJobDriver:
         if now >= self._collected_at + _GARBAGE_SECONDS:
             self._collected_at = now
             self._leader.collect_garbage()
+        pause = _KEYS_PAUSE if self._leader.lacks_partner_keys else _KEYS_SECONDS
+        if now >= self._keys_at + pause:
+            self._keys_at = now
+            self._follow_keys()
+
+    def _follow_keys(self) -> None:
+        """Look at the helper's list of keys; without it reports are taken as before."""
+        try:
+            self._leader.follow_partner_keys()
+        except HdpmfError as error:
+            event("helper-keys-unknown", logging.WARNING, error)

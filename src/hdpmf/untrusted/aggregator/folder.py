@@ -9,13 +9,15 @@ Its organisation owns the folder; nobody else has the keys in it.
       format                version of this layout
       card.json             public card of the server
       keys/party.key        authenticates it to servers and collectors (secret)
-      keys/hpke.key         decrypts what devices encrypt to it (secret)
+      keys/signing.key      signs the list of its HPKE keys; on the card (secret)
       keys/metrics.token    bearer token for /metrics (secret)
       tls/                  its certificate, and the authority that issued it
       servers.json          the pair, once it is paired: for recommenders and devices
       collectors/ID.json    recommenders that may have tasks
       data.sqlite           tasks, reports, sums, unless config.toml names another database
       closed-batches        released batches; none of them is released again
+      hpke-keys             decrypt what devices encrypt to it; rotated and erased (secret)
+      hpke-list             the public parts of these keys, signed
       noise-key             makes the noise of its sums (secret)
       batch-keys            open reports and sums of batches that are not closed (secret)
 """
@@ -26,6 +28,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from hmac import compare_digest
 from pathlib import Path
@@ -50,6 +53,7 @@ from hdpmf.common.protocol.servers import (
 )
 from hdpmf.errors import ConfigError, DapError, StorageError
 from hdpmf.untrusted.aggregator.collection import NOISE_KEY_FILE, RELEASED_FILE
+from hdpmf.untrusted.aggregator.hpke_keys import ROTATE_SECONDS, HpkeKeyRing, SigningKey
 from hdpmf.untrusted.aggregator.noise_key import NoiseKey
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, ServerRole
 
@@ -79,6 +83,22 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise ConfigError(f"{name} must be more than 0")
 
 
+class KeyRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rules for the keys that devices encrypt to; the ``[keys]`` of the configuration file."""
+
+    rotate: Annotated[
+        float,
+        Meta(description="Seconds after which devices get a new key; old ones are erased."),
+    ] = ROTATE_SECONDS
+
+    def __post_init__(self) -> None:
+        if not self.rotate >= _SHORTEST_ROTATION:
+            raise ConfigError(f"rotate must be {_SHORTEST_ROTATION:.0f} seconds or more")
+
+
+_SHORTEST_ROTATION = 3600.0  # there are 256 ids, and keys stay while tasks are open
+
+
 class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Configuration of one of the two servers.
 
@@ -97,6 +117,7 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     port: int = 9444
     database: str = ""
     tasks: Rules = Rules()
+    keys: KeyRules = KeyRules()
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
@@ -128,7 +149,11 @@ def config_file(config: AggregatorConfig) -> bytes:
         "# A database that several workers can share: postgresql+psycopg://USER@HOST/NAME.",
         f"database = {_toml(config.database)}",
     ]
-    for section, part in (("tasks", config.tasks), ("limits", config.limits)):
+    for section, part in (
+        ("tasks", config.tasks),
+        ("keys", config.keys),
+        ("limits", config.limits),
+    ):
         lines += ["", f"[{section}]"]
         for field in msgspec.structs.fields(part):
             lines.append(f"# {field.type.__metadata__[0].description}")
@@ -141,11 +166,22 @@ def _toml(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-LAYOUT = FolderLayout("a server's folder")
+_PARTY = "party.key"
+_SIGNING = "signing.key"
+_CARD_HPKE = "hpke.key"  # of layout 1
+
+
+def _move_hpke_key(folder: Path) -> None:
+    """Bring the key of layout 1, which is on the card and stays, to where all keys are."""
+    path = folder / "keys" / _CARD_HPKE
+    if path.exists():
+        HpkeKeyRing(folder, None).add(KeyPair.from_bytes(_read(path)))
+        path.unlink(missing_ok=True)
+
+
+LAYOUT = FolderLayout("a server's folder", steps=(_move_hpke_key,))
 """Add a step for every change that this version could not read. The database has its own."""
 
-_PARTY = "party.key"
-_HPKE = "hpke.key"
 _METRICS = "metrics.token"
 
 
@@ -190,9 +226,12 @@ class AggregatorFolder:
         return PartyKey.from_bytes(self._read(f"keys/{_PARTY}"))
 
     @property
-    def hpke(self) -> KeyPair:
-        """The secret key that decrypts reports."""
-        return KeyPair.from_bytes(self._read(f"keys/{_HPKE}"))
+    def hpke(self) -> HpkeKeyRing:
+        """The secret keys that decrypt reports."""
+        signing = None
+        if isinstance(self.card.signing, str):
+            signing = SigningKey(self._read(f"keys/{_SIGNING}"))
+        return HpkeKeyRing(self.path, signing, self.config.keys.rotate)
 
     @property
     def keys(self) -> ServerKeys:
@@ -297,19 +336,20 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     for name, mode in (("keys", 0o700), ("collectors", 0o755)):
         (folder / name).mkdir(mode=mode)
     party = PartyKey.generate()
-    hpke = KeyPair.generate()
+    signing = SigningKey.generate()
     atomic_write(folder / "keys" / _PARTY, party.to_bytes(), mode=0o600)
-    atomic_write(folder / "keys" / _HPKE, hpke.to_bytes(), mode=0o600)
+    atomic_write(folder / "keys" / _SIGNING, signing.to_bytes(), mode=0o600)
     atomic_write(folder / "keys" / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
     NoiseKey(folder / NOISE_KEY_FILE)  # from the first day on, so that every copy of it has it
     made = ensure_certificates(folder / "tls", (config.name,))
     card = Server(
         organisation=config.organisation,
         url=config.url,
-        hpke=hpke.config.encode().hex(),
         identity=party.public,
         authority=made.authority.read_text("ascii"),
+        signing=signing.public,
     )
+    HpkeKeyRing(folder, signing).rotate(time.time())
     atomic_write(folder / "card.json", card_to_json(card))
     # The database's password may be in it.
     atomic_write(folder / "config.toml", config_file(config), mode=0o600)

@@ -3,6 +3,7 @@
 ::
 
     GET  /hpke_config                                   everybody
+    GET  /hpke_config/signed                            ours: everybody
     PUT  /tasks/{task}/reports                          leader, devices
     PUT  /tasks/{task}/collection_jobs/{job}, POST      leader, the task's collector
     PUT  /tasks/{task}/aggregation_jobs/{job}           helper, the leader
@@ -48,6 +49,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.base.logs import event
 from hdpmf.common.protocol import Task, decode
+from hdpmf.common.protocol.key_list import SIGNED_KEYS_MEDIA_TYPE, SIGNED_KEYS_PATH
 from hdpmf.common.protocol.task import (
     DEVICE_HEADER,
     SIGNATURE_HEADER,
@@ -171,7 +173,6 @@ class Resources:
         self._tokens = BearerTokens(folder)
         self._limits = folder.config.limits
         self._metrics = metrics
-        self._keys_answer = HpkeConfigList((folder.hpke.config,)).encode()
         self._tasks: dict[bytes, AggregatorTask] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "request")
 
@@ -179,6 +180,7 @@ class Resources:
         """Return the routes."""
         return [
             self._route(HPKE_CONFIG_PATH, "keys", GET=self._get_keys),
+            self._route(SIGNED_KEYS_PATH, "keys", GET=self._get_signed_keys),
             self._route(TASK_PATH, "task", PUT=self._put_task),
             self._route("/healthz", "health", GET=self._health),
             self._route("/metrics", "metrics", GET=self._get_metrics),
@@ -233,7 +235,15 @@ class Resources:
         if "task_id" in request.query_params:  # the same keys for all tasks
             id_from_text(request.query_params["task_id"], TASK_ID_SIZE)
         cached = {"cache-control": f"public, max-age={_KEYS_SECONDS}"}
-        return Response(self._keys_answer, media_type=MEDIA_TYPES[HpkeConfigList], headers=cached)
+        found = await self._in_thread(self._engine.key_configs)
+        return Response(found, media_type=MEDIA_TYPES[HpkeConfigList], headers=cached)
+
+    async def _get_signed_keys(self, request: Request) -> Response:
+        found = await self._in_thread(self._engine.signed_keys)
+        if not found:
+            raise HTTPException(404, "this server has one key, which is on its card")
+        fresh = {"cache-control": "no-cache"}
+        return Response(found, media_type=SIGNED_KEYS_MEDIA_TYPE, headers=fresh)
 
     async def _put_task(self, request: Request) -> Response:
         asking = self._tokens.collector(request.headers)

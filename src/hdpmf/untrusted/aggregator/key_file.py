@@ -55,6 +55,11 @@ class KeyFile:
         self._refresh()
         return list(self._keys)
 
+    def keys(self) -> dict[bytes, bytes]:
+        """Return all keys by name."""
+        self._refresh()
+        return dict(self._keys)
+
     def get(self, name: bytes) -> bytes | None:
         """Return a key, or None if there is none or it was erased."""
         self._refresh()

@@ -46,6 +46,7 @@ from hdpmf.untrusted.aggregator.aggregation_job import (
     prepare_share,
 )
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, collections
+from hdpmf.untrusted.aggregator.hpke_keys import PartnerKeys
 from hdpmf.untrusted.aggregator.report_writer import Upload, Uploads
 from hdpmf.untrusted.aggregator.server import Aggregator
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
@@ -58,13 +59,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class HelperApi(Protocol):
-    """The helper's two requests: implemented by ``Helper`` itself and by ``HelperClient``."""
+    """The helper's requests: implemented by ``Helper`` itself and by ``HelperClient``."""
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
         """Check reports. Idempotent."""
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
         """Close a batch. Idempotent."""
+
+    def signed_keys(self) -> bytes:
+        """Return the list of its keys, signed."""
 
 
 class Leader(Aggregator):
@@ -86,7 +90,10 @@ class Leader(Aggregator):
         super().__init__(keys, database, clock=clock, noise=noise, state=state, rules=rules)
         self._helper = helper
         shared = (database, self._task_store, self._seals, self._rules, self._clock)
-        self._uploads = Uploads(*shared)
+        self._partner_keys = PartnerKeys(keys.partner)
+        self._uploads = Uploads(
+            *shared, knows_key=keys.hpke.knows, helper_knows_key=self._partner_keys.knows
+        )
         self._jobs = AggregationJobs(*shared)
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
@@ -107,6 +114,21 @@ class Leader(Aggregator):
     def upload_many(self, uploads: Sequence[Upload]) -> list[DapError | None]:
         """Store reports with one commit; return for each None or the reason it was refused."""
         return self._uploads.take(uploads)
+
+    @property
+    def lacks_partner_keys(self) -> bool:
+        """True if the list of the helper's keys should be asked for."""
+        return self._partner_keys.outdated
+
+    def follow_partner_keys(self) -> None:
+        """Ask for the list of the helper's keys, where it has one.
+
+        Raises:
+            TransportError: The helper could not be reached.
+            ProtocolError: The list is older than the one before, forged or of somebody else.
+        """
+        if isinstance(self._keys.partner.signing, str):
+            self._partner_keys.follow(self._helper.signed_keys())
 
     def take_over(self) -> None:
         """Resume jobs of a killed process at once. Only if no other process uses the database."""

@@ -80,6 +80,8 @@ def run_worker(
     """
     folder = AggregatorFolder(path)
     log_to_stderr(role=folder.config.role)
+    if not folder.hpke.rotates:  # a card of version 1.0.0: docs/keys.md says what to do
+        event("hpke-key-never-changes", logging.WARNING)
     limits = folder.config.limits
     metrics = AggregatorMetrics()
     made = folder.certificates()

@@ -57,17 +57,21 @@ class Upload:
 
 @dataclass(frozen=True)
 class _Checked:
-    """An upload that may be stored."""
+    """An upload that may be stored; ``readable`` if both servers have the keys that open it."""
 
     task: AggregatorTask
     upload: Upload
     report_id: bytes
     time: int
     digest: bytes
+    readable: bool
 
 
 class Uploads:
-    """Checks uploads and stores them."""
+    """Checks uploads and stores them.
+
+    ``knows_key`` and ``helper_knows_key`` return True if the server has a key of an id.
+    """
 
     def __init__(
         self,
@@ -76,7 +80,12 @@ class Uploads:
         seals: BatchSeals,
         rules: Rules,
         clock: Callable[[], float],
+        *,
+        knows_key: Callable[[int], bool],
+        helper_knows_key: Callable[[int], bool],
     ) -> None:
+        self._knows_key = knows_key
+        self._helper_knows_key = helper_knows_key
         self._database = database
         self._task_store = task_store
         self._seals = seals
@@ -122,7 +131,10 @@ class Uploads:
             _check_signature(upload, digest)
         elif upload.device or upload.signature:
             raise DapError("this task takes reports without a device's name; do not send it")
-        return _Checked(task, upload, report.report_metadata.report_id, time, digest)
+        readable = self._knows_key(
+            report.leader_encrypted_input_share.config_id
+        ) and self._helper_knows_key(report.helper_encrypted_input_share.config_id)
+        return _Checked(task, upload, report.report_metadata.report_id, time, digest, readable)
 
     def _store(
         self,
@@ -234,6 +246,11 @@ def _refusal(
     """Return the reason to refuse a new report, or None; count down ``remaining``."""
     if any(checked.time in interval for interval in closed):
         return _rejected("its batch is collected")
+    if not checked.readable:
+        return DapError(
+            "the report is encrypted for a key that is not in use; ask for the keys again",
+            Problem.OUTDATED_CONFIG,
+        )
     if checked.task.document.enrolled:
         device = checked.upload.device
         if device not in remaining:

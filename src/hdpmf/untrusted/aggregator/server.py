@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError
+from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, PrepareError
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.errors import ConfigError, needs
-from hdpmf.untrusted.aggregator.collection import BATCH_KEYS_FILE, Batches
+from hdpmf.untrusted.aggregator.collection import BATCH_KEYS_FILE, Batches, closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
     ServerDatabase,
@@ -25,6 +25,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
     tasks,
 )
+from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import (
     AggregatorTask,
@@ -161,4 +162,35 @@ class Aggregator:
         self._batches.erase_noise_keys(oldest)
         if found:
             self._database.empty_log()
+        self.rotate_keys()
         return len(found)
+
+    def signed_keys(self) -> bytes:
+        """Return the list of its HPKE keys, signed; empty if its card has the only one."""
+        hpke = self._keys.hpke
+        return hpke.signed_list(self._clock()) if isinstance(hpke, HpkeKeyRing) else b""
+
+    def key_configs(self) -> bytes:
+        """Return DAP's list of its public HPKE keys, newest first."""
+        if isinstance(self._keys.hpke, HpkeKeyRing):
+            return self._keys.hpke.config_list(self._clock())
+        return HpkeConfigList((self._keys.hpke.config,)).encode()
+
+    def rotate_keys(self) -> None:
+        """Make a new HPKE key if it is time, and erase those that no open task needs."""
+        if isinstance(self._keys.hpke, HpkeKeyRing):
+            self._keys.hpke.maintain(self._clock(), self._has_open_task)
+
+    def _has_open_task(self, begun: int) -> bool:
+        """Return True if a task that had begun by this time is neither closed nor purged."""
+        with self._database.read() as connection:
+            for number in self._task_store.row_numbers(connection):
+                task = self._task_store.by_number(number, connection)
+                document = task.document
+                closed = sum(  # closed batches do not overlap
+                    min(batch.end, document.end) - max(batch.start, document.begin)
+                    for batch in closed_intervals(connection, task)
+                )
+                if document.begin <= begun and closed < document.end - document.begin:
+                    return True
+        return False

@@ -24,6 +24,7 @@ from hdpmf.common.protocol.task import OneRating, prio_of, task_id
 from hdpmf.errors import ConfigError, DapError, HdpmfError, PrivacyError, ProtocolError, needs
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, tasks
 from hdpmf.untrusted.aggregator.datastore import devices as devices_table
+from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -38,24 +39,25 @@ class ServerKeys:
 
     Attributes:
         party: Authenticates it to servers and collectors.
-        hpke: Decrypts shares.
+        hpke: Decrypt shares; one pair in simulations.
         own: Its card.
         partner: The other server's card, as it was pinned.
     """
 
     role: ServerRole
     party: PartyKey = field(repr=False)
-    hpke: KeyPair = field(repr=False)
+    hpke: KeyPair | HpkeKeyRing = field(repr=False)
     own: Server
     partner: Server
 
     def __post_init__(self) -> None:
         if self.role not in ("leader", "helper"):
             raise ConfigError(f"a server is a leader or a helper, not {self.role!r}")
-        if (
-            self.own.identity != self.party.public
-            or self.own.hpke != self.hpke.config.encode().hex()
-        ):
+        if isinstance(self.hpke, HpkeKeyRing):
+            shown = self.hpke.is_on(self.own)
+        else:
+            shown = self.own.hpke == self.hpke.config.encode().hex()
+        if self.own.identity != self.party.public or not shown:
             raise ConfigError("the card of this server does not show its keys; write it again")
         _ = self.servers  # raises unless they are two
 

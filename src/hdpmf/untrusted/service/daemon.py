@@ -192,6 +192,7 @@ class Daemon:
         )
         service.let_in()
         self._written(service.publish_items)
+        self._written(service.publish_keys)
         service.write_state()
         self._say(self._metrics.stage)
         self._nap(max(self._folder.config.pace.pause, 0.1))

@@ -10,6 +10,7 @@
     public/plan-SHA256.msgpack       the plan that they belong to
     public/lists-SHA256.msgpack      the model for lists, where there is one
     public/authority-SHA256.msgpack  the recommender's authority, and the one that follows
+    public/keys-SHA256.msgpack       the keys of the two servers, each list signed by its server
 
 All but the index never change: their names say what is in them. Files that the index does not name
 any more stay until the one after it, for devices that have just read it.
@@ -34,7 +35,9 @@ from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import pinned_servers
 
 INDEX = "index.json"
-_FILE = re.compile(r"(authority|catalogue|task|facts|factors|plan|lists)-[0-9a-f]{64}\.msgpack")
+_FILE = re.compile(
+    r"(authority|catalogue|task|facts|factors|plan|lists|keys)-[0-9a-f]{64}\.msgpack"
+)
 
 
 class PublicFiles:
@@ -45,11 +48,12 @@ class PublicFiles:
         self.path = service.path / "public"
         self._tls = service.tls_folder
 
-    def write(self, task: bytes | None = None) -> None:
+    def write(self, task: bytes | None = None, keys: bytes | None = None) -> None:
         """Bring the folder up to date: files first, then the index that names them.
 
         Args:
             task: The published task that takes reports now.
+            keys: The lists of the two servers' keys.
         """
         try:
             self.path.mkdir(exist_ok=True)
@@ -66,6 +70,7 @@ class PublicFiles:
             name=service.config.name,
             servers=None if pinned is None else pinned.digest,
             authority=authority_message(self._tls) if authority else None,
+            keys=keys,
         )
         index = files.pop(INDEX)
         for name, data in files.items():
@@ -73,6 +78,13 @@ class PublicFiles:
                 atomic_write(self.path / name, data)
         atomic_write(self.path / INDEX, index)
         self._drop_all_but(before | self._named())
+
+    def server_keys(self) -> bytes | None:
+        """The lists of the two servers' keys that are published; None if there are none."""
+        for name in self._named():
+            if name.startswith("keys-"):
+                return public_file(self.path, name)
+        return None
 
     def _named(self) -> set[str]:
         """The files that the index names."""
@@ -96,6 +108,7 @@ def public_files(
     name: str = "",
     servers: str | None = None,
     authority: bytes | None = None,
+    keys: bytes | None = None,
 ) -> dict[str, bytes]:
     """Return the files, by name, that tell devices all of this; the index is the last one.
 
@@ -106,6 +119,7 @@ def public_files(
         name: The recommender's, for people.
         servers: Digest of the pair.
         authority: What the recommender tells about its authorities.
+        keys: The lists of the two servers' keys, each signed by its server.
     """
     files: dict[str, bytes] = {}
 
@@ -117,7 +131,9 @@ def public_files(
 
     index: dict[str, Any] = {"name": name, "catalogue": keep("catalogue", encode(items))}
     index |= dict.fromkeys(("task", "model", "plan", "lists"))
-    index |= {"servers": servers, "authority": None}
+    index |= {"servers": servers, "authority": None, "keys": None}
+    if keys is not None:
+        index["keys"] = keep("keys", keys)
     if authority is not None:
         index["authority"] = keep("authority", authority)
     if task is not None:

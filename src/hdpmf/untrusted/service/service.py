@@ -14,7 +14,15 @@ from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.protocol.catalogue import number_of
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.federation import RUN_BYTES
-from hdpmf.errors import ConfigError, FederationError, StorageError
+from hdpmf.common.protocol.key_list import read_key_list
+from hdpmf.errors import (
+    ConfigError,
+    DapError,
+    FederationError,
+    ProtocolError,
+    StorageError,
+    TransportError,
+)
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.aggregation import Aggregation
 from hdpmf.untrusted.service.aggregation.direct import Direct
@@ -29,6 +37,9 @@ from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.shared_inbox import SharedInbox
+
+_KEYS_SECONDS = 600.0  # between questions for the servers' keys
+_FIRST_KEYS_SECONDS = 60.0  # the same until they were told once
 
 CARRIES = 2_000
 """Participants with which a run was measured to its end on two busy cores (docs/scale.md)."""
@@ -72,6 +83,9 @@ class Service:
         self._log = log
         self._sleep = sleep
         self._clock = clock
+        self._task: bytes | None = None  # that is published
+        self._server_keys: bytes | None = None  # as the two servers have signed them
+        self._keys_at = -_KEYS_SECONDS
         self._published = 0  # the version of the items that the public files show
         self.metrics.listeners.append(self.write_state)
 
@@ -191,14 +205,46 @@ class Service:
             self._servers,
             publish=self.publish,
             inbox=self._inbox,
+            follow_keys=self.publish_keys,
             clock=self._clock,
         )
 
     def publish(self, task: bytes | None = None) -> None:
-        """Show devices the items, the task under way, and the last result."""
+        """Show devices the items, the task under way, the servers' keys, and the last result."""
         self._published = 0
-        PublicFiles(self.folder).write(task)
+        self._task = task
+        self._follow_keys()
+        files = PublicFiles(self.folder)
+        files.write(task, self._server_keys or files.server_keys())
         self._published = number_of(self.folder.current_items)
+
+    def publish_keys(self) -> None:
+        """Show devices newer keys of the two servers, if there are any."""
+        if self._follow_keys():
+            self.publish(self._task)
+
+    def _follow_keys(self) -> bool:
+        """Ask the two servers for the lists of their keys, now and then; True if they are new."""
+        pinned = pinned_servers(self.folder.path)
+        now = self._clock()
+        if pinned is None or self._servers is None or now < self._keys_at + _KEYS_SECONDS:
+            return False
+        if not any(isinstance(card.signing, str) for card in (pinned.leader, pinned.helper)):
+            return False
+        self._keys_at = now
+        try:
+            found = self._servers.signed_keys()
+            for card, signed in ((pinned.leader, found.leader), (pinned.helper, found.helper)):
+                if signed:
+                    read_key_list(signed, card)
+        except (TransportError, DapError, ProtocolError) as error:
+            self._log(f"{error}; devices are shown the keys from before, while these are valid")
+            if self._server_keys is None:  # devices may have none, and wait
+                self._keys_at = now - _KEYS_SECONDS + _FIRST_KEYS_SECONDS
+            return False
+        changed = found.to_bytes() != self._server_keys
+        self._server_keys = found.to_bytes()
+        return changed
 
     def publish_items(self) -> None:
         """Show devices a new version of the catalogue, if there is one and no run is under way."""

@@ -1,4 +1,9 @@
-"""Reports to two servers: for each task made once, paid once, sent until they are taken."""
+"""Reports to two servers: for each task made once, paid once, sent until they are taken.
+
+What is kept until a report leaves are its two shares. They are encrypted at that moment, to the
+newest keys that the servers have signed. Where a server has erased the key of a report that it has
+not taken, the same shares are encrypted anew under the same id, which servers count once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,12 @@ from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.task import prio_of
 from hdpmf.errors import ProtocolError
 from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.private.client.outgoing import report_headers, sealed_report
+from hdpmf.private.client.outgoing import (
+    SplitReport,
+    report_headers,
+    sealed_report,
+    split_report,
+)
 from hdpmf.private.device.budget import (
     agreed_words,
     charge,
@@ -40,6 +50,7 @@ from hdpmf.private.device.published_files import (
     read_task,
 )
 from hdpmf.private.device.recommender_state import TaskState, collector_digest, shared_run
+from hdpmf.private.device.server_keys import ServerKeyLists
 from hdpmf.private.device.session import DAY, Setup
 from hdpmf.private.device.store.schema import CountedSurvey, RecommenderState
 
@@ -58,6 +69,7 @@ class Reports(Sending):
     def __init__(self, setup: Setup, carrier: Carrier, downloads: Downloads) -> None:
         super().__init__(setup, carrier)
         self._downloads = downloads
+        self._keys = ServerKeyLists(setup.store)
         self._held: tuple[str, bytes] = ("", b"")  # a task whose time has not come
         self._told = b""  # the task that the owner was last told to wait for an answer
         self.asked: ReadTask | None = None  # the task that is looked at
@@ -195,7 +207,7 @@ class Reports(Sending):
             client.resume()
             client.group(task.grouping)
         prio = prio_of(task, read.id)
-        waiting: dict[int, bytes] = {}
+        waiting: dict[int, SplitReport] = {}
         for user, entries in enumerate(client.entries(store.users)):
             if (
                 len(waiting) >= _AT_A_TIME
@@ -203,7 +215,7 @@ class Reports(Sending):
                 self._put(read, waiting)
                 waiting = {}
             # All reports carry the task's begin, so that they do not tell when they were made.
-            waiting[user] = sealed_report(prio, read.id, task.servers, entries, at=task.begin)
+            waiting[user] = split_report(prio, entries, at=task.begin)
         with store.transaction():
             self.book.require(read.id, state)
             if store.ratings() is not part.table:  # who pays is who is in the reports
@@ -219,6 +231,14 @@ class Reports(Sending):
             self._keep(
                 read, state, built=True, content=part.content, unsent=tuple(range(store.users))
             )
+
+    def _seal(self, read: ReadTask, user: int) -> bytes:
+        """Encrypt a report to the newest keys; TransportError while there are none that hold."""
+        configs = self._keys.configs(read.task.servers, self._setup.clock())
+        return sealed_report(self.book.shares(read.id, user), read.id, configs)
+
+    def _is_outdated(self, read: ReadTask, body: bytes) -> bool:
+        return not self._keys.can_open(read.task.servers, body)
 
     def _post(self, read: ReadTask, body: bytes, leaving: Callable[[], None]) -> int:
         path = REPORTS_PATH.format(task_id=id_to_text(read.id))
@@ -236,10 +256,10 @@ class Reports(Sending):
         if not (read.part == "counts" and state.left) and not self.book.state().shared:
             end_consent(self._store, state.run)
 
-    def _put(self, read: ReadTask, reports: dict[int, bytes]) -> None:
+    def _put(self, read: ReadTask, reports: dict[int, SplitReport]) -> None:
         with self._store.transaction():
-            for user, report in reports.items():
-                self.book.put_report(read.id, user, report)
+            for user, shares in reports.items():
+                self.book.put_shares(read.id, user, shares)
 
     def _note_leaving(self, read: ReadTask, state: TaskState, body: bytes) -> None:
         report_leaves(self._store, state.run, read.terms, read.task.servers, read.number, body)

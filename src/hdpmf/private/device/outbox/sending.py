@@ -8,7 +8,8 @@ looked at again. What the owner does not agree to any more is thrown away and gi
 ratings in it are others, it is made anew. Noticed ahead of the moment, that changes nothing that
 can be seen; noticed at the moment, another one is drawn from the rest of the period. Both are for
 what the owner did, whatever the ratings are. Once a byte has left, the very same bytes go out,
-however often they are tried.
+however often they are tried, unless who gets them has said that they cannot be opened any more:
+then the same thing is sealed anew.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 
 from hdpmf.common.net.carrier import backoff
-from hdpmf.errors import HdpmfError, TransportError
+from hdpmf.errors import HdpmfError, StorageError, TransportError
 from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.consent import require_agreement
 from hdpmf.private.device.disclosures.ledger import Action, Entry
@@ -35,6 +36,7 @@ clock is wrong (400), the server is busy or broken."""
 LONGEST_WAIT = 3600.0
 """Seconds between two tries, about."""
 
+_BAD_REQUEST = 400  # among others DAP's outdatedConfig
 _LATEST = 0.9  # of what is left of a period: the rest is for trying again
 _AFTER_ERROR = 60.0
 _MAY_PASS = ("storage", "busy", "unavailable")
@@ -102,6 +104,18 @@ class Sending(ABC):
 
         ``state`` is changed as the store is.
         """
+
+    def _seal(self, read: ReadTask, user: int) -> bytes:
+        """Return the bytes that leave for a user, where none are kept that have left before.
+
+        Raises:
+            TransportError: They cannot be sealed now.
+        """
+        raise StorageError(f"a {self.what} that is to be sent is not in the store: it is damaged")
+
+    def _is_outdated(self, read: ReadTask, body: bytes) -> bool:
+        """Return True if who gets these bytes has said that they cannot be opened any more."""
+        return False
 
     @abstractmethod
     def _post(self, read: ReadTask, body: bytes, leaving: Callable[[], None]) -> int:
@@ -300,9 +314,11 @@ class Sending(ABC):
         for user in state.unsent:
             if not state.left and not self._is_current(read):
                 return
-            body = self.book.report(self._key(read), user)
+            kept = self.book.report(self._key(read), user)
             try:
-                status = self._post(read, body, partial(self._leaves, read, state, body))
+                body = self._seal(read, user) if kept is None else kept
+                fresh = user if kept is None else None
+                status = self._post(read, body, partial(self._leaves, read, state, body, fresh))
             except OutdatedError:
                 return  # it is looked at again in the next step
             except TransportError as error:
@@ -310,6 +326,8 @@ class Sending(ABC):
                 return
             if not (200 <= status < 300 or status in REFUSED):
                 self._wait(read, state, now, f"its answer was {status}", (body, status))
+                if status == _BAD_REQUEST and self._is_outdated(read, body):
+                    self.book.seal_anew(self._key(read), user)
                 return
             self._taken(read, state, user, body, status)
         with self._store.transaction():
@@ -317,14 +335,21 @@ class Sending(ABC):
         if state.left:
             self._setup.log(f"Task {read.id.hex()[:8]}: reported to {self._receivers(read)}.")
 
-    def _leaves(self, read: ReadTask, state: TaskState, body: bytes) -> None:
-        """A connection is open: from here on bytes may have left, if the owner still agrees."""
+    def _leaves(
+        self, read: ReadTask, state: TaskState, body: bytes, fresh: int | None = None
+    ) -> None:
+        """A connection is open: from here on bytes may have left, if the owner still agrees.
+
+        ``fresh`` is the user that the bytes are kept for, if they were just sealed.
+        """
         with self._store.transaction():
             if not state.left:
                 self._require_agreement(read, state)
                 if not self._is_current(read):
                     raise OutdatedError("busy", "something was changed here in this moment")
                 self._pay(read, state)
+            if fresh is not None:
+                self.book.put_report(self._key(read), fresh, body)
             self._note_leaving(read, state, body)
 
     def _taken(self, read: ReadTask, state: TaskState, user: int, body: bytes, status: int) -> None:

@@ -59,6 +59,7 @@ class Device(Row, frozen=True, kw_only=True):
         last_recommender: Address of the recommender that was used last.
         open_runs: Runs under way, oldest first.
         transfer: Set while the store is moved.
+        server_keys: By the signing key of a server (hex), the newest list of its keys, signed.
     """
 
     users: int
@@ -70,6 +71,7 @@ class Device(Row, frozen=True, kw_only=True):
     last_recommender: str = ""
     open_runs: tuple[bytes, ...] = ()
     transfer: Transfer | None = None
+    server_keys: dict[str, bytes] = {}
 
 
 class Recommender(Row, frozen=True, kw_only=True):

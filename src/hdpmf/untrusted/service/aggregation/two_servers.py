@@ -67,6 +67,7 @@ class TwoServers(Aggregation):
         sum_servers: Client of the pair.
         publish: Shows devices the task under way, or withdraws it (None); may be repeated.
         inbox: Takes what people show beside the sums, while a task is under way.
+        follow_keys: Shows devices newer keys of the servers; called while reports are taken.
         clock: For tests.
     """
 
@@ -80,8 +81,10 @@ class TwoServers(Aggregation):
         *,
         publish: Callable[[bytes | None], None] = not_published,
         inbox: SharedInbox | None = None,
+        follow_keys: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._follow_keys = follow_keys
         self._servers = servers
         self._keys = keys
         self._sum_servers = sum_servers
@@ -195,6 +198,7 @@ class TwoServers(Aggregation):
         while (left := task.end - self._clock()) > 0:
             for listen in self.run.metrics.listeners:
                 listen()
+            self._follow_keys()
             self.run.sleep(min(left, max(min(left / 20, LONGEST_WAIT), 1.0)))
         self.run.metrics.until = None
 

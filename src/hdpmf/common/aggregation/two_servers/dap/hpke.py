@@ -69,9 +69,13 @@ class KeyPair:
         """The public part."""
         return self._config
 
+    def knows(self, config_id: int) -> bool:
+        """Return True if this is the key's id."""
+        return config_id == self._config.id
+
     def open(self, ciphertext: HpkeCiphertext, info: bytes, aad: bytes) -> bytes:
         """Decrypt, or raise DapError: ``outdatedConfig`` (another key) or ``reportRejected``."""
-        if ciphertext.config_id != self._config.id:
+        if not self.knows(ciphertext.config_id):
             raise DapError(
                 "encrypted for a key that is not in use; ask for the keys again",
                 Problem.OUTDATED_CONFIG,

@@ -1,0 +1,200 @@
+"""The list of a server's HPKE keys, signed, and how a reader follows it.
+
+A server has several HPKE keys at a time. The newest is the one to encrypt to; older ones are there
+for reports under way, and are erased one day. So whoever records reports and gets into a server
+later finds no key that opens them. The list is signed with the key on the server's card: whoever
+hands it on (a recommender, the other server) can hold it back, but not change it. A list has a
+serial number that only grows, by which older lists and second lists of the same number are refused,
+and a time after which nothing is encrypted by it, so that holding it back does not last.
+
+DAP's ``HpkeConfigList`` is in it as it is served to clients of others. The signed list is a
+resource of its own (``SIGNED_KEYS_PATH``), and a public file of recommenders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Self
+
+import msgspec
+from msgspec import Meta
+
+from hdpmf.common.base.msgpack import read
+from hdpmf.common.protocol.servers import Server
+from hdpmf.errors import PrioError, ProtocolError, TransportError, needs
+
+if TYPE_CHECKING:
+    from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
+
+SIGNED_KEYS_PATH = "/hpke_config/signed"
+SIGNED_KEYS_MEDIA_TYPE = "application/hdpmf-signed-hpke-config-list"
+
+MAX_LIST = 16 * 1024
+"""Bytes of a signed list: 256 keys of 41 bytes, and what goes with them."""
+
+VALID_SECONDS = 7 * 86_400
+"""Seconds for which a list may be used. A list is signed anew after half of them at the latest."""
+
+_LATEST = 250_000_000_000  # in the year 9892: later ones have no date
+_LABEL = b"hdpmf hpke keys 1 "
+
+
+class KeyList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The HPKE keys of a server at one time.
+
+    Attributes:
+        serial: Larger than that of every list before; about the time when it was made.
+        not_after: Unix time from which nothing is encrypted by this list.
+        configs: DAP's HpkeConfigList, encoded; the first one is to be used.
+    """
+
+    serial: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    not_after: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    configs: bytes
+
+
+class SignedKeyList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A list as it travels: the very bytes that were signed, and the signature."""
+
+    statement: bytes
+    signature: bytes
+
+    @classmethod
+    def make(cls, keys: KeyList, sign: Callable[[bytes], bytes]) -> Self:
+        """Sign a list."""
+        statement = msgspec.msgpack.encode(keys)
+        return cls(statement=statement, signature=sign(_LABEL + statement))
+
+    def to_bytes(self) -> bytes:
+        """Encode it."""
+        return msgspec.msgpack.encode(self)
+
+
+class PublishedKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The signed lists of both servers, as a recommender publishes them for devices.
+
+    Attributes:
+        leader: Empty if its card has its only key, or it could not be reached yet.
+        helper: The same.
+    """
+
+    leader: bytes = b""
+    helper: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        """Encode them."""
+        return msgspec.msgpack.encode(self)
+
+
+MAX_PUBLISHED = 2 * MAX_LIST + 64
+"""Bytes of both lists."""
+
+_PUBLISHED = msgspec.msgpack.Decoder(PublishedKeys)
+_SIGNED = msgspec.msgpack.Decoder(SignedKeyList)
+_STATEMENT = msgspec.msgpack.Decoder(KeyList)
+
+
+def read_published_keys(data: bytes) -> PublishedKeys:
+    """Return what a recommender has published, unchecked; ProtocolError if it is something else."""
+    return read(_PUBLISHED, data, MAX_PUBLISHED, ProtocolError, "the lists of two servers' keys")
+
+
+def read_key_list(data: bytes, server: Server) -> KeyList:
+    """Return a list that the server of this card has signed.
+
+    Raises:
+        ProtocolError: It is none, another key signed it, or the card has no key to check it by.
+    """
+    whose = _whose(server)
+    if not isinstance(server.signing, str):
+        raise ProtocolError(f"refused: {whose} cannot be checked; its card has no signing key")
+    return read_signed_list(data, server.signing, whose)
+
+
+def read_signed_list(data: bytes, public: str, whose: str) -> KeyList:
+    """Return a list that this key (hexadecimal) has signed; ``whose`` is for people.
+
+    Raises:
+        ProtocolError: It is none, or another key signed it.
+    """
+    from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList
+
+    signed = read(_SIGNED, data, MAX_LIST, ProtocolError, whose)
+    if not _verifies(public, signed):
+        raise ProtocolError(f"refused: {whose} is not signed by the key on its card")
+    keys = read(_STATEMENT, signed.statement, MAX_LIST, ProtocolError, whose)
+    try:
+        HpkeConfigList.decode(keys.configs)
+    except PrioError as error:
+        raise ProtocolError(f"refused: {whose}: {error}") from None
+    return keys
+
+
+def follow_key_list(data: bytes, before: bytes, server: Server) -> KeyList:
+    """Return a list that may follow the one that was known before (empty for none).
+
+    Raises:
+        ProtocolError: As in ``read_key_list``, or it is older, or another one of the same number.
+    """
+    keys = read_key_list(data, server)
+    known = read_key_list(before, server) if before else None
+    if known is None or keys.serial > known.serial or keys == known:
+        return keys
+    if keys.serial == known.serial:
+        raise ProtocolError(
+            f"refused: {_whose(server)} is another one than before with the same number "
+            f"({keys.serial}): that server tells different things to different people"
+        )
+    raise ProtocolError(
+        f"refused: {_whose(server)} is older than the one before ({keys.serial} after "
+        f"{known.serial}); its keys may be erased or stolen"
+    )
+
+
+def config_of(server: Server, signed: bytes, now: float) -> HpkeConfig:
+    """Return the key to encrypt to: of a list that is valid now, or of a card of version 1.0.0.
+
+    Raises:
+        TransportError: No list is here (``signed`` is empty), or its time is over.
+        ProtocolError: The list is none, or has no key that we can encrypt to.
+    """
+    from hdpmf.common.aggregation.two_servers.dap.hpke import is_supported
+    from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig, HpkeConfigList
+
+    if isinstance(server.hpke, str):
+        return HpkeConfig.decode(bytes.fromhex(server.hpke))
+    if not signed:
+        raise TransportError(f"{_whose(server)} has not come yet; nothing is encrypted without it")
+    keys = read_key_list(signed, server)
+    if now >= keys.not_after:
+        raise TransportError(
+            f"{_whose(server)} was valid until {time_text(keys.not_after)}, and no newer one has "
+            "come; nothing is encrypted by an old list"
+        )
+    for config in HpkeConfigList.decode(keys.configs).hpke_configs:
+        if is_supported(config):
+            return config
+    raise ProtocolError(f"refused: {_whose(server)} has no key for X25519 and AES-128-GCM")
+
+
+def time_text(seconds: int) -> str:
+    """Return a Unix time for people."""
+    return datetime.fromtimestamp(min(seconds, _LATEST), UTC).isoformat(timespec="minutes")
+
+
+def _whose(server: Server) -> str:
+    return f"the list of keys of {server.organisation!r}"
+
+
+def _verifies(public: str, signed: SignedKeyList) -> bool:
+    with needs("cryptography"):
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(
+            signed.signature, _LABEL + signed.statement
+        )
+    except (InvalidSignature, ValueError):
+        return False
+    return True

@@ -1,0 +1,365 @@
+"""The HPKE keys of a server: a new one every week, and old ones erased when nothing needs them.
+
+Reports travel through the leader, and somebody may keep them. They stay closed for good only if
+the keys that open them are gone one day. So a server has several keys. Devices encrypt to the
+newest, by a list that the server signs (``key_list``); the others open reports under way. A key is
+*retired* when a newer one is first on the list. It is erased once no list by which anybody may
+encrypt to it is valid any more, and every task that had begun by then is closed or purged: then
+there is no report that it has to open.
+
+The keys are in a file whose records are overwritten (``key_file``), outside the database. The file
+is the truth: the signed list is made of it, and made again if a process was killed in between. All
+workers of a server, and the command ``rotate-keys``, may use it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.aggregation.two_servers.dap.messages import (
+    HpkeCiphertext,
+    HpkeConfig,
+    HpkeConfigList,
+    Problem,
+)
+from hdpmf.common.base.files import atomic_write, lock_file
+from hdpmf.common.protocol.key_list import (
+    VALID_SECONDS,
+    KeyList,
+    SignedKeyList,
+    follow_key_list,
+    read_signed_list,
+)
+from hdpmf.common.protocol.servers import Server
+from hdpmf.errors import ConfigError, DapError, ProtocolError, StorageError, needs
+from hdpmf.untrusted.aggregator.key_file import KEY_SIZE, NAME_SIZE, KeyFile
+
+with needs("cryptography"):
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+HPKE_KEYS_FILE = "hpke-keys"
+LIST_FILE = "hpke-list"
+ROTATE_SECONDS = 7 * 86_400.0
+
+_LABEL = b"hpke key of time and id"
+_IDS = 256
+_SLACK_SECONDS = 86_400  # clocks of devices, and caches on the way
+
+
+class SigningKey:
+    """The long-term key of a server, which signs lists of HPKE keys and nothing else."""
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != KEY_SIZE:
+            raise ConfigError(f"this is not a signing key of {KEY_SIZE} bytes")
+        self._key = Ed25519PrivateKey.from_private_bytes(secret)
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.public[:16]})"
+
+    @classmethod
+    def generate(cls) -> SigningKey:
+        """A new key."""
+        return cls(Ed25519PrivateKey.generate().private_bytes_raw())
+
+    def to_bytes(self) -> bytes:
+        """The secret key."""
+        return self._key.private_bytes_raw()
+
+    @property
+    def public(self) -> str:
+        """The public key, in hexadecimal."""
+        return self._key.public_key().public_bytes_raw().hex()
+
+    def sign(self, data: bytes) -> bytes:
+        """Signature of ``data``."""
+        return self._key.sign(data)
+
+
+class HpkeKeyRing:
+    """The HPKE keys of one server.
+
+    Args:
+        folder: Of the files; None keeps keys and list in memory.
+        signing: The server's long-term key; None for a server whose card, of version 1.0.0, has
+            its only HPKE key, which stays.
+        period: Seconds after which a new key is made.
+    """
+
+    def __init__(
+        self, folder: Path | None, signing: SigningKey | None, period: float = ROTATE_SECONDS
+    ) -> None:
+        self._folder = folder
+        self._signing = signing
+        self._period = period
+        self._file = KeyFile(None if folder is None else folder / HPKE_KEYS_FILE)
+        self._pairs: dict[bytes, KeyPair] = {}
+        self._in_memory = b""
+
+    def __repr__(self) -> str:
+        return f"HpkeKeyRing({self._folder})"
+
+    @property
+    def rotates(self) -> bool:
+        """True unless the only key is on the server's card."""
+        return self._signing is not None
+
+    @property
+    def config(self) -> HpkeConfig:
+        """The public part of the newest key."""
+        return next(iter(self._load().values())).config
+
+    @property
+    def ages(self) -> list[tuple[int, int]]:
+        """Id and time of making of every key, newest first; the time of a key that stays is 0."""
+        return [(_id(name), _made(name)) for name in self._names()]
+
+    def is_on(self, card: Server) -> bool:
+        """Return True if a card shows what these keys are known by."""
+        if self._signing is not None:
+            return card.signing == self._signing.public
+        return card.hpke == self.config.encode().hex()
+
+    def knows(self, config_id: int) -> bool:
+        """Return True if there is a key of this id."""
+        return any(_id(name) == config_id for name in self._names())
+
+    def open(self, ciphertext: HpkeCiphertext, info: bytes, aad: bytes) -> bytes:
+        """Decrypt; errors as in ``KeyPair.open``."""
+        for pair in self._load().values():
+            if pair.config.id == ciphertext.config_id:
+                return pair.open(ciphertext, info, aad)
+        raise DapError(
+            "encrypted for a key that is not in use; ask for the keys again",
+            Problem.OUTDATED_CONFIG,
+        )
+
+    def config_list(self, now: float) -> bytes:
+        """Return DAP's list of the public keys, newest first."""
+        if self._signing is None:
+            return _configs(self._load().values())
+        return self._current(now)[1].configs
+
+    def signed_list(self, now: float) -> bytes:
+        """Return the list as the server has signed it; empty if its only key is on its card."""
+        return b"" if self._signing is None else self._current(now)[0]
+
+    def add(self, pair: KeyPair) -> None:
+        """Add the key of a card of version 1.0.0."""
+        self._file.put(_name(0, pair.config.id), pair.to_bytes()[1:])
+
+    def rotate(self, now: float, *, erase: bool = False) -> None:
+        """Make a new key and sign a list that begins with it.
+
+        Args:
+            now: The time.
+            erase: Erase all others at once, whatever is under way: for keys that may be stolen.
+
+        Raises:
+            ConfigError: The key is on the server's card.
+        """
+        if self._signing is None:
+            raise ConfigError(
+                "the card of this server was made by version 1.0.0: its only key is on it and "
+                "cannot change. Set up a new folder (hdpmf aggregator init), pair it, and have "
+                "recommenders and devices pin the new pair"
+            )
+        with self._alone():
+            names = self._add(now)
+            if erase:
+                self._erase(names, names[1:], now)
+            else:
+                self._publish(names, now)
+
+    def maintain(self, now: float, needed: Callable[[int], bool]) -> None:
+        """Make a new key if it is time, and erase keys that nothing needs any more.
+
+        Args:
+            now: The time.
+            needed: Returns True if a task that had begun by a time may still have reports that
+                nobody has opened.
+        """
+        if self._signing is None:
+            return
+        with self._alone():
+            names = self._names()
+            if not names or now >= _made(names[0]) + self._period:
+                names = self._add(now)
+                self._publish(names, now)
+            ends = [(name, _usable_until(newer)) for newer, name in pairwise(names)]
+            gone = [name for name, end in ends if now > end and not needed(end)]
+            if gone:
+                self._erase(names, gone, now)
+
+    def _erase(self, names: list[bytes], gone: list[bytes], now: float) -> None:
+        """Publish a list without these keys, then overwrite them."""
+        self._publish([name for name in names if name not in gone], now)
+        self._file.erase(gone)
+
+    def _names(self) -> list[bytes]:
+        """The names of all keys, newest first."""
+        return sorted(self._file.names(), reverse=True)
+
+    def _load(self) -> dict[bytes, KeyPair]:
+        """All keys, newest first; those that another process has erased are forgotten here, too."""
+        known = self._pairs
+        found = {
+            name: known.get(name) or KeyPair(_id(name), key)
+            for name, key in sorted(self._file.keys().items(), reverse=True)
+        }
+        if not found:
+            raise StorageError(
+                f"the keys that open reports are not there ({self._folder}/{HPKE_KEYS_FILE}); "
+                "bring the file back, or make a new key: hdpmf aggregator rotate-keys"
+            )
+        self._pairs = found
+        return found
+
+    def _add(self, now: float) -> list[bytes]:
+        """Put a new key into the file; return all names."""
+        names = self._names()
+        used = {_id(name) for name in names}
+        first = _id(names[0]) + 1 if names else 0
+        free = [found % _IDS for found in range(first, first + _IDS) if found % _IDS not in used]
+        if not free:
+            raise StorageError(f"all {_IDS} ids of keys are in use; purge or collect old tasks")
+        made = max(int(now), _made(names[0]) + 1 if names else 0)
+        self._file.make(_name(made, free[0]))
+        return self._names()
+
+    def _current(self, now: float) -> tuple[bytes, KeyList]:
+        """Return the signed list, and what it says; it is signed anew where that is due."""
+        names = self._names()
+        found = self._stored()
+        if names and found is not None and self._holds(found[1], names, now):
+            return found
+        with self._alone():
+            # A file of keys that was lost begins again: reports for lost keys are made anew.
+            names = self._names() or self._add(now)
+            found = self._stored()
+            if found is not None and self._holds(found[1], names, now):
+                return found
+            return self._publish(names, now)
+
+    def _holds(self, keys: KeyList, names: list[bytes], now: float) -> bool:
+        """Return True if a list names these keys, and is valid for long enough."""
+        right = keys.configs == self._configs_of(names)
+        return right and keys.not_after >= now + VALID_SECONDS / 2
+
+    def _configs_of(self, names: list[bytes]) -> bytes:
+        found = self._load()
+        return _configs(found[name] for name in names if name in found)
+
+    def _publish(self, names: list[bytes], now: float) -> tuple[bytes, KeyList]:
+        """Sign a list of these keys, and keep it."""
+        if self._signing is None:
+            raise ConfigError("a list of keys needs a signing key")
+        before = self._stored()
+        keys = KeyList(
+            serial=max(int(now), 0 if before is None else before[1].serial + 1),
+            not_after=int(now) + VALID_SECONDS,
+            configs=self._configs_of(names),
+        )
+        signed = SignedKeyList.make(keys, self._signing.sign).to_bytes()
+        if self._folder is None:
+            self._in_memory = signed
+        else:
+            atomic_write(self._folder / LIST_FILE, signed)
+        return signed, keys
+
+    def _stored(self) -> tuple[bytes, KeyList] | None:
+        """The list that was signed last; None if there is none, or it is not of this key."""
+        signed = self._in_memory
+        if self._folder is not None:
+            path = self._folder / LIST_FILE
+            try:
+                signed = path.read_bytes()
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        if not signed or self._signing is None:
+            return None
+        try:
+            return signed, read_signed_list(signed, self._signing.public, "the list of keys")
+        except ProtocolError:
+            return None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let nobody else make or erase keys meanwhile."""
+        if self._folder is None:
+            yield
+            return
+        path = self._folder / f".{HPKE_KEYS_FILE}"
+        try:
+            stream = path.open("w")
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+        with stream:
+            lock_file(stream.fileno(), wait=True)
+            yield
+
+
+class PartnerKeys:
+    """The ids of the other server's keys, so that no report is confirmed that it cannot open.
+
+    Args:
+        card: The other server's.
+    """
+
+    def __init__(self, card: Server) -> None:
+        self._card = card
+        self._ids: frozenset[int] | None = None
+        self._list = b""
+        self.outdated = isinstance(card.signing, str)
+        """True if the list should be asked for."""
+
+    def knows(self, config_id: int) -> bool:
+        """Return True if it has a key of this id, or nothing is known of its keys.
+
+        An unknown id may be newer than the list here, which is then asked for again.
+        """
+        if self._ids is None or config_id in self._ids:
+            return True
+        self.outdated = True
+        return False
+
+    def follow(self, signed: bytes) -> None:
+        """Take its signed list; raise ProtocolError if it is older, forged or of somebody else."""
+        keys = follow_key_list(signed, self._list, self._card)
+        self._list = signed
+        self._ids = frozenset(
+            config.id for config in HpkeConfigList.decode(keys.configs).hpke_configs
+        )
+        self.outdated = False
+
+
+def _configs(pairs: Iterable[KeyPair]) -> bytes:
+    return HpkeConfigList(tuple(pair.config for pair in pairs)).encode()
+
+
+def _name(made: int, config_id: int) -> bytes:
+    number = made * _IDS + config_id
+    return _LABEL + number.to_bytes(NAME_SIZE - len(_LABEL), "big")
+
+
+def _number(name: bytes) -> int:
+    return int.from_bytes(name[len(_LABEL) :], "big")
+
+
+def _id(name: bytes) -> int:
+    return _number(name) % _IDS
+
+
+def _made(name: bytes) -> int:
+    return _number(name) // _IDS
+
+
+def _usable_until(newer: bytes) -> int:
+    """Return the last time at which anybody encrypts to a key that this newer one has retired."""
+    return _made(newer) + VALID_SECONDS + _SLACK_SECONDS

@@ -1,0 +1,289 @@
+"""A server's HPKE keys: made in time, erased when nothing needs them, whole after any kill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info, seal
+from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, Problem, Role
+from hdpmf.common.protocol.key_list import VALID_SECONDS, KeyList, follow_key_list, read_signed_list
+from hdpmf.common.protocol.servers import Server, card_to_json
+from hdpmf.errors import ConfigError, DapError, StorageError
+from hdpmf.untrusted.aggregator import hpke_keys, key_file
+from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
+from hdpmf.untrusted.aggregator.hpke_keys import (
+    HPKE_KEYS_FILE,
+    LIST_FILE,
+    HpkeKeyRing,
+    SigningKey,
+)
+from hdpmf.untrusted.aggregator.key_file import KeyFile
+
+SIGNING = SigningKey(bytes(range(32)))
+DAY = 86_400
+NOW = 20_000 * DAY
+INFO, AAD = input_share_info(Role.HELPER), b"about"
+AFTER = VALID_SECONDS + DAY  # a retired key is used for so long at most
+
+
+class KilledError(BaseException):
+    """Nothing of ours catches it."""
+
+
+def ring(folder: Path | None, period: float = 7 * DAY) -> HpkeKeyRing:
+    return HpkeKeyRing(folder, SIGNING, period)
+
+
+def shown(keys: HpkeKeyRing, now: float) -> KeyList:
+    return read_signed_list(keys.signed_list(now), SIGNING.public, "it")
+
+
+def ids(keys: HpkeKeyRing, now: float) -> list[int]:
+    return [config.id for config in HpkeConfigList.decode(shown(keys, now).configs).hpke_configs]
+
+
+def nothing(begun: int) -> bool:
+    return False
+
+
+def test_a_key_is_made_when_it_is_time_and_is_the_first_of_the_list(tmp_path: Path) -> None:
+    keys = ring(tmp_path)
+    keys.rotate(NOW)
+    assert ids(keys, NOW) == [0]
+    keys.maintain(NOW + 7 * DAY - 1, nothing)
+    assert ids(keys, NOW) == [0]
+    keys.maintain(NOW + 7 * DAY, nothing)
+    assert ids(keys, NOW + 7 * DAY) == [1, 0]
+    assert HpkeConfigList.decode(keys.config_list(NOW + 7 * DAY)).hpke_configs[0] == keys.config
+    assert [keys.knows(config_id) for config_id in (0, 1, 2)] == [True, True, False]
+
+
+def test_a_retired_key_opens_until_no_list_and_no_open_task_has_it(tmp_path: Path) -> None:
+    keys = ring(tmp_path, period=1e9)
+    keys.rotate(NOW)
+    sealed = seal(keys.config, INFO, AAD, b"a share")
+    (secret,) = KeyFile(tmp_path / HPKE_KEYS_FILE).keys().values()
+    keys.rotate(NOW + DAY)
+    asked: list[int] = []
+
+    def open_task(begun: int) -> bool:
+        asked.append(begun)
+        return True
+
+    keys.maintain(NOW + DAY + AFTER, open_task)
+    assert asked == []  # somebody may still encrypt to it
+    keys.maintain(NOW + DAY + AFTER + 1, open_task)
+    assert asked == [NOW + DAY + AFTER]
+    assert keys.open(sealed, INFO, AAD) == b"a share"
+    keys.maintain(NOW + DAY + AFTER + 2, nothing)
+    with pytest.raises(DapError, match="not in use") as refused:
+        keys.open(sealed, INFO, AAD)
+    assert refused.value.kind == Problem.OUTDATED_CONFIG
+    assert ids(keys, NOW + DAY + AFTER + 2) == [1]
+    assert secret not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_the_newest_key_is_never_erased(tmp_path: Path) -> None:
+    keys = ring(tmp_path, period=1e12)
+    keys.rotate(NOW)
+    keys.maintain(NOW + 4000 * DAY, nothing)
+    assert ids(keys, NOW + 4000 * DAY) == [0]
+
+
+def test_a_list_is_signed_anew_before_its_time_is_over(tmp_path: Path) -> None:
+    keys = ring(tmp_path, period=1e12)
+    keys.rotate(NOW)
+    first = shown(keys, NOW)
+    assert shown(keys, NOW + VALID_SECONDS // 2) == first
+    second = shown(keys, NOW + VALID_SECONDS // 2 + 1)
+    assert (second.configs, second.serial > first.serial) == (first.configs, True)
+    assert second.not_after == NOW + VALID_SECONDS // 2 + 1 + VALID_SECONDS
+
+
+def test_serial_numbers_grow_whatever_the_clock_says(tmp_path: Path) -> None:
+    keys = ring(tmp_path)
+    card = Server(
+        organisation="x", url="https://x.example", identity="a" * 64, signing=SIGNING.public
+    )
+    known = b""
+    for now in (NOW, NOW, NOW - 90 * DAY, NOW + DAY, NOW + DAY - 1):
+        keys.rotate(now)
+        follow_key_list(keys.signed_list(now), known, card)
+        known = keys.signed_list(now)
+        assert keys.config.id == ids(keys, now)[0]
+    assert ids(keys, NOW) == [4, 3, 2, 1, 0]
+
+
+def test_workers_share_keys_and_forget_what_another_has_erased(tmp_path: Path) -> None:
+    first, second = ring(tmp_path), ring(tmp_path)
+    first.rotate(NOW)
+    sealed = seal(second.config, INFO, AAD, b"a share")
+    assert second.open(sealed, INFO, AAD) == b"a share"
+    first.rotate(NOW + 1, erase=True)
+    assert second.signed_list(NOW + 1) == first.signed_list(NOW + 1)
+    with pytest.raises(DapError):
+        second.open(sealed, INFO, AAD)
+    second.maintain(NOW + 1, nothing)  # it is not time for another one
+    assert ids(first, NOW + 1) == [1]
+
+
+def test_ids_go_round_and_no_two_keys_have_one(tmp_path: Path) -> None:
+    keys = ring(None)
+    for step in range(300):
+        keys.rotate(NOW + step, erase=step % 2 == 0)
+    assert ids(keys, NOW + 300) == [299 % 256, 298 % 256]
+    crowded = ring(None)
+    for step in range(256):
+        crowded.rotate(NOW + step)
+    with pytest.raises(StorageError, match="all 256 ids"):
+        crowded.rotate(NOW + 256)
+
+
+def test_a_lost_file_of_keys_begins_again(tmp_path: Path) -> None:
+    keys = ring(tmp_path)
+    keys.rotate(NOW)
+    before = shown(keys, NOW)
+    (tmp_path / HPKE_KEYS_FILE).unlink()
+    after = shown(ring(tmp_path), NOW)
+    assert (after.serial > before.serial, after.configs != before.configs) == (True, True)
+
+
+@pytest.mark.parametrize("damage", [b"", b"rubbish", b"\xff" * 100])
+def test_a_damaged_list_is_signed_anew(tmp_path: Path, damage: bytes) -> None:
+    keys = ring(tmp_path)
+    keys.rotate(NOW)
+    (tmp_path / LIST_FILE).write_bytes(damage)
+    assert ids(keys, NOW + 1) == [0]
+
+
+class Death:
+    """Kills before or after the so manieth write."""
+
+    def __init__(self, place: int) -> None:
+        self.left = place
+
+    def around(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def writes(*given: Any, **options: Any) -> Any:
+            for act in (lambda: None, lambda: real(*given, **options)):
+                act()
+                self.left -= 1
+                if self.left == 0:
+                    raise KilledError
+            return None
+
+        return writes
+
+
+def killed_at(place: int, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> bool:
+    death = Death(place)
+    with monkeypatch.context() as patched:
+        patched.setattr(hpke_keys, "atomic_write", death.around(hpke_keys.atomic_write))
+        patched.setattr(key_file, "_write_at", death.around(key_file._write_at))
+        try:
+            act()
+        except KilledError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("erase", [False, True])
+def test_killed_anywhere_in_a_rotation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, erase: bool
+) -> None:
+    """The list on the disk never begins with a key that is not there; the next start goes on."""
+    card = Server(
+        organisation="x", url="https://x.example", identity="a" * 64, signing=SIGNING.public
+    )
+    for place in range(1, 40):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        keys = ring(folder)
+        keys.rotate(NOW)
+        sealed = seal(keys.config, INFO, AAD, b"old")
+        known = keys.signed_list(NOW)
+        died = killed_at(place, monkeypatch, lambda: keys.rotate(NOW + DAY, erase=erase))  # noqa: B023
+        again = ring(folder)
+        on_disk = read_signed_list((folder / LIST_FILE).read_bytes(), SIGNING.public, "it")
+        first = HpkeConfigList.decode(on_disk.configs).hpke_configs[0]
+        assert again.open(seal(first, INFO, AAD, b"x"), INFO, AAD) == b"x"
+        follow_key_list(again.signed_list(NOW + DAY), known, card)
+        assert ids(again, NOW + DAY)[0] == again.config.id
+        if not erase:
+            assert again.open(sealed, INFO, AAD) == b"old"
+        again.rotate(NOW + 2 * DAY, erase=erase)
+        assert again.config.id == ids(again, NOW + 2 * DAY)[0]
+        if erase:
+            with pytest.raises(DapError):
+                again.open(sealed, INFO, AAD)
+        if not died:
+            assert place > 5
+            return
+    raise AssertionError("there is an end to what is written")
+
+
+def test_killed_anywhere_while_a_key_is_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = NOW + DAY + AFTER + 1
+    for place in range(1, 40):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        keys = ring(folder, period=1e9)
+        keys.rotate(NOW)
+        (secret,) = KeyFile(folder / HPKE_KEYS_FILE).keys().values()
+        keys.rotate(NOW + DAY)
+        died = killed_at(place, monkeypatch, lambda: keys.maintain(later, nothing))  # noqa: B023
+        again = ring(folder, period=1e9)
+        again.maintain(later, nothing)
+        assert ids(again, later) == [1]
+        assert secret not in b"".join(path.read_bytes() for path in folder.iterdir())
+        if not died:
+            assert place > 4
+            return
+    raise AssertionError("there is an end to what is written")
+
+
+def test_a_folder_of_version_1_0_0_keeps_its_key_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "helper"
+    made = AggregatorFolder.create(
+        path, AggregatorConfig(role="helper", organisation="x", name="localhost")
+    )
+    pair = KeyPair.generate(0)
+    card = made.card
+    old = Server(
+        organisation=card.organisation,
+        url=card.url,
+        identity=card.identity,
+        authority=card.authority,
+        hpke=pair.config.encode().hex(),
+    )
+    (path / "card.json").write_bytes(card_to_json(old))
+    for name in ("keys/signing.key", HPKE_KEYS_FILE, LIST_FILE):
+        (path / name).unlink()
+    (path / "keys" / "hpke.key").write_bytes(pair.to_bytes())
+    (path / "format").write_text("1\n")
+    for _ in range(2):
+        keys = AggregatorFolder(path).hpke
+        assert not keys.rotates
+        assert keys.is_on(old)
+        assert keys.open(seal(pair.config, INFO, AAD, b"a share"), INFO, AAD) == b"a share"
+        assert keys.signed_list(NOW) == b""
+        assert HpkeConfigList.decode(keys.config_list(NOW)).hpke_configs == (pair.config,)
+        keys.maintain(NOW + 4000 * DAY, nothing)
+    assert not (path / "keys" / "hpke.key").exists()
+    with pytest.raises(ConfigError, match=r"made by version 1\.0\.0"):
+        keys.rotate(NOW)
+    (path / HPKE_KEYS_FILE).unlink()
+    with pytest.raises(StorageError, match="bring the file back"):
+        _ = AggregatorFolder(path).hpke.config
+
+
+def test_secrets_are_not_shown() -> None:
+    assert SIGNING.to_bytes().hex() not in repr(SIGNING)
+    assert repr(ring(None)) == "HpkeKeyRing(None)"
+    with pytest.raises(ConfigError, match="32 bytes"):
+        SigningKey(b"short")
