@@ -41,6 +41,20 @@ def test_a_task_that_the_helper_was_not_given_waits_alone() -> None:
     assert pair.aggregate_all() == 2
 
 
+def test_the_worker_says_how_many_it_has_aggregated() -> None:
+    pair, metrics = Pair(), AggregatorMetrics()
+    task = pair.add()
+    pair.upload(task, [3, 4, 5])
+    worker = AggregationJobDriver(pair.leader, metrics, Limits())
+    worker.start()
+    end = time.monotonic() + 60
+    while b"aggregated_reports_total 3.0" not in metrics.text() and time.monotonic() < end:
+        time.sleep(0.02)
+    worker.stop()
+    assert b"aggregated_reports_total 3.0" in metrics.text()
+    assert pair.leader.counts(task).counted == 3
+
+
 @pytest.mark.slow
 def test_the_worker_goes_on_after_a_refusal() -> None:
     pair = Pair()

@@ -4,6 +4,7 @@ it again.
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from pathlib import Path
@@ -218,6 +219,30 @@ def test_a_crash_between_share_and_mark_is_no_rollback(tmp_path: Path) -> None:
     pair.reopen()
     assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1])
     assert [noise.draws for noise in pair.noises] == [3, 3]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a folder cannot be opened")
+def test_a_mark_and_its_file_are_on_the_disk_before_a_share_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair(tmp_path)
+    task = pair.add()
+    pair.upload(task, [0, 1])
+    pair.aggregate_all()
+    synced: list[tuple[int, int]] = []
+    fsync = os.fsync
+
+    def noticing(file: int) -> None:
+        found = os.fstat(file)
+        synced.append((found.st_ino, found.st_size))
+        fsync(file)
+
+    monkeypatch.setattr("hdpmf.untrusted.aggregator.collection.os.fsync", noticing)
+    pair.collect(task)
+    for role in ("leader", "helper"):
+        marks = tmp_path / role / "closed-batches"
+        assert (marks.stat().st_ino, marks.stat().st_size) in synced  # with all that is in it
+        assert marks.parent.stat().st_ino in [number for number, _ in synced]
 
 
 def test_marks_survive_an_unfinished_line_and_refuse_a_damaged_one(tmp_path: Path) -> None:

@@ -40,23 +40,12 @@ def folders(tmp_path: Path) -> dict[str, AggregatorFolder]:
     return made
 
 
-def put(
-    folder: AggregatorFolder, collector: CollectorHere, tasks: list[tuple[bytes, bytes]]
-) -> list[httpx.Response]:
-    """Give a server these tasks, each an id and a document; what it answers."""
+def answers_to(folder: AggregatorFolder, requests: list[httpx.Request]) -> list[httpx.Response]:
+    """What a server answers to each of these requests."""
 
     async def ask(resources: Resources) -> list[httpx.Response]:
-        transport = httpx.ASGITransport(resources.app())
-        headers = {**collector.headers(folder.card), "content-type": TASK_MEDIA_TYPE}
-        async with httpx.AsyncClient(transport=transport, base_url="https://server") as client:
-            found = [
-                await client.put(
-                    TASK_PATH.format(task_id=id_to_text(found_id)),
-                    content=encode_submission(document),
-                    headers=headers,
-                )
-                for found_id, document in tasks
-            ]
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(resources.app())) as client:
+            found = [await client.send(request) for request in requests]
         await Resources.stop(resources)
         return found
 
@@ -65,6 +54,25 @@ def put(
             leader = LeaderResources(folder, engine, AggregatorMetrics(), lambda: False)  # type: ignore[arg-type]
             return asyncio.run(ask(leader))
         return asyncio.run(ask(HelperResources(folder, engine, AggregatorMetrics())))
+
+
+def put(
+    folder: AggregatorFolder, collector: CollectorHere, tasks: list[tuple[bytes, bytes]]
+) -> list[httpx.Response]:
+    """Give a server these tasks, each an id and a document; what it answers."""
+    headers = {**collector.headers(folder.card), "content-type": TASK_MEDIA_TYPE}
+    return answers_to(
+        folder,
+        [
+            httpx.Request(
+                "PUT",
+                "https://server" + TASK_PATH.format(task_id=id_to_text(found_id)),
+                content=encode_submission(document),
+                headers=headers,
+            )
+            for found_id, document in tasks
+        ],
+    )
 
 
 @pytest.mark.parametrize("role", ["leader", "helper"])
@@ -94,6 +102,16 @@ def test_a_recommender_gives_tasks_of_its_own_only(
     assert answers[2].json()["type"].endswith(Problem.UNAUTHORIZED_REQUEST)
     with open_server(folder) as engine:
         assert engine.task_ids() == [own.id]
+
+
+def test_metrics_are_for_the_operator(folders: dict[str, AggregatorFolder]) -> None:
+    folder = folders["helper"]
+    shown = [{}, {"authorization": "Bearer wrong"}]
+    shown.append({"authorization": f"Bearer {folder.metrics_token}"})
+    url = "https://server/metrics"
+    answers = answers_to(folder, [httpx.Request("GET", url, headers=one) for one in shown])
+    assert [answer.status_code for answer in answers] == [403, 403, 200]
+    assert ["hdpmf" in answer.text for answer in answers] == [False, False, True]
 
 
 def test_one_worker_serves_a_folder_with_sqlite_and_no_more(

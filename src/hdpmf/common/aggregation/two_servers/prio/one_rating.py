@@ -44,7 +44,7 @@ LARGEST_WEIGHT = 64
 _DIGITS = 9  # values of a digit
 _UPPER = 7  # 8 + 7 * 8 is the largest weight
 _MOST_LEVELS = 16
-_CONSTANTS = 17  # whole numbers that the gadget subtracts, 0 to 16
+_CONSTANTS = 17  # 0 to 16, which the gadget subtracts; no mutant: further ones are not used
 
 
 class OneRatingPerItem(Circuit):
