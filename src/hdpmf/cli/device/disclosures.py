@@ -160,6 +160,7 @@ def ledger(
 def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[Block]:
     from hdpmf.private.device.disclosures.history import past_runs, total_spending
     from hdpmf.private.device.disclosures.refusals import load_refusals
+    from hdpmf.private.device.sharing import was_shown
 
     entries = store.ledger.entries()
     if not entries:
@@ -198,6 +199,14 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
         "are (devices = 2).",
         "  ",
     )
+    shown = was_shown(store)
+    if any(shown.values()):
+        yield Paragraph(
+            f"Besides, you showed that {shown['seen']} ratings are there, and published "
+            f"{shown['open']} as they are. No number here holds for what was published, and what "
+            "was shown may tell about the rest.",
+            "  ",
+        )
     yield f"A signed receipt of what left in a run: hdpmf device receipt {path} RUN"
 
 

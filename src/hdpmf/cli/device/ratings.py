@@ -220,6 +220,11 @@ def _weight_meaning(store: DeviceStore) -> dict[str, Any]:
         "50 %. About all your ratings together, when all of their budget is spent: at most "
         f"{together} (epsilon {now.all_at_delta:.3g} at delta {now.delta:g})."
     ]
+    if now.published or now.to_publish:
+        words.append(
+            f"None of this holds for the {now.published} ratings that you have published, nor for "
+            f"the {now.to_publish} that you let be published in a run to come (hdpmf device share)."
+        )
     if not now.proved:
         words.append(
             "Your policy also allows methods without a proof: for these, the numbers are "

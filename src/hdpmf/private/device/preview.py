@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hdpmf.common.data import Ratings
+from hdpmf.common.data import Ratings, RatingScale
 from hdpmf.common.methods import Claim, method_named
 from hdpmf.common.privacy.accounting import Cost, cost
 from hdpmf.common.privacy.coding import (
@@ -20,9 +20,10 @@ from hdpmf.common.privacy.coding import (
     sum_channels,
     weight_units,
 )
+from hdpmf.common.privacy.levels import HIDDEN, LEVELS, OPEN, SEEN, Level
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.common.protocol import Terms
-from hdpmf.private.device.budget import choose
+from hdpmf.private.device.budget import choose, levels_in
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.memberships import store_of
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -39,9 +40,11 @@ class SentNumber:
         value: The rating.
         weight: Its privacy weight.
         pays: What it would spend.
-        plain: What goes into the sum for its item, before noise.
+        plain: What goes into the sum for its item, before noise; of a rating that is seen, the
+            probability of its bit; of an open one, the rating.
         noised: The same with noise as it could be drawn: an example, since the noise that counts is
             drawn later.
+        level: What its owner lets be seen.
     """
 
     item: str
@@ -51,6 +54,7 @@ class SentNumber:
     pays: float
     plain: float
     noised: float
+    level: Level = "hidden"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,7 +68,7 @@ class SendPreview:
         sends: What leaves the device, in sentences.
         not_protected: What is not protected, in sentences.
         numbers: One for each rating that takes part.
-        others: Items that a zero is sent for, so that nobody sees which were rated.
+        others: Items that a zero is sent for, so that nobody sees which hidden ones were rated.
         left_out: Ratings that would not take part.
         pays: What all take together.
         noise: The usual size of the noise on each number (its standard deviation); 0 where there is
@@ -106,11 +110,17 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         refused = str(error)
     table, weights = store.ratings(), store.weights()
     taking = table.take(chosen)
+    levels = levels_in(store, terms)[chosen]
     units = weight_units(weights.take(chosen).for_ratings(taking))
     question = _question(store, asked)
-    plain, noised, noise = (np.zeros(len(taking)),) * 2 + (0.0,)
+    plain = np.where(levels == OPEN, taking.values, 0.0)
+    noised, noise = plain.copy(), 0.0
     if question is not None:
-        plain, noised, noise = _numbers(taking, units, question)
+        hidden, seen = np.flatnonzero(levels == HIDDEN), np.flatnonzero(levels == SEEN)
+        plain[seen], noised[seen], _ = _numbers(taking.take(seen), units[seen], question.in_bits())
+        plain[hidden], noised[hidden], noise = _numbers(
+            taking.take(hidden), units[hidden], question
+        )
     titles = (
         {}
         if table.item_table is None
@@ -123,6 +133,7 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         pays.tolist(),
         plain.tolist(),
         noised.tolist(),
+        levels.tolist(),
         strict=True,
     )
     return SendPreview(
@@ -133,11 +144,18 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         not_protected=form.stays_open,
         numbers=[
             SentNumber(
-                item, titles.get(item, ""), value, weight / WEIGHT_UNITS, paid, before, after
+                item,
+                titles.get(item, ""),
+                value,
+                weight / WEIGHT_UNITS,
+                paid,
+                before,
+                after,
+                LEVELS[level],
             )
-            for item, value, weight, paid, before, after in rows
+            for item, value, weight, paid, before, after, level in rows
         ],
-        others=table.n_items - len(taking),
+        others=table.n_items - int((levels == HIDDEN).sum()),
         left_out=len(table) - len(taking),
         pays=math.fsum(pays.tolist()),
         noise=noise,
@@ -181,6 +199,11 @@ class _Question:
     coding: Coding
     epsilon: float
     labels: bool
+    scale: RatingScale
+
+    def in_bits(self) -> _Question:
+        """Return the coding of ratings that are seen."""
+        return replace(self, design="L", coding=make_coding("threshold", self.scale, self.epsilon))
 
 
 def _question(store: DeviceStore, asked: Question) -> _Question | None:
@@ -196,7 +219,7 @@ def _question(store: DeviceStore, asked: Question) -> _Question | None:
     usual = ("L", "threshold") if "L" in method.designs else ("A", "auto")
     design, curve = usual if survey is None else (survey.design, survey.coding)
     coding = make_ruler(scale) if design == "S" else make_coding(curve, scale, terms.epsilon)
-    return _Question(design, coding, terms.epsilon, terms.labels)
+    return _Question(design, coding, terms.epsilon, terms.labels, scale)
 
 
 def _numbers(

@@ -15,6 +15,7 @@ from hdpmf.common.privacy.accounting import DELTA, cost
 from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.own_items import current_catalogue
+from hdpmf.private.device.sharing import was_shown, would_show
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
 from hdpmf.private.device.store.ratings_table import ME
@@ -48,6 +49,8 @@ class PrivacyLevel:
         all_at_delta: The same at ``delta``, by the accountant.
         delta: For that.
         proved: The policy allows only what has a proof, so that these numbers hold.
+        published: Ratings that were published as they are, by the ledger: no number holds for them.
+        to_publish: Ratings that the owner lets be published in a run to come.
     """
 
     weight: float
@@ -58,6 +61,8 @@ class PrivacyLevel:
     all_at_delta: float
     proved: bool
     delta: float = DELTA
+    published: int = 0
+    to_publish: int = 0
 
 
 def group_of(weight: float) -> str:
@@ -82,7 +87,18 @@ def privacy_level(store: DeviceStore, weight: float | None = None) -> PrivacyLev
         at_delta = min(whole.epsilon_at_delta, policy.own_total)
     proved = not (policy.allow_nominal or policy.allow_unprotected)
     guess = guess_at(policy.own_epsilon * chosen)
-    return PrivacyLevel(chosen, group_of(chosen), guess, len(weights), together, at_delta, proved)
+    views = map(store.at, store.recommender_ids)
+    return PrivacyLevel(
+        chosen,
+        group_of(chosen),
+        guess,
+        len(weights),
+        together,
+        at_delta,
+        proved,
+        published=was_shown(store)["open"],
+        to_publish=len(set().union(*(would_show(view).open for view in views))),
+    )
 
 
 def privacy_weight(store: DeviceStore) -> float:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
 
 from hdpmf.common.methods.registry import MEANING, guess_at, percent
 from hdpmf.common.net.certificates import check_authority
+from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.consent import (
@@ -27,7 +29,13 @@ from hdpmf.private.device.consent import (
 )
 from hdpmf.private.device.device_identity import card_of
 from hdpmf.private.device.disclosures.data_export import disclosures
-from hdpmf.private.device.disclosures.history import budgets, past_runs, reveals, total_spending
+from hdpmf.private.device.disclosures.history import (
+    LedgerRun,
+    budgets,
+    past_runs,
+    reveals,
+    total_spending,
+)
 from hdpmf.private.device.disclosures.receipts import receipt_of
 from hdpmf.private.device.disclosures.refusals import load_refusals
 from hdpmf.private.device.memberships import (
@@ -39,13 +47,16 @@ from hdpmf.private.device.memberships import (
     pause,
     with_catalogue,
 )
+from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
 from hdpmf.private.device.preview import SendPreview, preview_of
 from hdpmf.private.device.recommendations import local_model
+from hdpmf.private.device.sharing import was_shown
 from hdpmf.private.device.store.catalogues import id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Question, Recommender
 from hdpmf.private.page.request import PageRequest, short
+from hdpmf.private.page.sharing import item_titles
 
 
 def recommenders_page(request: PageRequest) -> dict[str, Any]:
@@ -186,6 +197,7 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
         kept = load_refusals(store)
         together = total_spending(store.ledger)
         total = store.ledger.spent_total()
+        titles = all_titles(store)
         return {
             "ask": policy.ask,
             "asked": [_pending(store, asked) for asked in pending(store, time.time())],
@@ -209,6 +221,7 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
                     "method": run.entries[0].method,
                     "when": run.when,
                     "words": run.words(),
+                    "shown": _shown_items(titles, run),
                     "entries": run.entries,
                     "ratings": 0 if run.paid is None else run.paid.ratings,
                 }
@@ -217,6 +230,7 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
             "together": str(together),
             "together_guess": percent(guess_at(together.at_delta), at_most=True),
             "proved": together.proved,
+            "shown": was_shown(store),
             "epsilon": policy.own_epsilon,
             "epsilon_guess": percent(guess_at(policy.own_epsilon), at_most=True),
             "limit": None if math.isinf(policy.own_total) else policy.own_total,
@@ -263,10 +277,14 @@ def _pending(store: DeviceStore, asked: Question) -> dict[str, Any]:
                 "weight": f"{number.weight:.2g}",
                 "plain": _round(number.plain),
                 "noised": _round(number.noised),
+                "level": number.level,
             }
             for number in found.numbers[:_NUMBERS_SHOWN]
         ],
         "n_numbers": len(found.numbers),
+        "levels": {
+            level: sum(number.level == level for number in found.numbers) for level in LEVELS
+        },
         "others": found.others,
         "left_out": found.left_out,
         "pays": f"{found.pays:.3g}",
@@ -274,6 +292,24 @@ def _pending(store: DeviceStore, asked: Question) -> dict[str, Any]:
         "shown": found.shown,
         "refused": found.refused,
         "has_items": found.has_items,
+    }
+
+
+def _shown_items(titles: Mapping[str, str], run: LedgerRun) -> dict[str, dict[str, Any]]:
+    """Return the items that were shown in a run, by level, if it has left, and how many are gone.
+
+    Ratings that were removed since have no name in the ledger.
+    """
+    if run.paid is None or not run.count("sent"):
+        return {}
+    by_level = (
+        ("seen", run.seen_items, run.paid.seen),
+        ("open", run.open_items, run.paid.opened),
+    )
+    return {
+        level: item_titles(titles, items) | {"n": n, "gone": n - len(items)}
+        for level, items, n in by_level
+        if n
     }
 
 

@@ -22,7 +22,7 @@ from hdpmf.common.web.local_server import (
 )
 from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError, needs
-from hdpmf.private.page import disclosures, items, settings
+from hdpmf.private.page import disclosures, items, settings, sharing
 from hdpmf.private.page.owner import Owner
 from hdpmf.private.page.request import PageRequest
 
@@ -54,6 +54,8 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/privacy/level": settings.change_privacy_level,
     "/privacy/genre": settings.mark_genres,
     "/privacy/ask": settings.ask_me,
+    "/privacy/sharing": sharing.set_level,
+    "/privacy/sharing/confirm": sharing.confirm_level,
     "/disclosures/answer": disclosures.answer,
     "/recommenders/preview": disclosures.preview_invitation,
     "/recommenders/answer": disclosures.answer_invitation,

@@ -30,6 +30,7 @@ from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
 from hdpmf.private.page.request import PageRequest, choices, item_fields, levels
+from hdpmf.private.page.sharing import shows_to
 
 MOST_SHOWN = 200
 """Ratings on one page; others are found by searching."""
@@ -55,6 +56,7 @@ def rate_page(request: PageRequest) -> dict[str, Any]:
             "choices": choices(store),
             "recommender_id": store.recommender_id,
             "left_out": 0 if shown is None else _left_out(store, values),
+            "shows_to": shows_to(store),
         }
         if shown is None:
             return facts
@@ -139,7 +141,10 @@ def set_private(request: PageRequest) -> dict[str, Any]:
         mark(store, [item], *([] if private else [1.0]))
         held = held_down(store, item)
         # Taking this mark away raises nothing that another rule holds down; the page says which.
-        return {"private": held.weight < 1, "told": "" if private else held.in_words()}
+        told = "" if private else held.in_words()
+        if not private and held.weight >= 1 and shows_to(store):
+            told = request.t("sharing.unhidden", recommender=shows_to(store))
+        return {"private": held.weight < 1, "told": told}
 
 
 def _shown_item(request: PageRequest, store: DeviceStore) -> str:

@@ -29,6 +29,7 @@ from hdpmf.private.device.privacy_level import (
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
 from hdpmf.private.page.request import PageRequest, choices, item_fields
+from hdpmf.private.page.sharing import sharing_fields, shows_to
 
 _MARKED_SHOWN = 100
 
@@ -64,6 +65,7 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
             if shown is None
             else item_fields(shown.table, positions[:_MARKED_SHOWN], {}, marked),
             "n_marked": len(positions),
+            "sharing": sharing_fields(request, store),
             "misses": MISSES,
             "miss_alone": MISS_ALONE,
         }
@@ -113,11 +115,14 @@ def mark_genres(request: PageRequest) -> str:
         n = mark_genre(store, genre, *([] if marked else [1.0]))
         items = [own for name, own in genres(store).items() if genre_key(name) == genre_key(genre)]
         still = len(item_weights(store, set().union(*items)))
+        whom = shows_to(store)
     if marked or not still:
         note = request.t.count("privacy.marked" if marked else "privacy.unmarked", n)
     else:
         note = request.t.count("privacy.still_marked", still)
     request.session.note(note)
+    if whom and not marked:
+        request.session.note(request.t("sharing.unhidden", recommender=whom))
     return "/privacy"
 
 
@@ -140,6 +145,10 @@ def _sentences(t: Wording, level: PrivacyLevel) -> list[str]:
                 epsilon=f"{level.all_at_delta:.3g}",
             )
         )
+    if level.published:
+        told.append(t("privacy.published", n=level.published))
+    if level.to_publish:
+        told.append(t("privacy.to_publish", n=level.to_publish))
     told.append(t("privacy.counts", percent=f"{100 * level.weight:.0f} %"))
     return told if level.proved else [*told, t("privacy.no_proof")]
 

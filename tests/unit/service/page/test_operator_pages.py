@@ -72,6 +72,16 @@ def test_devices_are_counted_and_refusals_classed_and_nobody_is_named(
     assert "odd 1 their answers could not be taken" in text
 
 
+def test_who_shows_something_is_counted_by_level(operator, monkeypatch):
+    levels = {"seen": {"people": 5, "ratings": 1_234}, "open": {"people": 2, "ratings": 60}}
+    assert "What people show" not in told(operator, "/devices")
+    monkeypatch.setattr(ServiceFolder, "summary", lambda *_: {"levels": levels})
+    text = told(operator, "/devices")
+    assert "Seen: what they rated, each with a random bit 5 people, 1,234 ratings" in text
+    assert "Open: ratings as they are 2 people, 60 ratings" in text
+    assert "Whoever hides everything is in the sums only" in text
+
+
 def test_no_page_has_a_device_in_it(operator, town: Federation):
     pages = "".join(operator.get(path).text for path in PAGES)
     words = " ".join(told(operator, path) for path in PAGES)

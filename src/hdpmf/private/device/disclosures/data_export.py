@@ -27,9 +27,11 @@ def disclosures(store: DeviceStore) -> dict[str, Any]:
         store.ledger.spent_total(),
         total_spending(store.ledger),
     )
+    runs = past_runs(store)
+    left = [run for run in runs if run.count("sent")]
     return {
         "entries": [_fields(entry) for entry in entries],
-        "runs": [run.fields() for run in past_runs(store)],
+        "runs": [run.fields() for run in runs],
         "receipts": [receipt.fields() for receipt in all_receipts(store)],
         "refusals": refusal_fields(store),
         "spent_total": total if math.isfinite(total) else None,
@@ -39,6 +41,10 @@ def disclosures(store: DeviceStore) -> dict[str, Any]:
             "epsilon_at_delta": together.at_delta if math.isfinite(together.at_delta) else None,
             "delta": together.delta,
             "proved": together.proved,
+        },
+        "shown": {
+            "seen": sum(run.paid.seen for run in left if run.paid is not None),
+            "open": sum(run.paid.opened for run in left if run.paid is not None),
         },
         "budget_per_rating": store.policy.own_epsilon,
     }

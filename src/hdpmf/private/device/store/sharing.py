@@ -90,10 +90,17 @@ class SharingLevels:
                     self._rules.put(SharingRule(kind=kind, name=known_as, level=level))
             self._rated.touch()
 
-    def of_items(self, names: Iterable[str] | None = None) -> dict[str, int]:
-        """Return the levels of items that are held below ``open``, of all or of these."""
+    def of_items(
+        self, names: Iterable[str] | None = None, rows: Sequence[SharingRule] | None = None
+    ) -> dict[str, int]:
+        """Return the levels of items that are held below ``open``.
+
+        Args:
+            names: Of which; of all by default.
+            rows: Rules that could be; those that are by default.
+        """
         few = None if names is None else set(names)
-        rows = self.rows()
+        rows = self.rows() if rows is None else rows
         own = {row.name: LEVELS.index(row.level) for row in rows if row.kind == "item"}
         found = {name: level for name, level in own.items() if few is None or name in few}
         for name, weight in self._rated.gammas(few).items():
@@ -117,10 +124,12 @@ class SharingLevels:
         levels = [LEVELS.index(self.of_user(recommender_id, user)) for user in users]
         return np.array(levels, np.int8) if any(levels) else None
 
-    def for_items(self, catalogue: PinnedCatalogue) -> np.ndarray:
-        """Return the level of each item of a catalogue."""
+    def for_items(
+        self, catalogue: PinnedCatalogue, rows: Sequence[SharingRule] | None = None
+    ) -> np.ndarray:
+        """Return the level of each item of a catalogue; rules are as in `of_items`."""
         levels = np.full(len(catalogue.positions), OPEN, np.int8)
-        for name, level in self.of_items().items():
+        for name, level in self.of_items(rows=rows).items():
             position = catalogue.positions.get(name)
             if position is not None:
                 levels[position] = level

@@ -196,6 +196,7 @@ class OperatorViews:
                 "members": None if by_servers else len(checkpoint.members),
                 "reports": checkpoint.users[-1] if by_servers and checkpoint.users else None,
                 "minimum": record.settings.minimum,
+                "shown": self._shown(runs[-1]),
                 "refusals": refusal_classes(self._refusals(runs[-1])),
             }
         return {
@@ -204,6 +205,16 @@ class OperatorViews:
             "digest": enrolled.digest,
             "last": last,
         }
+
+    def _shown(self, run: bytes) -> dict[str, tuple[int, int]] | None:
+        """Return how many people showed how many ratings, by level; None where nobody may.
+
+        They are known when the run has ended.
+        """
+        levels = (self._folder.summary(run) or {}).get("levels")
+        if not isinstance(levels, dict):
+            return None
+        return {level: (each["people"], each["ratings"]) for level, each in levels.items()}
 
     def _model(self, words: str) -> dict[str, Any]:
         found = self._items.get()

@@ -1,0 +1,192 @@
+"""Sharing: what the owner lets a recommender see, what a choice would show, and what was shown.
+
+A choice that would show more of any item, rated or not, is one that the owner confirms first. One
+that shows less counts at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from hdpmf.common.privacy.levels import HIDDEN, LEVELS, OPEN, Level
+from hdpmf.common.protocol.layout import SHARING_METHOD
+from hdpmf.errors import ConfigError, UnknownIdError
+from hdpmf.private.device.disclosures.history import past_runs
+from hdpmf.private.device.own_items import current_catalogue
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.marks import genre_key
+from hdpmf.private.device.store.ratings_table import ME
+from hdpmf.private.device.store.schema import SharingRule
+
+
+class Choice(NamedTuple):
+    """What the owner wants others to see of a user's ratings, an item or a genre.
+
+    Attributes:
+        kind: What it is about.
+        name: The user, the item's name on this device, or the genre.
+        level: The most that is shown.
+    """
+
+    kind: Literal["user", "item", "genre"]
+    name: str
+    level: Level
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Shown:
+    """The items of a user's ratings, by what a recommender may see of them. PRIVATE.
+
+    Attributes:
+        hidden: Neither the rating nor that there is one.
+        seen: That there is one.
+        open: The rating itself.
+        answered: Those whose rating was in a run of the recommender before, in sums or shown: a
+            rating answers once, so that no choice shows more of it to this recommender.
+    """
+
+    hidden: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are of each."""
+        names = (*LEVELS, "answered")
+        return {name: len(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ChoicePreview:
+    """What a choice would change. PRIVATE.
+
+    Attributes:
+        raises: It would show more of some item, rated or not.
+        now: The owner's ratings as they are shown at present.
+        then: The same after the choice.
+    """
+
+    raises: bool
+    now: Shown
+    then: Shown
+
+
+def would_show(store: DeviceStore, user: str = ME) -> Shown:
+    """Return what the next run with this view's recommender may show, if it asks for it."""
+    levels = _levels(store, store.sharing.rows(), user)
+    return _shown(store, levels, user)
+
+
+def preview_choice(store: DeviceStore, choice: Choice, user: str = ME) -> ChoicePreview:
+    """Return what a choice would change. Nothing is changed.
+
+    Raises:
+        ConfigError: The recommender was not joined, or there is no such genre.
+        UnknownIdError: There is no such item.
+    """
+    _check(store, choice)
+    rows = store.sharing.rows()
+    rule = _rule(store, choice)
+    after = [*(row for row in rows if row.key != rule.key), rule]
+    now, then = _levels(store, rows, user), _levels(store, after, user)
+    if store.pinned_catalogue is None:
+        raises = choice.level != LEVELS[HIDDEN]  # what comes later is under it
+    else:
+        raises = bool((then > now).any())
+    return ChoicePreview(raises, _shown(store, now, user), _shown(store, then, user))
+
+
+def choose(store: DeviceStore, choice: Choice) -> None:
+    """Let a choice count from now on. What was sent before stays sent.
+
+    Who shows something takes part in runs in which that is asked for, by the policy, too.
+
+    Raises:
+        ConfigError: The recommender was not joined, or there is no such genre.
+        UnknownIdError: There is no such item.
+    """
+    _check(store, choice)
+    with store.transaction():
+        if choice.kind == "user":
+            store.set_sharing_level(choice.level, choice.name)
+            policy = store.policy
+            if choice.level != LEVELS[HIDDEN] and SHARING_METHOD not in policy.methods:
+                methods = (*policy.methods, SHARING_METHOD)
+                store.set_policy(msgspec.structs.replace(policy, methods=methods))
+        elif choice.kind == "genre" and choice.level == LEVELS[OPEN]:
+            store.sharing.put("genre", choice.name, None)
+        else:
+            store.sharing.put(choice.kind, choice.name, choice.level)
+
+
+def was_shown(store: DeviceStore, recommender: str | None = None) -> dict[str, int]:
+    """Return how many ratings were ever shown, by the ledger, whatever is chosen now.
+
+    Args:
+        store: The device.
+        recommender: To whom; to anybody by default.
+    """
+    counts = {"seen": 0, "open": 0}
+    for run in past_runs(store):
+        paid = run.paid
+        if paid is None or not run.count("sent"):
+            continue
+        if recommender is None or run.entries[0].recommender == recommender:
+            counts["seen"] += paid.seen
+            counts["open"] += paid.opened
+    return counts
+
+
+def _check(store: DeviceStore, choice: Choice) -> None:
+    if choice.kind == "user":
+        if not store.recommender.address or store.recommender.left:
+            raise ConfigError(
+                "you have not joined such a recommender, and a level is for one (hdpmf device "
+                "join); nothing was changed"
+            )
+        return
+    shown = current_catalogue(store)
+    if choice.kind == "item" and (shown is None or choice.name not in shown.positions):
+        raise UnknownIdError("the catalogue has no such item; nothing was changed")
+    if choice.kind == "genre":
+        genres = store.marks.genres_of().values()
+        if not any(genre_key(choice.name) in (own or {""}) for own in genres):
+            raise ConfigError("the catalogue has no such genre; nothing was changed")
+
+
+def _rule(store: DeviceStore, choice: Choice) -> SharingRule:
+    return SharingRule(
+        kind=choice.kind,
+        name=genre_key(choice.name) if choice.kind == "genre" else choice.name,
+        level=choice.level,
+        recommender_id=store.recommender_id if choice.kind == "user" else 0,
+    )
+
+
+def _levels(store: DeviceStore, rows: list[SharingRule], user: str) -> np.ndarray:
+    """Return the level of each item of the catalogue under these rules."""
+    catalogue = store.pinned_catalogue
+    if catalogue is None:
+        return np.zeros(0, np.int8)
+    own = SharingRule(kind="user", name=user, recommender_id=store.recommender_id).key
+    level = next((row.level for row in rows if row.key == own), LEVELS[HIDDEN])
+    return np.asarray(np.minimum(store.sharing.for_items(catalogue, rows), LEVELS.index(level)))
+
+
+def _shown(store: DeviceStore, levels: np.ndarray, user: str) -> Shown:
+    if store.pinned_catalogue is None:
+        return Shown()
+    ratings = store.ratings()
+    answered = store.ledger.has_answered(store.recommender.address, SHARING_METHOD, ratings)
+    codes = np.where(answered, len(LEVELS), levels[ratings.item_codes])
+    own = ratings.user_ids == user
+    return Shown(
+        *(
+            tuple(map(str, ratings.item_ids[own & (codes == code)].tolist()))
+            for code in range(len(LEVELS) + 1)
+        )
+    )
