@@ -2,6 +2,7 @@
 
     python benchmarks/reasons.py                      # hdp-sum on ML-100K and ML-1M
     python benchmarks/reasons.py --data ml-100k --method hdp-bit --examples 3
+    python benchmarks/reasons.py --method hdp-share --share-levels 0.09
 
 Trained on all ratings, with the paper's weights and epsilon 1. Everybody gets a list, and each
 reason is read as a person would read it. One reason can name a genre, a period and own titles, so
@@ -47,33 +48,36 @@ def named(found: Recommendation) -> set[str]:
     return kinds
 
 
-def measure(data: str, method: str, n: int, examples: int, as_released: bool) -> dict[str, Any]:
+def measure(data: str, given: argparse.Namespace) -> dict[str, Any]:
     """Shares over all items of all lists, and over people."""
     from hdpmf import PrivacySpec, load_dataset, make_model
+    from hdpmf.common.privacy.sharers import Sharers
 
     ratings = load_dataset(data)
-    model = make_model(method, rng=0).fit(ratings, PrivacySpec().draw(ratings, rng=0))
-    if as_released:
+    sharers = Sharers.parse(given.share_levels)
+    weights = sharers.drawn(sharers.in_spec(PrivacySpec()).draw(ratings, rng=0), 0)
+    model = make_model(given.method, rng=0).fit(ratings, weights)
+    if given.as_released:
         model._popularity = lambda: model.facts_.popularity.astype(float)
     kinds: Counter[str] = Counter()
     people: Counter[int] = Counter()
     texts = n_items = 0
     shown = []
-    for _, found in model.recommend_each(ratings.users.ids.tolist(), n):
+    for _, found in model.recommend_each(ratings.users.ids.tolist(), given.n):
         told = [named(entry) for entry in found]
         for kind in told:
             kinds.update(kind)
         people[sum("popular" in kind for kind in told)] += 1
         texts += len({entry.reason for entry in found})
         n_items += len(found)
-        if len(shown) < examples:
+        if len(shown) < given.examples:
             shown.append([(entry.title, entry.genres, entry.reason) for entry in found])
     people_total = sum(people.values())
     return {
         "data": data,
-        "method": method,
+        "method": given.method,
         "share": {kind: count / n_items for kind, count in kinds.most_common()},
-        "people with only popular": people[n] / people_total,
+        "people with only popular": people[given.n] / people_total,
         "personal without a genre": 1 - kinds["genre"] / max(kinds["personal"], 1),
         "different reasons in a list": texts / people_total,
         "examples": shown,
@@ -86,6 +90,7 @@ def main() -> None:
     )
     parser.add_argument("--data", nargs="*", default=["ml-100k", "ml-1m"])
     parser.add_argument("--method", default="hdp-sum")
+    parser.add_argument("--share-levels", default="0", help="who shares, for hdp-share")
     parser.add_argument("--n", type=int, default=10, help="items in a list")
     parser.add_argument("--examples", type=int, default=0, help="lists to show")
     parser.add_argument(
@@ -96,10 +101,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     find_data()
-    rows = [
-        measure(data, given.method, given.n, given.examples, given.as_released)
-        for data in given.data
-    ]
+    rows = [measure(data, given) for data in given.data]
     if given.json:
         print(json.dumps(rows))
         return
