@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.common.methods import METHODS
 from hdpmf.common.protocol import SharedContribution, decode
 from hdpmf.private.device.consent import give_answer, pending
 from hdpmf.private.device.outbox import reports, shared
@@ -32,9 +31,6 @@ from tests.unit.device.reporting_world import (
 from tests.world import Device, live
 
 from .test_withdrawn import NO, WHEN, Change
-
-if "hdp-share" not in METHODS:
-    pytest.skip("the method comes with the next change", allow_module_level=True)
 
 SHARING = replace(POLICY, methods=("hdp-share",))
 TASK = make_task(survey(sharing=True))
@@ -255,7 +251,7 @@ def slowly(
 
     with monkeypatch.context() as patched:
         for module, names in (
-            (reports, ("sealed_report", "paying_ratings", "choose_hidden")),
+            (reports, ("split_report", "paying_ratings", "choose_hidden")),
             (shared, ("choose_shown", "showing_ratings")),
         ):
             for name in names:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.common.methods import METHODS
 from hdpmf.common.protocol import SharedContribution, decode
 from hdpmf.private.device.consent import consents, give_answer, pending
 from hdpmf.private.device.disclosures.history import past_runs, total_spending
@@ -33,9 +32,6 @@ from .reporting_world import (
     survey,
 )
 from .test_reporting_faults import _live_with_a_kill
-
-if "hdp-share" not in METHODS:
-    pytest.skip("the method comes with the next change", allow_module_level=True)
 
 SHARING = replace(POLICY, methods=("hdp-share",))
 TASK = make_task(survey(sharing=True))

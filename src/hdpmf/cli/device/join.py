@@ -329,7 +329,7 @@ def serve(
         raise ConfigError("--every takes 1 to 86400 seconds")
     whom = "Reporting to the servers that {} names" if by_servers else "Answering {}"
     note(f"{whom.format(address)}. Interrupt with Ctrl-C; nothing is lost by that.")
-    sent = _sent(store)
+    sent = _sent(store, by_servers)
     answered: list[str] = []
     last = facts_digest(store)
     runs: list[str] = []
@@ -350,7 +350,7 @@ def serve(
 
     serve_recommender(store, address, stop, note, every=every or POLL_EVERY, after=after)
     sums = "two servers" if by_servers else "direct" if store.roster is None else "masks"
-    count = _sent(store) - sent
+    count = _sent(store, by_servers) - sent
     fields: dict[str, Any] = {"address": address, "sums": sums, "runs": runs}
     news = "a new model is here" if runs else "no new model came"
     if by_servers:
@@ -360,8 +360,10 @@ def serve(
     return fields, f"Sent {count} message{'s' if count != 1 else ''}; {news}."
 
 
-def _sent(store: DeviceStore) -> int:
-    return sum(entry.action == "sent" for entry in store.ledger.entries())
+def _sent(store: DeviceStore, by_servers: bool) -> int:
+    """Count what was sent; with two servers reports, and not what is shown beside them."""
+    sent = [entry for entry in store.ledger.entries() if entry.action == "sent"]
+    return sum(not (by_servers and entry.view == "messages") for entry in sent)
 
 
 @contextmanager

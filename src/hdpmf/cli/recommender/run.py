@@ -277,6 +277,7 @@ def _outcome(folder: ServiceFolder, outcome: RunOutcome) -> Result:
     model = folder.path / "model"
     text = [
         _run_sentence(summary),
+        *_level_lines(summary),
         f"model (nothing private is in it): {model}",
         *_list_lines(folder, summary),
         *outcome.statement.lines(),
@@ -296,15 +297,29 @@ def _run_sentence(summary: dict[str, Any]) -> str:
     )
 
 
+def _level_lines(summary: dict[str, Any]) -> list[str]:
+    """Say how many people show ratings, where they may."""
+    shown = summary.get("levels")
+    if shown is None:
+        return []
+    seen, opened = shown["seen"], shown["open"]
+    return [
+        f"shown beside the sums: {seen['ratings']:,} ratings of {seen['people']:,} people are "
+        f"seen, {opened['ratings']:,} of {opened['people']:,} are open"
+    ]
+
+
 def _list_lines(folder: ServiceFolder, summary: dict[str, Any]) -> list[str]:
     lists = summary.get("lists")
     if lists is None:
         return []
     release = folder.path / "runs" / summary["run"] / "ratings.release"
-    return [
-        f"model for lists: {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}",
-        f"what devices sent, as a data set (hdpmf privacy release): {release}",
+    lines = [
+        f"model for lists: {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}"
     ]
+    if release.exists():
+        lines.append(f"what devices sent, as a data set (hdpmf privacy release): {release}")
+    return lines
 
 
 _SMALL = 64 << 10  # bytes of an answer while no run is under way

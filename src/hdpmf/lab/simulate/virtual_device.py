@@ -36,19 +36,25 @@ class DeviceRatings:
     Attributes:
         ratings: Of its users, whose ids are text; the items are the whole catalogue's.
         gamma: Privacy weight of each item; one array for all devices.
+        user_levels: What these users hide; None: everything.
+        item_levels: What holds items down, whoever rated them; None: nothing.
     """
 
     ratings: Ratings
     beta: np.ndarray
     gamma: np.ndarray
+    user_levels: np.ndarray | None = None
+    item_levels: np.ndarray | None = None
 
     def __repr__(self) -> str:
         return f"DeviceRatings({self.ratings.n_users} users)"
 
     @property
     def weights(self) -> PrivacyWeights:
-        """The users' privacy weights."""
-        return PrivacyWeights(self.ratings.users, self.ratings.items, self.beta, self.gamma)
+        """The users' privacy weights, with levels."""
+        users, items = self.ratings.users, self.ratings.items
+        levels = {"user_levels": self.user_levels, "item_levels": self.item_levels}
+        return PrivacyWeights(users, items, self.beta, self.gamma, **levels)
 
 
 def only_users(ratings: Ratings, chosen: np.ndarray) -> Ratings:
@@ -70,6 +76,10 @@ def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> 
     home[order] = np.arange(n) % devices
     beta = weights.for_users(ratings.users)
     gamma = weights.for_items(ratings.items)
+    held = weights.user_levels
+    people = None if held is None else held[weights.users.find(ratings.users.ids)]
+    held = weights.item_levels
+    items = None if held is None else held[weights.items.find(ratings.items.ids)]
     names = np.array([str(user) for user in ratings.users.ids.tolist()])
     by_home = np.argsort(home[ratings.user_codes], kind="stable")
     ends = np.cumsum(np.bincount(home[ratings.user_codes], minlength=devices))
@@ -78,15 +88,15 @@ def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> 
         np.argsort(home, kind="stable"), np.cumsum(np.bincount(home, minlength=devices))[:-1]
     )
     return [
-        _part(ratings, beta, gamma, names, own, users)
+        _part(ratings, (beta, gamma), (people, items), names, own, users)
         for own, users in zip(rows, members, strict=True)
     ]
 
 
 def _part(
     ratings: Ratings,
-    beta: np.ndarray,
-    gamma: np.ndarray,
+    weights: tuple[np.ndarray, np.ndarray],
+    levels: tuple[np.ndarray | None, np.ndarray | None],
     names: np.ndarray,
     rows: np.ndarray,
     users: np.ndarray,
@@ -105,18 +115,28 @@ def _part(
         item_table=None,
         name=ratings.name,
     )
+    (beta, gamma), (people, items) = weights, levels
     betas = np.empty(len(users))
     betas[codes[users]] = beta[users]
-    return DeviceRatings(own, betas, gamma)
+    own_levels = None
+    if people is not None:
+        own_levels = np.empty(len(users), np.int8)
+        own_levels[codes[users]] = people[users]
+    return DeviceRatings(own, betas, gamma, own_levels, items)
 
 
 @dataclass(frozen=True, slots=True)
 class SentReport:
-    """A report as it left a device, with the device's signature."""
+    """A report as it left a device, with the device's signature.
+
+    Attributes:
+        shown: It is no report: it is what the device's users show to the recommender.
+    """
 
     device: str
     signature: bytes = field(repr=False)
     body: bytes = field(repr=False)
+    shown: bool = False
 
 
 class _RecordingCarrier(FilesHere):
@@ -135,10 +155,19 @@ class _RecordingCarrier(FilesHere):
         leaving: Callable[[], None],
     ) -> int:
         leaving()
-        self.sent.append(
-            SentReport(headers["hdpmf-device"], bytes.fromhex(headers["hdpmf-signature"]), body)
-        )
+        self._keep(headers, body, shown=False)
         return 201
+
+    def share(
+        self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
+    ) -> int:
+        leaving()
+        self._keep(headers, body, shown=True)
+        return 201
+
+    def _keep(self, headers: dict[str, str], body: bytes, *, shown: bool) -> None:
+        signature = bytes.fromhex(headers["hdpmf-signature"])
+        self.sent.append(SentReport(headers["hdpmf-device"], signature, body, shown))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -253,7 +282,7 @@ class VirtualDevice:
         return self._agent.answer(message)
 
     def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> list[SentReport]:
-        """Return the reports to two servers, for the task that is published.
+        """Return what leaves for the task that is published: reports, and what users show.
 
         Raises:
             FederationError: The device did not report.
@@ -271,7 +300,7 @@ class VirtualDevice:
             simulation=True,
             log=said.append,
         ).step()
-        if len(carrier.sent) != self._store.users:
+        if sum(not each.shown for each in carrier.sent) != self._store.users:
             raise FederationError(
                 f"a simulated device did not report: {said[-1] if said else 'no word'}"
             )

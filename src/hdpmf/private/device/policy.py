@@ -31,7 +31,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         methods: The methods that it takes part in.
         allow_nominal: Also where the epsilon is nominal, that is no guarantee.
         allow_unprotected: Also where nothing is hidden (``mf``).
-        require_sums: Only where the recommender sees sums over devices.
+        require_sums: Only where the recommender sees sums over devices, of all that is hidden: what
+            the owner shows (``hdp-share``) it sees by itself.
         epsilon: Budget of a rating of weight 1 over its whole life, all recommenders and runs
             together; a rating of weight W has W times this.
         max_total: Most that all ratings of one user may spend together, ever; None or infinite sets
@@ -68,7 +69,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         ask: Ask the owner before each run (see ``consent``), however well it fits the rest.
     """
 
-    methods: tuple[str, ...] = ("hdp-sum",)
+    methods: tuple[str, ...] = ("hdp-sum", "hdp-share")
     allow_nominal: bool = False
     allow_unprotected: bool = False
     require_sums: bool = True
@@ -330,7 +331,8 @@ _MEANINGS = {
     "and is no guarantee.",
     "allow_unprotected": "Take part where nothing is hidden (mf): the recommender can compute the "
     "ratings.",
-    "require_sums": "Only where the recommender sees sums over devices, never single messages.",
+    "require_sums": "Only where the recommender sees sums over devices, never single messages "
+    "(except for what you show it yourself).",
     "epsilon": "Budget of a rating of weight 1 over its whole life, all recommenders and runs "
     "together.",
     "max_total": "Most that all ratings of one user may spend together, ever; the rest is left "

@@ -22,6 +22,7 @@ from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
 from hdpmf.private.client.devices import Devices, fit_vectors, predict, ratings_by_user
 from hdpmf.private.client.ranking import (
+    BlendedOrder,
     ByListModel,
     ChooseAndLike,
     ListMaker,
@@ -162,6 +163,7 @@ class PredictionInputs:
         feature_names: Their names.
         stranger: The vector of a user without ratings, where such a one is predicted.
         lists: What orders items for somebody with ratings, where a model for lists came.
+        blend: What that counts beside the other order; 0: it is all that counts.
         retired: Positions of items that are recommended no more, by the newest version of the
             catalogue.
     """
@@ -176,6 +178,7 @@ class PredictionInputs:
     feature_names: tuple[str, ...] = ()
     stranger: np.ndarray | None = None
     lists: ListModel | None = None
+    blend: float = 0.0
     retired: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def predicted(self, users: np.ndarray) -> np.ndarray:
@@ -188,11 +191,14 @@ class PredictionInputs:
     @property
     def maker(self) -> ListMaker:
         """Makes lists for the users here."""
-        order: ListOrder = ChooseAndLike(
+        choose = ChooseAndLike(
             self.devices, self.predicted, self.popularity, self.features, self.feature_names
         )
-        if self.lists is not None:
-            order = ByListModel(self.devices, self.lists, order)
+        order: ListOrder = choose
+        if self.lists is not None and self.blend > 0:
+            order = BlendedOrder(choose, self.lists, self.blend)
+        elif self.lists is not None:
+            order = ByListModel(self.devices, self.lists, choose)
         known, candidates = self.catalogue.by_id, self.trained.copy()
         candidates[self.retired[self.retired < len(candidates)]] = False
         return ListMaker(
@@ -225,9 +231,9 @@ def _after_facts(
     sorted_ratings = by_user.start, by_user.partner, by_user.target
     devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma, sorted_ratings)
     everything = np.ones(ratings.n_items, bool)
-    popularity = facts.popularity.astype(
-        np.float64
-    )  # item weights are the owner's own: nobody else's are known here
+    # Item weights are the owner's own: nobody else's are known here.
+    chosen = facts.popularity if facts.raters is None else facts.raters
+    popularity = chosen.astype(np.float64)
     names, columns = taste_columns(fit, popularity)
     return PredictionInputs(
         catalogue=catalogue,
@@ -239,6 +245,7 @@ def _after_facts(
         features=columns,
         feature_names=names,
         stranger=stranger,
+        blend=facts.blend,
     )
 
 

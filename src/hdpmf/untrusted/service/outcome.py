@@ -8,11 +8,21 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy.accounting import Cost, Setting, cost
-from hdpmf.common.protocol import ItemFacts, ListTable, Opening, Plan, Round, Survey, decode
+from hdpmf.common.protocol import (
+    ItemFacts,
+    ListTable,
+    Opening,
+    Plan,
+    Round,
+    SharedContribution,
+    Survey,
+    decode,
+)
 from hdpmf.common.protocol.catalogue import number_of
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.common.protocol.task import task_id
@@ -94,6 +104,8 @@ def outcome_of(
         "wrong_shares": list(checkpoint.barred),
         "cohorts": 1 + len(earlier),
     }
+    if checkpoint.shared:
+        summary["levels"] = _shown(decode_as(checkpoint.shared, SharedContribution))
     lists = decode_as(checkpoint.lists, ListTable) if checkpoint.lists else None
     if lists is not None:
         summary["lists"] = {
@@ -112,6 +124,14 @@ def _who(run: Run) -> dict[str, Any]:
         return {"devices": None, "users": run.checkpoint.users[-1], "tasks": names}
     members = run.checkpoint.members
     return {"devices": len(members), "users": run.enrolled.count_users(members)}
+
+
+def _shown(shared: SharedContribution) -> dict[str, dict[str, int]]:
+    """Return how many people show how many ratings. Whoever hides everything is not known."""
+    return {
+        level: {"people": len(np.unique(part.senders)), "ratings": len(part.items)}
+        for level, part in (("seen", shared.bits), ("open", shared.opened))
+    }
 
 
 TYPICAL_RATERS = 20

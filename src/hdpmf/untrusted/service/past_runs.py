@@ -7,12 +7,14 @@ import math
 import numpy as np
 
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
+from hdpmf.common.protocol import SharedContribution
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.recommender.sums import add_up_runs
 from hdpmf.untrusted.service.aggregation.two_servers import NOISES
 from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.run_files import decode_as
 from hdpmf.untrusted.service.survey import load_answer
 
 
@@ -38,6 +40,7 @@ def survey_answer(folder: ServiceFolder, run: bytes) -> SurveyAnswer:
         load_answer(checkpoint),
         noises,
         tuple(known.retired.tolist()),
+        decode_as(checkpoint.shared, SharedContribution) if checkpoint.shared else None,
     )
 
 

@@ -41,6 +41,7 @@ from hdpmf.untrusted.recommender.lists.training import check_trainable, train_li
 from hdpmf.untrusted.recommender.one_round import Answer, OneRoundRecommender
 from hdpmf.untrusted.recommender.release import Release, join_contributions
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
+from hdpmf.untrusted.recommender.sharing import Shared, facts_from_shares
 from hdpmf.untrusted.recommender.sums import clamp_to_feasible
 from hdpmf.untrusted.service.aggregation import Accumulator, Job, JobResult, Summation
 from hdpmf.untrusted.service.run_files import Checkpoint, decode_as
@@ -93,8 +94,11 @@ class SurveyRun:
             self._recommender.resume(
                 [decode_as(checkpoint.counted, Popularity)], decode_as(checkpoint.round, Grouping)
             )
-        facts = self._recommender.facts([answer], n_sums=self._noises(), earlier=self._earlier)
-        self._train_lists([*(past.answer for past in self._earlier), answer])
+        if self.survey.sharing:
+            facts = self._sharpened(answer)
+        else:
+            facts = self._recommender.facts([answer], n_sums=self._noises(), earlier=self._earlier)
+            self._train_lists([*(past.answer for past in self._earlier), answer])
         lists = checkpoint.lists
         facts = msgspec.structs.replace(
             facts, prior=run.settings.prior, lists=digest_of(lists) if lists else None
@@ -102,6 +106,30 @@ class SurveyRun:
         checkpoint.stage = "done"
         run.save()
         return answer, facts
+
+    def _sharpened(self, answer: Answer) -> ItemFacts:
+        """Return the facts from the sums and from all that people show, and keep a list model."""
+        run, checkpoint = self._run, self._run.checkpoint
+        if not isinstance(answer, SumContribution):
+            raise FederationError("the checkpoint holds no sums; start a new run")
+        shown = [past.shared for past in self._earlier if past.shared is not None]
+        shown.append(decode_as(checkpoint.shared, SharedContribution))
+        run.stage("making a model of the sums and of what people show")
+        found = facts_from_shares(
+            self.survey,
+            [answer],
+            [Shared(each.bits, each.opened) for each in shown],
+            run.known.features,
+            n_sums=self._noises(),
+            earlier=self._earlier,
+            retired=tuple(run.known.retired.tolist()),
+            list_model=run.settings.list_model,
+        )
+        # Kept before it is published: whoever goes on after a kill has the same bytes.
+        if found.lists is not None and not checkpoint.lists:
+            checkpoint.lists = encode(found.lists.table())
+            run.save()
+        return found.facts
 
     def _train_lists(self, answers: Sequence[Answer]) -> None:
         """Keep bits as a data set, and train a model for lists on it; nobody is asked."""
