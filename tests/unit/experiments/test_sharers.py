@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree
+
 import pytest
 
 from hdpmf.errors import ConfigError
@@ -71,3 +77,35 @@ def test_methods_with_levels_are_among_all_only_where_somebody_shares() -> None:
     every = SHARERS.replace('["hdp-sum", "hdp-share"]', '"all"')
     assert "hdp-share" not in method_names(parse_experiment(every, "x"))
     assert "hdp-share" in method_names(parse_experiment(every + 'share_levels = "0.1"', "x"))
+
+
+@pytest.mark.slow
+def test_the_figure_of_sharers_is_one_command(tmp_path: Path) -> None:
+    """As in its first lines, on a small world: in a process of its own, for its own method."""
+    folder = copytree(
+        Path(__file__).parents[3] / "benchmarks" / "sharers", tmp_path / "s", copy_function=_small
+    )
+    command = [sys.executable, "-m", "hdpmf", "experiment", "run", str(folder / "sharers.toml")]
+    command += ["--out", str(tmp_path / "out"), "--jobs", "1", "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    cells = json.loads(ran.stdout)["cells"]
+    found = {(cell["method"], cell["x"]): cell for cell in cells}
+    methods = ("hdp-sum", "hdp-share", "hdp-share-open", "hdp-bit")
+    assert found.keys() == {(method, x) for method in methods for x in (0.1, 0.5)}
+    assert found["hdp-sum", 0.1]["mse"] == found["hdp-sum", 0.5]["mse"]
+    for method in ("hdp-share", "hdp-share-open"):
+        assert found[method, 0.1]["mse"] != found[method, 0.5]["mse"]
+    assert found["hdp-share", 0.5]["mse"] != found["hdp-share-open", 0.5]["mse"]
+
+
+def _small(source: str, target: str) -> str:
+    text = Path(source).read_text(encoding="utf-8")
+    text = text.replace('["ml-100k", "ml-1m"]', '["synthetic"]\nseeds = [0]')
+    lines = [
+        "values = [0.1, 0.5]" if line.startswith("values") else line for line in text.splitlines()
+    ]
+    if source.endswith(".toml"):
+        lines += ["[data.synthetic]", "world = {n_users = 80, n_items = 40, n_ratings = 2000}"]
+    Path(target).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return target
