@@ -17,6 +17,7 @@ from hdpmf.lab.experiments.expansion import (
     configurations,
     evaluation_runs,
     method_names,
+    wishes_in_words,
 )
 
 SHARERS = """
@@ -77,6 +78,14 @@ def test_methods_with_levels_are_among_all_only_where_somebody_shares() -> None:
     every = SHARERS.replace('["hdp-sum", "hdp-share"]', '"all"')
     assert "hdp-share" not in method_names(parse_experiment(every, "x"))
     assert "hdp-share" in method_names(parse_experiment(every + 'share_levels = "0.1"', "x"))
+
+
+def test_reports_say_who_shares() -> None:
+    words = wishes_in_words(
+        parse_experiment(SHARERS + 'share_levels = "0.1:open"', "x"), "synthetic"
+    )
+    assert words.endswith("; 0.1 of people, drawn at random, publish their ratings")
+    assert "people" not in wishes_in_words(parse_experiment(SHARERS, "x"), "synthetic")
 
 
 @pytest.mark.slow

@@ -311,13 +311,16 @@ def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed
 def wishes_in_words(experiment: Experiment, name: str) -> str:
     """Describe the privacy weights on a data set."""
     wishes = wishes_of(experiment, name, experiment.privacy, 0)
+    varied = "" if experiment.vary is None else experiment.vary.parameter
+    sharers = None if varied == SHARE else sharers_at(experiment)
+    sharing = "" if sharers is None else f"; {sharers.in_words()}"
     if wishes.weights == ("uniform",):
-        return "everybody at 1"
+        return f"everybody at 1{sharing}"
     if wishes.weights == ("paper",):
-        varied = experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES
-        shares = ", with other shares or weights" if wishes.changes or varied else ""
-        return f"the paper's random groups{shares}, nobody's own wishes"
-    return "from files of people's own wishes"
+        other = wishes.changes or varied in PRIVACY_NAMES
+        shares = ", with other shares or weights" if other else ""
+        return f"the paper's random groups{shares}, nobody's own wishes{sharing}"
+    return f"from files of people's own wishes{sharing}"
 
 
 def _part(data: Data, split: Split, seed: int) -> Part:
