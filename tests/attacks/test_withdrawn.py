@@ -117,8 +117,10 @@ class Surprise(World):
         super().__init__()
         self.meanwhile: Callable[[], None] | None = None
         self.times: list[float] = []
+        self.connections = 0
 
     def upload(self, *args: Any) -> int:
+        self.connections += 1
         if self.meanwhile is not None:
             happens, self.meanwhile = self.meanwhile, None
             happens()
@@ -169,6 +171,7 @@ def test_what_the_owner_agrees_to_no_more_does_not_leave(way: str, when: str) ->
     world, store, device = held(before)
     changes_mind(when, change, world, store, device)
     assert world.uploads == []
+    assert when != "before" or world.connections == 0  # nor does the leader hear of the device
     assert actions(store) == ["agreed", "returned"]
     assert store.ledger.spent_total() == 0
     kept = store.ledger.remaining(store.ratings(), store.weights(), store.policy)

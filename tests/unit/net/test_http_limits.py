@@ -112,9 +112,11 @@ def test_one_address_and_all_together_hold_so_many() -> None:
         assert served.turned_away == {"address": 1, "connections": 1}
         first[0].close()
         time.sleep(0.1)
-        assert ask(
-            streams.enter_context(served.connect("127.0.0.3"))
-        )  # a place that is given back is there for others
+        other = streams.enter_context(served.connect("127.0.0.3"))
+        assert ask(other)  # a place that is given back is there for others
+        other.close()
+        time.sleep(0.1)
+        assert ask(streams.enter_context(served.connect()))  # and for the same address
 
 
 def test_without_a_limit_per_address_a_proxy_may_have_all() -> None:

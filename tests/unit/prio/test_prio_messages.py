@@ -103,6 +103,13 @@ def test_a_large_message_is_refused_before_anything_is_read(report: ReportShares
         VDAF.prepare(key_of(VDAF), 0, NONCE, report.public_share, bytes(10_000_000))
 
 
+@pytest.mark.parametrize("servers", [2, 3, 5])
+def test_any_number_of_servers_sum_the_same(servers: int):
+    vdaf = Prio3(SumVec(FIELD64, 3, 4), 1, proofs=3, servers=servers)
+    vectors = [[1, 2, 3], [15, 0, 7]]
+    assert sum_of(vdaf, [vdaf.circuit.encode(np.array(one)) for one in vectors]) == [16, 2, 10]
+
+
 def test_servers_and_their_number_are_checked(report: ReportShares):
     with pytest.raises(ConfigError, match="no server 2"):
         VDAF.prepare(key_of(VDAF), 2, NONCE, report.public_share, report.input_shares[0])
