@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,25 @@ def test_reports_are_summed(pair: Pair) -> None:
     found, count = pair.collect(asked)
     assert count == len(VECTORS)
     assert near(found, [sum(column) for column in zip(*VECTORS, strict=True)])
+
+
+def test_new_keys_count_while_servers_run(pair: Pair) -> None:
+    """Reports for old and new keys are in one sum; the leader learns of the helper's by itself."""
+    asked = make_task(pair.servers, pair.collector.card, seconds=25)
+    pair.give(asked)
+    assert pair.upload(asked, asked.report(VECTORS[0])).status_code == 201
+    for role in (LEADER, HELPER):
+        command = ["-m", "hdpmf", "aggregator", "rotate-keys", str(pair.folders[role].path)]
+        subprocess.run([sys.executable, *command], timeout=120, check=True)
+    end = time.monotonic() + 20
+    report = asked.report(VECTORS[1])
+    while (answer := pair.upload(asked, report)).status_code != 201:
+        assert answer.json()["type"].endswith("outdatedConfig")
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    found, count = pair.collect(asked)
+    assert count == 2
+    assert near(found, [sum(column) for column in zip(*VECTORS[:2], strict=True)])
 
 
 def test_status_tells_how_many(pair: Pair) -> None:

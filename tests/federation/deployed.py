@@ -18,9 +18,9 @@ from starlette.applications import Starlette
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net.authority_rotation import names_of
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.https import server_context
 from hdpmf.common.net.mailbox import Mailbox
 from hdpmf.common.net.server import listen, serving
+from hdpmf.common.net.server_tls import ServerTls
 from hdpmf.common.net.signing import server_name
 from hdpmf.lab.simulate.deploy import Deployment
 from hdpmf.untrusted.service.website import IDLE_SECONDS, LIMITS
@@ -62,15 +62,15 @@ def recommender(
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[Recommender]:
     paths = ensure_certificates(folder, HOSTS)
+    tls = ServerTls(lambda: paths)
     mailbox = Mailbox(
         [server_name(authority, "") for authority in names_of(folder)],
         [identity.public.hex() for identity in enrolled],
         longest=None if longest is None else lambda: longest,
         max_bytes=max_bytes,
     )
-    context = server_context(str(paths.server), str(paths.key))
     app = Starlette(routes=mailbox.routes)
-    with serving(app, listen("127.0.0.1", port), context, LIMITS, idle=IDLE_SECONDS) as used:
+    with serving(app, listen("127.0.0.1", port), tls, LIMITS, idle=IDLE_SECONDS) as used:
         yield Recommender(mailbox, used, paths.authority.read_bytes())
         mailbox.close()
 

@@ -756,4 +756,18 @@ PLANTED = (
         "pass",
         ("tests/unit/service/test_server_keys.py::test_forged_lists_are_not_published",),
     ),
+    Planted(
+        "a certificate is renewed only when a server starts",
+        "common/net/server.py",
+        "self._renewal = loop.call_later(CHECK_SECONDS, self._renew, tls)",
+        "pass",
+        ("tests/unit/net/test_server_tls.py::test_new_connections_get_the_new_certificate",),
+    ),
+    Planted(
+        "a certificate is loaded without its key",
+        "common/net/server_tls.py",
+        "            server_context(str(paths.server), str(paths.key))\n            self",
+        "            self",
+        ("tests/unit/net/test_server_tls.py::test_a_bad_certificate_is_not_taken",),
+    ),
 )

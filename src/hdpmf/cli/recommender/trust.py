@@ -107,8 +107,8 @@ def certificates(
     if renew:
         renew_server(tls, names)
         notes.append(
-            "The server has a new certificate; restart serve, which shows devices the old "
-            "one until then."
+            "The server has a new certificate; serve shows it to devices within an hour, or "
+            "when it is restarted."
         )
     if new_authority:
         authority_rotation.announce(tls)

@@ -162,7 +162,7 @@ class FolderLayout:
         """
         if not (folder / _CONFIG_FILE).exists() or self._found(folder) == self.newest:
             return
-        with _folder_lock(folder):
+        with folder_lock(folder):
             found = self._found(folder)  # another process may have been faster
             for number in range(found, self.newest):
                 self.steps[number - self.first](folder)
@@ -197,7 +197,7 @@ class FolderLayout:
 
 
 @contextmanager
-def _folder_lock(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """While inside, no other process brings this folder forward."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)

@@ -1,8 +1,8 @@
 """TLS with an authority of the recommender's own, the only one that devices trust.
 
 ``authority.pem`` is public and goes to every device when it joins. ``server.pem`` is issued by it
-for the host names that devices use, and renewed on start when it nears its end. Keys are readable
-by their owner alone.
+for the host names that devices use, and renewed when it nears its end (``server_tls``). Keys are
+readable by their owner alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hdpmf.common.base.files import atomic_write
+from hdpmf.common.base.files import atomic_write, folder_lock
 from hdpmf.errors import ConfigError, StorageError, needs
 
 with needs("cryptography"):
@@ -71,7 +71,9 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
         make_authority(paths.authority, paths.authority_key)
     authority = check_authority(_read(paths.authority), str(paths.authority))
     if not _still_good(paths, authority, names):
-        _make_server(paths, authority, names)
+        with folder_lock(folder):  # of several workers one renews it
+            if not _still_good(paths, authority, names):
+                _make_server(paths, authority, names)
     return paths
 
 

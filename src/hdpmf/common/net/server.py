@@ -12,7 +12,6 @@ import contextlib
 import logging
 import signal
 import socket
-import ssl
 import threading
 import time
 from collections import Counter
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hdpmf.common.base.files import allow_open_files
+from hdpmf.common.net.server_tls import CHECK_SECONDS, ServerTls
 from hdpmf.errors import ConfigError, TransportError, needs
 
 with needs("uvicorn"), needs("httptools"):
@@ -326,15 +326,17 @@ class LimitedServer(WebServer):
 
     Args:
         config: Of uvicorn; with the protocol of ``Connections``.
-        context: TLS; None without it, for measuring what it costs.
+        tls: Its certificate, which is renewed while it runs; None without TLS, for measuring what
+            it costs.
         ready: Called when it listens.
     """
 
     def __init__(
-        self, config: uvicorn.Config, context: ssl.SSLContext | None, ready: Callable[[], None]
+        self, config: uvicorn.Config, tls: ServerTls | None, ready: Callable[[], None]
     ) -> None:
         super().__init__(config, ready)
-        self._context = context
+        self._tls = tls
+        self._renewal: asyncio.TimerHandle | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn does it."""
@@ -343,20 +345,33 @@ class LimitedServer(WebServer):
             self.should_exit = True
             return
         loop = asyncio.get_running_loop()
-        tls = self._context is not None
+        tls = self._tls
         self.servers = [
             await loop.create_server(
                 self._protocol,
                 sock=listener,
                 backlog=BACKLOG,
-                ssl=self._context,
-                ssl_handshake_timeout=_HANDSHAKE_SECONDS if tls else None,
-                ssl_shutdown_timeout=_GOODBYE_SECONDS if tls else None,
+                ssl=None if tls is None else tls.context,
+                ssl_handshake_timeout=None if tls is None else _HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=None if tls is None else _GOODBYE_SECONDS,
             )
             for listener in sockets or []
         ]
+        if tls is not None:
+            self._renewal = loop.call_later(CHECK_SECONDS, self._renew, tls)
         self.started = True
         self._ready()
+
+    def _renew(self, tls: ServerTls) -> None:
+        """Look at the certificate now and then."""
+        tls.refresh()
+        self._renewal = asyncio.get_running_loop().call_later(CHECK_SECONDS, self._renew, tls)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn does it."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+        await super().shutdown(sockets)
 
     def _protocol(self) -> asyncio.Protocol:
         kind: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
@@ -367,7 +382,7 @@ class LimitedServer(WebServer):
 
 @contextlib.contextmanager
 def serving(
-    app: Any, listener: socket.socket, context: ssl.SSLContext, limits: HttpLimits, *, idle: int
+    app: Any, listener: socket.socket, tls: ServerTls, limits: HttpLimits, *, idle: int
 ) -> Iterator[int]:
     """Serve an ASGI application from a thread while inside; yield the port, close the socket.
 
@@ -376,7 +391,7 @@ def serving(
     """
     allow_connections(limits.connections)
     config = settings(app, Connections(limits).protocol, idle=idle, grace=_GRACE_SECONDS)
-    server = LimitedServer(config, context, lambda: None)
+    server = LimitedServer(config, tls, lambda: None)
     thread = threading.Thread(
         target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True
     )

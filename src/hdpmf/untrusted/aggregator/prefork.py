@@ -17,7 +17,6 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from hdpmf.common.base.logs import event, log_to_stderr
-from hdpmf.common.net.https import server_context
 from hdpmf.common.net.server import (
     Connections,
     HttpLimits,
@@ -26,6 +25,7 @@ from hdpmf.common.net.server import (
     listen,
     settings,
 )
+from hdpmf.common.net.server_tls import ServerTls
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
@@ -84,7 +84,6 @@ def run_worker(
         event("hpke-key-never-changes", logging.WARNING)
     limits = folder.config.limits
     metrics = AggregatorMetrics()
-    made = folder.certificates()
     allow_connections(limits.connections)
     connections = Connections(
         HttpLimits(
@@ -112,8 +111,8 @@ def run_worker(
             grace=_REQUEST_GRACE_SECONDS,
             lifespan="on",
         )
-        context = server_context(str(made.server), str(made.key)) if tls else None
-        LimitedServer(config, context, ready).run(sockets=[listener])
+        identity = ServerTls(folder.certificates) if tls else None
+        LimitedServer(config, identity, ready).run(sockets=[listener])
     event("stopped")
 
 

@@ -118,7 +118,7 @@ def _certificate(end: CertificateEnd, now: float) -> Alert | None:
     if end.ends - now > WARN_DAYS * DAY:
         return None
     todo = (
-        "hdpmf recommender certificates FOLDER --renew, then restart serve"
+        "hdpmf recommender certificates FOLDER --renew; serve takes it within an hour"
         if end.name == "server"
         else "hdpmf recommender certificates FOLDER --new-authority: devices learn it while "
         "the old one is valid"

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from hdpmf.common.net.authority_rotation import names_of
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.https import server_context
 from hdpmf.common.net.mailbox import BODY_SECONDS, Mailbox
 from hdpmf.common.net.server import HttpLimits, listen, serving
+from hdpmf.common.net.server_tls import ServerTls
 from hdpmf.common.net.signing import server_name
 from hdpmf.common.protocol.task import DEVICE_HEADER, SHARED_PATH, SIGNATURE_HEADER
 from hdpmf.errors import StorageError, needs
@@ -183,12 +183,11 @@ def serve_website(
         TransportError: The web server did not start.
     """
     config = service.config
-    paths = ensure_certificates(service.tls_folder, config.names)
+    tls = ServerTls(lambda: ensure_certificates(service.tls_folder, config.names))
     website = Website(service.path / "public", mailbox, inbox)
-    context = server_context(str(paths.server), str(paths.key))
     try:
         with serving(
-            website.app, listen(config.host, config.port), context, LIMITS, idle=IDLE_SECONDS
+            website.app, listen(config.host, config.port), tls, LIMITS, idle=IDLE_SECONDS
         ) as port:
             yield f"https://{config.names[0]}:{port}"
     finally:
