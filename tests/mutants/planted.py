@@ -52,6 +52,8 @@ _FINER = (
     "test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond"
 )
 
+_LEVELS = "tests/unit/device/test_sharing.py"
+_SHARING = "tests/unit/page/test_sharing.py"
 _DISKS = "tests/attacks/servers/test_server_disks.py"
 _RECORDED = "tests/attacks/servers/test_recorded_uploads.py"
 _HPKE_KEYS = "tests/unit/aggregator/test_hpke_keys.py"
@@ -769,5 +771,61 @@ PLANTED = (
         "            server_context(str(paths.server), str(paths.key))\n            self",
         "            self",
         ("tests/unit/net/test_server_tls.py::test_a_bad_certificate_is_not_taken",),
+    ),
+    Planted(
+        "a marked item has the level of its owner",
+        "private/device/store/sharing.py",
+        "dict.fromkeys(self._marks.weights(few), HIDDEN)",
+        "dict.fromkeys(self._marks.weights(few), OPEN)",
+        (f"{_LEVELS}::test_marks_hide_whatever_the_level_is",),
+    ),
+    Planted(
+        "an item of less weight is shown unless it is marked",
+        "private/device/store/sharing.py",
+        "                found.setdefault(name, HIDDEN)",
+        "                found.setdefault(name, OPEN)",
+        (f"{_LEVELS}::test_an_item_of_less_weight_is_hidden_until_it_has_a_level",),
+    ),
+    Planted(
+        "who was left sees as much as before when it is joined again",
+        "private/device/memberships.py",
+        "store.sharing.hide_from(gone.id)",
+        "pass",
+        (f"{_LEVELS}::test_who_is_left_sees_nothing_when_it_is_joined_again[leave]",),
+    ),
+    Planted(
+        "ratings after a forget are shown without the marks of before",
+        "private/device/store/device_store.py",
+        "self.sharing.clear()",
+        "pass",
+        (f"{_LEVELS}::test_forgetting_ratings_hides_what_comes_after_it",),
+    ),
+    Planted(
+        "more of items that nobody rated is shown without a second word",
+        "private/device/sharing.py",
+        "raises = bool((then > now).any())",
+        "raises = bool((then > now)[store.ratings().item_codes].any())",
+        (f"{_LEVELS}::test_more_of_an_item_that_is_not_rated_is_more_too",),
+    ),
+    Planted(
+        "what was agreed to counts as shown before it has left",
+        "private/device/sharing.py",
+        'if paid is None or not run.count("sent"):',
+        "if paid is None:",
+        (f"{_LEVELS}::test_what_was_shown_is_what_has_left",),
+    ),
+    Planted(
+        "any choice is confirmed once one was asked about",
+        "private/page/sharing.py",
+        "if request.session.state.get(_PENDING) != (store.recommender_id, level):",
+        "if request.session.state.get(_PENDING) is None:",
+        (f"{_SHARING}::test_only_the_choice_that_was_asked_about_can_be_confirmed[open]",),
+    ),
+    Planted(
+        "more is shown by one click",
+        "private/page/sharing.py",
+        "        if preview.raises:",
+        "        if preview.raises and False:",
+        (f"{_SHARING}::test_showing_more_is_asked_a_second_time_and_says_what_becomes_visible",),
     ),
 )

@@ -15,7 +15,10 @@ from hdpmf.common.protocol.catalogue import next_version, signed_first
 from hdpmf.errors import PrivacyError
 from hdpmf.private.device import memberships
 from hdpmf.private.device.disclosures.data_export import data_export
+from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.privacy_level import mark, mark_genre
+from hdpmf.private.device.sharing import Choice, choose, preview_choice, was_shown
 from hdpmf.private.device.store import layout
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -239,6 +242,72 @@ def old_store(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with DeviceStore.create(path) as store:
             store.pin_catalogue(films())
             store.rate(ITEMS[0], 5.0)
+
+
+def test_what_was_shown_is_what_has_left(store: DeviceStore) -> None:
+    """Not what was agreed to, nor what was given back."""
+    facts = {
+        "recommender": "https://films.example:9443", "run": "5e" * 16, "number": 0,
+        "method": "hdp-share", "view": "messages", "epsilon": 0.5, "status": "proved",
+    }  # fmt: skip
+    agreed = Entry(**facts, action="agreed", words="is shown", seen=2, opened=1)
+    opened = np.array([False, False, True])
+    store.ledger.charge(agreed, store.ratings(), np.arange(3), np.array([0.5, 0.5, 0.0]), opened)
+    assert was_shown(store) == {"seen": 0, "open": 0}
+    store.ledger.note(Entry(**facts, action="sent", words="was shown"))
+    assert was_shown(store) == {"seen": 2, "open": 1}
+    assert was_shown(store, "https://films.example:9443") == {"seen": 2, "open": 1}
+    assert was_shown(store, "https://books.example:9443") == {"seen": 0, "open": 0}
+    others = facts | {"run": "6e" * 16}
+    agreed = Entry(**others, action="agreed", words="is shown", seen=1)
+    store.ledger.charge(agreed, store.ratings(), np.arange(3, 4), np.array([0.5]))
+    store.ledger.give_back(Entry(**others, action="returned", words="never left"), 1.0)
+    assert was_shown(store) == {"seen": 2, "open": 1}
+
+
+def test_who_answered_before_is_not_shown_by_a_later_choice(store: DeviceStore) -> None:
+    memberships.join(store, FILMS_INVITATION)
+    entry = Entry(
+        recommender=FILMS_INVITATION.address, run="5e" * 16, number=0, method="hdp-share",
+        view="two-servers", epsilon=0.5, status="proved", action="sent", words="into a sum",
+    )  # fmt: skip
+    store.ledger.charge(entry, store.ratings(), np.arange(2), np.full(2, 0.5))
+    found = preview_choice(store, Choice("user", "me", "open"))
+    assert found.raises
+    assert found.then.counts() == {"hidden": 0, "seen": 0, "open": 3, "answered": 2}
+    assert found.now.counts() == {"hidden": 3, "seen": 0, "open": 0, "answered": 2}
+    assert store.sharing.rows() == []  # looking changes nothing
+
+
+def test_more_of_an_item_that_is_not_rated_is_more_too(store: DeviceStore) -> None:
+    memberships.join(store, FILMS_INVITATION)
+    store.forget(ratings=True)
+    assert preview_choice(store, Choice("user", "me", "seen")).raises
+    choose(store, Choice("user", "me", "seen"))
+    choose(store, Choice("genre", "War", "hidden"))
+    assert preview_choice(store, Choice("genre", "War", "seen")).raises
+    assert not preview_choice(store, Choice("genre", "Drama", "seen")).raises
+    assert not preview_choice(store, Choice("user", "me", "hidden")).raises
+
+
+def test_before_the_catalogue_is_here_showing_anything_is_more() -> None:
+    with DeviceStore.create(":memory:") as empty:
+        memberships.join(empty, FILMS_INVITATION)
+        assert preview_choice(empty, Choice("user", "me", "seen")).raises
+        assert not preview_choice(empty, Choice("user", "me", "hidden")).raises
+        choose(empty, Choice("user", "me", "seen"))
+        empty.pin_catalogue(films())
+        assert empty.levels().tolist() == [SEEN] * 5
+
+
+def test_who_shows_something_takes_part_by_the_policy_of_1_0_too() -> None:
+    with DeviceStore.create(":memory:", policy=Policy(methods=("hdp-sum",))) as store:
+        memberships.join(store, FILMS_INVITATION)
+        choose(store, Choice("user", "me", "hidden"))
+        assert store.policy.methods == ("hdp-sum",)
+        choose(store, Choice("user", "me", "seen"))
+        choose(store, Choice("user", "me", "open"))
+        assert store.policy.methods == ("hdp-sum", "hdp-share")
 
 
 def test_levels_travel_with_an_export(tmp_path: Path) -> None:
