@@ -17,6 +17,7 @@ def test_the_defaults_are_table_two():
         ("conservative", 0.54, 0.1, 0.5), ("moderate", 0.37, 0.5, 1.0), ("liberal", 0.09, 1.0, 1.0),
     ]  # fmt: skip
     assert [round(g.ratio, 9) for g in items] == [0.33, 0.33, 0.34]
+    assert PrivacySpec.paper() == PrivacySpec()
 
 
 def test_draws_follow_the_groups(world):

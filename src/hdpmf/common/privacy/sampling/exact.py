@@ -166,9 +166,8 @@ def _locate(words: Words, prefix: int, bits: int) -> int:
         prefix, bits = (prefix << 64) | int(words(1)[0]), bits + 64
         digits = bits // 3 + 20
         context, error = Context(prec=digits), Decimal(10) ** (8 - digits)
-        low, high = (
-            context.divide(Decimal(end), Decimal(1 << bits)) for end in (prefix, prefix + 1)
-        )
+        ends = prefix, prefix + 1  # no mutant: a wider one takes another word, once in 2^64 draws
+        low, high = (context.divide(Decimal(end), Decimal(1 << bits)) for end in ends)
         k = 0
         while low > context.add(_cumulated(k, digits), error):
             k += 1
