@@ -290,7 +290,7 @@ class Published:
 
     def look(self, version: str) -> None:
         """Look if it is due, or if the files have another version than last time."""
-        if version in ("", self._version) and not self._due():
+        if not self._due() and (version in ("", self._version) or not self._downloads.may_look()):
             return
         begun = time.monotonic()
         self._version = version

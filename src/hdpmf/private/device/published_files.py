@@ -3,10 +3,10 @@
 None of it is trusted: everything is checked before the device agrees to anything.
 
 A recommender says how large its files are and whether they changed; one that lies could have a
-device load the same rubbish at every look. So a file that was refused is not loaded again for the
-same digest, one that did not come is tried again later and later, and all files of a recommender
-have a budget of bytes per day (`Downloads`). What counts is in the store: a restart starts nothing
-anew.
+device load the same rubbish at every look, or look at every poll. So a file that was refused is not
+loaded again for the same digest, one that did not come is tried again later and later, and all
+files of a recommender have a budget of bytes, and of looks out of turn, per day (`Downloads`). What
+counts is in the store: a restart starts nothing anew.
 
 Requests are the same for every device: a plain GET of a name that the index gave. Nothing that an
 answer said goes into a later request (no ETag, no cookie), which would tell devices apart.
@@ -273,6 +273,11 @@ BYTES_PER_DAY = 512 << 20
 lists of a million items are less. The index is not counted: it has its own limit.
 """
 
+LOOKS_PER_DAY = 96
+"""Looks within a day, at most, that a recommender may cause by saying that its files changed. A run
+changes them a few times. Those that come by themselves, every few minutes, are not counted.
+"""
+
 REFUSED_FOR = 7 * DAY
 """Seconds that a refusal holds, since what it rests on may have changed unnoticed here."""
 
@@ -352,6 +357,21 @@ class Downloads:
         self._count(now, len(data))
         return data
 
+    def may_look(self) -> bool:
+        """Count a look out of turn; return False if there were enough today."""
+        found = self._today(self._setup.clock())
+        if self._setup.simulation:
+            return True
+        if found.looks >= LOOKS_PER_DAY:
+            return False
+        self._keep(msgspec.structs.replace(found, looks=found.looks + 1))
+        if found.looks + 1 == LOOKS_PER_DAY:
+            self._setup.log(
+                f"the recommender's files changed {LOOKS_PER_DAY} times within a day; for the rest "
+                "of it they are looked at in their turn"
+            )
+        return True
+
     @staticmethod
     def _spent(name: str) -> TransportError:
         return TransportError(
@@ -392,7 +412,7 @@ class Downloads:
     def _today(self, now: float) -> Downloaded:
         if 0 <= now - self._known.begun < DAY:
             return self._known
-        return msgspec.structs.replace(self._known, begun=now, size=0)
+        return msgspec.structs.replace(self._known, begun=now, size=0, looks=0)
 
     def _count(self, now: float, size: int) -> None:
         if size > 0:

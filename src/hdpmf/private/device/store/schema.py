@@ -172,11 +172,13 @@ class Downloaded(Row, frozen=True, kw_only=True):
     Attributes:
         begun: When the day began that is counted (Unix time).
         size: Bytes that came since then.
+        looks: Looks since then, out of turn, because the recommender said that its files changed.
         refused: Digests of refusals (``published_files``), each with its time, oldest first.
     """
 
     begun: float = 0.0
     size: int = 0
+    looks: int = 0
     refused: tuple[tuple[str, float], ...] = ()
 
 
