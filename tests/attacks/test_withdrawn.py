@@ -394,6 +394,106 @@ def test_bits_leave_only_while_the_owner_agrees() -> None:
     assert agent.store.ledger.spent_total() == 0
 
 
+# A silo, whose users' reports leave one after another
+
+
+def silo(before: str) -> tuple[Surprise, DeviceStore, Device]:
+    """Three users, whose reports are made."""
+    store, world = make_store({}, users=3, policy=ASKING if before else POLICY), Surprise()
+    for user in "abc":
+        store.rate("item 00", 5.0, user=user)
+        store.rate("item 01", 2.0, user=user)
+    world.publish(task=make_task())
+    device = reporter(store, world, 0.5)
+    device.step()
+    if before:
+        give_answer(store, pending(store)[0].key, before)  # type: ignore[arg-type]
+        device.poll_soon()
+    live(device, world, 60)
+    assert (world.uploads, actions(store)) == ([], ["agreed"])
+    return world, store, device
+
+
+def spent_by_user(store: DeviceStore) -> dict[str, float]:
+    """What the ratings of each user have spent together; nothing is held for a run any more."""
+    ratings = store.ratings()
+    spent = store.ledger.spent(ratings)
+    return {user: float(spent[ratings.user_ids == user].sum()) for user in "abc"}
+
+
+def after_one(world: Surprise, happens: Callable[[], object]) -> None:
+    """Let something happen when the connection for the second report is open."""
+
+    def first() -> None:
+        world.meanwhile = lambda: happens() and None
+
+    world.meanwhile = first
+
+
+@pytest.mark.parametrize("way", NO)
+def test_a_silo_sends_no_more_reports_than_had_left_at_a_no(way: str) -> None:
+    """With the first user's report those of all others counted as gone."""
+    before, change = NO[way]
+    world, store, device = silo(before)
+    after_one(world, lambda: change(store))
+    live(device, world, PERIOD + 200)
+    assert len(world.uploads) == 1
+    if way == "left":  # runs under way go with the recommender; who had not reported stays charged
+        assert actions(store) == ["agreed", "sent"]
+        return
+    assert actions(store) == ["agreed", "sent", "returned"]
+    assert spent_by_user(store) == {"a": 1.0, "b": 0.0, "c": 0.0}
+    assert store.ledger.spent_total() == 1.0
+    assert not store.ledger.has_answered(FILMS, "hdp-sum", store.ratings())[2:].any()
+
+
+@pytest.mark.parametrize(("answer", "gone"), [("unreachable", "a"), ("silent", "ab"), (503, "ab")])
+@pytest.mark.parametrize("what", ["a no", "a rating of the last user", "the end of the period"])
+def test_of_a_silo_what_had_not_left_is_given_back(what: str, answer: Any, gone: str) -> None:
+    """The leader takes one report, and plays dead: before or after the second is under way."""
+    world, store, device = silo("")
+    world.answers, world.otherwise = [201], answer
+    live(device, world, 0.6 * PERIOD)
+    sent = len(world.uploads)
+    if what == "a no":
+        refuse_recommender(store, FILMS)
+    elif what == "a rating of the last user":
+        store.remove("item 01", user="c")
+    if what != "the end of the period":
+        world.otherwise = 201
+    live(device, world, PERIOD + 200)
+    assert len({body for _, _, body in world.uploads}) == len(gone)
+    if what != "the end of the period":
+        assert len(world.uploads) == sent
+    left = store.ledger.spent_by_name((user, "item 00") for user in "abc")
+    assert left == {(user, "item 00"): 0.5 * (user in gone) for user in "abc"}
+    assert actions(store) == ["agreed", "sent", "returned"]
+
+
+def test_a_silo_whose_leader_rests_sends_all_reports_where_nothing_in_them_changed() -> None:
+    world, store, device = silo("")
+    world.answers = [201, "unreachable", 503]
+    after_one(world, lambda: store.rate("item 02", 4.0, user="a"))
+    live(device, world, PERIOD)
+    assert len({body for _, _, body in world.uploads}) == 3
+    assert actions(store) == ["agreed", "sent"]
+    assert spent_by_user(store) == {"a": 1.0, "b": 1.0, "c": 1.0}
+
+
+def test_users_that_had_not_reported_do_so_in_the_next_task() -> None:
+    world, store, device = silo("")
+    after_one(world, lambda: store.remove("item 01", user="c"))
+    live(device, world, PERIOD + 200)
+    assert len(world.uploads) == 1
+    later = make_task(begin=START + 2 * PERIOD, end=START + 3 * PERIOD)
+    world.now, world.uploads = START + 2.0 * PERIOD, []
+    world.publish(task=later)
+    live(device, world, PERIOD)
+    both = plain_sums(later, {"item 00": 5.0, "item 01": 2.0}), plain_sums(later, {"item 00": 5.0})
+    assert world.sums(later) == np.add(*both).tolist()  # of b and c, and zeros of a
+    assert len(world.uploads) == 3
+
+
 # Never
 
 

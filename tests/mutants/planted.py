@@ -574,11 +574,11 @@ PLANTED = (
     Planted(
         "the owner's word is not looked at when a report leaves",
         "private/device/outbox/sending.py",
-        """            if not state.left:
+        """            if not state.may_have_left(user):
                 self._require_agreement(read, state)
                 if not self._is_current(read):
 """,
-        """            if not state.left:
+        """            if not state.may_have_left(user):
                 if not self._is_current(read):
 """,
         (f"{_WITHDRAWN}::test_what_the_owner_agrees_to_no_more_does_not_leave",),

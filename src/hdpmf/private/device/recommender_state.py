@@ -5,6 +5,7 @@ A kill at any moment neither pays twice nor sends two different reports.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TypeVar
 
@@ -94,7 +95,7 @@ def set_open(store: DeviceStore, runs: list[bytes]) -> None:
     store.change_device(open_runs=tuple(runs))
 
 
-_TASK = b"task"
+_TASK, _USERS = b"task", b"users"
 
 
 class TaskState(msgspec.Struct, kw_only=True):
@@ -107,6 +108,8 @@ class TaskState(msgspec.Struct, kw_only=True):
         content: Of what they were made (`Participation.content`).
         unsent: Which of the reports (one for each user) the leader has not taken.
         left: A connection was open, so that a report may have left.
+        begun: Users, from the first on, whose reports may have left. With ``left`` and none it was
+            written by a version that did not tell them apart: then all of them may have.
         tries: How often the leader could not be reached, or was not ready, one after another.
         retry_at: Not before this time again.
     """
@@ -117,8 +120,18 @@ class TaskState(msgspec.Struct, kw_only=True):
     content: bytes = b""
     unsent: tuple[int, ...] = ()
     left: bool = False
+    begun: int = 0
     tries: int = 0
     retry_at: float = 0.0
+
+    def may_have_left(self, user: int) -> bool:
+        """Return True if bytes of a user's report may have left."""
+        return self.left and (not self.begun or user < self.begun)
+
+    @property
+    def is_out(self) -> bool:
+        """True if bytes of all reports may have left, so that nothing can be taken back."""
+        return self.left and all(map(self.may_have_left, self.unsent))
 
 
 class RecommenderStates:
@@ -224,6 +237,15 @@ class RecommenderStates:
         with self._store.transaction():
             if self._store.runs.get_part(task_id, _shares(user)) is not None:
                 self._store.runs.delete_part(task_id, _report(user))
+
+    def put_users(self, task_id: bytes, users: Sequence[str]) -> None:
+        """Keep whose reports they are, by their numbers."""
+        self._store.runs.put_part(task_id, _USERS, msgspec.msgpack.encode(users))
+
+    def users(self, task_id: bytes) -> list[str]:
+        """Return the users that have ratings, by the numbers of their reports."""
+        data = self._store.runs.get_part(task_id, _USERS)
+        return [] if data is None else decoded(data, list[str], "runs")
 
     def drop_report(self, task_id: bytes, user: int) -> None:
         """A report is not needed any more."""

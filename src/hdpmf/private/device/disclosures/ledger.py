@@ -328,6 +328,34 @@ class Ledger:
             )
             self._write(returned, b"")
 
+    def give_back_users(self, entry: Entry, users: Iterable[str]) -> None:
+        """Write down that of these users' ratings nothing has left in a run that goes on.
+
+        Args:
+            entry: Of the run, with the proof in words.
+            users: Whose ratings get back what they have paid, or hold, in it.
+        """
+        tags = {self._user_tag(user) for user in users}
+        with self._database.transaction():
+            kept = self._sums("pair", lambda about: about.run == entry.run)
+            found: dict[bytes, np.ndarray] = {}
+            for number, sealed_entry, sealed in self._rows():
+                if self._entry(number, sealed_entry).run == entry.run:
+                    charges = self._opened(number, sealed)
+                    found |= {
+                        pair: charge
+                        for charge, user, pair in zip(
+                            charges, _keys(charges["user"]), _keys(charges["pair"]), strict=True
+                        )
+                        if user in tags and pair in kept
+                    }
+            returned = np.array(list(found.values()), _CHARGES)
+            returned["epsilon"] = [kept[pair] for pair in found]
+            stamped = msgspec.structs.replace(
+                entry, action="returned", ratings=0, paid=0.0, part=0.0
+            )
+            self._write(stamped, returned.tobytes())
+
     def release_held(self, words: str, recommender: str | None = None) -> None:
         """Release what is held for runs that sent nothing, of one recommender or of all.
 
@@ -514,13 +542,14 @@ class Ledger:
             if not wanted(about):
                 continue
             spent = runs.setdefault(about.run, {})
+            charges = self._opened(number, sealed)
             if about.action == "returned":
                 runs[about.run] = {
                     tag: paid * (1.0 - about.part) for tag, paid in spent.items() if about.part < 1
                 }
+                self._subtract(runs[about.run], charges, by)
                 continue
             (waiting.add if about.action == "agreed" else waiting.discard)(about.run)
-            charges = self._opened(number, sealed)
             for tag, epsilon in zip(_keys(charges[by]), charges["epsilon"].tolist(), strict=True):
                 spent[tag] = spent.get(tag, 0.0) + epsilon
         total: dict[bytes, float] = {}
@@ -528,6 +557,16 @@ class Ledger:
             for tag, paid in spent.items() if held or name not in waiting else ():
                 total[tag] = total.get(tag, 0.0) + paid
         return total
+
+    @staticmethod
+    def _subtract(
+        spent: dict[bytes, float], charges: np.ndarray, by: Literal["user", "pair"]
+    ) -> None:
+        """Take off what some users got back."""
+        for tag, epsilon in zip(_keys(charges[by]), charges["epsilon"].tolist(), strict=True):
+            spent[tag] = spent.get(tag, 0.0) - epsilon
+            if spent[tag] <= SLACK:
+                del spent[tag]
 
     def _rows(self) -> list[tuple[Any, ...]]:
         """Entries with charges, in their order."""

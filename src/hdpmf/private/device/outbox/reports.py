@@ -228,6 +228,8 @@ class Reports(Sending):
             else:
                 charge(store, entry, *pays)
             self._put(read, waiting)
+            if store.users > 1:
+                self.book.put_users(read.id, list(map(str, part.ratings.users.ids.tolist())))
             self._keep(
                 read, state, built=True, content=part.content, unsent=tuple(range(store.users))
             )
@@ -249,6 +251,16 @@ class Reports(Sending):
         """Give back what is held for reports that have not left; labels cost nothing more."""
         if state.built and read.part != "labels":
             self._store.ledger.give_back(self._entry(read, state.run, "returned", words), 1.0)
+
+    def _return_rest(self, read: ReadTask, state: TaskState, words: str) -> None:
+        if read.part == "labels":
+            return  # counts of the same users have left, and paid for both
+        users = self.book.users(read.id)
+        rest = [user for user in state.unsent if not state.may_have_left(user)]
+        self._store.ledger.give_back_users(
+            self._entry(read, state.run, "returned", words),
+            [users[user] for user in rest if user < len(users)],
+        )
 
     def _end(self, read: ReadTask, state: TaskState) -> None:
         """Drop a task, and an agreement for once unless labels are to follow."""

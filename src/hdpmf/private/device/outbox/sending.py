@@ -9,7 +9,8 @@ ratings in it are others, it is made anew. Noticed ahead of the moment, that cha
 can be seen; noticed at the moment, another one is drawn from the rest of the period. Both are for
 what the owner did, whatever the ratings are. Once a byte has left, the very same bytes go out,
 however often they are tried, unless who gets them has said that they cannot be opened any more:
-then the same thing is sealed anew.
+then the same thing is sealed anew. Where several users' reports leave one after another, each is
+looked at before its own first byte; what the rest was to cost is given back where it stays.
 """
 
 from __future__ import annotations
@@ -144,6 +145,10 @@ class Sending(ABC):
         """Give back what is held for that which has not left."""
 
     @abstractmethod
+    def _return_rest(self, read: ReadTask, state: TaskState, words: str) -> None:
+        """Give back what users were to pay of whom nothing has left, where others' has."""
+
+    @abstractmethod
     def _end(self, read: ReadTask, state: TaskState) -> None:
         """Drop what is kept of a task that is over here."""
 
@@ -188,7 +193,7 @@ class Sending(ABC):
         again = (
             state.retry_at if state.retry_at <= now + 2 * LONGEST_WAIT else now
         )  # or the clock was put back
-        if state.built and not state.left:
+        if state.built and not state.is_out:
             again = max(state.moment, again) - (0.0 if self._is_current(read) else _AHEAD)
         return min(again, read.task.end)
 
@@ -207,7 +212,7 @@ class Sending(ABC):
             self._give_up(read, state, "its time is over")
             return
         try:
-            if state.left:
+            if state.is_out:
                 self._tell_what_left(read, state)
             else:
                 self._require_agreement(read, state)
@@ -218,12 +223,13 @@ class Sending(ABC):
                     return
             self._send(read, state, now)
         except HdpmfError as error:
-            if state.left:
+            if state.is_out:
                 raise
-            if isinstance(error, UnansweredError):
+            unanswered = isinstance(error, UnansweredError)
+            if unanswered and not state.left:
                 self._ask_again(read, state)
                 return
-            if reason_of(error) in _MAY_PASS:
+            if reason_of(error) in _MAY_PASS and not unanswered:
                 raise
             keep_refusal(self._setup, error, read)
             self._give_up(read, state, f"it is refused ({error})")
@@ -259,6 +265,8 @@ class Sending(ABC):
         """
         version, made_anew = self._store.ratings_version(), False
         if state.built and self._content(read, state) != state.content:
+            if state.left:  # who has reported could be in a second report that is made anew
+                raise DeclinedError("policy", f"the owner has changed ratings of the {self.what}s")
             self._discard(read, state)
             made_anew = True
         if not state.built:
@@ -303,6 +311,10 @@ class Sending(ABC):
             if not state.left:
                 words = f"{why}, and no connection to {self._receiver(read)} was open until then"
                 self._return_held(read, state, words)
+            elif not state.is_out:
+                n = sum(not state.may_have_left(user) for user in state.unsent)
+                words = f"{why}, and of {n} users no {self.what} had left by then"
+                self._return_rest(read, state, words)
             self._end(read, state)
         self._setup.log(f"Task {read.id.hex()[:8]}: {why}; it is not reported in any more.")
 
@@ -312,13 +324,13 @@ class Sending(ABC):
         ``state`` is changed as the store is.
         """
         for user in state.unsent:
-            if not state.left and not self._is_current(read):
+            if not state.may_have_left(user) and not self._is_current(read):
                 return
             kept = self.book.report(self._key(read), user)
             try:
                 body = self._seal(read, user) if kept is None else kept
-                fresh = user if kept is None else None
-                status = self._post(read, body, partial(self._leaves, read, state, body, fresh))
+                leaving = partial(self._leaves, read, state, user, body, fresh=kept is None)
+                status = self._post(read, body, leaving)
             except OutdatedError:
                 return  # it is looked at again in the next step
             except TransportError as error:
@@ -336,20 +348,24 @@ class Sending(ABC):
             self._setup.log(f"Task {read.id.hex()[:8]}: reported to {self._receivers(read)}.")
 
     def _leaves(
-        self, read: ReadTask, state: TaskState, body: bytes, fresh: int | None = None
+        self, read: ReadTask, state: TaskState, user: int, body: bytes, *, fresh: bool
     ) -> None:
         """A connection is open: from here on bytes may have left, if the owner still agrees.
 
-        ``fresh`` is the user that the bytes are kept for, if they were just sealed.
+        Bytes that were just sealed (``fresh``) are kept.
         """
         with self._store.transaction():
-            if not state.left:
+            if not state.may_have_left(user):
                 self._require_agreement(read, state)
                 if not self._is_current(read):
                     raise OutdatedError("busy", "something was changed here in this moment")
-                self._pay(read, state)
-            if fresh is not None:
-                self.book.put_report(self._key(read), fresh, body)
+                if state.left:
+                    self.book.require(self._key(read), state)
+                else:
+                    self._pay(read, state)
+                self._keep(read, state, begun=user + 1)
+            if fresh:
+                self.book.put_report(self._key(read), user, body)
             self._note_leaving(read, state, body)
 
     def _taken(self, read: ReadTask, state: TaskState, user: int, body: bytes, status: int) -> None:

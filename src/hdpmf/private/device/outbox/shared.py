@@ -125,6 +125,9 @@ class SharedRatings(Sending):
         if state.unsent:
             self._store.ledger.give_back(self._entry(read, state.run, "returned", words), 1.0)
 
+    def _return_rest(self, read: ReadTask, state: TaskState, words: str) -> None:
+        """Give nothing back: there is one message for all users."""
+
     def _ask_again(self, read: ReadTask, state: TaskState) -> None:
         """Give it up. Where the report had not left either, the task is put before the owner."""
         self._give_up(read, state, "the owner wants to be asked")
