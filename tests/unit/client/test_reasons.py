@@ -127,7 +127,9 @@ def test_a_blend_adds_standardised_scores_and_its_parts_add_up(model: ListModel)
     added = order.scores(users) - choose.scores(users)
     assert added.mean(axis=1) == pytest.approx(np.zeros(3), abs=1e-6)
     assert added.std(axis=1) == pytest.approx(np.full(3, 0.7))
-    alone = ByListModel(FITTED.devices_, model).scores(users)
+    inputs = heights(FITTED.devices_, users)
+    inputs.data = np.sqrt(inputs.data)
+    alone = model.many(inputs)
     known = items if model.heads is None else model.heads
     for row, by_list in zip(added[:, known], alone[:, known], strict=True):
         assert np.corrcoef(row, by_list)[0, 1] == pytest.approx(1.0)

@@ -23,6 +23,7 @@ from hdpmf.untrusted.recommender.item_weights import typical_weights
 from hdpmf.untrusted.recommender.lists.blending import (
     BLENDS,
     Choosing,
+    _best,
     choose_blend,
     standardised,
 )
@@ -265,6 +266,39 @@ def test_a_list_model_counts_little_where_it_cannot_help() -> None:
         choosing = Choosing(popularity, np.zeros(N_ITEMS), None)
         blends.append(choose_blend("ease", pairs, choosing, seed=0))
     assert np.mean(blends) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("gains", "chosen"),
+    [
+        ([0.02, 0.05, 0.05, 0.0, -0.1, -0.1, -0.1, -0.1], 2),  # averaged with those beside
+        ([0.01, 0.02, 0.04, 0.05, 0.05, 0.049, 0.02, -0.05], 5),  # nearly the best: the largest
+        ([-0.01] * 8, 0),
+    ],
+)
+def test_a_blend_is_chosen_by_what_people_gain(gains: list[float], chosen: int) -> None:
+    people = np.random.default_rng(0).normal(0.3, 0.01, (100, 1))
+    ndcgs = people + np.concatenate([[0.0], gains])
+    assert _best(ndcgs) == chosen
+    noisy = ndcgs + np.random.default_rng(1).normal(0.0, 3.0, ndcgs.shape)
+    assert _best(noisy[:4]) in range(len(BLENDS))
+    assert _best(ndcgs[:1]) == 0  # one person says nothing
+
+
+def test_gains_within_their_error_choose_nothing() -> None:
+    rng = np.random.default_rng(0)
+    chosen = [
+        _best(np.column_stack([np.zeros(20), rng.normal(0.0, 0.1, (20, len(BLENDS) - 1))]))
+        for _ in range(50)
+    ]
+    assert np.mean(np.array(chosen) == 0) > 0.3
+
+
+def test_similarity_counts_the_less_the_fewer_share() -> None:
+    few, many = (share("seen", np.arange(0, 400, step)).facts.similarity for step in (40, 2))
+    assert few is not None
+    assert many is not None
+    assert few.rest.mean() < 0.2 < many.rest.mean()
 
 
 def test_standardised_scores_have_deviation_one_or_are_zero() -> None:

@@ -31,6 +31,7 @@ from hdpmf.common.protocol import (
 from hdpmf.common.protocol.oneround import bits_survey
 from hdpmf.errors import ProtocolError
 from hdpmf.untrusted.recommender.bits import (
+    Similar,
     StarBits,
     bits_in_stars,
     explain,
@@ -60,11 +61,25 @@ from hdpmf.untrusted.recommender.sums import (
 )
 
 DAMPING = 20.0
-"""Raters added to every item where similarity comes from some people only; hdp-bit has 5."""
+"""Raters added to every item where similarity comes from some people only; hdp-bit has 5. Within
+ML-1M's training part (2,000 people, one seed), mean squared errors with 5, 20 and 60: .8254, .8192,
+.8193 where 3 % share; .8093, .8074, .8081 with the liberal, who are 9 %."""
+
+TRUST = 100.0
+"""Similarity by n people counts n / (n + this). Errors there by what it counts; hdp-sum has .8312:
+18 people .8304 at .05, .8298 at .15, .8306 at .3, .8376 at 1; 60 people .8278 at .1, .8268 at .2,
+.8270 at .4, .8308 at 1; 181 people .8197 at .2, .8177 at .4, .8178 at .65, .8189 at 1; 544 people
+.8078 at .8, .8077 at 1."""
 
 STRENGTH = 128.0
 """How many users count for leaving the similarity's columns as they are, where the covariance of
-vectors along them is learned: as many as there are columns."""
+vectors along them is learned: as many as there are columns. Without it 3 % of the people of ML-1M
+learn so much of nothing that errors are .8776 there."""
+
+EASE_ENTRIES = 40
+"""Single entries of EASE that are kept for each item; hdp-bit has 10. A model of few people needs
+more: within ML-1M's training part, with the liberal, NDCG@10 is .1563 with 10 (1.09 MB on a
+device), .1580 with 40 (1.42 MB) and .1584 by the whole matrix."""
 
 OPEN_VARIANCE = 0.9
 """Of an open rating around its item's mean and its user's leniency, in stars squared."""
@@ -178,7 +193,10 @@ def facts_from_shares(
     )
     if blend == 0.0:
         return SharedFacts(facts, None)
-    lists = train_list_model(list_model, visible.presence, seed=seed, on=on, n_threads=n_threads)
+    options = {"per_item": EASE_ENTRIES} if list_model == "ease" else {}
+    lists = train_list_model(
+        list_model, visible.presence, seed=seed, on=on, n_threads=n_threads, **options
+    )
     return SharedFacts(replace(facts, blend=blend), lists)
 
 
@@ -192,7 +210,7 @@ def _facts(
     n, presence = survey.n_items, visible.presence
     matrix = None if features is None else features.matrix
     patterns = rating_patterns(presence.users, presence.items, n, n_patterns)
-    similar = similar_items(presence, patterns, DAMPING) if patterns.shape[1] else None
+    similar = _similar(presence, patterns) if patterns.shape[1] else None
     clear = _is_clear(survey, hidden)
     mean = _mean(survey, hidden if clear else None, visible)
     first = sharp_biases(survey, *hidden, matrix) if clear else (np.zeros(n), np.full(n, SPREAD))
@@ -211,6 +229,13 @@ def _facts(
     if similar is None:
         return facts
     return replace(facts, similarity=learn_similarity(stars, facts, features, similar, STRENGTH))
+
+
+def _similar(presence: Presence, patterns: np.ndarray) -> Similar:
+    """Return the similarity of items, counting the less the fewer people it is by."""
+    found = similar_items(presence, patterns, DAMPING)
+    trust = presence.n_users / (presence.n_users + TRUST)
+    return found._replace(columns=np.sqrt(trust) * found.columns, rest=trust * found.rest)
 
 
 def _is_clear(survey: Survey, hidden: _Hidden) -> bool:

@@ -67,9 +67,10 @@ class Presence:
         apart = order[(position < per_user) & (np.repeat(counts, counts) > 2 * per_user)]
         chosen = np.zeros(len(order), bool)
         chosen[apart] = True
-        return self._take(~chosen), self._take(chosen)
+        return self.take(~chosen), self.take(chosen)
 
-    def _take(self, which: np.ndarray) -> Presence:
+    def take(self, which: np.ndarray) -> Presence:
+        """Return some of the pairs; users and items keep their numbers."""
         return Presence(self.users[which], self.items[which], self.n_users, self.n_items)
 
 
