@@ -6,10 +6,13 @@ import json
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from hdpmf import HDPShare, HDPSum, PrivacyWeights, load_model, make_model
+from hdpmf import HDPBit, HDPShare, HDPSum, PrivacyWeights, load_model, make_model
 from hdpmf.common.privacy.sharers import Sharers
 from hdpmf.errors import ConfigError
+from hdpmf.models import hdp_share
+from hdpmf.untrusted.recommender.sharing import facts_from_shares
 
 from .test_one_round import prior_for
 
@@ -57,6 +60,42 @@ def test_what_people_show_is_used(split, weights, shared):
     model = HDPShare(rng=0).fit(train, shared)
     assert model.facts_.similarity is not None
     assert model.score(test) != plain.score(test)
+
+
+def test_a_limit_leaves_as_many_visible_ratings_as_if_nothing_were_hidden(
+    split, shared, monkeypatch
+):
+    train, _ = split
+    heard = []
+
+    def listen(survey, sums, shares, *args, **options):
+        heard.extend(shares)
+        return facts_from_shares(survey, sums, shares, *args, **options)
+
+    monkeypatch.setattr(hdp_share, "facts_from_shares", listen)
+    HDPShare(rng=0, max_ratings=3).fit(train, shared)
+    ((bits, opens),) = heard
+    sent = np.bincount([*bits.senders, *opens.senders], minlength=train.n_users)
+    units = np.floor(64 * shared.for_ratings(train))
+    levels = shared.levels_for(train)
+    speaks = (levels == 2) | ((levels == 1) & (units > 0))
+    visible = np.bincount(train.user_codes[levels > 0], minlength=train.n_users)
+    silent = np.bincount(train.user_codes[(levels > 0) & ~speaks], minlength=train.n_users)
+    assert sent.max() == 3
+    assert (sent[silent == 0] == np.minimum(visible, 3)[silent == 0]).all()
+
+
+def test_lists_are_blended_where_the_facts_say_so(split, shared):
+    train, test = split
+    model = HDPShare(rng=0).fit(train, shared)
+    model.lists_ = HDPBit(rng=0).fit(train, shared).lists_
+    facts, found = model.facts_, []
+    for blend in (0.0, 0.5, 5.0):
+        model.facts_ = replace(facts, blend=blend)
+        found.append(model.rank(test)["ndcg"])
+    assert len(set(found)) == 3
+    model.lists_ = None
+    assert model.rank(test)["ndcg"] == found[0]
 
 
 def test_hidden_values_of_sharers_only_enter_sums(split, weights, shared):
