@@ -19,6 +19,7 @@ import typer
 from hdpmf.cli.main import _UsageError, app
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import ENTRY_POINT
+from hdpmf.common.privacy.accounting import cost
 from tests.docs.doc_pages import PAGES, PROMPT, ROOT, SHELLS, calls_on, commands_in, read
 
 HISTORY = Path("CHANGELOG.md")  # it may name what is gone
@@ -361,6 +362,34 @@ def test_the_table_of_the_readme_is_what_was_run() -> None:
                 method,
                 data,
             )
+
+
+def test_the_epsilons_of_a_person_are_the_accountants() -> None:
+    """Of values and of presence, in README: what `hdpmf train` prints."""
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    (said,) = re.findall(r"\*\*Whose epsilon\.\*\* .*?\(\[whose epsilon\]", text)
+    people = [(106, 0.364), (166, 0.353)]
+    assert [
+        (int(n), float(w)) for n, w in re.findall(r"\((\d+) (?:ratings )?of.*?(0\.\d+)\)", said)
+    ] == people
+    values, presence = (
+        [cost("hdp-sum", "sums", unit="user", neighbours=about, weight=[weight] * n)
+         for n, weight in people]
+        for about in ("value", "presence")
+    )  # fmt: skip
+    stated = [
+        (float(pure), float(at))
+        for pure, at in re.findall(r"([\d.]+), or \(([\d.]+), 1e-5\)", said)
+    ]
+    assert stated == [
+        *((round(found.pure), round(found.epsilon_at_delta)) for found in values),
+        *((round(found.pure, 1), round(found.epsilon_at_delta, 1)) for found in presence),
+    ]
+    for n, weight in people:  # a number for both methods, and none for the other question
+        bits = cost("hdp-bit", unit="user", weight=[weight] * n)
+        assert (round(bits.pure), round(bits.epsilon_at_delta)) in stated
+    assert cost("hdp-bit", unit="user", neighbours="presence").status == "no guarantee"
+    assert "`hdp-bit`: none" in said
 
 
 def test_the_lists_of_ten_are_what_was_run() -> None:

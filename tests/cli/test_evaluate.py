@@ -68,6 +68,20 @@ def test_every_method_gives_the_promised_keys(
         None if claim.status == "none" else 0.0 if claim.value == 0 and not claim.presence else 1.0
     )
     assert found["epsilon_status"] in ("none", "nominal", "proved")
+    predicts = not METHODS[method].lists_only
+    assert all((found[name] is not None) == predicts for name in ("mse", "mae"))
+    assert predicts or 0 < found["ndcg_at_10"] < 1
+    assert found["user_mean_mse"] > 0
+
+
+def test_a_method_for_lists_has_no_errors(call: Call, files: tuple[Path, Path]) -> None:
+    """Its error would be the user mean's, which is in the next row."""
+    shown = call("evaluate", "ease", "--train", files[0], "--test", files[1]).out
+    (own,) = (line for line in shown.splitlines() if line.startswith("EASE"))
+    (silent,) = (line for line in shown.splitlines() if line.startswith("User mean"))
+    assert own.split()[1] == "none"  # its epsilon
+    assert float(silent.split()[2]) > 0
+    assert "NDCG 0." in shown
 
 
 def test_the_command_is_the_library(call: Call, files: tuple[Path, Path]) -> None:
@@ -433,9 +447,16 @@ def test_weights_below_the_grid_are_told(call: Call, files: tuple[Path, Path]) -
         "--spec",
         "epsilon_ul=0.012",
     )
-    shown = call("evaluate", "hdp-sum", "--train", files[0], "--test", files[1], *options)
+    common = ("evaluate", "hdp-sum", "--train", files[0], "--test", files[1], *options)
+    shown = call(*common)
     assert shown.code == 0
-    assert "ratings sent nothing, because their privacy weight is below 1/64" in shown.out
+    assert (
+        "ratings sent nothing, because their privacy weight is below 1/64. PRIVATE: exact"
+        in shown.out
+    )
+    found = call(*common, "--json").json
+    assert found["n_silent"] > 0
+    assert {"n_silent", "epsilon_per_person"} <= set(found["private"])
 
 
 @pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit"])
@@ -447,12 +468,20 @@ def test_epsilon_of_a_person_stands_beside_that_of_a_rating(
     assert free["max_ratings"] is None
     assert bounded["max_ratings"] == 4
     assert bounded["mse"] != free["mse"]
-    for person in ("median", "heaviest"):
+    for person in ("average", "median", "heaviest"):
         alone, many = bounded["epsilon_per_person"][person], free["epsilon_per_person"][person]
         assert alone["pure_epsilon"] <= 4 < many["ratings"]
         assert alone["pure_epsilon"] < many["pure_epsilon"] <= many["weight"]
         assert many["epsilon_at_delta"] <= many["pure_epsilon"]
-    assert "for the median person" in call(*common).out
+        presence = many["presence"]
+        if method == "hdp-sum":
+            assert presence["pure_epsilon"] == pytest.approx(0.75 * many["pure_epsilon"])
+        else:
+            assert presence["pure_epsilon"] is presence["epsilon_at_delta"] is None
+    shown = call(*common).out
+    assert "for the median person" in shown
+    none = "about whether this person is there at all: no finite epsilon"
+    assert (none in shown) == (method == "hdp-bit")
     assert (
         "of which 4 at most are sent" in call("privacy", "explain", method, "--max-ratings", 4).out
     )

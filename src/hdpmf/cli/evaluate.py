@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +32,7 @@ from hdpmf.cli.train import (
     model_fields,
     new_model,
     persons_cost,
+    private_fields,
     remarks,
 )
 from hdpmf.common.methods import METHODS, method_named
@@ -87,12 +88,14 @@ def evaluate(
     if training.implicit:
         return _evaluate_implicit(model, training, held_out, about, lines)
     score = model.score(held_out)
-    lists = _list_metrics(model, held_out) if ranking else {}
-    fitted = {method: (model, score, f"{seconds:.2f} s")}
-    baselines: dict[str, float] = {}
+    own = _errors(model, score)
+    # A method for lists alone would otherwise be measured by nothing.
+    lists = _list_metrics(model, held_out) if ranking or not model.predicts_ratings else {}
+    fitted = {method: (model, own, f"{seconds:.2f} s")}
+    baselines: dict[str, float | None] = {}
     for name in _BASELINES:
         baseline = make_model(name).fit(training)
-        errors = baseline.score(held_out)
+        errors = _errors(baseline, baseline.score(held_out))
         fitted.setdefault(name, (baseline, errors, ""))
         for error in ("mse", "mae"):
             baselines[f"{name.replace('-', '_')}_{error}"] = errors[error]
@@ -103,8 +106,8 @@ def evaluate(
             [
                 (
                     METHODS[name].label,
-                    f"{errors['mse']:.4f}",
-                    f"{errors['mae']:.4f}",
+                    _four(errors["mse"]),
+                    _four(errors["mae"]),
                     short_claim(each.privacy),
                     took,
                 )
@@ -118,14 +121,13 @@ def evaluate(
         if score["n_cold"]:
             yield (f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
         yield from lines
-        if ranking:
+        if lists:
             yield _list_sentence(lists)
         yield claim_sentence(model.privacy)
 
     fields = {
         "method": method,
-        "mse": score["mse"],
-        "mae": score["mae"],
+        **own,
         "n_test": score["n"],
         "n_cold": score["n_cold"],
         **lists,
@@ -136,7 +138,16 @@ def evaluate(
         "epsilon_per_person": None if cost is None else cost.fields(),
         "levels": levels,
     }
-    return Result(fields, text())
+    return Result(fields | {"private": private_fields(fields)}, text())
+
+
+def _errors(model: Estimator, score: Mapping[str, float | int]) -> dict[str, float | None]:
+    """Return a model's errors for JSON; None for a method that predicts no ratings of its own."""
+    return {name: score[name] if model.predicts_ratings else None for name in ("mse", "mae")}
+
+
+def _four(error: float | None) -> str:
+    return "" if error is None else f"{error:.4f}"
 
 
 def _evaluate_implicit(

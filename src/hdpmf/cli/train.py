@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from hdpmf.common.privacy.accounting import PersonCosts
     from hdpmf.models import Estimator
 
+
+_EXACT = "PRIVATE: exact, and no epsilon covers it."
+_EXACT_FIELDS = ("n_silent", "epsilon_per_person", "levels")
 
 _CHOSEN_LATER = ("patterns", "prior", "list_model", "on", "n_threads")
 
@@ -121,7 +125,7 @@ def train(
         f"{seconds:.2f} s ({epochs_run} epochs)"
     ]
     validation_mse = None
-    if validation is not None and not validation.implicit:
+    if validation is not None and not validation.implicit and model.predicts_ratings:
         validation_mse = model.score(validation)["mse"]
         text.append(f"validation MSE {validation_mse:.4f} on {len(validation):,} ratings")
     if "epsilon" in METHODS[method].options:
@@ -146,7 +150,7 @@ def train(
         "epsilon_per_person": None if cost is None else cost.fields(),
         "levels": levels,
     }
-    return Result(document, text)
+    return Result(document | {"private": private_fields(document)}, text)
 
 
 def _train_from_release(
@@ -265,6 +269,11 @@ def persons_cost(
     return person_costs(setting, method_named(method).headline, ratings, weights)
 
 
+def private_fields(document: Mapping[str, Any]) -> list[str]:
+    """Return the names of fields that are exact about private ratings and wishes."""
+    return [name for name in _EXACT_FIELDS if document.get(name) is not None]
+
+
 def level_facts(
     method: str, ratings: Ratings, weights: PrivacyWeights
 ) -> dict[str, dict[str, Any]] | None:
@@ -288,15 +297,19 @@ def level_lines(facts: dict[str, dict[str, Any]] | None) -> list[str]:
 
 
 def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
-    """Return remarks about a fitted one-round model, and about the cost for whole persons."""
+    """Return remarks about a fitted one-round model, and about the cost for whole persons.
+
+    Counts of ratings in them are exact, and so private: no epsilon covers what is printed here.
+    """
     from hdpmf.models.one_round import OneRound
 
-    lines = [] if cost is None else [f"Epsilon is of one rating; {cost}."]
+    lines = [] if cost is None else [f"Epsilon is of one rating; {cost}. {_EXACT}"]
     if not isinstance(model, OneRound):
         return lines
     if model.n_silent_:
         lines.append(
-            f"{model.n_silent_:,} ratings sent nothing, because their privacy weight is below 1/64."
+            f"{model.n_silent_:,} ratings sent nothing, because their privacy weight is below "
+            f"1/64. {_EXACT}"
         )
     if model.prior_origin_ is not None:
         origin = model.prior_origin_

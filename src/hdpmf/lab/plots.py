@@ -173,10 +173,12 @@ _COMPARISON_COLOURS = {
 def comparison_png(rows: Sequence[Mapping[str, Any]], title: str) -> bytes:
     """Draw a bar per model, best on top, coloured by the status of its epsilon.
 
-    Rows have ``model``, ``mse`` and ``epsilon_is``, the best first.
+    Rows have ``model``, ``mse`` and ``epsilon_is``, the best first. Those without an error are left
+    out.
     """
     from matplotlib.patches import Patch
 
+    rows = [row for row in rows if row["mse"] is not None]
     figure = new_figure(
         7.5, 0.4 * len(rows) + 1.4, dpi=150, facecolor="white", layout="constrained"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import time
 from collections.abc import Iterable
@@ -105,7 +106,8 @@ def compare(
 ) -> Comparison:
     """Fit models on the same ratings and test them on the same others, beside two baselines.
 
-    The baselines are the user mean and the global mean.
+    The baselines are the user mean and the global mean. A model that only orders items has no
+    errors (None), and comes last.
 
     In a notebook the answer shows itself as a table; ``.plot()`` is a picture, ``.to_frame()`` a
     data frame.
@@ -132,7 +134,7 @@ def compare(
     rows: list[dict[str, Any]] = []
     for model, name in zip(chosen, _names(chosen), strict=True):
         rows.append({"model": name, **_measured(model, train, test, weights, lists)})
-    rows.sort(key=lambda row: row["mse"])
+    rows.sort(key=lambda row: math.inf if row["mse"] is None else row["mse"])
     title = f"{train.name}: {len(train):,} ratings to learn from, {len(test):,} to test on"
     return Comparison(title, rows)
 
@@ -179,8 +181,9 @@ def _measured(
     begin = time.perf_counter()
     model.fit(train, weights)
     seconds = time.perf_counter() - begin
-    errors, claim = model.score(test), model.privacy
-    found: dict[str, Any] = {"mse": errors["mse"], "mae": errors["mae"]}
+    errors: dict[str, Any] = model.score(test) if model.predicts_ratings else {}
+    claim = model.privacy
+    found: dict[str, Any] = {"mse": errors.get("mse"), "mae": errors.get("mae")}
     if lists:
         found["ndcg_at_10"] = model.rank(test)["ndcg"] if model.can_rank else None
     return found | {

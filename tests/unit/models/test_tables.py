@@ -139,6 +139,15 @@ def test_a_comparison_has_the_trivial_baselines(world):
         _ = found["nothing"]
 
 
+def test_a_model_for_lists_has_no_errors_and_comes_last(world):
+    found = compare(["ease"], world, lists=True)
+    assert [row["model"] for row in found.rows()][-1] == "EASE"
+    assert found["EASE"]["mse"] is found["EASE"]["mae"] is None
+    assert found["EASE"]["ndcg_at_10"] > 0
+    assert found.to_frame()["mse"].null_count() == 1
+    assert found.plot()._repr_png_().startswith(b"\x89PNG")
+
+
 def test_a_frame_on_another_scale():
     import polars as pl
 

@@ -20,6 +20,14 @@ from hdpmf.models import HDPBit, HDPSum
 
 WORLD = synthetic_world(n_users=60, n_items=80, n_ratings=1800, rng=3)
 WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
+OTHER_VALUES = Ratings(
+    WORLD.users,
+    WORLD.items,
+    WORLD.user_codes,
+    WORLD.item_codes,
+    6 - WORLD.values,
+    scale=WORLD.scale,
+)
 
 
 @given(st.lists(st.integers(0, 6), max_size=60), st.integers(1, 12), st.integers(0, 2**32))
@@ -47,16 +55,8 @@ def test_values_have_no_say_in_what_is_sent(kind: type[HDPSum] | type[HDPBit]) -
     """Other values of the same items: the same items are spoken of, and the rest is not looked
     at.
     """
-    other = Ratings(
-        WORLD.users,
-        WORLD.items,
-        WORLD.user_codes,
-        WORLD.item_codes,
-        6 - WORLD.values,
-        scale=WORLD.scale,
-    )
     sent = []
-    for ratings in (WORLD, other):
+    for ratings in (WORLD, OTHER_VALUES):
         model = kind(epsilon=1e5, max_ratings=3, rng=4, features=False).fit(
             ratings, PrivacyWeights.uniform(ratings)
         )
@@ -142,6 +142,33 @@ def test_the_median_and_the_heaviest_person() -> None:
     limited = person_costs(Setting("hdp-bit", max_ratings=2), "messages", WORLD, WEIGHTS)
     assert limited.heaviest.cost.pure <= 2
     assert "median person" in str(found)
+
+
+def test_a_persons_presence_is_another_question_than_values() -> None:
+    people = person_costs(Setting("hdp-sum"), "sums", WORLD, WEIGHTS)
+    assert people.average is not None
+    for person in (people.average, people.median, people.heaviest):
+        assert person.cost.neighbours == "value"
+        assert person.presence.pure == pytest.approx(0.75 * person.cost.pure)
+        assert person.presence.epsilon_at_delta < person.cost.epsilon_at_delta
+    assert people.average.ratings == round(len(WORLD) / WORLD.n_users)
+    assert people.average.weight == pytest.approx(
+        people.average.ratings * WEIGHTS.for_ratings(WORLD).mean()
+    )
+    bits = person_costs(Setting("hdp-bit"), "messages", WORLD, WEIGHTS)
+    assert math.isinf(bits.median.presence.epsilon_at_delta)
+    assert str(bits).endswith("about whether this person is there at all: no finite epsilon")
+    counts = person_costs(Setting("private-popular"), "sums", WORLD, WEIGHTS)
+    assert counts.median.cost == counts.median.presence
+    assert "about values" not in str(counts)
+
+
+def test_weights_do_not_depend_on_values() -> None:
+    """The proofs need it: a weight of hdp-bit is in plain sight."""
+    np.testing.assert_array_equal(
+        PrivacySpec().draw(OTHER_VALUES, rng=0).for_ratings(OTHER_VALUES),
+        WEIGHTS.for_ratings(WORLD),
+    )
 
 
 def test_releases_that_are_alike_are_counted_and_cost_the_same() -> None:

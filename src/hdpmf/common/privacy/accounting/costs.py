@@ -217,45 +217,79 @@ class PersonCost:
     Attributes:
         ratings: How many there are.
         weight: Their privacy weights, added up.
-        cost: By the accountant, for a change of all their values.
+        cost: By the accountant, for what the method's epsilon is about: a change of all their
+            values, or that they are there, where values are in nothing that is sent.
+        presence: The same for whether this person's ratings are there at all.
     """
 
     ratings: int
     weight: float
     cost: Cost
+    presence: Cost
 
     def fields(self) -> dict[str, Any]:
         """For JSON."""
-        found = self.cost.fields()
-        return {"ratings": self.ratings, "weight": self.weight} | {
-            name: found[name] for name in ("pure_epsilon", "epsilon_at_delta", "delta", "status")
+        return {
+            "ratings": self.ratings,
+            "weight": self.weight,
+            **_numbers(self.cost),
+            "presence": _numbers(self.presence),
         }
+
+
+def _numbers(found: Cost) -> dict[str, Any]:
+    fields = found.fields()
+    return {name: fields[name] for name in ("pure_epsilon", "epsilon_at_delta", "delta", "status")}
 
 
 @dataclass(frozen=True, slots=True)
 class PersonCosts:
-    """The median and the heaviest person of a table, by the sum of their weights."""
+    """The costs for people of a table.
 
+    Attributes:
+        average: With the mean number of ratings, each of the mean weight; None for methods with
+            levels, of which there is no mean.
+        median: In the middle by the sum of weights.
+        heaviest: With the largest sum of weights.
+    """
+
+    average: PersonCost | None
     median: PersonCost
     heaviest: PersonCost
 
     def fields(self) -> dict[str, Any]:
         """For JSON. Only of simulated weights: which person it is stays out."""
-        return {"median": self.median.fields(), "heaviest": self.heaviest.fields()}
+        return {
+            "average": None if self.average is None else self.average.fields(),
+            "median": self.median.fields(),
+            "heaviest": self.heaviest.fields(),
+        }
 
     def __str__(self) -> str:
-        median, heaviest = self.median, self.heaviest
-        return (
-            f"all ratings of one person together: {median.cost.in_numbers()} for the median person "
-            f"({median.ratings:,} ratings), {heaviest.cost.in_numbers()} for the one with most "
-            f"({heaviest.ratings:,})"
-        )
+        people = {"the median person": self.median, "the one with most": self.heaviest}
+        if self.average is not None:
+            people = {"the average person": self.average} | people
+
+        def told(costs: Mapping[str, Cost]) -> str:
+            if all(math.isinf(found.epsilon_at_delta) for found in costs.values()):
+                return "no finite epsilon"
+            return ", ".join(f"{found.in_numbers()} for {name}" for name, found in costs.items())
+
+        presence = {name: person.presence for name, person in people.items()}
+        about = f"about whether this person is there at all: {told(presence)}"
+        if self.median.cost.neighbours == "value":
+            counted = {
+                f"{name} ({person.ratings:,} ratings)": person.cost
+                for name, person in people.items()
+            }
+            about = f"about values: {told(counted)}; {about}"
+        return f"all ratings of one person together, {about}"
 
 
 def person_costs(
     setting: Setting, view: str, ratings: Ratings, weights: PrivacyWeights, *, delta: float = DELTA
 ) -> PersonCosts:
-    """Return the cost of one training for the median and the heaviest person of a table.
+    """Return the cost of one training for the average, median and heaviest person of a table.
 
     What people publish is left out: nothing protects it.
     """
@@ -268,16 +302,33 @@ def person_costs(
     order = order[totals[order] > 0]
     neighbours = method_named(setting.method).claim(view, labels=setting.labels).about
 
+    def charge(
+        weight: Sequence[float], n_raters: Sequence[int], level: np.ndarray | None = None
+    ) -> PersonCost:
+        charged, presence = (
+            cost(
+                setting, view, unit="user", neighbours=about, weight=weight, n_raters=n_raters,
+                delta=delta, level=level,
+            )
+            for about in (neighbours, "presence")
+        )  # fmt: skip
+        return PersonCost(len(weight), math.fsum(weight), charged, presence)
+
     def of(user: int) -> PersonCost:
         mine = np.flatnonzero(ratings.user_codes == user)
-        charged = cost(
-            setting, view, unit="user", neighbours=neighbours, weight=own[mine].tolist(),
-            n_raters=raters[ratings.item_codes[mine]].tolist(), delta=delta,
-            level=None if levels is None else levels[mine],
-        )  # fmt: skip
-        return PersonCost(len(mine), float(totals[user]), charged)
+        found = charge(
+            own[mine].tolist(),
+            raters[ratings.item_codes[mine]].tolist(),
+            None if levels is None else levels[mine],
+        )
+        return replace(found, weight=float(totals[user]))
 
-    return PersonCosts(of(int(order[len(order) // 2])), of(int(order[-1])))
+    average = None
+    if levels is None:
+        n_ratings = max(round(len(ratings) / len(order)), 1)
+        usual_raters = round(float(raters[ratings.item_codes].mean()))
+        average = charge([float(own.mean())] * n_ratings, [usual_raters] * n_ratings)
+    return PersonCosts(average, of(int(order[len(order) // 2])), of(int(order[-1])))
 
 
 @dataclass(frozen=True, slots=True)
