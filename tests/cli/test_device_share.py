@@ -12,9 +12,12 @@ import typer
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.memberships import join, leave
+from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.privacy_level import mark
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.schema import Question
 from tests.unit.device.reporting_world import SERVERS
+from tests.world import terms
 
 from .conftest import Call
 from .device_world import TABLE
@@ -128,6 +131,26 @@ def test_what_was_shown_is_told_from_the_ledger_and_stays(joined: Path, call: Ca
     assert call("device", "ledger", joined, "--json").json["shown"] == {"seen": 1, "open": 1}
     said = " ".join(call("device", "rate", joined, "--weight", "0.5").out.split())
     assert "None of this holds for the 1 ratings that you have published" in said
+
+
+def test_a_question_says_what_is_shown_beside_the_sums(joined: Path, call: Call) -> None:
+    with DeviceStore.open(joined) as store:
+        asked = terms("hdp-share", "two-servers", TABLE, rounds=1)
+        store.tables.questions.put(Question(recommender=FILMS, terms=asked))
+        store.set_policy(Policy(ask=True))
+    assert "Beside sums" not in call("device", "consent", joined).out
+    call("device", "share", joined, "open", "--yes")
+    call("device", "share", joined, "seen", "--item", TABLE.ids[0])
+    (told,) = call("device", "consent", joined, "--json").json["questions"]
+    assert (told["ratings"], told["shown"]) == (3, {"seen": 1, "open": 2})
+    levels = {number["item"]: number["level"] for number in told["numbers"]}
+    assert levels == dict(zip(TABLE.ids[:3], ("seen", "open", "open"), strict=True))
+    assert {number["plain"] for number in told["numbers"] if number["level"] == "open"} == {
+        5.0,
+        3.0,
+    }
+    said = " ".join(call("device", "consent", joined).out.split())
+    assert "that 1 items are rated, each with a bit drawn at random, and 2 ratings" in said
 
 
 def test_what_cannot_be_is_refused_and_changes_nothing(joined: Path, call: Call) -> None:

@@ -110,10 +110,19 @@ def _questions_text(questions: Sequence[dict[str, Any]], never: Sequence[str]) -
             "sent cannot be taken back.",
             indent="  ",
         )
+        shown = each["shown"]
+        if any(shown.values()):
+            yield Paragraph(
+                f"Beside sums it would get, under this device's identity: that {shown['seen']} "
+                f"items are rated, each with a bit drawn at random, and {shown['open']} ratings as "
+                "they are, because you let it (hdpmf device share).",
+                indent="  ",
+            )
         yield f"  Your answer: {each['answer'] or 'none yet'}"
 
 
 def _question_fields(store: DeviceStore, question: Question, answer: str | None) -> dict[str, Any]:
+    from hdpmf.common.privacy.levels import LEVELS
     from hdpmf.private.device.disclosures.history import reveals
     from hdpmf.private.device.preview import preview_of
     from hdpmf.private.device.store.catalogues import id_of
@@ -130,13 +139,21 @@ def _question_fields(store: DeviceStore, question: Question, answer: str | None)
         "asked": question.at,
         "answer": answer,
         "ratings": len(found.numbers),
+        "shown": {
+            level: sum(number.level == level for number in found.numbers) for level in LEVELS[1:]
+        },
         "left_out": found.left_out,
         "pays": found.pays,
         "leaves_the_device": found.sends,
         "reveals": reveals(found.cost),
         "refused": found.refused or None,
         "numbers": [
-            {"item": id_of(number.item), "plain": number.plain, "noised_example": number.noised}
+            {
+                "item": id_of(number.item),
+                "plain": number.plain,
+                "noised_example": number.noised,
+                "level": number.level,
+            }
             for number in found.numbers
         ],
     }
