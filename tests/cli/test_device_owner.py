@@ -163,7 +163,10 @@ def test_a_recommender_invites_and_a_device_joins_by_that(
     monkeypatch.setattr(join, "serve", lambda *_, **__: ({"reports": 0, "model": False}, ""))
     refused = call("device", "join", path, "https://other.example", "--invitation", told["file"])
     assert "leave those out" in refused.err
-    assert call("device", "join", path, "--invitation", told["file"]).code == 0
+    joined = call("device", "join", path, "--invitation", told["file"])
+    assert joined.code == 0
+    assert "its key never changes" in joined.err  # its card was made by version 1.0.0
+    assert "its key never changes" in call("device", "status", path).out
     with DeviceStore.open(path) as store:
         assert [known.address for known in joined_recommenders(store)] == ["https://localhost:9443"]
         assert store.policy.servers == (SERVERS.digest,)

@@ -10,6 +10,7 @@ import pytest
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.private.device.consent import (
     consents,
     give_answer,
@@ -26,7 +27,7 @@ from tests.unit.device.reporting_world import SERVERS, make_facts
 from tests.world import table
 from tests.world import terms as make_terms
 
-from .conftest import Person, small_table
+from .conftest import Person, complaints, small_table
 
 FILMS, BOOKS = "https://films.example:9443", "https://books.example:9443"
 
@@ -143,6 +144,24 @@ def test_what_is_hidden_or_sensitive_is_so_for_its_recommender(reader: Person):
     page = reader.get("/privacy").text
     assert "Essay" not in page
     assert "Without a genre" in page
+
+
+def test_keys_that_never_change_are_said_before_and_after_joining(reader: Person):
+    rotating = Servers(
+        **{
+            role: Server(
+                organisation=role, url=f"https://{role}.example", identity=key, signing=key[::-1]
+            )
+            for role, key in (("leader", "a1" * 32), ("helper", "b2" * 32))
+        }
+    )
+    for servers, expected in ((SERVERS, True), (rotating, False)):
+        made = Invitation(address="https://more.example:9443", servers=servers)
+        reader.post("/recommenders/preview", {"link": made.to_link()})
+        page = reader.get("/recommenders").text
+        assert ("Their keys" in page) == expected
+        assert complaints(page) == []
+    assert "one key that never changes" in reader.get("/recommenders").text  # of those joined
 
 
 def test_the_page_says_who_has_the_same_items(reader: Person):

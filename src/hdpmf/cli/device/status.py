@@ -167,6 +167,7 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
             "leader": servers.leader.organisation,
             "helper": servers.helper.organisation,
             "digest": servers.digest,
+            "warning": servers.warning or None,
             "trusted": trusted(store),
         },
         "roster": roster_fields(store),
@@ -315,6 +316,8 @@ def _trust_lines(fields: dict[str, Any]) -> Iterator[str]:
             f"Two servers: {servers['leader']} and {servers['helper']}, digest {servers['digest']}"
             f"{'' if servers['trusted'] else refused}"
         )
+        if servers["warning"]:
+            yield f"Warning: {servers['warning']}"
     if roster is not None:
         yield (
             f"Roster: {roster['devices']} devices for {roster['users']} users, digest "
