@@ -64,6 +64,7 @@ COMMANDS_NOT_RUN = {
     "device import": "a question; tests/cli/test_device_keys.py",
     "device forget": "a question; tests/cli/test_device_keys.py",
     "device rotate": "a question; tests/cli/test_device_keys.py",
+    "device share": "a question; tests/cli/test_device_share.py",
     "evaluate hdpmf --data ml-1m": "a GPU",
     "evaluate": "seconds to minutes each; tests/cli/test_evaluate.py and tests/paper",
     "train hdp-bit --from-release": "the release before it; tests/cli/test_release.py",
