@@ -78,6 +78,12 @@ def test_with_nobody_sharing_it_is_hdp_sum_number_by_number():
     assert len(bits.items) == len(published.items) == 0
 
 
+def test_users_without_ratings_count_too():
+    assert "OneRoundClient(60 users" in repr(client())
+    with pytest.raises(ProtocolError, match="fewer than this client alone has"):
+        client(n_users=survey().contributors + 1)
+
+
 def test_each_rating_leaves_by_one_channel():
     split = split_by_level(WORLD, SHARING)
     assert sum(len(part.ratings) for part in split) == len(WORLD)

@@ -17,6 +17,7 @@ from hdpmf.common.net import polling
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.errors import TransportError
 from hdpmf.private.device import connection
 from hdpmf.private.device.consent import consents, pending, require_consent
 from hdpmf.private.device.errors import DeclinedError
@@ -160,6 +161,7 @@ class Answering:
     def __init__(self) -> None:
         self.begun = self.ended = 0
         self.lines: list[str] = []
+        self.error: Exception | None = None
 
     def __call__(
         self,
@@ -172,6 +174,8 @@ class Answering:
         **_: object,
     ) -> None:
         self.begun += 1
+        if self.error is not None:
+            raise self.error
         for line in self.lines:
             log(line)
         while not stop.is_set():
@@ -184,6 +188,26 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Answering:
     made = Answering()
     monkeypatch.setattr(connection, "serve_recommender", made)
     return made
+
+
+def test_why_a_recommender_is_not_answered_is_shown(
+    person: Person, answering: Answering, invited: Invitation
+):
+    answering.error = TransportError("its authority is another one")
+    person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
+    words = "it is not answered: its authority is another one"
+    assert soon(lambda: words in person.get("/recommenders").text)
+    assert f"{ADDRESS}: {words}" in person.log
+
+
+def test_a_fault_of_this_program_is_not_hidden(
+    person: Person, answering: Answering, invited: Invitation, monkeypatch: pytest.MonkeyPatch
+):
+    found: list[type[BaseException]] = []
+    monkeypatch.setattr(threading, "excepthook", lambda raised: found.append(raised.exc_type))
+    answering.error = ZeroDivisionError()
+    person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
+    assert soon(lambda: found == [ZeroDivisionError])
 
 
 def test_a_pause_is_not_put_off_until_the_next_look(

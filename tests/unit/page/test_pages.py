@@ -19,8 +19,9 @@ from hdpmf.private.device.disclosures.refusals import MOST_KEPT, RefusalBook
 from hdpmf.private.device.privacy_level import item_weights, privacy_weight
 from hdpmf.private.device.recommendations import hidden_items
 from hdpmf.private.page import disclosures
+from hdpmf.private.page.request import item_fields
 
-from .conftest import ORIGIN, PASSPHRASE, SECRET, Person, complaints
+from .conftest import ORIGIN, PASSPHRASE, SECRET, Person, complaints, small_table
 
 
 def test_a_new_person_makes_a_store_loads_a_catalogue_and_rates(outside: Person):
@@ -118,6 +119,11 @@ def test_a_file_is_looked_at_before_it_is_taken_in(person: Person):
         assert store.n_ratings == 4
     person.upload("/rate/file", b"\xff\xfe\x00")
     assert "not text in UTF-8" in person.get("/rate").text
+
+
+def test_a_year_is_shown_once_and_not_where_there_is_none():
+    shown = item_fields(small_table(), range(4), {}, {})
+    assert [one["year"] for one in shown] == ["1988", "", "2001", ""]  # "Quiet Days (1999)"
 
 
 def test_search_finds_parts_of_words_without_accents(person: Person):
