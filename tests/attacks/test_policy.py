@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import pytest
 
+from hdpmf.common.methods import RUN_EPSILON
 from hdpmf.common.protocol import Ready, Refusal
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.policy import Policy
 from tests.world import ask, enrol, survey, table, terms, whole_life_policy
 
-from .hostile import device
+from .hostile import STARS, device
 
 TABLE = table()
 
@@ -63,6 +64,21 @@ def test_a_line_of_a_policy_changes_that_line() -> None:
     assert Policy.from_toml(after.to_toml(), Policy(max_epsilon_per_run=0.1)) == after
     with pytest.raises(ConfigError):
         Policy.from_toml("epsilom = 0.5", before)
+
+
+def test_by_default_one_run_takes_half_of_a_ratings_life() -> None:
+    """A single task of epsilon 1 took all of it."""
+    agent = device(catalogue=TABLE)
+    enrol([agent], others=199)
+    asked = terms("hdp-sum", "sums", TABLE, epsilon=1.0)
+    assert ask(agent, asked) == Refusal(reason="policy")
+    assert "the policy allows 0.5 (max_epsilon_per_run)" in agent.said[-1]
+    ask(agent, terms("hdp-sum", "sums", TABLE, epsilon=RUN_EPSILON), run=b"the second run..")
+    offer = survey("A", TABLE, epsilon=RUN_EPSILON)
+    assert ask(agent, offer, run=b"the second run..") == Ready(number=0)
+    store = agent.store
+    left = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
+    assert left.tolist() == [0.5] * len(STARS)
 
 
 def test_by_default_there_is_a_limit_to_what_a_person_spends() -> None:
