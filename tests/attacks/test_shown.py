@@ -226,7 +226,13 @@ def test_hidden_ratings_beside_shown_ones_are_not_seen() -> None:
     assert seen[0] == seen[1] == seen[2]
 
 
-@pytest.mark.parametrize("moments", [(0.0, 0.0), (0.5, 0.5), (0.6, 0.3), (0.001, 0.9)])
+_AHEAD = 60 / (0.9 * (PERIOD - 10))  # the report is looked at again when what is shown leaves
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [(0.0, 0.0), (0.5, 0.5), (0.6, 0.3), (0.001, 0.9), (0.5 + _AHEAD, 0.5), (0.5, 0.5 + _AHEAD)],
+)
 @pytest.mark.parametrize("takes", [0.1, 2.0])
 def test_no_moment_tells_how_long_ratings_took(
     takes: float, moments: tuple[float, float], monkeypatch: pytest.MonkeyPatch

@@ -61,6 +61,9 @@ _ONE_AS_TWO = "tests/attacks/servers/test_one_server_as_two.py"
 _SUMS = "tests/attacks/test_secure_sums.py"
 _PLANS = "tests/attacks/test_plans.py"
 _RECEIPTS = "tests/unit/device/test_receipts.py"
+_SHOWN = "tests/attacks/test_shown.py"
+_SHARED = "tests/unit/device/test_shared_ratings.py"
+_INBOX = "tests/unit/service/test_shared_inbox.py"
 _SEED_OR_KEY = f"{_SUMS}::test_what_survivors_reveal_takes_off_one_mask_only"
 _TOO_FEW = f"{_SUMS}::test_one_share_less_than_the_threshold_opens_neither_secret"
 
@@ -862,5 +865,61 @@ PLANTED = (
         "self._give_back_rest(session)",
         "pass",
         ("tests/attacks/test_charges.py",),
+    ),
+    Planted(
+        "levels are not looked at when what is shown leaves",
+        "private/device/budget.py",
+        "as_bits = (paid > 0) & (levels >= SEEN) &",
+        "as_bits = (paid > 0) &",
+        (f"{_SHOWN}::test_a_lowered_level_counts_up_to_the_first_byte",),
+    ),
+    Planted(
+        "a rating that is open no more leaves as it is",
+        "private/device/budget.py",
+        "as_they_are = in_run & (paid == 0) & (levels == OPEN)",
+        "as_they_are = in_run & (paid == 0)",
+        (f"{_SHOWN}::test_an_item_that_is_lowered_leaves_as_it_is_now",),
+    ),
+    Planted(
+        "shown ratings are in the report, too",
+        "private/device/budget.py",
+        "hidden = levels_in(store, terms)[chosen] == HIDDEN",
+        "hidden = levels_in(store, terms)[chosen] >= HIDDEN",
+        (f"{_SHARED}::test_seen_ratings_are_one_bit_each_and_not_in_the_sums",),
+    ),
+    Planted(
+        "hidden ratings push shown ones out",
+        "private/device/disclosures/ledger.py",
+        "if shown is None or not bool(shown[chosen].any()):",
+        "if True:",
+        (f"{_SHARED}::test_what_is_shown_depends_on_no_hidden_rating",),
+    ),
+    Planted(
+        "what is shown leaves in a step that has worked on hidden ratings",
+        "private/device/participant.py",
+        "ready = [outbox for outbox in outboxes if outbox.ready()]",
+        "ready = []",
+        (f"{_SHOWN}::test_no_moment_tells_how_long_ratings_took",),
+    ),
+    Planted(
+        "a rating that was published answers again",
+        "private/device/disclosures/ledger.py",
+        "return self._named(ratings, paid)",
+        "return np.asarray(self._look_up(ratings, paid) > 0)",
+        (f"{_SHARED}::test_what_was_shown_is_not_shown_again_and_enters_no_sum",),
+    ),
+    Planted(
+        "the agreement ends with the report, not with what is shown",
+        "private/device/outbox/reports.py",
+        "and not self.book.state().shared:",
+        "and True:",
+        (f"{_SHARED}::test_one_agreement_is_for_both_and_ends_with_the_later",),
+    ),
+    Planted(
+        "anybody puts ratings into another device's place",
+        "untrusted/service/shared_inbox.py",
+        "if not verifies(bytes.fromhex(device), signature, said):",
+        "if False:",
+        (f"{_INBOX}::test_strangers_and_forged_signatures_are_refused",),
     ),
 )

@@ -275,15 +275,16 @@ class Published:
 
     def step(self) -> float:
         """Do what is due; return the seconds until there may be something to do again."""
-        self._guarded(self._reports.go_on)
-        worked = self._reports.worked
+        # What leaves or is fetched comes first: no work on ratings is before it.
+        outboxes = (self._reports, self._shared)
+        ready = [outbox for outbox in outboxes if outbox.ready()]
+        for outbox in ready:
+            self._guarded(outbox.go_on)
         if self._due():
             self._look_now(tasks=True)
-            self._guarded(self._reports.go_on)
-            worked |= self._reports.worked
-        # What is shown leaves in no step that has worked on ratings, hidden ones among them.
-        if not worked or self._setup.simulation:
-            self._guarded(self._shared.go_on)
+        for outbox in outboxes:
+            if outbox not in ready:
+                self._guarded(outbox.go_on)
         due = (self._reports.due(), self._shared.due(), self._poll_at)
         next_at = min(at for at in due if at is not None)
         return max(next_at - self._setup.clock(), _SOON)

@@ -58,9 +58,6 @@ class Sending(ABC):
     Args:
         setup: The participant's.
         carrier: How to reach who gets it.
-
-    Attributes:
-        worked: The last step has worked on ratings, so that nothing else leaves in it.
     """
 
     what = "report"
@@ -70,7 +67,6 @@ class Sending(ABC):
         self._store = setup.store
         self._carrier = carrier
         self.book = RecommenderStates(setup.store, setup.recommender)
-        self.worked = False
         self._rest_until = 0.0  # after the disk refused
         self._read: ReadTask | None = None
         # The task whose numbers are of the ratings at this version of the store.
@@ -163,9 +159,17 @@ class Sending(ABC):
             return None
         return max(self._due(*opened, self._setup.clock()), self._rest_until)
 
+    def ready(self) -> bool:
+        """Return True if the next step sends or gives up, and does not work on ratings."""
+        opened, now = self._opened(), self._setup.clock()
+        if opened is None:
+            return False
+        read, state = opened
+        looked_at = state.left or (state.built and self._is_current(read))
+        return now >= read.task.end or (looked_at and now >= self._due(read, state, now))
+
     def go_on(self) -> None:
         """Make it, send it, or give it up, if it is time for that."""
-        self.worked = False
         key, opened, now = self._under_way(self.book.state()), self._opened(), self._setup.clock()
         if opened is None:
             if key:  # the owner has forgotten the runs under way
@@ -217,7 +221,6 @@ class Sending(ABC):
             else:
                 self._require_agreement(read, state)
                 if not (state.built and self._is_current(read)):
-                    self.worked = True
                     self._prepare(read, state)
                 if self._setup.clock() < max(state.moment, state.retry_at):
                     return
