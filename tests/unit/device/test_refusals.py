@@ -116,6 +116,24 @@ def test_a_flood_is_merged_bounded_counted_and_written_now_and_then(
     assert "quiet.example" not in kept.dropped
 
 
+def test_after_sixteen_there_is_one_write_a_minute(monkeypatch: pytest.MonkeyPatch):
+    store, clock = store_with(), Clock(0.0)
+    writes = count_writes(store, monkeypatch)
+    book = RefusalBook(store, "https://films.example", clock)
+
+    def flood(seconds: int) -> int:
+        before = len(writes)
+        for number in range(seconds):
+            clock.now += 1.0
+            book.note("policy", f"no {number}")
+        return len(writes) - before
+
+    assert flood(15) == 15
+    assert [flood(60) for _ in range(3)] == [2, 1, 1]  # the sixteenth, and one a minute
+    clock.now += 86_400.0
+    assert flood(50) == 16  # and no more after a quiet day
+
+
 def test_what_was_not_written_in_a_flood_is_written_at_the_end():
     store, clock = store_with(), Clock(0.0)
     book = RefusalBook(store, "loud.example", clock)

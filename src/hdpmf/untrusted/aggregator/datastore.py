@@ -65,7 +65,7 @@ tasks = sa.Table(
     sa.Column("document", sa.LargeBinary, nullable=False),
     sa.Column("devices", sa.LargeBinary(32), nullable=False),  # digest of the list, to see a repeat
     sa.Column("end", sa.BigInteger, nullable=False),
-    sa.Column("purged", sa.Boolean, nullable=False, default=False),
+    sa.Column("purged", sa.Boolean, nullable=False),
 )
 
 devices = sa.Table(  # leader: who may report, and how many different reports came
@@ -287,7 +287,7 @@ class ServerDatabase:
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()  # no mutant: the garbage collector does so, a little later
+        self._engine.dispose()
 
     def claim_role(self, role: str) -> None:
         """Record the role of this database; raise ConfigError if it is another one's."""
