@@ -122,6 +122,11 @@ def test_those_who_share_show_what_goes_with_what(level: str) -> None:
     device_fit(found.facts, None, None)
 
 
+def test_only_weights_that_are_shown_correct_popularity() -> None:
+    assert share("seen", np.arange(0, 400, 4)).facts.raters is not None
+    assert share("open", np.arange(0, 400, 4)).facts.raters is None
+
+
 def test_open_values_sharpen_biases() -> None:
     ratings, _, worth = world()
     right = [

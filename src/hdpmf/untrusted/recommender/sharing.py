@@ -224,7 +224,7 @@ def _facts(
     popularity = (hidden.known.size_biased if clear else 0.0) + shown + opened
     facts = replace(
         item_facts(survey, mean, bias, variance, popularity),
-        raters=_raters(survey, hidden, visible, matrix).astype(np.float32),
+        raters=_raters(survey, hidden, visible, matrix),
     )
     if similar is None:
         return facts
@@ -305,13 +305,18 @@ def _biases(
 
 def _raters(
     survey: Survey, hidden: _Hidden, visible: _Visible, features: np.ndarray | None
-) -> np.ndarray:
-    n = survey.n_items
-    weights = np.ones(n)
-    if len(visible.bits.items):
-        weights = typical_weights(visible.bits, visible.bit_users, n, features)
-    noise_scale = hidden.noise * WEIGHT_SCALE / survey.epsilon
-    return raters_of(hidden.known.size_biased, weights, visible.presence.raters, noise_scale)
+) -> np.ndarray | None:
+    """How often people choose each item; None where nobody shows a weight, as open ratings do not.
+
+    Without weights it would have to come from how often sharers rate an item, and they are not a
+    random part of all.
+    """
+    if len(visible.bits.items) == 0:
+        return None
+    weights = typical_weights(visible.bits, visible.bit_users, survey.n_items, features)
+    scale = hidden.noise * WEIGHT_SCALE / survey.epsilon
+    found = raters_of(hidden.known.size_biased, weights, visible.presence.raters, scale)
+    return found.astype(np.float32)
 
 
 def _choosing(facts: ItemFacts, features: ItemFeatures | None) -> Choosing:
