@@ -806,9 +806,16 @@ PLANTED = (
     Planted(
         "more of items that nobody rated is shown without a second word",
         "private/device/sharing.py",
-        "raises = bool((then > now).any())",
-        "raises = bool((then > now)[store.ratings().item_codes].any())",
+        "return bool((_levels(store, after, user) > _levels(store, rows, user)).any())",
+        "return len(store.ratings()) > 0",
         (f"{_LEVELS}::test_more_of_an_item_that_is_not_rated_is_more_too",),
+    ),
+    Planted(
+        "a rule that shows more to another recommender needs no second word",
+        "private/device/sharing.py",
+        "views = map(store.at, store.recommender_ids) if for_all else [store]",
+        "views = [store]",
+        (f"{_LEVELS}::test_a_rule_that_shows_more_to_another_recommender_is_more",),
     ),
     Planted(
         "what was agreed to counts as shown before it has left",

@@ -290,6 +290,22 @@ def test_more_of_an_item_that_is_not_rated_is_more_too(store: DeviceStore) -> No
     assert not preview_choice(store, Choice("user", "me", "hidden")).raises
 
 
+def test_a_rule_that_shows_more_to_another_recommender_is_more(store: DeviceStore) -> None:
+    memberships.join(store, FILMS_INVITATION)
+    memberships.join(store, BOOKS_INVITATION)
+    books = memberships.at_recommender(store, BOOKS_INVITATION.address)
+    books.pin_catalogue(films())
+    books.set_sharing_level("seen")
+    store.sharing.put("genre", "Drama", "hidden")
+    store.sharing.put("item", "film 4", "hidden")
+    assert store.sharing_level() == "hidden"
+    assert preview_choice(store, Choice("genre", "Drama", "seen")).raises
+    assert preview_choice(store, Choice("item", "film 4", "open")).raises
+    assert not preview_choice(store, Choice("item", "film 0", "open")).raises  # a drama
+    books.set_sharing_level("hidden")
+    assert not preview_choice(store, Choice("genre", "Drama", "seen")).raises
+
+
 def test_before_the_catalogue_is_here_showing_anything_is_more() -> None:
     with DeviceStore.create(":memory:") as empty:
         memberships.join(empty, FILMS_INVITATION)

@@ -156,13 +156,13 @@ def test_sensitive_items_stay_hidden_on_the_page_too(member: Person) -> None:
 
 
 def test_who_rates_or_takes_a_mark_away_is_told_who_sees_it(member: Person) -> None:
-    assert "sees what you rate here" not in member.get("/rate").text
+    assert "What you rate of its items is seen" not in member.get("/rate").text
     for marked in ("yes", "no"):
         page = post_and_look(member, "/privacy/genre", genre="Horror", marked=marked)
         assert "may be seen by" not in page
     with member.owner.store() as store:
         store.set_sharing_level("seen")
-    assert "films.example:9443 sees what you rate here" in member.get("/rate").text
+    assert "is seen by films.example:9443 from the next run on" in member.get("/rate").text
     page = post_and_look(member, "/privacy/genre", genre="Horror", marked="yes")
     assert "may be seen by" not in page
     page = post_and_look(member, "/privacy/genre", genre="Horror", marked="no")

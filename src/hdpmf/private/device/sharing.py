@@ -15,7 +15,7 @@ import numpy as np
 from hdpmf.common.privacy.levels import HIDDEN, LEVELS, OPEN, Level
 from hdpmf.common.protocol.layout import SHARING_METHOD
 from hdpmf.errors import ConfigError, UnknownIdError
-from hdpmf.private.device.disclosures.history import past_runs
+from hdpmf.private.device.disclosures.history import LedgerRun, entries_by_run
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import genre_key
@@ -65,7 +65,8 @@ class ChoicePreview:
     """What a choice would change. PRIVATE.
 
     Attributes:
-        raises: It would show more of some item, rated or not.
+        raises: It would show more of some item, rated or not, to some recommender: rules about
+            items and genres are for all.
         now: The owner's ratings as they are shown at present.
         then: The same after the choice.
     """
@@ -92,11 +93,13 @@ def preview_choice(store: DeviceStore, choice: Choice, user: str = ME) -> Choice
     rows = store.sharing.rows()
     rule = _rule(store, choice)
     after = [*(row for row in rows if row.key != rule.key), rule]
+    for_all = choice.kind != "user"
+    views = map(store.at, store.recommender_ids) if for_all else [store]
+    users = (store.rated.betas() or [ME]) if for_all else [choice.name]
+    raises = choice.level != LEVELS[HIDDEN] and any(
+        _raises(view, rows, after, each) for view in views for each in users
+    )
     now, then = _levels(store, rows, user), _levels(store, after, user)
-    if store.pinned_catalogue is None:
-        raises = choice.level != LEVELS[HIDDEN]  # what comes later is under it
-    else:
-        raises = bool((then > now).any())
     return ChoicePreview(raises, _shown(store, now, user), _shown(store, then, user))
 
 
@@ -131,11 +134,12 @@ def was_shown(store: DeviceStore, recommender: str | None = None) -> dict[str, i
         recommender: To whom; to anybody by default.
     """
     counts = {"seen": 0, "open": 0}
-    for run in past_runs(store):
+    for name, entries in entries_by_run(store).items():
+        run = LedgerRun(name, entries)
         paid = run.paid
         if paid is None or not run.count("sent"):
             continue
-        if recommender is None or run.entries[0].recommender == recommender:
+        if recommender is None or entries[0].recommender == recommender:
             counts["seen"] += paid.seen
             counts["open"] += paid.opened
     return counts
@@ -167,13 +171,28 @@ def _rule(store: DeviceStore, choice: Choice) -> SharingRule:
     )
 
 
+def _raises(
+    store: DeviceStore, rows: list[SharingRule], after: list[SharingRule], user: str
+) -> bool:
+    """Return True if a recommender would see more; also where its items are still to come."""
+    if store.pinned_catalogue is None:
+        return _own_level(store, after, user) != LEVELS[HIDDEN]
+    return bool((_levels(store, after, user) > _levels(store, rows, user)).any())
+
+
+def _own_level(store: DeviceStore, rows: list[SharingRule], user: str) -> Level:
+    own = SharingRule(kind="user", name=user, recommender_id=store.recommender_id).key
+    return next((row.level for row in rows if row.key == own), LEVELS[HIDDEN])
+
+
 def _levels(store: DeviceStore, rows: list[SharingRule], user: str) -> np.ndarray:
     """Return the level of each item of the catalogue under these rules."""
     catalogue = store.pinned_catalogue
     if catalogue is None:
         return np.zeros(0, np.int8)
-    own = SharingRule(kind="user", name=user, recommender_id=store.recommender_id).key
-    level = next((row.level for row in rows if row.key == own), LEVELS[HIDDEN])
+    level = _own_level(store, rows, user)
+    if level == LEVELS[HIDDEN]:
+        return np.zeros(len(catalogue.positions), np.int8)
     return np.asarray(np.minimum(store.sharing.for_items(catalogue, rows), LEVELS.index(level)))
 
 

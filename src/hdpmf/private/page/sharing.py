@@ -11,6 +11,7 @@ from typing import Any
 
 from hdpmf.common.privacy.levels import HIDDEN, LEVELS, Level
 from hdpmf.errors import ConfigError
+from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.sharing import (
     Choice,
@@ -75,10 +76,12 @@ def confirm_level(request: PageRequest) -> str:
 
 
 def shows_to(store: DeviceStore) -> str:
-    """Return the recommender of this page, if the owner lets it see something; empty if not."""
-    known = store.recommender
-    shows = known.address and not known.left and store.sharing_level() != LEVELS[HIDDEN]
-    return short(known.address) if shows else ""
+    """Return the recommenders that the owner lets see something; empty where there are none."""
+    return ", ".join(
+        short(known.address)
+        for known in joined_recommenders(store)
+        if store.at(known.id).sharing_level() != LEVELS[HIDDEN]
+    )
 
 
 def item_titles(titles: Mapping[str, str], items: Sequence[str]) -> dict[str, Any]:
