@@ -281,6 +281,8 @@ def _restore_public(model: Estimator, public: PublicModel) -> None:
     numbers = public.numbers
     if isinstance(model, HDPBit | HDPShare | ListsOnly) and public.lists is not None:
         model.lists_ = ListModel.of(public.lists)
+    elif isinstance(model, HDPShare):
+        model.lists_ = None
     if isinstance(model, GlobalMean):
         model.mean_ = float(public.about["mean"])
     if isinstance(model, OneRound):
