@@ -43,7 +43,7 @@ _AFTER_ERROR = 60.0
 _MAY_PASS = ("storage", "busy", "unavailable")
 _FIRST_WAIT = 15.0
 _LEAD = 10.0  # seconds between taking a task and the first moment: to make reports, however many
-_SETTLE = 2.0  # the same after looking at ratings again
+_SETTLE = 2.0  # the same after looking at ratings again; no mutant: longer is as good
 _AHEAD = 60.0  # seconds before its moment at which what leaves is looked at again
 _SOON = 120.0  # seconds in which that leaves whose moment has passed
 
