@@ -23,12 +23,13 @@ from hdpmf.common.privacy.accounting import cost
 from tests.docs.doc_pages import PAGES, PROMPT, ROOT, SHELLS, calls_on, commands_in, read
 
 HISTORY = Path("CHANGELOG.md")  # it may name what is gone
-FLAGS_OF_OTHERS = {  # Flower's, systemd's
+FLAGS_OF_OTHERS = {  # Flower's, systemd's, those of modules of tests
     "--trusted-entities",
     "--enable-supernode-auth",
     "--ssl-certfile",
     "--disable-runtime-dependency-installation",
     "--offline",
+    "--files",
 }
 FOLDERS = ("", "src/hdpmf/", "tests/", "docs/")  # where a path on a page may start
 

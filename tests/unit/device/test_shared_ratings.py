@@ -275,3 +275,17 @@ def test_who_has_used_up_the_budget_by_hidden_ratings_shows_nothing() -> None:
     lived(store, world)
     assert world.shared == []
     assert store.ledger.spent_total() == pytest.approx(1.0)
+
+
+def test_forgetting_the_run_shows_nothing_and_gives_back() -> None:
+    store = sharer("seen")
+    world = World()
+    world.publish(task=TASK)
+    device = reporter(store, world, 0.5)
+    live(device, world, 60)
+    assert by_run(store)["messages"] == ["agreed"]
+    store.forget()
+    live(device, world, PERIOD)
+    assert (world.uploads, world.shared) == ([], [])
+    assert by_run(store)["messages"] == ["agreed", "returned"]
+    assert store.ledger.spent_total() == 0
