@@ -79,6 +79,7 @@ def test_the_three_levels_are_explained_and_all_is_hidden_at_first(member: Perso
         assert words in page
     assert "2 are hidden now, 0 would be seen and 0 published" in page
     assert "was shown none of your ratings" in page
+    assert "0.18 if nobody shares, 0.24 if nine in a hundred others" in page
 
 
 def test_showing_more_is_asked_a_second_time_and_says_what_becomes_visible(member: Person) -> None:

@@ -14,6 +14,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.sharing import (
+    LISTS,
     Choice,
     ChoicePreview,
     choose,
@@ -41,6 +42,7 @@ def sharing_fields(request: PageRequest, store: DeviceStore) -> dict[str, Any]:
         "recommender": short(known.address),
         "level": store.sharing_level(),
         "levels": LEVELS,
+        "lists": {name: f"{value:.2f}" for name, value in LISTS.items()},
         "counts": shown.counts(),
         "shown": was_shown(store, known.address),
         "pending": _pending(request, store),
