@@ -83,6 +83,7 @@ def test_a_refused_catalogue_is_loaded_once(path: Path, world: Wasteful, honest:
     assert len([line for line in world.logged if "refused" in line]) == 1
     world.publish(catalogue=encode(TABLE))  # another one is looked at at once
     looks(path, world, 1)
+    assert world.logged[-1] == f"The catalogue is version 1, {len(TABLE.ids)} items."
     with DeviceStore.open(path) as store:
         assert store.pinned_catalogue is not None
 

@@ -148,3 +148,14 @@ def test_what_it_insists_on_in_a_sum() -> None:
         "1/3",
     ]
     assert found.fraction == sums.threshold_fraction
+
+
+@pytest.mark.parametrize("digest", ["0123456789abcdef" * 2, "0" * 32, "0123 4567 89ab cdef " * 2])
+def test_a_digest_of_servers_has_any_of_the_digits(digest: str) -> None:
+    assert Policy(servers=(digest,)).servers == (digest,)
+
+
+@pytest.mark.parametrize("digest", ["0123456789abcdef", "0123456789abcdeg" * 2, "A" * 32, "0" * 33])
+def test_what_is_no_digest_of_servers_is_refused(digest: str) -> None:
+    with pytest.raises(ConfigError, match="digests of pairs of servers"):
+        Policy(servers=(digest,))
