@@ -22,6 +22,8 @@ from hdpmf.private.client.sharing import ShareClient
 from hdpmf.untrusted.recommender.item_weights import typical_weights
 from hdpmf.untrusted.recommender.lists.blending import (
     BLENDS,
+    MOST,
+    TRUST,
     Choosing,
     _best,
     choose_blend,
@@ -125,6 +127,7 @@ def test_those_who_share_show_what_goes_with_what(level: str) -> None:
 def test_only_weights_that_are_shown_correct_popularity() -> None:
     assert share("seen", np.arange(0, 400, 4)).facts.raters is not None
     assert share("open", np.arange(0, 400, 4)).facts.raters is None
+    assert share("seen", np.array([5])).facts.raters is None  # one person shows too few
 
 
 def test_open_values_sharpen_biases() -> None:
@@ -219,6 +222,20 @@ def test_typical_weights_are_those_of_items_whoever_shows_them() -> None:
     assert np.log(found).std() == pytest.approx(truth.std(), rel=0.1)
 
 
+def test_a_person_of_small_weights_does_not_blur_what_others_show() -> None:
+    """Weights of one or two 64ths are rounded by up to their own size."""
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(0.1, 1.0, N_ITEMS)
+    senders = np.repeat(np.arange(6), N_ITEMS)
+    items = np.tile(np.arange(N_ITEMS), 6)
+    persons = np.array([0.1, 0.12, 0.15, 0.17, 0.2, 1.0])
+    units = np.floor(64 * persons[senders] * truth[items]).astype(np.int64)
+    senders, items, units = senders[units > 0], items[units > 0], units[units > 0]
+    bits = BitContribution(senders=senders, items=items, units=units, plus=np.zeros_like(items))
+    found = np.log(typical_weights(bits, senders, N_ITEMS, None))
+    assert np.corrcoef(found, np.log(truth))[0, 1] > 0.99
+
+
 def test_typical_weights_are_all_alike_where_nothing_says_otherwise() -> None:
     rng = np.random.default_rng(0)
     count = 30
@@ -288,6 +305,14 @@ def test_a_blend_is_chosen_by_what_people_gain(gains: list[float], chosen: int) 
     noisy = ndcgs + np.random.default_rng(1).normal(0.0, 3.0, ndcgs.shape)
     assert _best(noisy[:4]) in range(len(BLENDS))
     assert _best(ndcgs[:1]) == 0  # one person says nothing
+
+
+def test_few_people_cannot_make_a_list_model_count_much() -> None:
+    choosing = Choosing(np.ones(N_ITEMS), np.zeros(N_ITEMS), None)
+    pairs = presence(12, kinds=True)
+    most = MOST * 12 / (12 + TRUST)
+    assert choose_blend("ease", pairs, choosing) <= most < 0.2
+    assert choose_blend("ease", presence(200, kinds=True), choosing) > 0.2
 
 
 def test_gains_within_their_error_choose_nothing() -> None:

@@ -24,6 +24,8 @@ item make it, and of item weights."""
 
 _STEADY = 20.0  # ratings and items that these count like
 
+_LEAST_NOISE = 1e-3
+
 _FURTHEST = np.log(16.0)
 
 
@@ -43,31 +45,33 @@ def typical_weights(
         features: Public, one row per item, or None.
     """
     items, logs = bits.items, np.log(bits.units + 0.5)
-    counts = np.bincount(items, minlength=n_items).astype(np.float64)
-    per_user = np.maximum(np.bincount(users), 1)
-    columns = (
-        np.ones((n_items, 1)) if features is None else np.column_stack([np.ones(n_items), features])
-    )
+    # A weight of few 64ths is known only roughly.
+    rounding = 1.0 / (12.0 * (bits.units + 0.5) ** 2)
+    columns = np.ones((n_items, 1))
+    if features is not None:
+        columns = np.column_stack([columns, features])
+    held = np.full(columns.shape[1], 1.0 / _SPREAD)
+    held[0] = 1e-6
+    seen = np.bincount(items, minlength=n_items) > 0
     own, noise, spread = np.zeros(n_items), _NOISE, _SPREAD
-    expected = np.zeros(n_items)
     for _ in range(_ROUNDS):
-        persons = np.bincount(users, logs - own[items]) / per_user
+        told = 1.0 / (noise + rounding)
+        by_user = np.maximum(np.bincount(users, told), 1e-12)
+        persons = np.bincount(users, told * (logs - own[items])) / by_user
         left = logs - persons[users]
-        mean = np.bincount(items, left, n_items) / np.maximum(counts, 1.0)
-        told = counts / (counts * spread + noise)
-        system = columns.T @ (columns * told[:, None]) + np.diag(
-            np.concatenate([[1e-6], np.full(columns.shape[1] - 1, 1.0 / spread)])
-        )
-        expected = columns @ np.linalg.solve(system, columns.T @ (told * mean))
-        gain = spread * told
+        amount = np.bincount(items, told, n_items)
+        mean = np.bincount(items, told * left, n_items) / np.maximum(amount, 1e-12)
+        share = amount / (1.0 + amount * spread)
+        system = columns.T @ (columns * share[:, None]) + np.diag(held)
+        expected = columns @ np.linalg.solve(system, columns.T @ (share * mean))
+        gain = spread * share
         own = expected + gain * (mean - expected)
-        noise = (float(((left - own[items]) ** 2).sum()) + _STEADY * _NOISE) / (
-            len(items) + _STEADY
-        )
-        seen = counts > 0
+        missed = float((told * ((left - own[items]) ** 2 - rounding)).sum() / told.sum())
+        n = len(items)
+        noise = max((n * missed + _STEADY * _NOISE) / (n + _STEADY), _LEAST_NOISE)
         moments = ((own - expected) ** 2 + spread * (1.0 - gain))[seen].sum()
         spread = (float(moments) + _STEADY * _SPREAD) / (int(seen.sum()) + _STEADY)
-    own = own - np.average(own, weights=counts + 1e-9)
+    own = own - np.average(own, weights=np.bincount(items, minlength=n_items))
     return np.asarray(np.exp(np.clip(own, -_FURTHEST, _FURTHEST)))
 
 

@@ -81,6 +81,11 @@ EASE_ENTRIES = 40
 more: within ML-1M's training part, with the liberal, NDCG@10 is .1563 with 10 (1.09 MB on a
 device), .1580 with 40 (1.42 MB) and .1584 by the whole matrix."""
 
+COVERED = 0.8
+"""The part of all hidden weight that must be on items whose weight somebody shows, for popularity
+to be corrected: where half of the items are, those are only set apart from the others. 9 people of
+ML-100K cover .30 to .66 of it, 28 cover .83, 18 of ML-1M .86."""
+
 OPEN_VARIANCE = 0.9
 """Of an open rating around its item's mean and its user's leniency, in stars squared."""
 
@@ -306,16 +311,18 @@ def _biases(
 def _raters(
     survey: Survey, hidden: _Hidden, visible: _Visible, features: np.ndarray | None
 ) -> np.ndarray | None:
-    """How often people choose each item; None where nobody shows a weight, as open ratings do not.
+    """How often people choose each item; None where too few weights are shown to tell.
 
-    Without weights it would have to come from how often sharers rate an item, and they are not a
-    random part of all.
+    Open ratings show none. Without weights it would have to come from how often sharers rate an
+    item, and they are not a random part of all.
     """
-    if len(visible.bits.items) == 0:
+    shown = np.bincount(visible.bits.items, minlength=survey.n_items) > 0
+    behind = hidden.known.size_biased
+    if not shown.any() or behind[shown].sum() < COVERED * behind.sum():
         return None
     weights = typical_weights(visible.bits, visible.bit_users, survey.n_items, features)
     scale = hidden.noise * WEIGHT_SCALE / survey.epsilon
-    found = raters_of(hidden.known.size_biased, weights, visible.presence.raters, scale)
+    found = raters_of(behind, weights, visible.presence.raters, scale)
     return found.astype(np.float32)
 
 
