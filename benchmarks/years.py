@@ -234,9 +234,11 @@ def table(rows: list[Row], epsilons: Sequence[float], measured: str) -> Iterator
                         f"{statistics.mean(row['waiting'] for row in found):.1%} waiting"
                     )
                 cells.append(cell)
-            words = {"-": way, "rule": f"by the rule, {way}"}.get(
-                cut, f"{n_runs} of equal {cut}, {way}"
-            )
+            words = {
+                "-": way,
+                "rule": f"by the rule, {way}",
+                "same": f"{n_runs} of the same ratings, {way}",
+            }.get(cut, f"{n_runs} of equal {cut}, {way}")
             if any(cells):
                 yield f"| {words} | {noises or ''} | " + " | ".join(cells) + " |"
 
