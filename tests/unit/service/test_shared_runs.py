@@ -30,9 +30,11 @@ from hdpmf.common.protocol import (
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import ConfigError, TransportError
 from hdpmf.private.client.outgoing import shared_headers
+from hdpmf.private.client.ranking import BlendedOrder, ChooseAndLike
 from hdpmf.private.client.sharing import ShareClient
-from hdpmf.private.device.recommendations import recommend
+from hdpmf.private.device.recommendations import prepare, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.recommender import sharing
 from hdpmf.untrusted.recommender.sharing import Shared, facts_from_shares
 from hdpmf.untrusted.recommender.sums import facts_from_sums
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
@@ -66,7 +68,10 @@ class Town:
         self.folder = ServiceFolder.create(folder / "r", config, table)
         pin_servers(self.folder.path, "town", self.pair.servers)
         policy = msgspec.structs.replace(
-            PLENTY, methods=("hdp-share", "hdp-sum"), servers=(self.pair.servers.digest,)
+            PLENTY,
+            methods=("hdp-share", "hdp-sum"),
+            servers=(self.pair.servers.digest,),
+            max_list_bytes=1 << 20,
         )
         stores = [DeviceStore.create(":memory:", policy=policy) for _ in levels]
         self.stores = sorted(stores, key=lambda store: store.identity.public.hex())
@@ -186,8 +191,13 @@ def assert_same_facts(found: Any, expected: ItemFacts) -> None:
 MIXED = ["hidden"] * 6 + ["seen"] * 10 + ["open"] * 4 + ["hidden"] * 2 + ["seen", "open"]
 
 
+@pytest.mark.parametrize("blend", [0.0, 0.5])
 @pytest.mark.parametrize("levels", [MIXED, ["seen"] * 24, ["open"] * 24])
-def test_the_federations_facts_are_the_librarys(tmp_path: Path, levels: list[str]) -> None:
+def test_the_federations_facts_are_the_librarys(
+    tmp_path: Path, levels: list[str], blend: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a model for lists and without, whichever so few people would choose."""
+    monkeypatch.setattr(sharing, "choose_blend", lambda *args, **options: blend)
     town = Town(tmp_path, levels, kept=(0, 1, 2))
     outcome = town.run()
     sums, shared, survey = library(town, 24)
@@ -196,11 +206,10 @@ def test_the_federations_facts_are_the_librarys(tmp_path: Path, levels: list[str
         np.testing.assert_array_equal(getattr(outcome.answer, name), getattr(sums, name))
     expected = facts_from_shares(survey, [sums], [shared], town.folder.known.features, n_sums=2)
     assert_same_facts(outcome.model.numbers, expected.facts)
-    assert (outcome.model.lists is None) == (expected.lists is None)
+    assert expected.facts.blend == blend
+    assert (outcome.model.lists is None) == (expected.lists is None) == (blend == 0)
     if expected.lists is not None and outcome.model.lists is not None:
-        assert outcome.model.numbers.blend > 0
         assert encode(outcome.model.lists) == encode(expected.lists.table())
-    assert (expected.lists is not None) == (levels != MIXED)  # so that both are tried here
     shown = outcome.summary["levels"]
     people = {level: levels.count(level) for level in ("seen", "open")}
     assert shown["seen"] == {"people": people["seen"], "ratings": len(shared.bits.items)}
@@ -210,6 +219,8 @@ def test_the_federations_facts_are_the_librarys(tmp_path: Path, levels: list[str
     for store, device in zip(town.stores, town.devices, strict=True):
         assert device.model is not None
         assert len(recommend(store, 5, keep_rated=True, model=device.model)) == 5
+        order = prepare(store, device.model).maker.order
+        assert isinstance(order, BlendedOrder if blend else ChooseAndLike)
 
 
 def test_each_rating_left_by_one_way_and_paid_there(tmp_path: Path) -> None:
