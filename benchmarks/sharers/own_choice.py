@@ -1,6 +1,6 @@
 """Does one's own choice to share make one's own list better?
 
-    python benchmarks/sharers/own_choice.py                      # ML-100K, 20 seeds
+    python benchmarks/sharers/own_choice.py                      # ML-100K, 14 seeds
     python benchmarks/sharers/own_choice.py --data ml-1m --seeds 3
 
 A few people are looked at: their own error and lists when nobody shares, when others do and they
@@ -52,7 +52,7 @@ def measure(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="ml-100k")
-    parser.add_argument("--seeds", type=int, default=20, help="2 or more")
+    parser.add_argument("--seeds", type=int, default=14, help="2 or more")
     parser.add_argument("--share", type=float, default=0.09, help="part of people who share")
     parser.add_argument("--looked-at", type=float, default=0.04, help="part of people looked at")
     parser.add_argument("--level", choices=("seen", "open"), default="seen")
