@@ -26,7 +26,9 @@ SOME_RUNS_FAILED = 15
 """Exit code; the results of the other runs are saved and printed."""
 
 _OUT = Path("out") / "experiment"
-_ERRORS = {"mse": "MSE", "mae": "MAE"}
+_ERRORS = {"mse_all": "MSE", "mae_all": "MAE", "mse": "warm MSE", "mae": "warm MAE"}
+"""Over all test ratings; warm are those whose user and item were in training."""
+
 _HYPERPARAMETERS = ("learning_rate", "reg")
 _LISTS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "recall", "coverage_at_10": "coverage"}
 
@@ -341,7 +343,7 @@ def cell_tables(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[Block
                 continue
             axis = experiment.vary
             columns = ["method", *(f"{axis.parameter}={x:g}" for x in axis.values)]
-            for measure in ("mse", "ndcg_at_10"):
+            for measure in ("mse_all", "ndcg_at_10"):
                 if measure in measures:
                     heading = f"{title}: {measures[measure]}"
                     yield Table(columns, _curves(here, measure), columns[1:], heading)

@@ -186,6 +186,34 @@ def test_lists_are_measured_on_the_test_set_by_methods_that_rank(
         )
 
 
+def test_methods_for_lists_alone_have_no_errors(tmp_path: Path, small: Experiment) -> None:
+    lists = msgspec.structs.replace(small, measure="lists", methods=("most-popular", "hdpmf"))
+    with Store(tmp_path, create=True) as store:
+        run_experiments([lists], store, n_jobs=1)
+        cells = {cell.method: cell for cell in collect(store, "small")}
+    assert cells["hdpmf"].mse.mean > 0
+    popular = cells["most-popular"]
+    assert popular.status == "done"
+    assert popular.mse.values == popular.summary("mse_all").values == ()
+    assert popular.summary("ndcg_at_10").mean > 0
+
+
+def test_counts_in_a_grid_stay_counts(tmp_path: Path, small: Experiment) -> None:
+    """Through the store too: 4 and 4.0 factors would be two runs, and the second none."""
+    grid = {"learning_rate": (0.01,), "reg": (1, 0.1), "n_factors": (4,), "epochs": (2,)}
+    tuning = msgspec.structs.replace(small.tuning, grids={"biased-mf": grid})
+    biased = msgspec.structs.replace(small, methods=("biased-mf",), tuning=tuning)
+    with Store(tmp_path, create=True) as store:
+        run_experiments([biased], store, n_jobs=1)
+        (cell,) = collect(store, store.experiments()["small"])
+        runs = [store.results()[run].run for run in cell.run_ids]
+    assert cell.status == "done"
+    for run in runs:
+        assert (run.params["n_factors"], run.params["epochs"]) == (4, 2)
+        assert isinstance(run.params["n_factors"], int)
+        assert isinstance(run.params["reg"], float)
+
+
 def test_a_choice_for_lists_is_the_highest_ndcg_over_the_folds(
     tmp_path: Path, small: Experiment
 ) -> None:

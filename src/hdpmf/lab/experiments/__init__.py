@@ -25,9 +25,8 @@ from hdpmf.lab.experiments.runner import (
 )
 from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment, parse_experiment, read_experiment
-from hdpmf.lab.experiments.store import Result, Store
+from hdpmf.lab.experiments.store import METRICS, Result, Store
 from hdpmf.lab.experiments.summary import (
-    METRICS,
     RANKING,
     Cell,
     PairedTest,

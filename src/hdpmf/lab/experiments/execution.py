@@ -182,8 +182,9 @@ def run_metrics(
     model: Estimator, train: Ratings, test: Ratings, fit_seconds: float, with_lists: bool
 ) -> dict[str, float | int]:
     """Return the metrics of a fitted model."""
-    # Implicit feedback has no ratings to be wrong about.
-    errors = {"n": len(test)} if test.implicit else score(model, train, test)
+    # Implicit feedback has no ratings to be wrong about, and a model for lists predicts none.
+    unpredicted = test.implicit or not model.predicts_ratings
+    errors = {"n": len(test)} if unpredicted else score(model, train, test)
     metrics = {"fit_seconds": round(fit_seconds, 4)} | errors
     return metrics | lists(model, test) if with_lists else metrics
 

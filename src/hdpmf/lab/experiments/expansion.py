@@ -140,11 +140,20 @@ def grid_of(experiment: Experiment, method: str) -> list[dict[str, float]]:
     grids = experiment.tuning.grids
     options = METHODS[method].options.keys() - set(experiment.params)
     grid = grids.get(method, grids.get("default", {}) if "learning_rate" in options else {})
-    open_params = {name: values for name, values in grid.items() if name in options}
+    open_params = {
+        name: tuple(_as_option(name, value) for value in values)
+        for name, values in grid.items()
+        if name in options
+    }
     return [
         dict(zip(open_params, cell, strict=True))
         for cell in itertools.product(*open_params.values())
     ]
+
+
+def _as_option(name: str, value: float) -> float:
+    """Return a value as the option takes it: 1 and 1.0 would be two runs, and 40.0 no count."""
+    return float(value) if name in ("epsilon", "learning_rate", "reg") else value
 
 
 def tuned_as(experiment: Experiment, method: str) -> str:
@@ -202,9 +211,7 @@ def evaluation_runs(
     varied = "" if experiment.vary is None or x is None else experiment.vary.parameter
     fraction = float(x) if varied == "fraction" and x is not None else 1.0
     if varied in METHODS[configuration.method].options:
-        params[varied] = (
-            x if x is None or varied not in ("epsilon", "learning_rate", "reg") else float(x)
-        )
+        params[varied] = x if x is None else _as_option(varied, x)
     return tuple(
         make_run(
             data,

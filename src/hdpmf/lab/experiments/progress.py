@@ -60,6 +60,8 @@ class StageProgress:
         self._cost_done += estimated_seconds(result.run)
         if result.status != "done":
             self.unusable += 1
+        if math.isnan(result.metric("mse")):
+            return  # it predicts no ratings
         run = result.run
         # Folds and seeds of the same combination are one mean; the best is the best of these means.
         combination = msgspec.json.encode(

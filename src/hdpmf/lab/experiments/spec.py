@@ -34,7 +34,7 @@ Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 Seed = Annotated[int, Meta(ge=0, lt=2**31)]
-Grid = dict[str, Annotated[tuple[float, ...], Meta(min_length=1)]]
+Grid = dict[str, Annotated[tuple[int | float, ...], Meta(min_length=1)]]
 
 PRIVACY_NAMES = (
     *("f_uc", "f_um", "f_ic", "f_im"),

@@ -18,7 +18,8 @@ any moment loses the runs in flight and nothing else.
 Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in
 training; the model's own factors even for an item that sampling left without ratings); ``mse_all``,
 ``mae_all``, ``n_all`` over every test rating with the library's fallbacks; ``n_cold`` (left out of
-the first three); ``fit_seconds``. Runs on a test set also have, if an experiment shows lists,
+the first three); ``fit_seconds``. A method for lists alone has only ``n``, all test ratings, and
+``fit_seconds``: it predicts none. Runs on a test set also have, if an experiment shows lists,
 ``n_listed``, the users that lists of ten were made for, and, if there are any, ``ndcg_at_10`` and
 all else that `hdpmf.models.ranking_metrics` measures, with intervals over users
 (``ndcg_margin_at_10``). There are none if a method cannot rank, or if it would take more than 200
@@ -39,11 +40,15 @@ from typing import Any, Literal
 import msgspec
 
 from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment
 
 FILE_NAME = "results.sqlite"
+
+METRICS = ("mse", "mae", "mse_all", "mae_all")
+"""Errors: metrics of every run that predicts ratings."""
 
 LISTED = "ndcg_margin_at_10"
 """A metric of every run whose lists were measured."""
@@ -129,8 +134,16 @@ class Result(msgspec.Struct, frozen=True):
     host: dict[str, str | int] = {}
 
     def metric(self, name: str) -> float:
-        """Return a metric: infinite for a run that is not done, NaN if it was not measured."""
-        return float(self.metrics.get(name, nan)) if self.status == "done" else inf
+        """Return a metric: infinite for a run that is not done, NaN if it was not measured.
+
+        Old stores have errors of methods for lists alone. These are the user mean's, and not read.
+        """
+        if self.status != "done":
+            return inf
+        method = METHODS.get(self.run.method)
+        if name in METRICS and method is not None and method.lists_only:
+            return nan
+        return float(self.metrics.get(name, nan))
 
     def suffices(self, *, lists: bool) -> bool:
         """Return whether the run need not be done again; ``lists`` if its lists are needed."""

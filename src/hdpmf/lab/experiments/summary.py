@@ -22,7 +22,7 @@ from hdpmf.lab.experiments.expansion import (
     worst_status,
 )
 from hdpmf.lab.experiments.spec import Experiment
-from hdpmf.lab.experiments.store import Result, Store, StoredClaim
+from hdpmf.lab.experiments.store import METRICS, Result, Store, StoredClaim
 from hdpmf.models.ranking_metrics import METRICS as LIST_METRICS
 
 
@@ -89,8 +89,6 @@ def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     return PairedTest(mean, p, stars if mean < 0 else 0)
 
 
-METRICS = ("mse", "mae", "mse_all", "mae_all")
-
 RANKING = (*(f"{name}_at_{RANKED}" for name in LIST_METRICS), f"ndcg_margin_at_{RANKED}")
 """In a cell's metrics where all of its finished runs have them: of lists, and the 95 % interval
 over users of the first (one side)."""
@@ -105,7 +103,8 @@ class Cell:
         label: The display name of the method.
         in_paper: True if the paper shows this method here.
         x: Position on the axis; None in a table.
-        metrics: Summaries over the seeds of ``METRICS``, and of ``RANKING`` if it was measured.
+        metrics: Summaries over the seeds of ``METRICS`` (empty for methods that predict no
+            ratings), and of ``RANKING`` if it was measured.
         status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some runs).
         hyperparameters: Chosen values; empty if there was no choice.
         run_ids: In the order of the seeds.
@@ -207,6 +206,11 @@ def compare(
     return tests
 
 
+def _measured(results: Sequence[Result], name: str) -> list[float]:
+    """Return a metric of the runs that have it."""
+    return [value for result in results if not math.isnan(value := result.metric(name))]
+
+
 def _cell(
     experiment: Experiment,
     configuration: Configuration,
@@ -227,10 +231,7 @@ def _cell(
         in_paper=configuration.method in experiment.paper_methods,
         factors=configuration.factors,
         x=None if x is None else float(x),
-        metrics={
-            name: Summary.of([result.metric(name) for result in ended])
-            for name in (*METRICS, *ranked)
-        },
+        metrics={name: Summary.of(_measured(ended, name)) for name in (*METRICS, *ranked)},
         status=worst_status(
             ended, len(experiment.seeds), ("failed", "diverged", "missing", "done")
         ),

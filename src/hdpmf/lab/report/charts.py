@@ -177,7 +177,7 @@ def axis_value(x: float, experiment: Experiment) -> str:
     return f"{100 * x:g} %" if percent else plain(x)
 
 
-def _cell(cell: Cell, metrics: Iterable[str] = tuple(METRIC_LABELS)) -> dict[str, Any]:
+def _cell(cell: Cell, metrics: Sequence[str] = tuple(METRIC_LABELS)) -> dict[str, Any]:
     """Return a point or a bar."""
     shown = {
         "dataset": cell.dataset,
@@ -185,7 +185,7 @@ def _cell(cell: Cell, metrics: Iterable[str] = tuple(METRIC_LABELS)) -> dict[str
         "k": cell.factors,
         "x": cell.x,
         "status": cell.status,
-        "n": len(cell.mse.values),
+        "n": max(len(cell.summary(metric).values) for metric in metrics),
         "seeds": len(cell.run_ids),
         "runs": anchor(cell),
     }
