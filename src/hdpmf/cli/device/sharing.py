@@ -108,7 +108,8 @@ def _warnings(store: DeviceStore, preview: ChoicePreview) -> list[str]:
         f"that you rated, but not how; {len(then.open)} ratings as they are. "
         f"{len(then.hidden)} stay hidden. What you rate later is shown in the same way. "
         f"Nothing changes for {len(then.answered)} that were in an earlier run.",
-        "What was sent cannot be taken back by anybody. That you share is seen as well.",
+        "What was sent cannot be taken back by anybody. That you share is seen as well. Your "
+        "policy then allows runs in which people share (hdp-share), if it does not yet.",
         "Sensitive items stay out. But similar items that are seen betray them: who sees that you "
         "rated four films of a series can guess the fifth.",
     ]
