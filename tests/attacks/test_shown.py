@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from hdpmf.common.protocol import SharedContribution, decode
+from hdpmf.private.device.choices.privacy_level import mark
 from hdpmf.private.device.consent import give_answer, pending
 from hdpmf.private.device.outbox import reports, shared
-from hdpmf.private.device.privacy_level import mark
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import (
     N_ITEMS,

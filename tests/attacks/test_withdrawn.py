@@ -19,6 +19,7 @@ from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.protocol import Accepted, Grouping, Refusal, Reply, decode
 from hdpmf.common.protocol.layout import survey_layout
 from hdpmf.common.protocol.task import task_id
+from hdpmf.private.device.choices.privacy_level import mark
 from hdpmf.private.device.consent import (
     consents,
     give_answer,
@@ -33,7 +34,6 @@ from hdpmf.private.device.disclosures.history import past_runs
 from hdpmf.private.device.memberships import leave, remember
 from hdpmf.private.device.outbox import reports
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.privacy_level import mark
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import (
     N_ITEMS,

@@ -700,7 +700,7 @@ PLANTED = (
     ),
     Planted(
         "lists of keys are forgotten by a restart",
-        "private/device/server_keys.py",
+        "private/device/outbox/server_keys.py",
         "self._store.change_device(server_keys=lists)",
         "pass",
         (f"{_RECORDED}::test_a_report_is_encrypted_to_the_newest_keys_when_it_leaves",),
@@ -805,21 +805,21 @@ PLANTED = (
     ),
     Planted(
         "more of items that nobody rated is shown without a second word",
-        "private/device/sharing.py",
+        "private/device/choices/sharing.py",
         "return bool((_levels(store, after, user) > _levels(store, rows, user)).any())",
         "return len(store.ratings()) > 0",
         (f"{_LEVELS}::test_more_of_an_item_that_is_not_rated_is_more_too",),
     ),
     Planted(
         "a rule that shows more to another recommender needs no second word",
-        "private/device/sharing.py",
+        "private/device/choices/sharing.py",
         "views = map(store.at, store.recommender_ids) if for_all else [store]",
         "views = [store]",
         (f"{_LEVELS}::test_a_rule_that_shows_more_to_another_recommender_is_more",),
     ),
     Planted(
         "what was agreed to counts as shown before it has left",
-        "private/device/sharing.py",
+        "private/device/choices/sharing.py",
         'if paid is None or not run.count("sent"):',
         "if paid is None:",
         (f"{_LEVELS}::test_what_was_shown_is_what_has_left",),

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from hdpmf.common.protocol import CatalogueTable
 from hdpmf.errors import PrivacyError
 from hdpmf.private.device.budget import choose
+from hdpmf.private.device.choices.privacy_level import mark
 from hdpmf.private.device.disclosures.history import budgets
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.disclosures.shared_budget import title_key
 from hdpmf.private.device.own_items import preview_file, take_file
-from hdpmf.private.device.privacy_level import mark
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.transfer import change_passphrase
 from tests.world import terms, whole_life_policy

@@ -19,15 +19,15 @@ from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import AnyCatalogue, CatalogueTable
 from hdpmf.common.protocol.catalogue import next_version, signed_first
 from hdpmf.private.device.budget import choose
-from hdpmf.private.device.disclosures.data_export import data_export
-from hdpmf.private.device.own_items import load_catalogue, preview_file, take_file
-from hdpmf.private.device.privacy_level import (
+from hdpmf.private.device.choices.privacy_level import (
     SENSITIVE,
     held_down,
     item_weights,
     mark,
     mark_genre,
 )
+from hdpmf.private.device.disclosures.data_export import data_export
+from hdpmf.private.device.own_items import load_catalogue, preview_file, take_file
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.transfer import change_passphrase, export_store, import_store
 from tests.world import terms

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import CatalogueTable
 from hdpmf.common.protocol.catalogue import next_version, signed_first
+from hdpmf.private.device.choices.privacy_level import mark_genre
 from hdpmf.private.device.disclosures.shared_budget import title_key
 from hdpmf.private.device.own_items import load_catalogue, preview_file, rate_known, take_file
-from hdpmf.private.device.privacy_level import mark_genre
 from hdpmf.private.device.recommendations import hidden_ids, hide
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.item_identity import identities

@@ -13,6 +13,7 @@ from hdpmf.common.privacy.coding import WEIGHT_UNITS, make_coding
 from hdpmf.common.protocol import Accepted, Terms, decode
 from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ConfigError
+from hdpmf.private.device.choices.preview import preview_of
 from hdpmf.private.device.consent import (
     ask_owner,
     consents,
@@ -22,7 +23,6 @@ from hdpmf.private.device.consent import (
     take_back,
 )
 from hdpmf.private.device.errors import DeclinedError
-from hdpmf.private.device.preview import preview_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Question
 from tests.world import live

@@ -18,6 +18,15 @@ from hdpmf.common.protocol.catalogue import TitleSearch, plain
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError, UnknownIdError
+from hdpmf.private.device.choices.privacy_level import (
+    MISS_ALONE,
+    MISSES,
+    group_of,
+    mark,
+    mark_genre,
+    privacy_level,
+    set_privacy_weight,
+)
 from hdpmf.private.device.disclosures.data_export import data_export
 from hdpmf.private.device.memberships import join, joined_recommenders, leave, pause
 from hdpmf.private.device.own_items import (
@@ -28,15 +37,6 @@ from hdpmf.private.device.own_items import (
     take_file,
 )
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.privacy_level import (
-    MISS_ALONE,
-    MISSES,
-    group_of,
-    mark,
-    mark_genre,
-    privacy_level,
-    set_privacy_weight,
-)
 from hdpmf.private.device.store.device_store import DeviceStore
 
 from .reporting_world import SERVERS, TABLE, server

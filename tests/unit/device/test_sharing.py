@@ -14,11 +14,11 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol.catalogue import next_version, signed_first
 from hdpmf.errors import PrivacyError
 from hdpmf.private.device import memberships
+from hdpmf.private.device.choices.privacy_level import mark, mark_genre
+from hdpmf.private.device.choices.sharing import Choice, choose, preview_choice, was_shown
 from hdpmf.private.device.disclosures.data_export import data_export
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.privacy_level import mark, mark_genre
-from hdpmf.private.device.sharing import Choice, choose, preview_choice, was_shown
 from hdpmf.private.device.store import layout
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore

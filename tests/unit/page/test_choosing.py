@@ -11,6 +11,7 @@ from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.common.protocol.servers import Server, Servers
+from hdpmf.private.device.choices.privacy_level import item_weights
 from hdpmf.private.device.consent import (
     consents,
     give_answer,
@@ -19,7 +20,6 @@ from hdpmf.private.device.consent import (
 )
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.memberships import join
-from hdpmf.private.device.privacy_level import item_weights
 from hdpmf.private.device.recommendations import keep_model
 from hdpmf.private.device.store.catalogues import name_in
 from hdpmf.private.device.store.schema import LocalModel, Question

@@ -12,11 +12,11 @@ import pytest
 from hdpmf.common.methods.method import View
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.federation import Reason
+from hdpmf.private.device.choices.privacy_level import item_weights, privacy_weight
 from hdpmf.private.device.consent import consents
 from hdpmf.private.device.disclosures.ledger import Entry
 from hdpmf.private.device.disclosures.receipts import read_receipt
 from hdpmf.private.device.disclosures.refusals import MOST_KEPT, RefusalBook
-from hdpmf.private.device.privacy_level import item_weights, privacy_weight
 from hdpmf.private.device.recommendations import hidden_items
 from hdpmf.private.page import disclosures
 from hdpmf.private.page.request import item_fields

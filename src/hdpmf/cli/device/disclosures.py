@@ -123,8 +123,8 @@ def _questions_text(questions: Sequence[dict[str, Any]], never: Sequence[str]) -
 
 def _question_fields(store: DeviceStore, question: Question, answer: str | None) -> dict[str, Any]:
     from hdpmf.common.privacy.levels import LEVELS
+    from hdpmf.private.device.choices.preview import preview_of
     from hdpmf.private.device.disclosures.history import reveals
-    from hdpmf.private.device.preview import preview_of
     from hdpmf.private.device.store.catalogues import id_of
 
     found = preview_of(store, question)
@@ -175,9 +175,9 @@ def ledger(
 
 
 def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[Block]:
+    from hdpmf.private.device.choices.sharing import was_shown
     from hdpmf.private.device.disclosures.history import past_runs, total_spending
     from hdpmf.private.device.disclosures.refusals import load_refusals
-    from hdpmf.private.device.sharing import was_shown
 
     entries = store.ledger.entries()
     if not entries:

@@ -139,7 +139,7 @@ def _change_rating(
     remove: bool,
     unmark: bool,
 ) -> dict[str, Any]:
-    from hdpmf.private.device.privacy_level import held_down, mark
+    from hdpmf.private.device.choices.privacy_level import held_down, mark
     from hdpmf.private.device.store.ratings_table import ME
 
     with store.transaction():
@@ -184,7 +184,7 @@ def _change_rating(
 
 def _mark_genre(store: DeviceStore, genre: str, weight: float) -> dict[str, Any]:
     """Mark a genre or take its mark away, and say what other rules still hold down."""
-    from hdpmf.private.device.privacy_level import genres, item_weights, mark_genre
+    from hdpmf.private.device.choices.privacy_level import genres, item_weights, mark_genre
     from hdpmf.private.device.store.marks import NO_GENRE, genre_key
 
     n = mark_genre(store, genre, weight)
@@ -209,7 +209,7 @@ def _mark_genre(store: DeviceStore, genre: str, weight: float) -> dict[str, Any]
 def _weight_meaning(store: DeviceStore) -> dict[str, Any]:
     """Explain the owner's weight, in numbers and in words."""
     from hdpmf.common.methods.registry import guess_at, percent
-    from hdpmf.private.device.privacy_level import privacy_level
+    from hdpmf.private.device.choices.privacy_level import privacy_level
 
     now = privacy_level(store)
     alone = percent(now.guess, at_most=True)

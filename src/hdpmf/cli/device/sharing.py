@@ -10,7 +10,7 @@ from hdpmf.cli.output import Block, Paragraph, Result, confirm, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.private.device.sharing import Choice, ChoicePreview
+    from hdpmf.private.device.choices.sharing import Choice, ChoicePreview
     from hdpmf.private.device.store.device_store import DeviceStore
 
 _MEANING = {
@@ -37,7 +37,7 @@ def share(
     yes: Yes = False,
 ) -> Result:
     """Say what a recommender may see of your ratings, or print it. By default all is hidden."""
-    from hdpmf.private.device.sharing import choose, preview_choice
+    from hdpmf.private.device.choices.sharing import choose, preview_choice
 
     if item is not None and genre is not None:
         raise ConfigError("say --item or --genre, not both")
@@ -64,7 +64,7 @@ def _choice(
     store: DeviceStore, level: str, user: str, item: str | None, genre: str | None
 ) -> Choice:
     from hdpmf.common.privacy.levels import LEVELS
-    from hdpmf.private.device.sharing import Choice
+    from hdpmf.private.device.choices.sharing import Choice
 
     known = next((each for each in LEVELS if each == level), None)
     if known is None:
@@ -77,7 +77,7 @@ def _choice(
 def sharing_fields(store: DeviceStore, user: str = "me") -> dict[str, Any]:
     """Return what a recommender may see, and what it has seen, for JSON."""
     from hdpmf.common.protocol.layout import SHARING_METHOD
-    from hdpmf.private.device.sharing import was_shown, would_show
+    from hdpmf.private.device.choices.sharing import was_shown, would_show
     from hdpmf.private.device.store.catalogues import id_of, namespace_of
 
     rows = store.sharing.rows()

@@ -35,7 +35,7 @@ def choice_shares(popularity: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Choices:
-    """What people choose in general, by public features.
+    """The choices of people in general, by public features.
 
     Attributes:
         shares: Of each item in what people choose.

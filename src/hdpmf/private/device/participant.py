@@ -49,6 +49,7 @@ from hdpmf.private.device.model_update import (
 )
 from hdpmf.private.device.outbox.reports import Reports
 from hdpmf.private.device.outbox.sending import keep_refusal
+from hdpmf.private.device.outbox.server_keys import ServerKeyLists
 from hdpmf.private.device.outbox.shared import SharedRatings
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.published_files import (
@@ -65,7 +66,6 @@ from hdpmf.private.device.published_files import (
 )
 from hdpmf.private.device.recommendations import keep_model, local_model
 from hdpmf.private.device.recommender_state import kept as kept_message
-from hdpmf.private.device.server_keys import ServerKeyLists
 from hdpmf.private.device.session import Setup
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import LocalModel

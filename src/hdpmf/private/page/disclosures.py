@@ -15,6 +15,8 @@ from hdpmf.common.net.certificates import check_authority
 from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.errors import ConfigError
+from hdpmf.private.device.choices.preview import SendPreview, preview_of
+from hdpmf.private.device.choices.sharing import was_shown
 from hdpmf.private.device.consent import (
     Answer,
     consents,
@@ -49,9 +51,7 @@ from hdpmf.private.device.memberships import (
 )
 from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
-from hdpmf.private.device.preview import SendPreview, preview_of
 from hdpmf.private.device.recommendations import local_model
-from hdpmf.private.device.sharing import was_shown
 from hdpmf.private.device.store.catalogues import id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Question, Recommender

@@ -9,6 +9,7 @@ from typing import Any
 
 from hdpmf.common.data import RatingScale
 from hdpmf.errors import ConfigError
+from hdpmf.private.device.choices.privacy_level import held_down, item_weights, mark
 from hdpmf.private.device.disclosures.history import released_words, releases
 from hdpmf.private.device.own_items import (
     FilePreview,
@@ -19,7 +20,6 @@ from hdpmf.private.device.own_items import (
     rating_of,
     take_file,
 )
-from hdpmf.private.device.privacy_level import held_down, item_weights, mark
 from hdpmf.private.device.recommendations import (
     hidden_items,
     hide,

@@ -12,9 +12,7 @@ from hdpmf.common.data import RatingScale
 from hdpmf.common.methods.registry import guess_at, percent
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.disclosures.data_export import data_export
-from hdpmf.private.device.own_items import current_catalogue
-from hdpmf.private.device.privacy_level import (
+from hdpmf.private.device.choices.privacy_level import (
     GROUPS,
     MISS_ALONE,
     MISSES,
@@ -26,6 +24,8 @@ from hdpmf.private.device.privacy_level import (
     privacy_level,
     set_privacy_weight,
 )
+from hdpmf.private.device.disclosures.data_export import data_export
+from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
 from hdpmf.private.page.request import PageRequest, choices, item_fields

@@ -11,9 +11,7 @@ from typing import Any
 
 from hdpmf.common.privacy.levels import HIDDEN, LEVELS, Level
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.memberships import joined_recommenders
-from hdpmf.private.device.own_items import all_titles
-from hdpmf.private.device.sharing import (
+from hdpmf.private.device.choices.sharing import (
     LISTS,
     Choice,
     ChoicePreview,
@@ -22,6 +20,8 @@ from hdpmf.private.device.sharing import (
     was_shown,
     would_show,
 )
+from hdpmf.private.device.memberships import joined_recommenders
+from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.store.catalogues import id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME

@@ -95,7 +95,7 @@ _CLEAR = 4.0  # deviations of the noise that all weights together must exceed to
 
 
 class Shared(NamedTuple):
-    """What the people of one client let be seen; senders are the same people in both.
+    """The visible ratings of one client; senders are the same people in both.
 
     Attributes:
         bits: Of ratings that are seen.
@@ -107,7 +107,7 @@ class Shared(NamedTuple):
 
 
 class SharedFacts(NamedTuple):
-    """What the recommender publishes.
+    """The facts and the list model that the recommender publishes.
 
     Attributes:
         facts: For devices to fit their vectors to.
@@ -139,7 +139,7 @@ class _Visible(NamedTuple):
 
 
 class _Hidden(NamedTuple):
-    """What sums say.
+    """Estimates from the sums.
 
     Attributes:
         observed: The sums.
@@ -244,7 +244,7 @@ def _similar(presence: Presence, patterns: np.ndarray) -> Similar:
 
 
 def _is_clear(survey: Survey, hidden: _Hidden) -> bool:
-    """Whether enough hidden weight is behind the sums for them to say anything."""
+    """True if enough hidden weight is behind the sums for them to say anything."""
     noise = WEIGHT_SCALE / survey.epsilon * np.sqrt(2.0 * float((hidden.noise**2).sum()))
     return bool(hidden.observed.weights.sum() > _CLEAR * noise)
 
@@ -311,7 +311,7 @@ def _biases(
 def _raters(
     survey: Survey, hidden: _Hidden, visible: _Visible, features: np.ndarray | None
 ) -> np.ndarray | None:
-    """How often people choose each item; None where too few weights are shown to tell.
+    """Estimate how often people choose each item; None where too few weights are shown.
 
     Open ratings show none. Without weights it would have to come from how often sharers rate an
     item, and they are not a random part of all.
@@ -327,7 +327,7 @@ def _raters(
 
 
 def _choosing(facts: ItemFacts, features: ItemFeatures | None) -> Choosing:
-    """What devices order items by without a list model."""
+    """The order of items without a list model: raters, biases and taste columns."""
     raters = (facts.popularity if facts.raters is None else facts.raters).astype(np.float64)
     _, columns = taste_columns(device_fit(facts, features, None), raters)
     return Choosing(raters, facts.bias.astype(np.float64), columns)

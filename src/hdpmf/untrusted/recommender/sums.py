@@ -240,7 +240,7 @@ def sharp_biases(
 
 
 class BiasScores(NamedTuple):
-    """What sums say about item biases.
+    """Scores of items in the sums, as equations for their biases.
 
     Attributes:
         scores: Per item, its score without what the mean rating explains.

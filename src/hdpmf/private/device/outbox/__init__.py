@@ -1,1 +1,1 @@
-"""What a device sends for a task: reports to two servers, and ratings that its owner shows."""
+"""Messages that a device sends for a task: reports, and ratings that its owner shows."""

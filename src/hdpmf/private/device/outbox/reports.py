@@ -38,6 +38,7 @@ from hdpmf.private.device.disclosures.sent_bytes import record_leader_response, 
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.model_update import facts_digest
 from hdpmf.private.device.outbox.sending import Sending, keep_refusal
+from hdpmf.private.device.outbox.server_keys import ServerKeyLists
 from hdpmf.private.device.published_files import (
     Carrier,
     Downloads,
@@ -50,7 +51,6 @@ from hdpmf.private.device.published_files import (
     read_task,
 )
 from hdpmf.private.device.recommender_state import TaskState, collector_digest, shared_run
-from hdpmf.private.device.server_keys import ServerKeyLists
 from hdpmf.private.device.session import DAY, Setup
 from hdpmf.private.device.store.schema import CountedSurvey, RecommenderState
 

@@ -53,7 +53,7 @@ class OutdatedError(DeclinedError):
 
 
 class Sending(ABC):
-    """What leaves for the tasks of one recommender, one task at a time.
+    """Messages for the tasks of one recommender, one task at a time.
 
     Args:
         setup: The participant's.

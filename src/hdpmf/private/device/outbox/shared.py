@@ -36,7 +36,7 @@ _ONLY = 0  # the number of the message, as reports have the number of their user
 
 
 class SharedRatings(Sending):
-    """What the owner shows to one recommender, beside the report for the task under way."""
+    """The ratings that the owner shows to one recommender, beside the report of a task."""
 
     what = "message with what is shown"
 

@@ -436,7 +436,7 @@ class Mark(Row, frozen=True, kw_only=True):
 
 
 class SharingRule(Row, frozen=True, kw_only=True):
-    """What others may see at most of a user's ratings, or of ratings of some items.
+    """The most that others may see of a user's ratings, or of ratings of some items.
 
     Attributes:
         kind: ``user``, ``item`` or ``genre``.

@@ -52,7 +52,7 @@ _MOST_TEACHERS, _MOST_JUDGES = 2_000, 400  # of a fold: bounds time and memory
 
 
 class Choosing(NamedTuple):
-    """What a device orders items by without a list model, as far as it is public.
+    """The order of items without a list model, as far as it is public.
 
     Attributes:
         raters: How often people choose items.

@@ -14,8 +14,8 @@ from hdpmf.common.methods.registry import guess_at
 from hdpmf.common.privacy.accounting import DELTA, cost
 from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.errors import ConfigError
+from hdpmf.private.device.choices.sharing import was_shown, would_show
 from hdpmf.private.device.own_items import current_catalogue
-from hdpmf.private.device.sharing import was_shown, would_show
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
 from hdpmf.private.device.store.ratings_table import ME

@@ -29,7 +29,7 @@ the last two is less than its error, 0.003 (``benchmarks/sharers/own_choice.py``
 
 
 class Choice(NamedTuple):
-    """What the owner wants others to see of a user's ratings, an item or a genre.
+    """A level that the owner chooses for a user's ratings, an item or a genre.
 
     Attributes:
         kind: What it is about.
@@ -67,7 +67,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ChoicePreview:
-    """What a choice would change. PRIVATE.
+    """The changes that a choice would make. PRIVATE.
 
     Attributes:
         raises: It would show more of some item, rated or not, to some recommender: rules about
