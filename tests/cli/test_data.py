@@ -292,17 +292,20 @@ def test_every_command_of_the_page_runs(
     table = frame_of(shop).set_axis(["user", "item", "rating", "timestamp"], axis=1)
     table.to_csv("ratings.csv", index=False)
     table.drop(columns="rating").to_csv("clicks.csv", index=False)
-    table[["user"]].drop_duplicates().head(9).assign(weight=0.25).to_csv("wishes.csv", index=False)
+    wishes = table[["user"]].drop_duplicates().head(9)
+    wishes.assign(weight=0.25).to_csv("wishes.csv", index=False)
+    wishes.assign(weight=0.25, level="seen").to_csv("levels.csv", index=False)
     commands = [
         line[2:].partition("#")[0] for line in page.splitlines() if line.startswith("$ hdpmf")
     ]
-    assert len(commands) == 5
+    assert len(commands) == 8
     for command in commands:
         result = call(*command.split()[1:])
         assert result.code == 0, result.err
     blocks = page.split("```python\n")[1:]
-    assert len(blocks) == 1
-    exec(compile(blocks[0].partition("```")[0], "docs/data.md", "exec"), {})
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block.partition("```")[0], "docs/data.md", "exec"), {})
 
 
 def test_info_of_a_file(call: Call, shop: Path, tmp_path: Path) -> None:

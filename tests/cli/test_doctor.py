@@ -22,6 +22,7 @@ from hdpmf.common.methods import METHODS
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.lab.plots import accuracy_png
+from hdpmf.lab.simulate.deploy import free_port
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
@@ -143,11 +144,6 @@ def answering(certificates: Certificates, port: int, status: int) -> Iterator[in
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def free_port() -> int:
-    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-        return server.server_port
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import pytest
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.flower import APP
+from hdpmf.lab.simulate.deploy import free_port
 from hdpmf.lab.simulate.virtual_device import only_users
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -30,12 +30,6 @@ pytestmark = pytest.mark.slow
 WORLD = synthetic_world(12, 20, 150, rng=3)
 BIN = Path(sys.executable).parent
 SECONDS = 400
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

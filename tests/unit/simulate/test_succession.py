@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from hdpmf.common.net import authority_rotation
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.polling import WebClient
 from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.lab.simulate.deploy import free_port
 from hdpmf.private.device.connection import serve_recommender
 from hdpmf.private.device.device_identity import (
     authorities_of,
@@ -60,7 +60,7 @@ class WebDevice:
 
 @pytest.mark.slow
 def test_with_two_servers(tmp_path: Path) -> None:
-    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
+    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=free_port()), TABLE)
     tls = service.tls_folder
     old = ensure_certificates(tls, service.config.names).authority.read_bytes()
     address = f"https://localhost:{service.config.port}"
@@ -92,7 +92,7 @@ def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
     """Whoever has taken over the server and its certificate, but not the authority's key,
     introduces nobody.
     """
-    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
+    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=free_port()), TABLE)
     old = ensure_certificates(service.tls_folder, service.config.names).authority.read_bytes()
     hostile = ensure_certificates(tmp_path / "hostile", NAMES).authority.read_text()
     lie = msgspec.msgpack.encode(
@@ -113,7 +113,7 @@ def test_of_a_recommender_that_is_polled(tmp_path: Path) -> None:
     """A recommender starts after the announcement, and again after the change; a device answers
     it both times.
     """
-    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=_free_port()), TABLE)
+    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=free_port()), TABLE)
     tls = service.tls_folder
     old = ensure_certificates(tls, service.config.names).authority.read_bytes()
     new = authority_rotation.announce(tls).read_bytes()
@@ -146,12 +146,6 @@ def test_of_a_recommender_that_is_polled(tmp_path: Path) -> None:
         assert "will be followed by another one" in told[0]
         assert "is not trusted any more" in told[1]
         assert len(told) == 2
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _until(reached: Callable[[], bool]) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import secrets
 import signal
 import socket
 import subprocess
@@ -205,9 +206,18 @@ class Deployment:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """Return a port of this machine that nobody listens on now.
+
+    It is below those that systems give to outgoing connections (32768 and up on Linux, 49152 on
+    others): a connection of another process could take one of these before a server listens on it.
+    """
+    while True:
+        port = secrets.choice(range(10_240, 32_768))
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:  # somebody listens there
+            continue
 
 
 def _run_supervised() -> None:
