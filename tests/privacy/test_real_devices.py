@@ -36,6 +36,7 @@ from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.device_gradients import DeviceGradientClient
 from hdpmf.private.device import survey as device_survey
 from hdpmf.private.device import training as device_training
+from hdpmf.private.device.disclosures.limits import Taken
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.participant import Participant
 
@@ -207,11 +208,11 @@ def test_a_leak_by_refusal_or_size_is_found(monkeypatch, leak):
     right = device_survey.choose
 
     def choose(store, terms, *others):
-        chosen, pays = right(store, terms, *others)
+        chosen, pays, _ = right(store, terms, *others)
         liked = store.ratings().values[chosen] >= 5
         if leak == "refuses" and liked.any():
             raise DeclinedError("budget", "no")
-        return chosen[~liked], pays[~liked]
+        return Taken(chosen[~liked], pays[~liked], chosen[:0])
 
     monkeypatch.setattr(device_survey, "choose", choose)
     audit = DeviceAudit("hdp-bit", "messages", canaries=50)

@@ -101,9 +101,12 @@ def test_a_server_that_leaves_its_noise_out_is_caught(monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_a_little_too_little_noise_is_measured_where_guesses_do_not_find_it() -> None:
-    result = audit_canaries(_audit("helper", canaries=4_000, noise_factor=0.85, confidence=SURE))
+    """Guesses reach 0.85 of the claim here, with a deviation of 0.04: in one run of 10,000 they
+    find the fault themselves. The measured noise is nine deviations from what it should be.
+    """
+    result = audit_canaries(_audit("helper", canaries=6_000, noise_factor=0.92))
     assert result.verdict == TOO_LITTLE
-    assert result.noise == pytest.approx(0.85, abs=6 * result.noise_deviation)
+    assert result.noise == pytest.approx(0.92, abs=6 * result.noise_deviation)
 
 
 def test_what_cannot_be_audited_is_said() -> None:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.common.privacy import accounting
-from hdpmf.common.privacy.accounting import accountants, cost
-from hdpmf.common.privacy.accounting import accountants as events
+from hdpmf.common.privacy.accounting import accountants, cost, events
 from hdpmf.common.privacy.accounting.accountants import normal_delta, normal_epsilon
 from hdpmf.common.privacy.accounting.rules import inverse_sum_quantile
 from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, UnsupportedEventError
@@ -69,12 +68,19 @@ def test_bits_and_discrete_laplace_are_never_undercharged(budget: float, times: 
 
     # Two answers, flipped with probability p: dp-accounting's parameter is the chance of a random
     # answer.
-    response = pld.from_randomized_response(
-        2 / (1 + math.exp(budget)), 2, value_discretization_interval=1e-3
+    lower, upper = (
+        pld.from_randomized_response(
+            2 / (1 + math.exp(budget)),
+            2,
+            value_discretization_interval=1e-3,
+            pessimistic_estimate=pessimistic,
+        )
+        .self_compose(times)
+        .get_epsilon_for_delta(DELTA)
+        for pessimistic in (False, True)
     )
-    theirs = response.self_compose(times).get_epsilon_for_delta(DELTA)
     ours = accounting.epsilon_at(events.Repeated(events.RandomizedBit(budget), times), DELTA)
-    assert theirs * (1 - 1e-9) <= ours <= 1.2 * theirs
+    assert lower * (1 - 1e-9) <= ours <= 1.001 * upper
     steps = 8
     discrete = pld.from_discrete_laplace_mechanism(
         budget / steps, sensitivity=steps, value_discretization_interval=1e-3
@@ -118,6 +124,23 @@ def test_spreading_a_move_evenly_is_the_worst(order: float, a: float, b: float) 
     even = math.sqrt((a**2 + b**2) / 2)
     uneven = accounting.renyi(events.Composed((events.LaplaceSum(a), events.LaplaceSum(b))), order)
     assert accounting.renyi(events.LaplaceSum(even, 2), order) >= uneven * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("order", [1.5, 3.0, 20.0])
+def test_renyi_divergences_are_those_of_the_laws(order: float) -> None:
+    gaussian = events.GaussianGivenH(1.7)
+    once = order * 1.7**2 / 2
+    assert accounting.renyi(gaussian, order) == pytest.approx(once)
+    assert accounting.renyi(events.Repeated(gaussian, 3), order) == pytest.approx(3 * once)
+    likely = math.exp(0.8) / (1 + math.exp(0.8))
+    rare = 1 - likely
+    bit = math.log(likely**order * rare ** (1 - order) + rare**order * likely ** (1 - order))
+    bit /= order - 1
+    for event in (events.RandomizedBit(0.8), events.DiscreteLaplaceRelease(0.8)):
+        assert accounting.renyi(event, order) == pytest.approx(bit)
+    together = events.Composed((gaussian, events.RandomizedBit(0.8), events.NothingSent()))
+    assert accounting.renyi(together, order) == pytest.approx(once + bit)
+    assert accounting.renyi(events.Unprotected("all"), order) == math.inf
 
 
 def test_guessing() -> None:

@@ -104,7 +104,7 @@ def test_what_a_rating_costs_by_level(view, weight):
 @pytest.mark.parametrize("view", VIEWS)
 def test_parts_of_a_person_add_up_and_what_is_published_is_left_out(view):
     levels = ["hidden", "hidden", "seen", "open"]
-    weights = [0.5, 0.25, 0.75, 1.0]
+    weights = [0.75, 0.5, 0.75, 1.0]
     whole = cost("hdp-share", view, unit="user", weight=weights, level=levels)
     hidden = cost("hdp-sum", view, unit="user", weight=weights[:2])
     seen = cost("hdp-bit", "messages", unit="user", weight=weights[2:3])
@@ -112,8 +112,8 @@ def test_parts_of_a_person_add_up_and_what_is_published_is_left_out(view):
     assert "publishes is not counted" in whole.reason
     limited = cost(
         "hdp-share", view, unit="user", weight=weights, level=levels, max_ratings=1
-    )  # one hidden, one seen
-    assert limited.pure == pytest.approx(0.5 + 0.75)
+    )  # hidden ones up to a weight of 1, one seen
+    assert limited.pure == pytest.approx(1.0 + 0.75)
 
 
 def test_levels_are_of_methods_that_know_them():

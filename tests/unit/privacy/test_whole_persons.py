@@ -13,7 +13,7 @@ from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.methods.builtin import HDP_SUM
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.privacy.accounting import Setting, cost, epsilon_at, person_costs
-from hdpmf.common.privacy.accounting.accountants import Composed, DiscreteLaplaceRelease
+from hdpmf.common.privacy.accounting.events import Composed, DiscreteLaplaceRelease
 from hdpmf.common.privacy.mechanisms import bound_contributions
 from hdpmf.errors import ConfigError
 from hdpmf.models import HDPBit, HDPSum
@@ -83,44 +83,41 @@ def test_weights_of_single_ratings_go_with_them() -> None:
         weights.take(kept).for_ratings(WORLD.take(kept)), weights.for_ratings(WORLD)[kept]
     )
     assert HDPSum(max_ratings=5, rng=0).fit(WORLD, weights).n_silent_ == np.count_nonzero(
-        weights.for_ratings(WORLD)[at_most_sent(5)] < 1 / 64
-    )
-
-
-def at_most_sent(most: int) -> np.ndarray:
-    from hdpmf.common.privacy import SeededNoise
-
-    return bound_contributions(
-        WORLD.user_codes, most, SeededNoise(0, stream=4).uniforms(len(WORLD))
+        weights.for_ratings(WORLD) < 1 / 64
     )
 
 
 def test_a_person_pays_for_the_heaviest_that_may_be_sent() -> None:
+    """Bits are limited by their number, sums by the weight that enters them."""
     weights = [0.25, 1.0, 0.5, 0.125]
+    expected = {
+        "hdp-sum": [1.875, 1.875, 1.875, 1.875, 1.0],
+        "hdp-bit": [1.875, 1.875, 1.75, 1.5, 1],
+    }
     for method, view in (("hdp-sum", "sums"), ("hdp-bit", "messages")):
         costs = [
             cost(method, view, unit="user", weight=weights, max_ratings=most).pure
             for most in (None, 4, 3, 2, 1)
         ]
-        assert costs == pytest.approx([1.875, 1.875, 1.75, 1.5, 1.0])
+        assert costs == pytest.approx(expected[method])
         assert cost(method, view, weight=0.5, max_ratings=1).pure == pytest.approx(0.5)
 
 
-def test_one_more_rating_may_push_out_another_of_weight_one() -> None:
+def test_one_more_rating_may_push_out_another_that_is_as_heavy() -> None:
     """Presence where there is a limit: the rating itself and one that it takes the place of."""
     about = {"neighbours": "presence", "weight": 0.5}
     assert cost("hdp-sum", "sums", **about).pure == pytest.approx(0.75 * 0.5)
-    assert cost("hdp-sum", "sums", max_ratings=9, **about).pure == pytest.approx(0.75 * 1.5)
+    assert cost("hdp-sum", "sums", max_ratings=9, **about).pure == pytest.approx(0.75 * 1.0)
     labelled = cost("hdp-sum", "sums", rounds=2, labels=True, max_ratings=9, **about).pure
-    assert labelled == pytest.approx((0.125 + 0.2 + 0.49 + 1 / 6 + 0.01) * 1.5)
+    assert labelled == pytest.approx((0.125 + 0.2 + 0.49 + 1 / 6 + 0.01) * 1.0)
     several = cost(
         "hdp-sum", "sums", max_ratings=9, neighbours="presence", weight=[0.5, 0.25], unit="item"
     ).pure
-    assert several == pytest.approx(0.75 * 2.75)
+    assert several == pytest.approx(0.75 * 1.5)
     everyone = cost(
         "hdp-sum", "sums", max_ratings=1, neighbours="presence", weight=[0.5, 0.25], unit="user"
     ).pure
-    assert everyone == pytest.approx(0.75 * 0.5)  # nobody is pushed out where all are gone
+    assert everyone == pytest.approx(0.75 * 0.75)  # nobody is pushed out where all are gone
 
 
 def test_the_limit_is_for_designs_that_have_it() -> None:
@@ -183,14 +180,12 @@ def test_releases_that_are_alike_are_counted_and_cost_the_same() -> None:
 
 @pytest.mark.parametrize("labels", [False, True])
 def test_the_words_say_what_presence_costs_at_a_limit(labels: bool) -> None:
-    """As much as any limit costs, by the proof; what the accountant has for ``max_ratings`` is
-    within it.
-    """
+    """As much as any limit costs, by the proof and by the accountant."""
     form = HDP_SUM.form(labels=labels)
     factor = form.claims["sums"].presence
     assert factor is not None
     assert f"hidden at {factor:g} W epsilon" in form.stays_open
-    assert f"{factor:g} (2 W + 1) epsilon" in form.stays_open
+    assert f"(max_total or max_ratings) at {2 * factor:g} W epsilon" in form.stays_open
     for weight in (0.25, 1.0):
         at_limit = cost(
             "hdp-sum",
@@ -201,4 +196,4 @@ def test_the_words_say_what_presence_costs_at_a_limit(labels: bool) -> None:
             weight=weight,
             neighbours="presence",
         ).pure
-        assert factor * weight < at_limit <= factor * (2 * weight + 1) * (1 + 1e-9)
+        assert at_limit == pytest.approx(2 * factor * weight, rel=1e-3)

@@ -23,8 +23,8 @@ def _presence(factor: float) -> str:
     """Return a sentence on the cost of a rating's presence (proofs/hdp-sum.md)."""
     return (
         f"That a rating of weight W is there is hidden at {factor:g} W epsilon; for a person whose "
-        f"ratings reach a limit (max_total or max_ratings) at up to {factor:g} (2 W + 1) epsilon, "
-        "because one more pushes others out."
+        f"ratings reach a limit (max_total or max_ratings) at {2 * factor:g} W epsilon, because it "
+        "takes weight from others."
     )
 
 

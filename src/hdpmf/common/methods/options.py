@@ -282,7 +282,8 @@ class OneRoundOptions(Placement):
     _: KW_ONLY
     max_ratings: int | None = option(
         None,
-        "Send at most M ratings of a person, drawn at random on the device; all are used there.",
+        "Send at most M ratings of a person, drawn on the device; into sums at most the weight of "
+        "M ratings of weight 1. All are used there.",
         int,
         flags=("--max-ratings",),
         metavar="M",
@@ -334,13 +335,16 @@ class BitOptions(OneRoundOptions):
     """The same by one bit per rating."""
 
     _: KW_ONLY
-    patterns: int = option(
-        8,
-        "How many factors of who rates what with whom to use; 0 for none.",
+    patterns: int | None = option(
+        None,
+        "How many factors of who rates what with whom to use; 0 for none. Otherwise the "
+        "released bits choose between 8 and none.",
+        int,
         flags=("--patterns",),
         metavar="N",
         least=0,
         most=100,
+        optional=True,
     )
     list_model: str = option(
         "ease",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -224,11 +225,27 @@ SURE = 0.9995
 """From here on a guess is as good as certain."""
 
 
-def percent(part: float, *, at_most: bool = False) -> str:
-    """A probability for people, or what it is at most; certainty is only said where it is."""
+def percent(part: float) -> str:
+    """A probability for people, to the nearest; certainty is only said where it is."""
     if part >= SURE:
-        return "100 %" if at_most else "> 99.9 %"
+        return "> 99.9 %"
     return f"{100 * part:.0f} %" if part < 0.95 else f"{100 * part:.1f} %"
+
+
+def at_most(part: float) -> str:
+    """A bound for people, to stand behind "at most": rounded up, so that it is never too low."""
+    return _rounded(part, math.ceil)
+
+
+def at_least(part: float) -> str:
+    """A bound for people, to stand behind "at least": rounded down."""
+    return _rounded(part, math.floor)
+
+
+def _rounded(part: float, rounding: Callable[[Fraction], int]) -> str:
+    # Next to 50 and to 100 a tenth of a percent is what matters.
+    steps = 100 if 0.55 <= part < 0.95 else 1000
+    return f"{100 * rounding(Fraction(part) * steps) / steps:g} %"
 
 
 HEAD = """# The methods

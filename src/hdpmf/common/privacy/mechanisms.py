@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from hdpmf.common.methods import Method
+from hdpmf.common.privacy.coding import WEIGHT_UNITS
 from hdpmf.errors import ConfigError, PrivacyError
 
 H_FLOOR = 2.0**-23
@@ -349,3 +350,26 @@ def bound_contributions(users: np.ndarray, most: int, draws: np.ndarray) -> np.n
     first = np.flatnonzero(np.diff(ranked, prepend=-1))
     rank = np.arange(len(users)) - np.repeat(first, np.diff(np.append(first, len(users))))
     return np.sort(order[rank < most])
+
+
+def bound_weights(users: np.ndarray, most: int, draws: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return the weight, in 64ths, with which each rating enters secure sums under a limit.
+
+    A user's ratings enter in the order of draws until they have as much weight as ``most`` ratings
+    of weight 1, the last one with what is left. So one rating more takes away no more weight from
+    the others than it has itself (``proofs/hdp-sum.md``).
+
+    Args:
+        users: Each rating's user, as a number.
+        most: How many ratings of weight 1 the limit is.
+        draws: One number for each rating that does not depend on any value.
+        units: The weights in 64ths.
+    """
+    order = np.lexsort((draws, users))
+    ranked, own = users[order], units[order]
+    before = np.cumsum(own) - own
+    first = np.flatnonzero(np.diff(ranked, prepend=-1))
+    before -= np.repeat(before[first], np.diff(np.append(first, len(users))))
+    entered = np.empty_like(units)
+    entered[order] = np.clip(most * WEIGHT_UNITS - before, 0, own)
+    return entered

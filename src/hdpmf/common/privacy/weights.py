@@ -222,6 +222,13 @@ class PrivacyWeights:
         weights, levels = (None if each is None else each[positions] for each in own)
         return self._copy(rating_weights=weights, rating_levels=levels)
 
+    def at_most(self, ratings: Ratings, limits: np.ndarray) -> PrivacyWeights:
+        """The same weights, with no row of ``ratings`` above its limit."""
+        own = self.for_ratings(ratings)
+        if not bool((own > limits).any()):
+            return self
+        return self._copy(rating_weights=np.minimum(own, limits))
+
     def for_users(self, users: IdIndex) -> np.ndarray:
         """User weights in the order of ``users``; a user without a weight is an error."""
         return np.asarray(self.beta[_positions(self.users, users, "user")])

@@ -122,9 +122,7 @@ def _limited(
     if most is None:
         return ratings, weights
     draws = noise.uniforms(len(ratings))
-    rows = (
-        bound_contributions(ratings.user_codes, most, draws)
-        if one_limit
-        else bound_by_level(ratings, weights, most, draws)
-    )
+    if not one_limit:
+        return bound_by_level(ratings, weights, most, draws)
+    rows = bound_contributions(ratings.user_codes, most, draws)
     return ratings.take(rows), weights.take(rows)

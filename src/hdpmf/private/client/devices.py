@@ -6,7 +6,7 @@ Nothing here is sent.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import IdIndex, Ratings, RatingScale
 from hdpmf.common.model.device_fit import DeviceFit, to_stars
 from hdpmf.common.privacy.mechanisms import Mechanism
+from hdpmf.private.client.recency import UNKNOWN, freshness, lasting_taste, steady
 
 if TYPE_CHECKING:
     from hdpmf.private.kernels.batch import GroupedRatings
@@ -159,6 +160,9 @@ class Devices:
             last.
         rated: Items rated, user after user.
         stars: How they were rated, in stars (1 to 5) whatever the scale.
+        times: When they were rated, in seconds since 1970 or ``UNKNOWN``; None: no time is known.
+        fresh: How much each rating counts in lists; None: all alike.
+        lasting: How much each user's taste counts in lists; None: whole.
     """
 
     users: IdIndex
@@ -170,6 +174,9 @@ class Devices:
     rated: np.ndarray
     stars: np.ndarray
     scale: RatingScale
+    times: np.ndarray | None = None
+    fresh: np.ndarray | None = None
+    lasting: np.ndarray | None = None
 
     def __repr__(self) -> str:
         return f"Devices({len(self.users)} users)"
@@ -182,10 +189,12 @@ class Devices:
         beta: np.ndarray,
         gamma: np.ndarray,
         by_user: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
+        times: np.ndarray | None = None,
     ) -> Devices:
         """The state of the users of ``ratings``, who now have these vectors.
 
-        ``by_user`` is ``rated_start``, ``rated`` and ``stars``, if the ratings are sorted already.
+        ``by_user`` is ``rated_start``, ``rated`` and ``stars``, if the ratings are sorted already;
+        ``times`` are sorted as they are then.
         """
         if by_user is None:
             order = np.argsort(ratings.user_codes, kind="stable")
@@ -195,6 +204,7 @@ class Devices:
                 ratings.item_codes[order],
                 to_stars(ratings.values[order], ratings.scale),
             )
+            times = None if ratings.timestamps is None else ratings.timestamps[order]
         return cls(
             users=ratings.users,
             vectors=np.ascontiguousarray(vectors),
@@ -205,6 +215,7 @@ class Devices:
             rated=by_user[1],
             stars=by_user[2],
             scale=ratings.scale,
+            times=times,
         )
 
     @classmethod
@@ -240,7 +251,29 @@ class Devices:
             rated=np.concatenate([self.rated[span] for span in spans]),
             stars=np.concatenate([self.stars[span] for span in spans]),
             scale=self.scale,
+            times=None
+            if self.times is None
+            else np.concatenate([self.times[span] for span in spans]),
         )
+
+    def at_time(self, now: float | np.ndarray) -> Devices:
+        """Return the same users, whose recent ratings count more in lists made now.
+
+        Args:
+            now: In seconds since 1970, one number for all or one for each; not a number: that
+                user's ratings all count alike.
+        """
+        if self.times is None:
+            return self
+        each = np.broadcast_to(np.asarray(now, np.float64), (len(self.users),))
+        asked = self.rated_start, self.times, each
+        return replace(self, fresh=freshness(*asked), lasting=lasting_taste(*asked))
+
+    def at_full_hour(self, clock: float) -> Devices:
+        """Return the same users as asked at this time, to the hour; see ``recency.steady``."""
+        if self.times is None:
+            return self
+        return self.at_time(steady(self.rated_start, self.times, clock))
 
     def predict(
         self,
@@ -303,10 +336,11 @@ class Devices:
         """
         target = mechanism.target(ratings.values, weights)
         vectors = np.zeros((ratings.n_users, factors.shape[1]), np.float32)
-        rated: list[tuple[np.ndarray, np.ndarray]] = []
+        rated: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]] = []
         for user in range(ratings.n_users):
             own = ratings.user_codes == user
-            rated.append((items[own], to_stars(ratings.values[own], ratings.scale)))
+            times = None if ratings.timestamps is None else ratings.timestamps[own]
+            rated.append((items[own], to_stars(ratings.values[own], ratings.scale), times))
             if own.any():
                 ridge = reg * own.sum() if reg_per_rating else reg
                 bound = 1.0 if mechanism.bounds_users else None
@@ -320,12 +354,15 @@ class Devices:
         vectors: np.ndarray,
         beta: np.ndarray,
         means: np.ndarray,
-        rated: list[tuple[np.ndarray, np.ndarray]],
+        rated: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]],
     ) -> None:
-        """Add users, or replace those that are here; ``rated`` has items and stars of each."""
+        """Add users, or replace those here; ``rated`` has each one's items, stars and times."""
         stay = np.flatnonzero(users.find(self.users.ids) < 0)
         spans = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in stay]
-        kept = [(self.rated[span], self.stars[span]) for span in spans]
+        kept = [
+            (self.rated[span], self.stars[span], None if self.times is None else self.times[span])
+            for span in spans
+        ]
         everyone = np.concatenate((self.users.ids[stay], users.ids)) if len(stay) else users.ids
         order = np.argsort(everyone, kind="stable")
         lists = [*kept, *rated]
@@ -336,6 +373,16 @@ class Devices:
         self.rated_start = np.concatenate(([0], np.cumsum([len(lists[user][0]) for user in order])))
         self.rated = np.concatenate([lists[user][0] for user in order])
         self.stars = np.concatenate([lists[user][1] for user in order])
+        self.times = _joined_times([(len(lists[user][0]), lists[user][2]) for user in order])
+
+
+def _joined_times(parts: list[tuple[int, np.ndarray | None]]) -> np.ndarray | None:
+    """Join the times of so many ratings each; None where nobody's are known."""
+    if all(times is None for _, times in parts):
+        return None
+    return np.concatenate(
+        [np.full(count, UNKNOWN) if times is None else times for count, times in parts]
+    )
 
 
 def fit_vectors(fit: DeviceFit, by_user: GroupedRatings, workers: Workers) -> np.ndarray:
@@ -366,6 +413,15 @@ def ratings_by_user(ratings: Ratings) -> GroupedRatings:
 
     stars = to_stars(ratings.values, ratings.scale)
     return group(ratings.user_codes, ratings.item_codes, stars, None, ratings.n_users)
+
+
+def times_by_user(ratings: Ratings, start: np.ndarray) -> np.ndarray | None:
+    """Times of ratings, user after user as in `ratings_by_user`, where there are any."""
+    if ratings.timestamps is None:
+        return None
+    from hdpmf.private.kernels.batch import placed
+
+    return placed(ratings.user_codes, ratings.timestamps, start, np.int64)
 
 
 def predict(

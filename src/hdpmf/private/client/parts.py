@@ -159,7 +159,8 @@ def list_parts(
             resting = np.tanh(lists.hidden)
             rise = encoded.sum(axis=0)
             flat = np.abs(rise) < 1e-9
-            slope = (np.tanh(lists.hidden + rise) - resting) / np.where(flat, 1.0, rise)
+            divisor = np.where(flat, 1.0, rise)  # no mutant: where it is flat it is not used
+            slope = (np.tanh(lists.hidden + rise) - resting) / divisor
             encoded = encoded * np.where(flat, 1.0 - resting**2, slope)
         own = encoded @ decode.T + _entries(lists, known, known_inputs, shown, usual)
     everyone = np.asarray(

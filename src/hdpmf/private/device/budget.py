@@ -14,13 +14,14 @@ from hdpmf.common.data import Ratings
 from hdpmf.common.methods import METHODS, Status, method_named
 from hdpmf.common.methods.registry import PROMISE
 from hdpmf.common.privacy.accounting import cost
-from hdpmf.common.privacy.coding import weight_units
+from hdpmf.common.privacy.coding import WEIGHT_UNITS, weight_units
 from hdpmf.common.privacy.levels import HIDDEN, OPEN, SEEN
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.layout import SHARING_METHOD
 from hdpmf.errors import PrivacyError
-from hdpmf.private.device.disclosures.ledger import SLACK, Action, Entry
+from hdpmf.private.device.disclosures.journal import Action, Entry
+from hdpmf.private.device.disclosures.limits import SLACK, Taken
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import PinnedRoster
@@ -39,6 +40,7 @@ class Participation:
     Attributes:
         table: All ratings of the device, as they were when these were chosen.
         ratings: Those that take part.
+        weights: Theirs; of one that a limit cuts short, what is left of it.
         digest: Of who rated which of them.
         content: Of that, their values and their weights; by the store's key.
     """
@@ -50,9 +52,7 @@ class Participation:
     content: bytes
 
 
-def choose(
-    store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+def choose(store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = False) -> Taken:
     """Positions of the ratings that can take part, and what each will pay.
 
     Args:
@@ -69,13 +69,15 @@ def choose(
     ratings, weights, policy = store.ratings(), store.weights(), store.policy
     check_policy(policy, terms, store.roster)  # its owner may have changed it since the terms came
     own = weights.for_ratings(ratings)
-    pays = own * terms.epsilon
+    method = method_named(terms.method)
+    unit = terms.epsilon / WEIGHT_UNITS if method.one_round else None
+    # Weights are sent in whole 64ths there, and cost no more than that.
+    pays = own * terms.epsilon if unit is None else weight_units(own) * unit
     levels = levels_in(store, terms)
     pays[levels == OPEN] = 0.0
     catalogue = store.pinned_catalogue
     retired = np.zeros(0, np.int64) if catalogue is None else catalogue.known.retired
     able = ~np.isin(ratings.item_codes, retired)  # of a retired item nothing new is sent
-    method = method_named(terms.method)
     if bare or method.claim(terms.view, labels=terms.labels).status == "none":
         pays = np.full(len(ratings), np.inf)
     else:
@@ -86,9 +88,13 @@ def choose(
         able &= (weight_units(own) > 0) | (levels == OPEN)
         able &= ~store.ledger.has_answered(recommender, terms.method, ratings)
     chosen = np.flatnonzero(able)
-    if not np.isinf(pays).any():
-        chosen = store.ledger.within_limits(ratings, chosen, pays, policy, levels > HIDDEN)
-    return chosen, pays[chosen]
+    if np.isinf(pays).any():
+        return Taken(chosen, pays[chosen], np.zeros(0, np.intp))
+    sums = unit is not None and terms.view != "messages"
+    taken = store.ledger.limits.within(
+        ratings, chosen, pays, policy, shown=levels > HIDDEN, unit=unit, sums=sums
+    )
+    return taken if sums else taken._replace(short=np.zeros(0, np.intp))
 
 
 def levels_in(store: DeviceStore, terms: Terms) -> np.ndarray:
@@ -99,22 +105,18 @@ def levels_in(store: DeviceStore, terms: Terms) -> np.ndarray:
     return store.weights().levels_for(ratings)
 
 
-def choose_hidden(
-    store: DeviceStore, terms: Terms, recommender: str
-) -> tuple[np.ndarray, np.ndarray]:
+def choose_hidden(store: DeviceStore, terms: Terms, recommender: str) -> Taken:
     """Of those that `choose` returns, the ratings that enter sums."""
-    chosen, pays = choose(store, terms, recommender)
-    hidden = levels_in(store, terms)[chosen] == HIDDEN
-    return chosen[hidden], pays[hidden]
+    taken = choose(store, terms, recommender)
+    hidden = levels_in(store, terms)[taken.positions] == HIDDEN
+    return taken._replace(positions=taken.positions[hidden], pays=taken.pays[hidden])
 
 
-def choose_shown(
-    store: DeviceStore, terms: Terms, recommender: str
-) -> tuple[np.ndarray, np.ndarray]:
+def choose_shown(store: DeviceStore, terms: Terms, recommender: str) -> Taken:
     """Of those that `choose` returns, the ratings that the owner shows. Open ones pay nothing."""
-    chosen, pays = choose(store, terms, recommender)
-    shown = levels_in(store, terms)[chosen] > HIDDEN
-    return chosen[shown], pays[shown]
+    taken = choose(store, terms, recommender)
+    shown = levels_in(store, terms)[taken.positions] > HIDDEN
+    return Taken(taken.positions[shown], taken.pays[shown], np.zeros(0, np.intp))
 
 
 def check_policy(policy: Policy, terms: Terms, roster: PinnedRoster | None = None) -> None:
@@ -130,26 +132,38 @@ def check_policy(policy: Policy, terms: Terms, roster: PinnedRoster | None = Non
 def charge(
     store: DeviceStore,
     entry: Entry,
-    chosen: np.ndarray,
-    pays: np.ndarray,
+    taken: Taken,
     opened: np.ndarray | None = None,
 ) -> None:
     """Let ratings pay, or refuse; those that are opened pay nothing."""
+    chosen, pays, short = taken
     try:
-        store.ledger.charge(entry, store.ratings(), chosen, pays, opened)
+        store.ledger.charge(entry, store.ratings(), chosen, pays, opened, short)
     except PrivacyError as error:
         # Only what another run took in this moment; what ratings have left was looked at before.
         raise DeclinedError("busy", str(error)) from error
 
 
+def units_paid(pays: np.ndarray, terms: Terms) -> np.ndarray | None:
+    """Return the weight, in 64ths, that ratings have paid for; None but in one-round designs."""
+    if not method_named(terms.method).one_round:
+        return None
+    parts = np.minimum(pays / terms.epsilon, 1.0)
+    return np.asarray(np.rint(parts * WEIGHT_UNITS), np.int64)
+
+
 def participation(
-    store: DeviceStore, chosen: np.ndarray, opened: np.ndarray | None = None
+    store: DeviceStore,
+    chosen: np.ndarray,
+    units: np.ndarray | None = None,
+    opened: np.ndarray | None = None,
 ) -> Participation:
     """The chosen ratings by themselves.
 
     Args:
         store: The device's store.
         chosen: Positions of these ratings.
+        units: The weight, in 64ths, that each has paid for; None for all of its weight.
         opened: Of what is shown: a mask, over all ratings, of those that leave as they are.
     """
     table, weights = store.ratings(), store.weights()
@@ -162,38 +176,44 @@ def participation(
     digest = sha256(repr(pairs).encode()).digest()
     own = weights.take(chosen)
     numbers = ratings.values.tobytes() + own.for_ratings(ratings).tobytes()
+    if units is not None:
+        numbers += units.tobytes()
+        short = (units > 0) & (units < weight_units(own.for_ratings(ratings)))
+        own = own.at_most(ratings, np.where(short, units / WEIGHT_UNITS, 1.0))
     if opened is not None:
         numbers += opened[chosen].tobytes()
     return Participation(table, ratings, own, digest, store.keyed_digest(digest + numbers))
 
 
-def paying_ratings(store: DeviceStore, run: bytes, epsilon: float) -> Participation:
+def paying_ratings(store: DeviceStore, run: bytes, terms: Terms) -> Participation:
     """Return the ratings that have paid for a run under way, and would send no more than that.
 
-    Ratings that are gone, or whose weight has grown since, are left out; the recommender cannot
-    tell.
+    Ratings that are gone are left out; the recommender cannot tell. One whose weight has grown
+    since is left out where a run has several rounds, and otherwise sends what it has paid for.
     """
     ratings, weights = store.ratings(), store.weights()
     paid = store.ledger.paid_in(run.hex(), ratings)
-    return participation(
-        store,
-        np.flatnonzero((paid > 0) & (weights.for_ratings(ratings) * epsilon <= paid * (1 + SLACK))),
-    )
+    units = units_paid(paid, terms)
+    if units is not None:
+        chosen = np.flatnonzero(units > 0)
+        return participation(store, chosen, units[chosen])
+    within = weights.for_ratings(ratings) * terms.epsilon <= paid * (1 + SLACK)
+    return participation(store, np.flatnonzero((paid > 0) & within))
 
 
 def showing_ratings(store: DeviceStore, run: bytes, terms: Terms) -> Participation:
     """Return the ratings that are shown in a run under way, as far as the owner still shows them.
 
-    Those that are gone, hide more now, or whose weight has grown since are left out.
+    Those that are gone, or hide more now, are left out.
     """
-    ratings, weights = store.ratings(), store.weights()
+    ratings = store.ratings()
     levels = levels_in(store, terms)
     paid = store.ledger.paid_in(run.hex(), ratings)
-    cost = weights.for_ratings(ratings) * terms.epsilon
-    as_bits = (paid > 0) & (levels >= SEEN) & (cost <= paid * (1 + SLACK))
+    as_bits = (paid > 0) & (levels >= SEEN)
     in_run = store.ledger.takes_part(run.hex(), ratings)
     as_they_are = in_run & (paid == 0) & (levels == OPEN)
-    return participation(store, np.flatnonzero(as_bits | as_they_are), paid == 0)
+    chosen = np.flatnonzero(as_bits | as_they_are)
+    return participation(store, chosen, units_paid(paid[chosen], terms), paid == 0)
 
 
 def agreed_words(

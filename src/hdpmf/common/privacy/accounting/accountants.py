@@ -1,15 +1,12 @@
-"""Privacy events, and accountants that say what they cost together, or refuse.
-
-Events are immutable values that say what was released. Every size is the change that one neighbour
-can make, in units of the noise: the events know nothing about ratings, weights or epsilon. Two
-neighbours differ in what ``methods`` was asked about (a rating's value, its presence, ...).
+"""Accountants that say what privacy events cost together, or refuse.
 
 ``pure`` adds up pure epsilons, ``zcdp`` adds up rho, ``gaussian_distance`` adds up squared
 distances of Gaussian releases (and refuses everything else), ``epsilon_at`` finds the best epsilon
-for a delta that any of them proves. References: Bun and Steinke 2016 (zCDP; a pure epsilon is
-epsilon^2/2-zCDP), Kairouz, Oh and Viswanath 2015 (anything epsilon-private is randomized response
-seen through a channel), Balle and Wang 2018 (exact Gaussian), Mironov 2017 (Renyi curve of
-Laplace), Canonne, Kamath and Steinke 2020 (the conversion from Renyi to epsilon and delta).
+for a delta that any of them, or the releases' loss distributions (``loss_distributions``), prove.
+References: Bun and Steinke 2016 (zCDP; a pure epsilon is epsilon^2/2-zCDP), Kairouz, Oh and
+Viswanath 2015 (anything epsilon-private is randomized response seen through a channel), Balle and
+Wang 2018 (exact Gaussian), Mironov 2017 (Renyi curve of Laplace), Canonne, Kamath and Steinke 2020
+(the conversion from Renyi to epsilon and delta).
 """
 
 from __future__ import annotations
@@ -17,123 +14,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import numpy as np
+
+from hdpmf.common.privacy.accounting import loss_distributions
+from hdpmf.common.privacy.accounting.events import (
+    Composed,
+    DiscreteLaplaceRelease,
+    Event,
+    GaussianGivenH,
+    LaplaceSum,
+    NoiseFixedOverRounds,
+    NothingSent,
+    RandomizedBit,
+    Repeated,
+    Unprotected,
+)
 from hdpmf.errors import PrivacyError, UnsupportedEventError
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Anything that an observer gets to see, or that keeps it from seeing."""
-
-
-@dataclass(frozen=True, slots=True)
-class NothingSent(Event):
-    """Nothing that depends on the ratings leaves the device."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unprotected(Event):
-    """Something goes out that a neighbour changes and no noise covers."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class LaplaceSum(Event):
-    """Numbers with independent Laplace noise, each moved by the same amount.
-
-    An equal move of every coordinate is the worst way to spread a given Euclidean distance
-    (``proofs/theorem-2.md``).
-
-    Attributes:
-        shift: How far one number moves, in scales of its noise.
-        coordinates: How many numbers.
-    """
-
-    shift: float
-    coordinates: int = 1
-
-    def __post_init__(self) -> None:
-        _check("shift", self.shift)
-        _check_count("coordinates", self.coordinates)
-
-
-@dataclass(frozen=True, slots=True)
-class DiscreteLaplaceRelease(Event):
-    """Whole numbers with discrete Laplace noise.
-
-    Attributes:
-        shift: How far they move together (in the sum of sizes), in scales of their noise.
-    """
-
-    shift: float
-
-    def __post_init__(self) -> None:
-        _check("shift", self.shift)
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianGivenH(Event):
-    """Vectors with Gaussian noise of known variance: the paper's noise to whoever knows h.
-
-    Attributes:
-        distance: How far they move together, in standard deviations.
-    """
-
-    distance: float
-
-    def __post_init__(self) -> None:
-        _check("distance", self.distance)
-
-
-@dataclass(frozen=True, slots=True)
-class RandomizedBit(Event):
-    """One bit whose probabilities differ by at most a factor exp(budget)."""
-
-    budget: float
-
-    def __post_init__(self) -> None:
-        _check("budget", self.budget)
-
-
-@dataclass(frozen=True, slots=True)
-class NoiseFixedOverRounds(Event):
-    """The same noise in every round: the difference of two rounds has none."""
-
-    event: Event
-    rounds: int
-
-    def __post_init__(self) -> None:
-        _check_count("rounds", self.rounds)
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated(Event):
-    """A release repeated with fresh noise; later ones may depend on earlier ones."""
-
-    event: Event
-    times: int
-
-    def __post_init__(self) -> None:
-        _check_count("times", self.times)
-
-
-@dataclass(frozen=True, slots=True)
-class Composed(Event):
-    """Several releases with independent noise; later ones may depend on earlier ones."""
-
-    events: tuple[Event, ...]
-
-
-def _check(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise PrivacyError(f"an event's {name} must be a finite number from 0, not {value}")
-
-
-def _check_count(name: str, value: int) -> None:
-    if value < 1:
-        raise PrivacyError(f"an event's {name} must be at least 1, not {value}")
 
 
 def normal_cdf(x: float) -> float:
@@ -222,19 +119,7 @@ def renyi(event: Event, order: float) -> float:
     """Renyi divergence of an order above 1."""
     if not order > 1:
         raise PrivacyError(f"a Renyi order must be above 1, not {order}")
-    match event:
-        case NothingSent():
-            return 0.0
-        case Unprotected():
-            return math.inf
-        case LaplaceSum(shift, coordinates):
-            return coordinates * _laplace(order, shift)
-        case DiscreteLaplaceRelease() | RandomizedBit():
-            return _randomized_response(order, pure(event))
-        case GaussianGivenH(distance):
-            return order * distance**2 / 2
-        case _:
-            return _together(event, lambda part: renyi(part, order), "a Renyi")
+    return float(_renyi_curve(_counted(event), np.array([order]))[0])
 
 
 def gaussian_distance(event: Event) -> float:
@@ -255,17 +140,31 @@ def _squared_distance(event: Event) -> float:
 
 
 def epsilon_at(event: Event, delta: float) -> float:
-    """The smallest proved epsilon at ``delta``: pure, exact for Gaussians, or by Renyi."""
+    """The smallest proved epsilon at ``delta``: the least of all bounds that there are.
+
+    That is the pure epsilon; the exact one of Gaussians; for everything else the one of composed
+    loss distributions, or of Renyi divergences where these are not known.
+    """
     if not 0 < delta < 1:
         raise PrivacyError(f"delta must be above 0 and below 1, not {delta}")
     if math.isinf(zcdp(event)):
         return math.inf
     best = pure(event)
     try:
-        best = min(best, normal_epsilon(gaussian_distance(event), delta))
+        return min(best, normal_epsilon(gaussian_distance(event), delta))
     except UnsupportedEventError:
-        best = min(best, _from_renyi(event, delta))
-    return best
+        counts = _counted(event)
+    best = min(best, _from_renyi(counts, delta))
+    try:
+        curve = loss_distributions.compose(_worst_cases(counts))
+    except UnsupportedEventError:
+        return best
+    return min(best, 0.0 if curve is None else curve.epsilon(delta))
+
+
+def renyi_epsilon(event: Event, delta: float) -> float:
+    """The epsilon at ``delta`` by Renyi divergences alone, which any of these events has."""
+    return _from_renyi(_counted(event), delta)
 
 
 def guess(event: Event) -> float:
@@ -312,55 +211,92 @@ def _refused(who: str, event: Event) -> UnsupportedEventError:
     )
 
 
-def _laplace(order: float, shift: float) -> float:
-    if shift == 0:
-        return 0.0
-    rising = math.log(order / (2 * order - 1)) + (order - 1) * shift
-    falling = math.log((order - 1) / (2 * order - 1)) - order * shift
-    return (rising + math.log1p(math.exp(falling - rising))) / (order - 1)
-
-
-def _randomized_response(order: float, budget: float) -> float:
-    """Of the bit that every mechanism with this pure epsilon is a post-processing of."""
-    if budget == 0:
-        return 0.0
-    # ln(p^a q^(1-a) + q^a p^(1-a)) with p/q = exp(budget)
-    likely = -math.log1p(math.exp(-budget))
-    return (likely + (order - 1) * budget + math.log1p(math.exp(-(2 * order - 1) * budget))) / (
-        order - 1
-    )
-
-
-def _from_renyi(event: Event, delta: float) -> float:
-    alike = _counted(event)
-    return _smallest(lambda order: renyi(alike, order), delta)
-
-
-def _counted(event: Event) -> Event:
+def _counted(event: Event) -> Counter[Event]:
     """Count equal releases: a person may have a thousand ratings of few weights."""
     match event:
+        case NothingSent():
+            return Counter()
         case Composed(parts):
-            counts = Counter(_counted(part) for part in parts)
-            return Composed(tuple(Repeated(part, times) for part, times in counts.items()))
+            counts: Counter[Event] = Counter()
+            for part in parts:
+                counts.update(_counted(part))
+            return counts
         case Repeated(part, times):
-            return Repeated(_counted(part), times)
+            return Counter({one: count * times for one, count in _counted(part).items()})
+        case NoiseFixedOverRounds(part, 1):
+            return _counted(part)
         case _:
-            return event
+            return Counter([event])
 
 
-def _smallest(curve: Callable[[float], float], delta: float) -> float:
-    """Convert at the best order: a scan over orders, then golden sections around the best."""
+def _worst_cases(counts: Counter[Event]) -> Counter[Event]:
+    """Replace releases whose law is not told by the bit that they are a post-processing of.
 
-    def epsilon(log_gap: float) -> float:
-        gap = math.exp(log_gap)
-        order = 1 + gap
-        return curve(order) + (-math.log(order * delta)) / gap + math.log(gap / order)
+    Not Gaussian ones, and not Laplace noise on several numbers: that these move alike is the worst
+    case of their Renyi divergence only.
+    """
+    found: Counter[Event] = Counter()
+    for event, times in counts.items():
+        match event:
+            case LaplaceSum() | GaussianGivenH() | DiscreteLaplaceRelease(_, float()):
+                found[event] += times
+            case _:
+                found[RandomizedBit(pure(event))] += times
+    return found
 
-    steps = [-9 + 0.25 * step for step in range(85)]
-    best = min(steps, key=epsilon)
-    low, high = best - 0.25, best + 0.25
-    golden = (math.sqrt(5) - 1) / 2
-    for _ in range(60):
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        low, high = (low, right) if epsilon(left) < epsilon(right) else (left, high)
-    return max(0.0, min(epsilon(low), epsilon(best)))
+
+def _renyi_curve(counts: Counter[Event], orders: np.ndarray) -> np.ndarray:
+    """Renyi divergences of releases together, at many orders."""
+    total = np.zeros(len(orders))
+    budgets: list[tuple[float, int]] = []
+    for event, times in counts.items():
+        match event:
+            case Unprotected() | NoiseFixedOverRounds():
+                total += math.inf if pure(event) > 0 else 0.0
+            case LaplaceSum(shift, coordinates):
+                total += times * coordinates * _laplace(orders, shift)
+            case GaussianGivenH(distance):
+                total += times * orders * distance**2 / 2
+            case DiscreteLaplaceRelease() | RandomizedBit():
+                budgets.append((pure(event), times))
+            case _:
+                raise _refused("a Renyi", event)
+    if budgets:
+        sizes, often = np.array(budgets, np.float64).T
+        total += _randomized_response(orders[:, None], sizes) @ often
+    return total
+
+
+def _laplace(orders: np.ndarray, shift: float) -> np.ndarray:
+    if shift == 0:
+        return np.zeros_like(orders)
+    rising = np.log(orders / (2 * orders - 1)) + (orders - 1) * shift
+    falling = np.log((orders - 1) / (2 * orders - 1)) - orders * shift
+    return np.asarray((rising + np.log1p(np.exp(falling - rising))) / (orders - 1))
+
+
+def _randomized_response(orders: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+    """Of the bits that mechanisms with these pure epsilons are a post-processing of."""
+    # ln(p^a q^(1-a) + q^a p^(1-a)) with p/q = exp(budget)
+    likely = -np.log1p(np.exp(-budgets))
+    rest = np.log1p(np.exp(-(2 * orders - 1) * budgets))
+    return np.asarray((likely + (orders - 1) * budgets + rest) / (orders - 1))
+
+
+def _from_renyi(counts: Counter[Event], delta: float) -> float:
+    """Convert at the best order: a scan over orders, then finer ones around the best."""
+
+    def epsilons(log_gaps: np.ndarray) -> np.ndarray:
+        gaps = np.exp(log_gaps)
+        orders = 1 + gaps
+        converted = -np.log(orders * delta) / gaps + np.log(gaps / orders)
+        return np.asarray(_renyi_curve(counts, orders) + converted)
+
+    steps = np.linspace(-9.0, 12.0, 85)
+    best = math.inf
+    while steps[1] - steps[0] > 1e-6:
+        found = epsilons(steps)
+        best = min(best, float(found.min()))
+        middle, gap = steps[int(found.argmin())], steps[1] - steps[0]
+        steps = np.linspace(middle - gap, middle + gap, 41)
+    return max(0.0, best)

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from hdpmf.common.methods import method_named
-from hdpmf.common.privacy.accounting import accountants as e
+from hdpmf.common.privacy.accounting import events as e
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, make_ruler, sum_channels
 from hdpmf.common.privacy.levels import HIDDEN, OPEN, SEEN
@@ -37,7 +37,7 @@ def inverse_sum_quantile(n: int, quantile: float = 0.5) -> float:
             f"needs at least one draw and a quantile between 0 and 1, not {n} and {quantile}"
         )
     # S / n is about ln n with a spread of order 1 and a tail like 1 / x above.
-    low, high = 0.0, n * (math.log(n) + 3) + 10 * n / (1 - quantile)
+    low, high = 0.0, n * (math.log(n) + 3) + 10 * n / (1 - quantile)  # no mutant: any high end
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if _below(n, middle) < quantile else (low, middle)
@@ -255,22 +255,43 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Observation:
     return Observation(event, "everything", reason, reference)
 
 
-def _units(setting: Setting, subject: Subject) -> list[float]:
+def _units(setting: Setting, subject: Subject, *, in_weight: bool = False) -> list[float]:
     """Weights in whole 64ths, rounded down; of a user the heaviest that may be sent.
 
     Which of them are sent is drawn without a look at values, so that a user's cost is that of the
-    worst draw.
+    worst draw. In sums the limit is on their weight (``in_weight``), otherwise on their number.
     """
     units = [math.floor(weight * WEIGHT_UNITS) / WEIGHT_UNITS for weight in subject.weights]
-    return sorted(units, reverse=True)[: setting.max_ratings] if subject.unit == "user" else units
+    if subject.unit != "user" or setting.max_ratings is None:
+        return units
+    heaviest = sorted(units, reverse=True)
+    if not in_weight:
+        return heaviest[: setting.max_ratings]
+    left, sent = float(setting.max_ratings), []
+    for unit in heaviest:
+        sent.append(min(unit, left))
+        left -= sent[-1]
+    return [unit for unit in sent if unit > 0]
 
 
-def _pushed_out(setting: Setting, subject: Subject) -> list[float]:
+def _pushed_out(setting: Setting, subject: Subject, units: list[float]) -> list[float]:
     """Bound the weights of ratings that one more pushes out under a limit per person."""
     if setting.max_ratings is None or subject.neighbours == "value" or subject.unit == "user":
         return []
-    # One for each; those of several users may be about one item.
-    return [float(len(subject.weights))]
+    # As much weight as it has itself; of several users that may be about one item.
+    return [math.fsum(units)]
+
+
+def _moved_entries(per_weight: float, moves: list[float]) -> list[e.Event]:
+    """Entries with discrete Laplace noise, each moved by a weight, at a cost per unit of weight.
+
+    Counted as if a unit of weight moved an entry by 1: what a finer coding releases is
+    post-processing of that (``proofs/composition.md``).
+    """
+    if per_weight == 0:
+        return []
+    scale = WEIGHT_UNITS / per_weight
+    return [e.DiscreteLaplaceRelease(per_weight * moved, scale) for moved in moves]
 
 
 def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
@@ -286,14 +307,15 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
     if setting.design == "A":
         coding = make_coding(setting.coding, setting.scale, setting.epsilon)
     channels = sum_channels(setting.design, coding, setting.epsilon, labels=setting.labels)
-    units, others = _units(setting, subject), _pushed_out(setting, subject)
+    units = _units(setting, subject, in_weight=True)
+    others = _pushed_out(setting, subject, units)
     per_item = ([math.fsum(units)] if subject.unit == "item" else units) + others
 
     def releases(channel: Channel, moves: list[float]) -> list[e.Event]:
         per_weight = float(
             channel.value_cost if subject.neighbours == "value" else channel.presence_cost
         )
-        return [e.DiscreteLaplaceRelease(per_weight * moved) for moved in moves]
+        return _moved_entries(per_weight, moves)
 
     by_item = (
         channels.score,
@@ -322,11 +344,11 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
     if setting.labels and subject.neighbours == "presence":
         # An item's ratings are of as many devices, each with a label of its own; a user's are of
         # one.
-        pushed = 1.0 if others else 0.0
+        times = 2.0 if others else 1.0
         moved = (
-            [unit + pushed for unit in units]
+            [times * unit for unit in units]
             if subject.unit == "item"
-            else [math.fsum(units) + pushed]
+            else [times * math.fsum(units)]
         )
         parts += [e.RandomizedBit(float(channels.label_cost) * move) for move in moved]
     return Observation(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
@@ -346,9 +368,8 @@ def _counts(setting: Setting, view: View, subject: Subject) -> Observation:
         )
     units = _units(setting, subject)
     moved = [math.fsum(units)] if subject.unit == "item" else units
-    parts = tuple(e.DiscreteLaplaceRelease(setting.epsilon * move) for move in moved)
     return Observation(
-        e.Composed(parts),
+        e.Composed(tuple(_moved_entries(setting.epsilon, moved))),
         "everything",
         "One secure sum of weights with discrete Laplace noise.",
         reference,

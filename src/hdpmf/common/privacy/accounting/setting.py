@@ -47,8 +47,8 @@ class Setting:
         u_norm: Length of the user's vector (at most 1).
         design: Of ``hdp-sum``: ``A`` or ``S``.
         labels: Of ``hdp-sum``: whether by taste labels.
-        max_ratings: Of ``hdp-sum`` and ``hdp-bit``: most ratings of a person that are sent; None
-            for all.
+        max_ratings: Of ``hdp-bit``: most ratings of a person that are sent; of ``hdp-sum``: as much
+            weight as so many ratings of weight 1 have; None for all.
         coding: Of ``hdp-sum`` and ``hdp-bit``.
         h_quantile: Which draws of h to count with where they are not given: 0.5 is a typical run.
         h_draws: The recommender's draws for one item, all rounds and coordinates, where they are

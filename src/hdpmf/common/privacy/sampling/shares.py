@@ -133,7 +133,7 @@ def _root(x: int, n: int, precision: int) -> tuple[int, int]:
         else:
             over = middle
     low = under
-    under, over = low, 1 << precision
+    under, over = low, 1 << precision  # no mutant: the root is below, and is found all the same
     while over - under > 1:
         middle = (under + over) >> 1
         if _power(middle, n, precision)[0] >= x:
@@ -268,7 +268,7 @@ def _log_gammas_to(k: int, r: Fraction, digits: int) -> Decimal:
         for n in range(1, digits + 10):
             term = _bernoulli_number(2 * n) / (2 * n * (2 * n - 1) * x ** (2 * n - 1))
             logs = context.add(logs, _ratio(term, context))
-            if abs(term) < Fraction(1, 10 ** (digits + 5)):
+            if abs(term) < Fraction(1, 10 ** (digits + 5)):  # no mutant: a term more or less
                 break
         found = context.add(found, context.multiply(logs, Decimal(sign)))
     return found
