@@ -3,7 +3,8 @@ benchmarks/designs.py``.
 
 Needs the data sets in ``HDPMF_DATA``. ``--epsilons`` prints the table over epsilon instead;
 ``--rows TEXT`` only rows whose command has TEXT in it; ``--max-ratings`` the table over how many
-ratings a person sends, and what all of a person's ratings cost together.
+ratings a person sends, and what all of a person's ratings cost together; ``--persons`` what they
+cost in the whole data sets, and what they would by Renyi divergences alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from hdpmf import BiasedMF, HDPBit, HDPSum, PrivacySpec, Ratings, load_dataset, load_split
-from hdpmf.common.privacy.accounting import Setting, person_costs
+from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, person_costs
+from hdpmf.common.privacy.accounting.accountants import renyi_epsilon
 
 SEEDS = 5
 DATA = ("ml-100k", "ml-1m", "douban")
@@ -120,13 +122,49 @@ def bounded(rows: str) -> None:
             )
 
 
+def persons() -> None:
+    """The tables of what all ratings of a person cost: about values, and about presence."""
+
+    def told(found: Cost) -> str:
+        renyi = renyi_epsilon(found.event, DELTA)
+        return f"{found.pure:.1f}, or {found.epsilon_at_delta:.1f}* (Renyi {renyi:.1f}*)"
+
+    print("| | average person | median person | the one with most |")
+    for name in DATA:
+        ratings = load_dataset(name)
+        weights = PrivacySpec().draw(ratings, rng=0)
+        for method, view in (("hdp-sum", "sums"), ("hdp-bit", "messages")):
+            found = person_costs(Setting(method, scale=ratings.scale), view, ratings, weights)
+            people = [
+                person
+                for person in (found.average, found.median, found.heaviest)
+                if person is not None
+            ]
+            counts = ", ".join(
+                f"{person.ratings:,} of {person.weight / person.ratings:.3f}" for person in people
+            )
+            print(
+                f"| {name} `{method}`, values ({counts}) |",
+                " | ".join(told(person.cost) for person in people),
+                "|",
+                flush=True,
+            )
+            if method == "hdp-sum":
+                cells = " | ".join(told(person.presence) for person in people)
+                print(f"| {name} `{method}`, presence | {cells} |", flush=True)
+
+
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epsilons", action="store_true")
     parser.add_argument("--rows", default="")
     parser.add_argument("--max-ratings", action="store_true")
+    parser.add_argument("--persons", action="store_true")
     given = parser.parse_args()
+    if given.persons:
+        persons()
+        return
     if given.max_ratings:
         bounded(given.rows)
         return

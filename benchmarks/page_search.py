@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.protocol.catalogue import TitleSearch
+from hdpmf.common.protocol.titles import TitleSearch
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.own_items import load_catalogue
 from tests.e2e.browsing import running_chromium

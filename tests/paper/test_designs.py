@@ -16,6 +16,7 @@ import pytest
 
 from hdpmf import BiasedMF, HDPBit, HDPSum, PrivacySpec, load_dataset, load_split
 from hdpmf.models import load_prior
+from hdpmf.untrusted.recommender.pattern_choice import choose_patterns
 
 pytestmark = pytest.mark.paper
 
@@ -72,6 +73,16 @@ def test_the_strongest_yardstick_is_as_strong_as_the_readme_says(splits):
         train, test = splits[data]
         model = BiasedMF(50, epochs=40, rng=0, **params).fit(train)
         assert model.score(test)["mse"] <= bound, data
+
+
+@pytest.mark.parametrize(
+    ("data", "chosen"), [("ml-100k", 8), ("ml-1m", 8), ("douban", 8), ("yelp-sample", 0)]
+)
+def test_bits_choose_whether_who_rated_what_is_used(splits, data, chosen):
+    """By the training part alone: films and books gain by it, the Yelp sample loses."""
+    parts = splits.get(data) or load_dataset(data).hold_out(per_user=10, rng=1)
+    release = HDPBit(rng=0).release(parts[0], PrivacySpec().draw(parts[0], rng=0))
+    assert choose_patterns(release.survey, [release.bits], release.features) == chosen
 
 
 def test_more_budget_is_more_accuracy(splits):

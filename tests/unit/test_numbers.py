@@ -123,8 +123,10 @@ NUMBERS: dict[str, dict[str, object]] = {
     "private.device.store.database": {
         "_KIND.application.to_bytes(4, 'big'), _KIND.schema, FIRST_SCHEMA": (b"hdpv", 5, 4),
     },
-    "private.device.disclosures.ledger": {
+    "private.device.disclosures.limits": {
         "SLACK": 1e-9,
+    },
+    "private.device.disclosures.journal": {
         "Entry.__struct_defaults__": (1, 10, False, "", 0, 0.0, 0.0, 0, 0),
     },
     "private.device.budget": {
@@ -166,7 +168,7 @@ NUMBERS: dict[str, dict[str, object]] = {
     "private.device.messages": {
         "SLOT": 0.1,
     },
-    "private.device.disclosures.history": {
+    "private.device.disclosures.bounds": {
         "_SLACK": 1e-9,
     },
     "private.device.store.integrity": {
@@ -178,6 +180,113 @@ NUMBERS: dict[str, dict[str, object]] = {
     "private.device.store.encryption": {
         "KEY_BYTES, TAG_BYTES, _NONCE_BYTES, _PAD_TO": (32, 16, 12, 64),
         "SCRYPT_COST, _MOST_COST, _BLOCK_SIZE": (2**17, 2**20, 8),
+    },
+    "untrusted.aggregator.tasks": {
+        "(r := Rules()).minimum, r.most_items, r.allow_noiseless": (10, 200_000, False),
+        "(r := Rules()).skew, r.keep, r.lease": (300.0, 2_592_000.0, 60.0),
+        "Rules.simulation, SimulationRules.simulation": (False, True),
+        "_LATE, _MOST_DOCUMENT, _MOST_USERS": (86_400, 2**26, 1_000_000),
+    },
+    "untrusted.aggregator.folder": {
+        "(l := Limits()).connections, l.per_address, l.job_reports": (4096, 256, 256),
+        "(l := Limits()).header_seconds, l.body_seconds, l.retry_after": (10.0, 60.0, 30),
+        "(l := Limits()).waiting_uploads, l.waiting_reports": (1024, 1_000_000),
+        "Limits().task_bytes": 2**26,
+        "_SHORTEST_ROTATION": 3600.0,
+    },
+    "untrusted.aggregator.hpke_keys": {
+        "ROTATE_SECONDS, _IDS, _SLACK_SECONDS": (604_800.0, 256, 86_400),
+    },
+    "untrusted.aggregator.http": {
+        "_KEYS_SECONDS, _COLLECT_SECONDS, _QUERY_SIZE, _GARBAGE_SECONDS": (86_400, 5, 64, 3600.0),
+    },
+    "untrusted.aggregator.aggregation_job_driver": {
+        "_IDLE_SECONDS, _FIRST_PAUSE, _LONGEST_PAUSE": (5.0, 1.0, 60.0),
+        "_COUNT_SECONDS, _GARBAGE_SECONDS, _KEYS_SECONDS, _KEYS_PAUSE": (2.0, 3600.0, 600.0, 5.0),
+    },
+    "untrusted.aggregator.report_writer": {
+        "GROUP_REPORTS, GROUP_BYTES": (64, 2**24),
+    },
+    "untrusted.aggregator.key_file": {
+        "KEY_SIZE, NAME_SIZE, _HEADER_SIZE, _RECORD_SIZE": (32, 40, 24, 80),
+    },
+    "untrusted.aggregator.sealing": {
+        "_NONCE_SIZE, _BUCKET_SIZE": (12, 8),
+    },
+    "untrusted.aggregator.noise_key": {
+        "_DAY": 86_400,
+    },
+    "common.aggregation.two_servers.dap.messages": {
+        "REPORT_ID_SIZE, TASK_ID_SIZE, BATCH_ID_SIZE, JOB_ID_SIZE, CHECKSUM_SIZE": (
+            16,
+            32,
+            32,
+            16,
+            32,
+        ),
+        "[int(role) for role in Role]": [0, 1, 2, 3],
+    },
+    "common.aggregation.two_servers.prio.one_rating": {
+        "LARGEST_WEIGHT, _DIGITS, _UPPER, _MOST_LEVELS": (64, 9, 7, 16),
+    },
+    "common.net.signing": {
+        "TOLERANCE": 300.0,
+    },
+    "common.net.certificates": {
+        "AUTHORITY_DAYS, SERVER_DAYS, RENEW_DAYS": (3650, 397, 30),
+    },
+    "common.net.authority_rotation": {
+        "MAX_AUTHORITY_MESSAGE": 2**14,
+    },
+    "common.net.carrier": {
+        "Patience.MOST, Patience.TIMES, Patience.AT_LEAST, Patience.HALVINGS, Patience.MOMENT": (
+            0.75,
+            3.0,
+            5.0,
+            4,
+            1.0,
+        ),
+    },
+    "common.net.https": {
+        "TIMEOUT, DEADLINE, MAX_PROBLEM": (20.0, 300.0, 2**16),
+    },
+    "common.net.mailbox": {
+        "SHORTEST_PAUSE, LONGEST_PAUSE, IDLE_PAUSE, BUSY_RATE, IDLE_RATE": (
+            0.2,
+            300.0,
+            5.0,
+            100.0,
+            20.0,
+        ),
+        "PRESENT_SECONDS, PRESENT_PAUSES, PICK_UP_SECONDS, LINGER_SECONDS": (15.0, 3.0, 10.0, 10.0),
+        "BODY_SECONDS, MAX_WAITING_BYTES, LAST_FETCHES, _QUIET_SECONDS": (120.0, 2**29, 60.0, 3.0),
+    },
+    "common.net.polling": {
+        "SHORTEST_PAUSE, LONGEST_PAUSE, USUAL_PAUSE, REFUSED_PAUSE": (0.2, 600.0, 30.0, 30.0),
+        "_FIRST_RETRY, _LONGEST_RETRY": (0.2, 5.0),
+    },
+    "common.net.server": {
+        "MAX_HEADERS, GIVE_WAY_SECONDS, _HANDSHAKE_SECONDS": (2**14, 2.0, 10.0),
+    },
+    "common.net.server_tls": {
+        "CHECK_SECONDS": 3600.0,
+    },
+    "common.net.sum_servers": {
+        "ANSWER_SECONDS, KEEP_SECONDS": (60.0, 10.0),
+        "sorted(_LATER)": [408, 425, 429, 500, 502, 503, 504],
+    },
+    "common.web.local_server": {
+        "TOKEN_SECONDS, IDLE_SECONDS, BODY_SECONDS, _MOST_FIELDS": (600.0, 900.0, 60.0, 50),
+        "_FREE_TRIES, _LONGEST_WAIT, _MOST_SESSIONS": (3, 300.0, 4),
+    },
+    "private.page.http": {
+        "MOST_BYTES": 2**26,
+    },
+    "private.page.items": {
+        "MOST_SHOWN, _FOUND": (200, 20),
+    },
+    "private.page.disclosures": {
+        "_NUMBERS_SHOWN, _BARS_SHOWN, _RUNS_SHOWN, _REFUSALS_SHOWN": (100, 250, 50, 50),
     },
 }
 
@@ -194,7 +303,7 @@ def test_numbers_are_what_they_were_decided_to_be(module: str) -> None:
 
 PLAIN = {
     "common.aggregation.masks.client._Suspended",
-    "private.device.disclosures.ledger.Entry",
+    "private.device.disclosures.journal.Entry",
     "private.device.published_files.PublicFile",
     "private.device.published_files.PublicIndex",
     "private.device.published_files.PublicTask",

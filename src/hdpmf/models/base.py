@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -21,6 +22,7 @@ from hdpmf.models.input_checks import (
     check_same_kind,
     column,
     columns_of,
+    first_times,
     in_pairs,
     join_pairs,
     kind_of,
@@ -167,7 +169,8 @@ class Estimator(Parameters):
         """Predicted ratings for pairs of user and item ids, within the rating scale.
 
         One user goes with many items, and one item with many users. An item not seen in training
-        gets the user's own mean, a user not seen in training the middle of the scale. Without
+        gets the user's own mean, a user not seen in training the middle of the scale. So do all
+        pairs where a model only orders items (``predicts_ratings`` is False). Without
         ``items``, ``users`` has both, a pair per row, as scikit-learn calls it.
 
         Raises:
@@ -199,6 +202,7 @@ class Estimator(Parameters):
             or item was not in training, predicted by the fallback).
 
         Raises:
+            ConfigError: The model orders items and predicts no ratings; ``rank`` measures it.
             RatingsError: The test ratings are on another scale than the training ratings, or their
                 ids of another kind.
         """
@@ -209,6 +213,11 @@ class Estimator(Parameters):
         if test.implicit:
             raise RatingsError(
                 f"{test.name}: implicit feedback has no ratings to be wrong about; use rank"
+            )
+        if not self.predicts_ratings:
+            raise ConfigError(
+                f"{type(self).__name__} orders items and predicts no ratings, so it has no error; "
+                "rank measures its lists"
             )
         self._check_like_training(test, "test")
         users = self.devices_.users.find(test.users.ids)[test.user_codes]
@@ -223,8 +232,16 @@ class Estimator(Parameters):
             "n_cold": int((~(known_user & known_item)).sum()),
         }
 
-    def rank(self, test: RatingsLike, n: int = 10) -> dict[str, float | int]:
+    def rank(
+        self, test: RatingsLike, n: int = 10, *, in_time: bool = False
+    ) -> dict[str, float | int]:
         """Measure lists of the ``n`` best items, as ``hdpmf.models.ranking_metrics`` defines it.
+
+        Args:
+            test: Test ratings.
+            n: Length of the lists.
+            in_time: Each user's list is made at the time of their first test rating, so that what
+                they rated shortly before counts more. It is for splits by time.
 
         Returns:
             All ``METRICS`` there, ``NAME_margin`` of those that every user has (one side of a 95 %
@@ -233,7 +250,8 @@ class Estimator(Parameters):
         Raises:
             ConfigError: The model predicts the same for every item.
             RatingsError: No known user has a relevant test rating; or the scale or the ids are not
-                the training's.
+                the training's; or, with ``in_time``, there are no times, or a user rated in
+                training after their first test rating.
         """
         from hdpmf.models.ranking_metrics import rank
 
@@ -244,11 +262,30 @@ class Estimator(Parameters):
         candidates = self._candidates()
         candidates[np.setdiff1d(np.arange(len(candidates)), self.devices_.rated)] = False
         positions = self.catalogue_.items.find(test.items.ids)
-        return rank(self.devices_, candidates, self._order().scores, test, positions, n).summary()
+        order = (self._at_time(first_times(test, self.devices_)) if in_time else self)._order()
+        return rank(self.devices_, candidates, order.scores, test, positions, n).summary()
+
+    def _at_time(self, now: float | np.ndarray) -> Self:
+        """Return a copy whose lists are those that are asked for now."""
+        if self.devices_.times is None:
+            raise RatingsError(
+                "the model's ratings have no times, so nothing is recent; say which column has "
+                f"them with {hint('columns', 'timestamp')}"
+            )
+        self._order()  # a model for lists that is trained when first needed stays with this one
+        then = copy.copy(self)
+        then.devices_ = self.devices_.at_time(now)
+        return then
 
     @overload
     def recommend(
-        self, users: Id, n: int = 10, *, keep_rated: bool = False, only: ItemFilter | None = None
+        self,
+        users: Id,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
+        now: float | None = None,
     ) -> list[Recommendation]: ...
 
     @overload
@@ -259,6 +296,7 @@ class Estimator(Parameters):
         *,
         keep_rated: bool = False,
         only: ItemFilter | None = None,
+        now: float | None = None,
     ) -> RecommendedLists: ...
 
     def recommend(
@@ -268,6 +306,7 @@ class Estimator(Parameters):
         *,
         keep_rated: bool = False,
         only: ItemFilter | None = None,
+        now: float | None = None,
     ) -> list[Recommendation] | RecommendedLists:
         """The ``n`` best items for a user, best first: what they would choose and like, and why.
 
@@ -276,12 +315,15 @@ class Estimator(Parameters):
             n: How many items.
             keep_rated: Whether items that the user has rated may be in the list.
             only: What items have to be like: genres, years, or an explicit choice.
+            now: When the lists are asked for, in seconds since 1970: what was rated shortly before
+                counts more. None: all ratings count alike.
 
         Raises:
             UnknownIdError: A user was not in training; use ``fold_in`` first.
             ConfigError: The model cannot rank, or ``only`` asks for a genre that there is not.
+            RatingsError: ``now`` is given, and the ratings have no times.
         """
-        lists = self.recommend_each(column(users), n, keep_rated=keep_rated, only=only)
+        lists = self.recommend_each(column(users), n, keep_rated=keep_rated, only=only, now=now)
         if isinstance(users, (list, tuple, np.ndarray)):
             return RecommendedLists(lists)
         return next(iter(lists))[1]
@@ -293,12 +335,14 @@ class Estimator(Parameters):
         *,
         keep_rated: bool = False,
         only: ItemFilter | None = None,
+        now: float | None = None,
     ) -> Iterator[tuple[Id, list[Recommendation]]]:
         """Yield each user with their list; memory does not grow with the number of users."""
         self._check_fitted()
         self._check_ranks()
         codes = self._user_codes(users)
-        made = self._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)
+        model = self if now is None else self._at_time(now)
+        made = model._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)
         return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
 
     def similar_items(self, item: Id, n: int = 10) -> list[SimilarItem]:

@@ -127,6 +127,13 @@ class BiasedMF(BiasedOptions, Estimator):
         liked = np.einsum("nk,nk->n", self.user_factors_[users], self.item_factors_[items])
         return np.asarray(self.mean_ + self.user_bias_[users] + self.item_bias_[items] + liked)
 
+    def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Predict as for all, and for users without training ratings by the item's bias alone."""
+        predicted = super()._predict_codes(users, items)
+        strangers = np.isnan(np.append(self.devices_.means, np.nan)[users])
+        bias = np.append(np.where(self._ever_rated(), self.item_bias_, 0.0), 0.0)[items]
+        return np.where(strangers, self.devices_.scale.clip(self.mean_ + bias), predicted)
+
 
 @dataclass(eq=False, repr=False)
 class ListsOnly(Baseline):

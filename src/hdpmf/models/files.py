@@ -315,6 +315,8 @@ def _write_devices(model: Estimator, folder: Path) -> None:
     if isinstance(model, Factorization):
         private["history"] = [asdict(record) for record in model.history_]
     arrays = {name: getattr(devices, name) for name in _STATE}
+    if devices.times is not None:
+        arrays["times"] = devices.times
     if not isinstance(model, Factorization | OneRound | Baseline):
         private["learned"], own = learned_by(model)
         arrays |= own
@@ -340,6 +342,7 @@ def _check_shapes(model: Estimator) -> None:
         and devices.beta.shape == devices.means.shape == (n_users,)
         and devices.rated_start.shape == (n_users + 1,)
         and int(devices.rated_start[-1]) == len(devices.rated) == len(devices.stars)
+        and (devices.times is None or devices.times.shape == devices.rated.shape)
         and (
             len(devices.rated) == 0
             or 0 <= int(devices.rated.min()) <= int(devices.rated.max()) < n_items

@@ -184,4 +184,5 @@ def fit_devices(train: Ratings, fit: DeviceFit, beta: np.ndarray, gamma: np.ndar
         beta,
         gamma,
         (begin.cpu().numpy(), partner.cpu().numpy(), stars.cpu().numpy()),
+        None if train.timestamps is None else put(train.timestamps)[order].cpu().numpy(),
     )

@@ -22,6 +22,7 @@ from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.lists.training import train_list_model
 from hdpmf.untrusted.recommender.one_round import Answer
+from hdpmf.untrusted.recommender.pattern_choice import PATTERNS
 from hdpmf.untrusted.recommender.release import Release, join_contributions
 
 
@@ -38,6 +39,7 @@ class HDPBit(BitOptions, OneRound):
         coding: What the bit is about; ``auto`` is a threshold at four of five stars.
         patterns: How many factors of who rates what with whom to look for, beside the similarity of
             items. Who rated what is visible in this design, so it costs nothing; 0 uses neither.
+            None: 8, unless the released bits say that they do not help.
         features: As for HDPSum.
         prior: As for HDPSum.
         on: As for HDPSum.
@@ -64,6 +66,13 @@ class HDPBit(BitOptions, OneRound):
     @lists_.setter
     def lists_(self, lists: ListModel) -> None:
         self._lists = lists
+
+    @property
+    def n_patterns_(self) -> int:
+        """How many patterns of who rates what were looked for; 0 if who rated what is not used."""
+        if self.patterns is not None:
+            return self.patterns
+        return 0 if self.facts_.similarity is None else PATTERNS
 
     @property
     def privacy(self) -> PrivacyClaim:

@@ -32,8 +32,8 @@ class HDPShare(ShareOptions, OneRound):
 
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
-        max_ratings: The most hidden ratings of a person that are sent, and the most visible ones,
-            each drawn at random; all are used on the device.
+        max_ratings: A limit for a person's hidden ratings, as in HDPSum, and the most visible ones
+            that are sent, drawn at random; all are used on the device.
         coding: As for HDPSum; bits are about a threshold.
         features: As for HDPSum.
         prior: As for HDPSum.
@@ -59,8 +59,7 @@ class HDPShare(ShareOptions, OneRound):
         seed = seed_of(self.rng)
         if self.max_ratings is not None:
             draws = SeededNoise(seed, stream=4).uniforms(len(train))
-            sent = bound_by_level(train, weights, self.max_ratings, draws)
-            train, weights = train.take(sent), weights.take(sent)
+            train, weights = bound_by_level(train, weights, self.max_ratings, draws)
         client = ShareClient(
             train,
             weights,

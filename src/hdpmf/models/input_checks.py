@@ -9,7 +9,8 @@ import numpy as np
 
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.data.scale import ScaleLike
-from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.errors import ConfigError, RatingsError, hint
+from hdpmf.private.client import Devices
 
 
 class Parameters:
@@ -136,3 +137,28 @@ def tags() -> Any:
         input_tags=InputTags(string=True),
         no_validation=True,
     )
+
+
+def first_times(test: Ratings, devices: Devices) -> np.ndarray:
+    """Return when each of the devices' users made their first test rating; NaN for the others.
+
+    Raises:
+        RatingsError: There are no times, or a user rated in training after that.
+    """
+    if test.timestamps is None:
+        raise RatingsError(
+            f"{test.name}: there are no times, so lists cannot be made in time; say which column "
+            f"has them with {hint('columns', 'timestamp')}"
+        )
+    first = np.full(len(devices.users), np.inf)
+    users = devices.users.find(test.users.ids)[test.user_codes]
+    known = users >= 0
+    np.minimum.at(first, users[known], test.timestamps[known].astype(np.float64))
+    first[np.isinf(first)] = np.nan
+    limits = np.repeat(first, np.diff(devices.rated_start))
+    if devices.times is not None and bool((devices.times > limits).any()):
+        raise RatingsError(
+            f"{test.name}: a user rated in training after their first test rating; lists in time "
+            "need a split by time"
+        )
+    return first

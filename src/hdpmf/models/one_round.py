@@ -32,8 +32,15 @@ from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.gpu_training import fit_devices
 from hdpmf.private.client import Devices
 from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.private.client.devices import fit_vectors, own_means, predict, ratings_by_user
+from hdpmf.private.client.devices import (
+    fit_vectors,
+    own_means,
+    predict,
+    ratings_by_user,
+    times_by_user,
+)
 from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
+from hdpmf.private.client.sharing import bound_in_sums
 from hdpmf.private.kernels.gpu.availability import use_gpu
 from hdpmf.untrusted.recommender import Catalogue, OneRoundRecommender
 from hdpmf.untrusted.recommender.one_round import Answer, chosen_coding, make_survey
@@ -134,7 +141,12 @@ class OneRound(OneRoundOptions, Estimator):
         with Workers(self.n_threads) as workers:
             vectors = fit_vectors(self.fit_, by_user, workers)
         self.devices_ = Devices.after_training(
-            train, vectors, beta, gamma, (by_user.start, by_user.partner, by_user.target)
+            train,
+            vectors,
+            beta,
+            gamma,
+            (by_user.start, by_user.partner, by_user.target),
+            times_by_user(train, by_user.start),
         )
 
     @property
@@ -205,7 +217,11 @@ class OneRound(OneRoundOptions, Estimator):
             if isinstance(weights, PrivacyWeights)
             else PrivacyWeights.uniform(ratings, weights or 1.0)
         )
-        owned = (np.split(own, by_user.start[1:-1]) for own in (by_user.partner, by_user.target))
+        columns = by_user.partner, by_user.target, times_by_user(kept, by_user.start)
+        owned = (
+            [None] * by_user.n_rows if column is None else np.split(column, by_user.start[1:-1])
+            for column in columns
+        )
         self.devices_.add_users(
             ratings.users,
             vectors,
@@ -247,11 +263,13 @@ class OneRound(OneRoundOptions, Estimator):
         )
         seed = seed_of(self.rng)
         if self.max_ratings is not None:
-            draws: Noise = released or SeededNoise(seed, stream=4)
-            sent = bound_contributions(
-                train.user_codes, self.max_ratings, draws.uniforms(len(train))
-            )
-            train, weights = train.take(sent), weights.take(sent)
+            source: Noise = released or SeededNoise(seed, stream=4)
+            draws = source.uniforms(len(train))
+            if self._design() == "L":
+                sent = bound_contributions(train.user_codes, self.max_ratings, draws)
+                train, weights = train.take(sent), weights.take(sent)
+            else:
+                train, weights = bound_in_sums(train, weights, self.max_ratings, draws)
         noise: Noise = released or SeededNoise(seed, stream=3)
         client = OneRoundClient(
             train,
@@ -350,9 +368,10 @@ class HDPSum(SumOptions, OneRound):
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
         design: ``A`` (sharpened) or ``S`` (the simple one).
-        max_ratings: The most ratings of a person that are sent, drawn at random; all are used on
-            the device. It bounds what all of a person's ratings cost. For a person with more
-            ratings than that, the presence of one costs 0.75 (W_ij + 1) epsilon.
+        max_ratings: How many ratings of weight 1 a person's ratings are sent as at most: drawn at
+            random until they have that weight, the last one with what is left of it. All are used
+            on the device. It bounds what all of a person's ratings cost. For a person who reaches
+            it, presence of one rating costs twice as much.
         coding: ``soft``, ``threshold`` or ``linear`` coding of ratings; ``auto`` is soft below
             epsilon 4.
         features: Public item features: True or ``auto`` for the item table's genres and years, a

@@ -61,7 +61,8 @@ def plan_for(mechanism, ratings=WORLD, **changes):
 
 def opened(mechanism, ratings=WORLD, noise=None, weights=WEIGHTS, plan=None, **options):
     plan = plan or plan_for(mechanism, ratings)
-    settings = {"n_users": 60, "everyone": 60, "sharing": 60, "simulation": True} | options
+    settings = {"n_users": 60, "everyone": 60, "sharing": 60, "min_raters": 1, "simulation": True}
+    settings |= options
     shard = DeviceGradientClient(
         ratings, weights, mechanism, noise or Silent(), 7, WORKERS, **settings
     )
@@ -221,6 +222,7 @@ def test_a_kept_state_goes_on_as_if_nothing_had_happened(mechanism, fresh):
                 n_users=60,
                 everyone=60,
                 sharing=60,
+                min_raters=1,
                 simulation=True,
             )
             other.resume(plan, opening, state)
@@ -247,6 +249,7 @@ def test_a_state_of_other_ratings_is_refused():
         n_users=60,
         everyone=60,
         sharing=60,
+        min_raters=1,
         simulation=True,
     )
     shard.receive(recommender.next_round())

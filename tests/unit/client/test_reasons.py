@@ -14,7 +14,7 @@ from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
-from hdpmf.common.model.taste import LIKE, choice_shares, taste
+from hdpmf.common.model.taste import ALONG, LIKE, choice_shares, taste
 from hdpmf.models import HDPSum
 from hdpmf.private.client.parts import Parts, TasteParts, joined, list_parts
 from hdpmf.private.client.ranking import (
@@ -124,7 +124,8 @@ def test_a_blend_adds_standardised_scores_and_its_parts_add_up(model: ListModel)
     choose, users, items = FITTED._order(), np.array([0, 7, 39]), np.arange(N)
     assert isinstance(choose, ChooseAndLike)
     order = BlendedOrder(choose, model, 0.7)
-    added = order.scores(users) - choose.scores(users)
+    beside = replace(choose, like_weight=LIKE + ALONG * 0.7, taste_weight=1.0 + ALONG * 0.7)
+    added = order.scores(users) - beside.scores(users)
     assert added.mean(axis=1) == pytest.approx(np.zeros(3), abs=1e-6)
     assert added.std(axis=1) == pytest.approx(np.full(3, 0.7))
     inputs = heights(FITTED.devices_, users)
@@ -140,7 +141,7 @@ def test_a_blend_adds_standardised_scores_and_its_parts_add_up(model: ListModel)
             assert parts.own @ choice_shares(choose.popularity) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_blend_of_nothing_said_is_the_order_without_it() -> None:
+def test_a_blend_of_nothing_said_adds_nothing_to_what_is_beside_it() -> None:
     lowest = Ratings.from_arrays([1, 1, 2, 2, 2], [1, 2, 2, 3, 4], [1, 1, 5, 4, 3])
     choose = HDPSum(features=False, rng=0).fit(lowest)._order()
     assert isinstance(choose, ChooseAndLike)
@@ -153,9 +154,10 @@ def test_a_blend_of_nothing_said_is_the_order_without_it() -> None:
         np.arange(4, dtype=np.float32),
     )
     order, users = BlendedOrder(choose, model, 1.0), np.array([0])
-    assert (order.scores(users) == choose.scores(users)).all()
+    beside = replace(choose, like_weight=LIKE + ALONG, taste_weight=1.0 + ALONG)
+    assert (order.scores(users) == beside.scores(users)).all()
     (parts,) = order.parts(users, [np.arange(4)])
-    assert parts.scores == pytest.approx(choose.scores(users)[0], abs=1e-5)
+    assert parts.scores == pytest.approx(beside.scores(users)[0], abs=1e-5)
 
 
 def test_parts_of_choose_and_like_add_up_and_are_what_they_say() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hdpmf.common.data import ItemFilter, ItemTable, Ratings, synthetic_world
+from hdpmf.common.data import IdIndex, ItemFilter, ItemTable, Ratings, synthetic_world
 from hdpmf.errors import ConfigError, UnknownIdError
 from hdpmf.models import EASE, HDPBit, HDPSum
 from hdpmf.models.base import Estimator
@@ -205,3 +205,22 @@ def test_filters_that_cannot_be() -> None:
         ItemFilter(from_year=1990, to_year=1980)
     with pytest.raises(UnknownIdError):
         ItemFilter(items=[9]).allowed(INDEX, TABLE)
+
+
+def test_what_a_table_says_of_items_is_told_and_nothing_of_others() -> None:
+    items = IdIndex(np.array([5, 6, 7, 8]))
+    table = ItemTable.build(
+        [5, 6, 7], ("First", "", "Third"), (("Drama",), (), ("War",)), (1999, None, 2001)
+    )
+    maker = ranking.ListMaker(None, None, None, np.ones(4, bool), items, table)  # type: ignore[arg-type]
+    assert maker._undated == {1, 3}  # one without a year, one that the table does not know
+    assert [maker._facts(item) for item in range(4)] == [
+        ("First", 1999, ("Drama",)),
+        (None, None, ()),
+        ("Third", 2001, ("War",)),
+        (None, None, ()),
+    ]
+    assert [maker._called(item) for item in range(4)] == ["First", "item 6", "Third", "item 8"]
+    dateless = ItemTable.build([5, 6], ("First", ""), ((), ()), (None, None))
+    for known in (dateless, None):
+        assert replace(maker, table=known)._undated == frozenset()

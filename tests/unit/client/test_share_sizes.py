@@ -77,6 +77,7 @@ def shard_of(kind, mechanism, noise, **options):
             "n_users": 30,
             "everyone": EVERYONE,
             "sharing": EVERYONE,
+            "min_raters": 1,
             "simulation": True,
         } | options
     return kind(HERE, WEIGHTS, mechanism, noise, 7, WORKERS, **options)

@@ -14,13 +14,18 @@ from hdpmf.common.data import Ratings
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.coding import weight_units
 from hdpmf.common.privacy.levels import HIDDEN, LEVELS
-from hdpmf.common.privacy.mechanisms import bound_contributions
+from hdpmf.common.privacy.mechanisms import bound_contributions, bound_weights
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.common.protocol import BitContribution, OpenContribution, Survey
 from hdpmf.common.protocol.oneround import bits_survey
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.private.client.sharing import ShareClient, bound_by_level, split_by_level
+from hdpmf.private.client.sharing import (
+    ShareClient,
+    bound_by_level,
+    bound_in_sums,
+    split_by_level,
+)
 
 from .surveys import WEIGHTS, WORLD, survey_for
 
@@ -126,20 +131,36 @@ def test_nothing_visible_depends_on_a_hidden_value_or_on_whether_it_is_there():
             assert all(map(same, visible, ours.shared()))
 
 
+def pairs(ratings: Ratings) -> np.ndarray:
+    return ratings.user_codes.astype(np.int64) * ratings.n_items + ratings.item_codes
+
+
 @given(st.integers(0, 10**6), st.integers(1, 8))
 def test_limits_choose_what_is_visible_as_if_nothing_were_hidden(seed: int, most: int):
     levels = SHARING.levels_for(WORLD)
     draws = np.random.default_rng(seed).random(len(WORLD))
-    kept = bound_by_level(WORLD, SHARING, most, draws)
+    part = bound_by_level(WORLD, SHARING, most, draws)
+    kept = np.flatnonzero(np.isin(pairs(WORLD), pairs(part.ratings)))
     shown = np.flatnonzero(levels > HIDDEN)
     alone = shown[bound_contributions(WORLD.user_codes[shown], most, draws[shown])]
     assert np.array_equal(kept[levels[kept] > HIDDEN], alone)
-    counts = np.bincount(2 * WORLD.user_codes[kept] + (levels[kept] > HIDDEN))
-    assert counts.max() <= most
-    assert np.array_equal(
-        bound_by_level(WORLD, WEIGHTS, most, draws),
-        bound_contributions(WORLD.user_codes, most, draws),
+    assert np.bincount(WORLD.user_codes[alone]).max() <= most
+    units = weight_units(part.weights.for_ratings(part.ratings))
+    inside = levels[kept] == HIDDEN
+    assert np.bincount(part.ratings.user_codes[inside], units[inside]).max() <= 64 * most
+    np.testing.assert_array_equal(
+        part.weights.for_ratings(part.ratings)[~inside], SHARING.for_ratings(WORLD)[alone]
     )
+    for hidden in (
+        bound_by_level(WORLD, WEIGHTS, most, draws),
+        bound_in_sums(WORLD, SHARING, most, draws),
+    ):
+        own = weight_units(WEIGHTS.for_ratings(WORLD))
+        entered = bound_weights(WORLD.user_codes, most, draws, own)
+        rows = np.flatnonzero((entered > 0) | (own == 0))
+        assert np.array_equal(pairs(hidden.ratings), pairs(WORLD)[rows])
+        sent = weight_units(hidden.weights.for_ratings(hidden.ratings))
+        assert np.array_equal(sent, entered[rows])
 
 
 def test_each_answer_is_given_once():

@@ -181,6 +181,25 @@ def test_splits_part_and_no_user_learns_from_the_future(
             assert train.timestamps.max() < test.timestamps.min()
 
 
+@given(triples, st.sampled_from([0.1, 0.2, 0.5, 0.9]), st.integers(1, 3))
+def test_of_one_second_the_later_rows_are_held_out(
+    rows: list[tuple[int, int, int, int]], fraction: float, per_user: int
+) -> None:
+    whole = table([(user, item, value, 7) for user, item, value, _ in rows], duplicates="last")
+    for train, test in (
+        whole.hold_out_last(per_user),
+        whole.split_by_time(fraction, per_user=True),
+    ):
+        check_partition(whole, train, test)
+        for user in range(whole.n_users):
+            own, first = (
+                part.item_codes[part.user_codes == user].tolist() for part in (whole, train)
+            )
+            assert own[: len(first)] == first
+    with pytest.raises(RatingsError, match=r"one second|empty"):
+        whole.split_by_time(fraction)
+
+
 @given(triples, st.integers(1, 4))
 def test_the_core_is_the_largest_one(rows: list[tuple[int, int, int, int]], k: int) -> None:
     whole = table(rows, duplicates="last")

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hdpmf.common.data import synthetic_world
 from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.lab.experiments import (
     RANKING,
@@ -25,7 +26,7 @@ from hdpmf.lab.experiments import (
     run_experiments,
     tuning_tables,
 )
-from hdpmf.lab.experiments.execution import do_run
+from hdpmf.lab.experiments.execution import do_run, run_metrics
 from hdpmf.lab.experiments.expansion import Configuration, GridPoint, best_of_grid, choices
 from hdpmf.lab.experiments.progress import experiment_status
 from hdpmf.lab.experiments.runner import (
@@ -37,6 +38,7 @@ from hdpmf.lab.experiments.runner import (
     tasks_of,
 )
 from hdpmf.lab.experiments.runs import Data, Part, Privacy
+from hdpmf.models import make_model
 
 RUNS = 16
 
@@ -465,3 +467,16 @@ def test_workers_go_when_the_starter_is_killed(tmp_path: Path) -> None:
     process.kill()
     process.communicate()  # returns when no worker holds the pipes any more
     assert process.returncode == -signal.SIGKILL
+
+
+def test_lists_of_splits_by_time_are_made_in_time_and_those_of_folds_are_not() -> None:
+    train, test = synthetic_world(40, 30, 500, rng=3).split_by_time(0.3, per_user=True)
+    model = make_model("ease").fit(train)
+    in_time, alike = (model.rank(test, 10, in_time=when)["ndcg"] for when in (True, False))
+    assert in_time != alike
+    for part, wanted in (
+        (Part("user-time", share=0.3), in_time),
+        (Part("user-time", share=0.3, folds=2), alike),
+        (Part("hold-out"), alike),
+    ):
+        assert run_metrics(model, part, train, test, 0.0, True)["ndcg_at_10"] == wanted

@@ -21,12 +21,13 @@ from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.sharing import ShareClient
 from hdpmf.untrusted.recommender.item_weights import typical_weights
 from hdpmf.untrusted.recommender.lists.blending import (
-    BLENDS,
+    ENOUGH,
     MOST,
-    TRUST,
+    RATED,
     Choosing,
-    _best,
+    _largest,
     choose_blend,
+    density,
     standardised,
 )
 from hdpmf.untrusted.recommender.lists.ease import ease_scores, item_item
@@ -270,8 +271,7 @@ def test_scores_without_the_matrix_are_those_of_the_matrix() -> None:
 def test_a_list_model_counts_where_it_helps(kind: str) -> None:
     choosing = Choosing(np.ones(N_ITEMS), np.zeros(N_ITEMS), None)
     found = choose_blend(kind, presence(200, kinds=True), choosing, n_threads=1)
-    assert found in BLENDS
-    assert found > 0
+    assert 0 < found <= MOST
 
 
 def test_a_list_model_counts_little_where_it_cannot_help() -> None:
@@ -291,41 +291,43 @@ def test_a_list_model_counts_little_where_it_cannot_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gains", "chosen"),
-    [
-        ([0.02, 0.05, 0.05, 0.0, -0.1, -0.1, -0.1, -0.1], 2),  # averaged with those beside
-        ([0.01, 0.02, 0.04, 0.05, 0.05, 0.049, 0.02, -0.05], 5),  # nearly the best: the largest
-        ([-0.01] * 8, 0),
-    ],
+    ("gains", "chosen"), [([0.02, 0.01], 2), ([0.02, -0.02], 1), ([-0.02, -0.02], 0)]
 )
-def test_a_blend_is_chosen_by_what_people_gain(gains: list[float], chosen: int) -> None:
-    people = np.random.default_rng(0).normal(0.3, 0.01, (100, 1))
-    ndcgs = people + np.concatenate([[0.0], gains])
-    assert _best(ndcgs) == chosen
-    noisy = ndcgs + np.random.default_rng(1).normal(0.0, 3.0, ndcgs.shape)
-    assert _best(noisy[:4]) in range(len(BLENDS))
-    assert _best(ndcgs[:1]) == 0  # one person says nothing
+def test_sharers_whose_lists_get_worse_take_less(gains: list[float], chosen: int) -> None:
+    rng = np.random.default_rng(0)
+    people = np.column_stack([np.zeros(100), rng.normal(gains, 0.02, (100, 2))])
+    assert _largest(0.3 + people) == chosen
+    assert _largest(people[:1]) == 0  # one person says nothing
 
 
 def test_few_people_cannot_make_a_list_model_count_much() -> None:
     choosing = Choosing(np.ones(N_ITEMS), np.zeros(N_ITEMS), None)
-    pairs = presence(12, kinds=True)
-    most = MOST * 12 / (12 + TRUST)
-    assert choose_blend("ease", pairs, choosing) <= most < 0.2
     many = presence(400, kinds=True)
-    assert choose_blend("ease", many, choosing) > 0.2
-    # Neither can many who rated little: 400 people with three items each are like 24.
-    few = many.take(np.arange(len(many.users)) % 15 < 3)
-    assert choose_blend("ease", few, choosing) <= MOST * 24 / (24 + TRUST)
+    assert choose_blend("ease", many, choosing) > 0.5
+    few = presence(2, kinds=True)
+    d = density(few, choosing.raters)
+    assert choose_blend("ease", few, choosing) <= round(MOST * d / (d + ENOUGH), 2) < 0.1
+    # Neither can many who rated little: they show few pairs of items.
+    assert choose_blend("ease", many.take(np.arange(len(many.users)) % 15 < 1), choosing) == 0
 
 
-def test_gains_within_their_error_choose_nothing() -> None:
-    rng = np.random.default_rng(0)
-    chosen = [
-        _best(np.column_stack([np.zeros(20), rng.normal(0.0, 0.1, (20, len(BLENDS) - 1))]))
-        for _ in range(50)
-    ]
-    assert np.mean(np.array(chosen) == 0) > 0.3
+def test_density_is_of_pairs_of_items_that_count() -> None:
+    equal = np.ones(N_ITEMS)
+    pairs = presence(10, kinds=False)
+    assert density(pairs, equal) == pytest.approx(10 * 15 * 14 / N_ITEMS**2)
+    hardly_chosen = np.concatenate([equal, np.full(1000, 1e-6)])
+    assert density(pairs, hardly_chosen) == pytest.approx(density(pairs, equal), rel=1e-2)
+    # One person cannot show more than RATED items' worth.
+    everything = Presence(np.zeros(5000, np.int64), np.arange(5000), 1, 5000)
+    assert density(everything, np.ones(5000)) == pytest.approx(RATED * (RATED - 1) / 5000**2)
+
+
+def test_corrected_popularity_is_what_vectors_are_fitted_by_too() -> None:
+    facts = share("seen", np.arange(0, 400, 4)).facts
+    assert facts.raters is not None
+    assert facts.popularity / facts.popularity.sum() == pytest.approx(
+        facts.raters / facts.raters.sum(), rel=1e-4
+    )
 
 
 def test_similarity_counts_the_less_the_fewer_share() -> None:

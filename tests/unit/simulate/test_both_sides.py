@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from hdpmf.common.data import synthetic_world
@@ -17,6 +18,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.models import HDPBit
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import recommend
+from hdpmf.untrusted.recommender import pattern_choice
 from hdpmf.untrusted.recommender.release import Release
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.daemon import Daemon, Peers
@@ -183,6 +185,19 @@ def test_a_device_that_was_away_takes_the_next_round(town: Federation, view: str
 BITS = RunSettings(method="hdp-bit", view="messages", minimum=6, rounds=1)
 
 
+@pytest.mark.parametrize("gain", [1.0, -1.0])
+def test_bits_choose_whether_who_rated_what_is_used(
+    town: Federation, monkeypatch: pytest.MonkeyPatch, gain: float
+) -> None:
+    monkeypatch.setattr(pattern_choice, "ENOUGH", 0.0)
+    monkeypatch.setattr(pattern_choice, "held_out_gains", lambda *_: np.full(9, gain))
+    town.enroll(*range(8))
+    town.connect(*range(8))
+    facts = town.run(BITS).model.numbers
+    assert isinstance(facts, ItemFacts)
+    assert (facts.similarity is not None) == (gain > 0)
+
+
 def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(
     town: Federation,
 ) -> None:
@@ -212,11 +227,20 @@ def test_bits_leave_a_data_set_and_a_model_for_lists_that_devices_order_by(
     assert [lists and digest_of(lists) for lists in kept] == [facts.lists, b"", *[facts.lists] * 6]
     # And with its own ratings each orders items as the library does.
     for number in (0, 7):
-        own = town.stores[number].ratings()
+        store, last = town.stores[number], town.devices[number].model
+        before = store.ratings()
+        assert before.timestamps is None
+        user = str(before.users.ids[0])
+        unrated = np.setdiff1d(np.arange(WORLD.n_items), before.item_codes)[0]
+        store.rate(str(WORLD.items.ids[unrated]), 5.0, user=user)  # now, and so the only one known
+        own = store.ratings()
+        assert own.timestamps is not None
         model.fold_in(own, replace=True)
-        user = str(own.users.ids[0])
-        ours = recommend(town.stores[number], 5, user=user, model=town.devices[number].model)
-        assert [one.item for one in ours] == [str(one.item) for one in model.recommend(user, 5)]
+        for now in (float(own.timestamps.max()), float(own.timestamps.max()) + 1e12):
+            ours = recommend(store, 5, user=user, model=last, now=now)
+            wanted = model.recommend(user, 5, now=now)
+            assert [one.item for one in ours] == [str(one.item) for one in wanted]
+            assert [one.rank_score for one in ours] == [one.rank_score for one in wanted]
 
 
 def test_bits_of_all_cohorts_are_one_data_set(town: Federation) -> None:

@@ -25,6 +25,7 @@ from hdpmf.untrusted.service.daemon import (
     request_in,
 )
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.health import inspect_folder
 from hdpmf.untrusted.service.refusals import refusals_in_words
 from hdpmf.untrusted.service.scheduler import Schedule
 from hdpmf.untrusted.service.service import Service
@@ -147,6 +148,16 @@ def test_a_run_that_cannot_go_on_waits_while_the_model_is_handed_out_until_it_is
         if looks == 30:
             assert town.devices[7].model is not None
             assert town.folder.unfinished() == run
+            trouble = town.folder.run_files(run).trouble()
+            assert trouble is not None
+            assert trouble.cause.startswith("4 users agreed to take part")
+            assert "have more devices take part" in trouble.remedy
+            assert trouble.retry is not None
+            assert trouble.retry > trouble.at
+            with town.folder.serving():
+                (alert,) = inspect_folder(town.folder).alerts
+            assert alert.words == f"run {run.hex()[:12]} cannot go on: {trouble.cause}"
+            assert alert.todo == trouble.remedy
             ask_to_give_up(town.folder, run)
         if looks > 30 and town.folder.unfinished() is None:
             raise StoppedError
@@ -228,6 +239,10 @@ def test_what_cannot_begin_is_said_and_forgotten(town: Federation) -> None:
     life = Life(town)
     life.live(stop_at(2))
     assert any("needs 99 users" in line for line in life.said)
+    with town.folder.serving():
+        words = [alert.words for alert in inspect_folder(town.folder).alerts]
+    assert any("cannot begin" in each and "needs 99 users" in each for each in words)
+    assert not any("cannot begin" in alert.words for alert in inspect_folder(town.folder).alerts)
     assert (life.runs, request_in(town.folder)) == (0, None)
     (town.folder.path / "requested.json").write_text("{")
     with pytest.raises(StorageError, match="delete it"):

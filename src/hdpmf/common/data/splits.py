@@ -137,6 +137,9 @@ def sparsify(ratings: Ratings, fraction: float, *, rng: RngLike = 0) -> Ratings:
 CUTS = ("hold-out", "last", "ratio", "time", "user-time")
 """The kinds of `cut`."""
 
+BY_TIME = ("last", "time", "user-time")
+"""Those that hold out what came last."""
+
 
 def cut(
     ratings: Ratings, kind: str, amount: float | None = None, rng: RngLike = 0

@@ -58,8 +58,11 @@ STARS = 4.0
 NOISE = 0.8
 """Variance of a rating around a good prediction, in stars squared."""
 
+OWN_MEAN_RIDGE = 5.0
+"""How strongly a person's own mean is held to that of all."""
+
 _OWN = {
-    "constant": 5.0,
+    "constant": OWN_MEAN_RIDGE,
     "bias": 10.0,
     "popularity": 15.0,
     "popularity^2": 50.0,

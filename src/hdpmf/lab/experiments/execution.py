@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.data import Ratings, load_dataset, load_split
-from hdpmf.common.data.splits import cut
+from hdpmf.common.data.splits import BY_TIME, cut
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module, load_plugin
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
@@ -139,7 +139,7 @@ def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Resu
             # Grids have such cells; their errors show it.
             warnings.simplefilter("ignore", FarFromConvergedWarning)
             model.fit(train, weights)
-        metrics = run_metrics(model, train, test, time.perf_counter() - begin, with_lists)
+        metrics = run_metrics(model, run.part, train, test, time.perf_counter() - begin, with_lists)
     except Exception as error:  # also what somebody else's method raises: the other runs go on
         return make_result(run, started, claim, error=error)
     return make_result(run, started, claim, metrics)
@@ -179,14 +179,21 @@ def _in_words(error: Exception) -> str:
 
 
 def run_metrics(
-    model: Estimator, train: Ratings, test: Ratings, fit_seconds: float, with_lists: bool
+    model: Estimator,
+    part: Part,
+    train: Ratings,
+    test: Ratings,
+    fit_seconds: float,
+    with_lists: bool,
 ) -> dict[str, float | int]:
-    """Return the metrics of a fitted model."""
+    """Return the metrics of a fitted model; with a split by time, of lists in time."""
     # Implicit feedback has no ratings to be wrong about, and a model for lists predicts none.
     unpredicted = test.implicit or not model.predicts_ratings
     errors = {"n": len(test)} if unpredicted else score(model, train, test)
     metrics = {"fit_seconds": round(fit_seconds, 4)} | errors
-    return metrics | lists(model, test) if with_lists else metrics
+    # Folds are random whatever the split is.
+    in_time = part.kind in BY_TIME and not part.folds
+    return metrics | lists(model, test, in_time) if with_lists else metrics
 
 
 def claim_of(model: Estimator) -> StoredClaim:
@@ -242,13 +249,13 @@ def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | 
     }
 
 
-def lists(model: Estimator, test: Ratings) -> dict[str, float | int]:
+def lists(model: Estimator, test: Ratings, in_time: bool = False) -> dict[str, float | int]:
     """Return ranking metrics, unless the model cannot rank or it would take minutes."""
     n_scores = len(model.devices_.users) * len(model.catalogue_.items)
     if not model.can_rank or n_scores > _MAX_SCORES:
         return {"n_listed": 0}
     try:
-        measured = model.rank(test, RANKED)
+        measured = model.rank(test, RANKED, in_time=in_time)
     except RatingsError:  # nobody has a relevant test rating
         return {"n_listed": 0}
     n_users = measured.pop("n_users")
@@ -365,7 +372,7 @@ def _do_data(
     def measure(number: int, seconds: float) -> Result:
         run, claim, fit, test = prepared[number]
         try:
-            metrics = run_metrics(fit.model, fit.train, test, seconds, run.id in listed)
+            metrics = run_metrics(fit.model, run.part, fit.train, test, seconds, run.id in listed)
         except HdpmfError as error:
             return make_result(run, started, claim, error=error, host=host)
         return make_result(run, started, claim, metrics, host=host)

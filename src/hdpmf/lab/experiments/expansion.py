@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from hdpmf.common.data import dataset_info, find_dataset
+from hdpmf.common.data.splits import BY_TIME
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module
 from hdpmf.common.privacy import PrivacySpec
@@ -339,9 +340,8 @@ def _part(data: Data, split: Split, seed: int) -> Part:
     ):
         return Part("ready-made", seed=seed)
     per_user = split.per_user if split.kind in ("hold-out", "last") else 10
-    by_time = split.kind in ("last", "time", "user-time")
     share = split.fraction if split.kind in ("ratio", "time", "user-time") else 0.0
-    return Part(split.kind, per_user, 0 if by_time else seed, share=share)
+    return Part(split.kind, per_user, 0 if split.kind in BY_TIME else seed, share=share)
 
 
 @dataclass(frozen=True, slots=True)

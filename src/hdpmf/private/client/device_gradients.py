@@ -117,7 +117,7 @@ class DeviceGradientClient(GradientClient):
         n_users: int,
         everyone: int,
         sharing: int,
-        min_raters: int = 1,
+        min_raters: int,
         simulation: bool = False,
     ) -> None:
         released = noise if simulation else require_released(noise)

@@ -19,7 +19,7 @@ from hdpmf.common.data.items import ItemFilter
 from hdpmf.common.data.scale import IMPLICIT_SCALE
 from hdpmf.common.model.device_fit import log_popularity, to_stars
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.model.taste import LIKE, Choices, choice_shares, taste, taste_by_rating
+from hdpmf.common.model.taste import ALONG, LIKE, Choices, choice_shares, taste, taste_by_rating
 from hdpmf.errors import ConfigError
 from hdpmf.private.client.devices import Devices
 from hdpmf.private.client.parts import Parts, TasteParts, joined, list_parts
@@ -206,13 +206,31 @@ def heights(devices: Devices, users: np.ndarray) -> csr_matrix:
     """Return how far above the lowest rating each user rated each item, in stars, by user."""
     from scipy.sparse import csr_matrix
 
-    counts = np.diff(devices.rated_start)[users]
-    start = np.concatenate(([0], np.cumsum(counts)))
-    positions = np.arange(start[-1]) + np.repeat(devices.rated_start[users] - start[:-1], counts)
+    start, positions = _own_positions(devices, users)
     return csr_matrix(
         (devices.stars[positions] - 1.0, devices.rated[positions], start),
         shape=(len(users), len(devices.gamma)),
     )
+
+
+def inputs(devices: Devices, users: np.ndarray, *, roots: bool = False) -> csr_matrix:
+    """Return what each user's ratings count in lists: `heights`, and more for recent ones.
+
+    With ``roots`` a rating counts by the root of its height.
+    """
+    own = heights(devices, users)
+    if roots:
+        own.data = np.sqrt(own.data)
+    if devices.fresh is not None:
+        own.data = own.data * devices.fresh[_own_positions(devices, users)[1]]
+    return own
+
+
+def _own_positions(devices: Devices, users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each of these users' ratings begin, and where each of them is on devices."""
+    counts = np.diff(devices.rated_start)[users]
+    start = np.concatenate(([0], np.cumsum(counts)))
+    return start, np.arange(start[-1]) + np.repeat(devices.rated_start[users] - start[:-1], counts)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -225,6 +243,8 @@ class ChooseAndLike:
         popularity: How often items are chosen by people in general.
         features: What tastes are about (``public.taste``), one row per item, or None.
         names: Of its columns.
+        like_weight: Of a star of the predicted rating.
+        taste_weight: Of the user's taste.
     """
 
     devices: Devices
@@ -232,6 +252,8 @@ class ChooseAndLike:
     popularity: np.ndarray
     features: np.ndarray | None = None
     names: tuple[str, ...] = ()
+    like_weight: float = LIKE
+    taste_weight: float = 1.0
 
     def scores(self, users: np.ndarray) -> np.ndarray:
         """Scores of all items, one row per user."""
@@ -246,12 +268,13 @@ class ChooseAndLike:
         choices = Choices.of(features, self.popularity)
         popularity = log_popularity(self.popularity)
         usual = float(choices.shares @ popularity)
-        own = heights(self.devices, users)
+        own, stars = inputs(self.devices, users), heights(self.devices, users).data + 1.0
+        lasting = self._lasting(users)
         for row, (like, items) in enumerate(zip(self._like(users), lists, strict=True)):
             here = slice(own.indptr[row], own.indptr[row + 1])
             rated = own.indices[here].astype(np.int64)
             apart = choices.apart(own.data[here].astype(np.float64), features[rated])
-            pulls = taste_by_rating(apart, choices)
+            pulls = self.taste_weight * lasting[row] * taste_by_rating(apart, choices)
             usual_like = float(choices.shares @ like)
             yield Parts(
                 base=usual + usual_like + float(choices.mean @ pulls.sum(axis=0)),
@@ -262,7 +285,7 @@ class ChooseAndLike:
                     apart=(features[items] - choices.mean).T,
                     present=(features[items] != 0).T,
                     rated=rated,
-                    liked=own.data[here] + 1.0 >= HIGH,
+                    liked=stars[here] >= HIGH,
                     pulls=pulls,
                     leaning=apart.sum(axis=0),
                     shared=features[rated] != 0,
@@ -270,10 +293,15 @@ class ChooseAndLike:
             )
 
     def _like(self, users: np.ndarray) -> np.ndarray:
-        return np.asarray(LIKE * to_stars(self.predicted(users), self.devices.scale))
+        return np.asarray(self.like_weight * to_stars(self.predicted(users), self.devices.scale))
 
     def _taste(self, users: np.ndarray, features: np.ndarray) -> np.ndarray:
-        return taste(heights(self.devices, users), features, self.popularity)
+        found = taste(inputs(self.devices, users), features, self.popularity)
+        return np.asarray(self.taste_weight * found * self._lasting(users)[:, None])
+
+    def _lasting(self, users: np.ndarray) -> np.ndarray:
+        lasting = self.devices.lasting
+        return np.ones(len(users)) if lasting is None else lasting[users]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -293,7 +321,7 @@ class ByListModel:
 
     def scores(self, users: np.ndarray) -> np.ndarray:
         """Scores of all items, one row per user."""
-        own = heights(self.devices, users)
+        own = inputs(self.devices, users)
         scores = self.lists.many(own)
         unknown = np.flatnonzero(own.sum(axis=1) == 0)
         if self.otherwise is not None and len(unknown):
@@ -305,14 +333,14 @@ class ByListModel:
 
         Users whose inputs are all 0 get the parts of ``otherwise``, if there is one.
         """
-        own = heights(self.devices, users)
+        own = inputs(self.devices, users)
         for row, items in enumerate(lists):
             here = slice(own.indptr[row], own.indptr[row + 1])
-            inputs = own.data[here]
-            if self.otherwise is not None and not inputs.any():
+            counts = own.data[here]
+            if self.otherwise is not None and not counts.any():
                 yield from self.otherwise.parts(users[row : row + 1], [items])
             else:
-                yield list_parts(self.lists, own.indices[here].astype(np.int64), inputs, items)
+                yield list_parts(self.lists, own.indices[here].astype(np.int64), counts, items)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -338,7 +366,7 @@ class BlendedOrder:
         """Scores of all items, one row per user."""
         scores = self._by_lists(self._inputs(users))
         mean, times = self._standard(scores)
-        return np.asarray(self.choose.scores(users) + times[:, None] * (scores - mean[:, None]))
+        return np.asarray(self._beside().scores(users) + times[:, None] * (scores - mean[:, None]))
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
         """Yield the parts of each user's scores: those of both orders."""
@@ -346,19 +374,25 @@ class BlendedOrder:
         mean, times = self._standard(self._by_lists(own))
         shares = choice_shares(self.choose.popularity)
         for row, (chosen, items) in enumerate(
-            zip(self.choose.parts(users, lists), lists, strict=True)
+            zip(self._beside().parts(users, lists), lists, strict=True)
         ):
             here = slice(own.indptr[row], own.indptr[row + 1])
-            rated, inputs = own.indices[here].astype(np.int64), own.data[here]
-            found = list_parts(self.lists, rated, inputs, items, shares)
+            rated, counts = own.indices[here].astype(np.int64), own.data[here]
+            found = list_parts(self.lists, rated, counts, items, shares)
             unknown = self.lists.positions(items) < 0
             found = replace(found, popularity=np.where(unknown, -found.base, found.popularity))
             yield joined(chosen, found, times=times[row], plus=-times[row] * mean[row])
 
+    def _beside(self) -> ChooseAndLike:
+        """Choose and like, as it counts beside the model."""
+        return replace(
+            self.choose,
+            like_weight=self.choose.like_weight + ALONG * self.blend,
+            taste_weight=self.choose.taste_weight + ALONG * self.blend,
+        )
+
     def _inputs(self, users: np.ndarray) -> csr_matrix:
-        own = heights(self.choose.devices, users)
-        own.data = np.sqrt(own.data)
-        return own
+        return inputs(self.choose.devices, users, roots=True)
 
     def _by_lists(self, own: csr_matrix) -> np.ndarray:
         scores = self.lists.many(own).astype(np.float64)

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hdpmf.common.data import Ratings
-from hdpmf.common.privacy.coding import levels_of
+from hdpmf.common.privacy.coding import WEIGHT_UNITS, levels_of, weight_units
 from hdpmf.common.privacy.levels import HIDDEN, OPEN, SEEN
-from hdpmf.common.privacy.mechanisms import bound_contributions
+from hdpmf.common.privacy.mechanisms import bound_contributions, bound_weights
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import (
@@ -56,16 +56,33 @@ def split_by_level(ratings: Ratings, weights: PrivacyWeights) -> Split:
     return Split(*(Part(ratings.take(rows), weights.take(rows)) for rows in parts))
 
 
-def bound_by_level(
-    ratings: Ratings, weights: PrivacyWeights, most: int, draws: np.ndarray
-) -> np.ndarray:
-    """Return positions of at most ``most`` hidden and ``most`` visible ratings of each user.
+def bound_in_sums(ratings: Ratings, weights: PrivacyWeights, most: int, draws: np.ndarray) -> Part:
+    """Return the ratings that enter secure sums under a limit, with the weights that are left.
 
-    The two are drawn apart: were they not, a hidden rating more would push a visible one out, in
-    plain sight. Where everything is hidden, these are the ratings of `bound_contributions`.
+    It is what ``most`` ratings of weight 1 are for each user (`bound_weights`).
+    """
+    return bound_by_level(ratings, weights.with_levels(users="hidden"), most, draws)
+
+
+def bound_by_level(ratings: Ratings, weights: PrivacyWeights, most: int, draws: np.ndarray) -> Part:
+    """Return at most ``most`` visible ratings of each user, and hidden ones up to a weight.
+
+    Hidden ones enter with the weight of ``most`` ratings of weight 1 at most (`bound_weights`). The
+    two are drawn apart: were they not, a hidden rating more would push a visible one out, in plain
+    sight.
     """
     visible = weights.levels_for(ratings) > HIDDEN
-    return bound_contributions(2 * ratings.user_codes.astype(np.int64) + visible, most, draws)
+    shown, hidden = np.flatnonzero(visible), np.flatnonzero(~visible)
+    units = weight_units(weights.for_ratings(ratings))
+    entered = units.copy()
+    entered[hidden] = bound_weights(ratings.user_codes[hidden], most, draws[hidden], units[hidden])
+    # Those that are too light to be sent are kept: a client says how many there are.
+    kept = ~visible & ((entered > 0) | (units == 0))
+    kept[shown[bound_contributions(ratings.user_codes[shown], most, draws[shown])]] = True
+    rows = np.flatnonzero(kept)
+    taken, short = ratings.take(rows), entered[rows] < units[rows]
+    limits = np.where(short, entered[rows] / WEIGHT_UNITS, 1.0)
+    return Part(taken, weights.take(rows).at_most(taken, limits))
 
 
 class ShareClient:

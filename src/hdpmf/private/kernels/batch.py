@@ -86,13 +86,14 @@ def group(
     start = _starts(rows, n_rows)
     return GroupedRatings(
         start,
-        _placed(rows, partner, start, np.int32),
-        _placed(rows, target, start, dtype),
-        None if coefficient is None else _placed(rows, coefficient, start, dtype),
+        placed(rows, partner, start, np.int32),
+        placed(rows, target, start, dtype),
+        None if coefficient is None else placed(rows, coefficient, start, dtype),
     )
 
 
-def _placed(rows: np.ndarray, values: np.ndarray, start: np.ndarray, dtype: Any) -> np.ndarray:
+def placed(rows: np.ndarray, values: np.ndarray, start: np.ndarray, dtype: Any) -> np.ndarray:
+    """Lay one column out by ``rows``, which begin at ``start``."""
     out = np.empty(len(rows), dtype)
     _scatter(rows, values, start, out)
     return out

@@ -160,6 +160,10 @@ class StarBits(NamedTuple):
     values: np.ndarray
     variance: np.ndarray
 
+    def only(self, kept: np.ndarray) -> StarBits:
+        """Return the bits that a mask keeps."""
+        return StarBits(*(column[kept] for column in self))
+
     def of_some(self, n_users: int) -> StarBits:
         """Return the bits of at most ``n_users`` users, evenly chosen."""
         total = int(self.users.max()) + 1
@@ -282,13 +286,8 @@ def facts_from_bits(
     n = survey.n_items
     units = np.concatenate([part.units for part in contributions])
     level, bits = bits_in_stars(survey, contributions, units)
-    popularity = np.bincount(bits.items, minlength=n) * (
-        float(units.mean()) / WEIGHT_UNITS if len(units) else 1.0
-    )
-    amount = log_popularity(popularity)
-    amount -= np.average(amount, weights=np.maximum(popularity, 1e-6))
-    groups = [np.column_stack([amount, amount**2 / 3.0])]
-    groups += [] if features is None else [features.matrix]
+    popularity = np.bincount(bits.items, minlength=n) * mean_weight(units)
+    groups = known_groups(popularity, features)
     patterns = rating_patterns(bits.users, bits.items, n, n_patterns)
     similar: Similar | None = None
     if patterns.shape[1]:
@@ -303,6 +302,19 @@ def facts_from_bits(
     return msgspec.structs.replace(
         facts, similarity=learn_similarity(bits, facts, features, similar)
     )
+
+
+def mean_weight(units: np.ndarray) -> float:
+    """Return the mean weight of ratings; 1 where there are none."""
+    return float(units.mean()) / WEIGHT_UNITS if len(units) else 1.0
+
+
+def known_groups(popularity: np.ndarray, features: ItemFeatures | None) -> list[np.ndarray]:
+    """Columns to regress biases on that need no patterns: popularity and public features."""
+    amount = log_popularity(popularity)
+    amount -= np.average(amount, weights=np.maximum(popularity, 1e-6))
+    groups = [np.column_stack([amount, amount**2 / 3.0])]
+    return groups if features is None else [*groups, features.matrix]
 
 
 def bits_in_stars(

@@ -40,6 +40,7 @@ from hdpmf.common.protocol import (
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.deconvolution import deconvolve, deconvolve_twice
+from hdpmf.untrusted.recommender.pattern_choice import choose_patterns
 from hdpmf.untrusted.recommender.runs import SurveyAnswer, check_alike
 from hdpmf.untrusted.recommender.sums import (
     WEIGHT_RATIO,
@@ -272,8 +273,8 @@ class OneRoundRecommender:
         features: Public features of the items, or None.
         score: With taste labels: what each feature, and ``popularity``, counts in the public score
             of an item.
-        n_patterns: With bits: how many factors of who rates what with whom to look for; without
-            any, who rated what is not used at all.
+        n_patterns: With bits: how many factors of who rates what with whom to look for; with 0, who
+            rated what is not used at all. None chooses by the bits.
         retired: Positions of items that are asked about no more.
     """
 
@@ -283,7 +284,7 @@ class OneRoundRecommender:
         features: ItemFeatures | None = None,
         *,
         score: Mapping[str, float] | None = None,
-        n_patterns: int = 0,
+        n_patterns: int | None = 0,
         retired: Sequence[int] | np.ndarray = (),
     ) -> None:
         if survey.labels and (features is None or score is None):
@@ -353,7 +354,10 @@ class OneRoundRecommender:
             before = [past.answer for past in earlier if isinstance(past.answer, BitContribution)]
             if len(before) < len(earlier):
                 raise ProtocolError("answers of different designs cannot be put together")
-            return facts_from_bits(self.survey, [*before, *bits], self._features, self._n_patterns)
+            everything, n_patterns = [*before, *bits], self._n_patterns
+            if n_patterns is None:
+                n_patterns = choose_patterns(self.survey, everything, self._features)
+            return facts_from_bits(self.survey, everything, self._features, n_patterns)
         if not self.survey.labels:
             return facts_from_sums(self.survey, sums, matrix, n_sums, earlier, self._retired)
         if self._grouping is None or matrix is None or earlier:
