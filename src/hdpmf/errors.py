@@ -128,9 +128,19 @@ class DapError(PrioError):
 
 
 class FederationError(HdpmfError):
-    """A run between machines stopped, mostly for too few devices; it can be resumed."""
+    """A run between machines stopped, mostly for too few devices; it can be resumed.
+
+    Attributes:
+        cause: What was wrong, without the remedy.
+        remedy: What to do, where the message says it in a sentence of its own.
+    """
 
     exit_code = 12
+
+    def __init__(self, cause: str, remedy: str = "") -> None:
+        super().__init__(f"{cause}. {remedy}" if remedy else cause)
+        self.cause = cause
+        self.remedy = remedy
 
 
 class TransportError(FederationError):

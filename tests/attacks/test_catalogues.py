@@ -289,7 +289,7 @@ def test_a_retired_item_is_never_sent_again() -> None:
     enrol([made], others=3)
     assert made.learn(COMMON)
     asked = terms("hdp-sum", "sums", COMMON.table, **FEW, catalogue=known_items(COMMON).fingerprint)
-    chosen, _ = choose(made.store, asked, "anybody")
+    chosen, _, _ = choose(made.store, asked, "anybody")
     ratings = made.store.ratings()
     assert [str(item) for item in ratings.item_ids[chosen].tolist()] == ["item 08"]
     assert len(ratings) == 2  # for the owner's own list it still counts

@@ -94,12 +94,11 @@ def test_which_ratings_stay_within_the_limit_hangs_on_no_value() -> None:
     agent = device(MANY, policy=replace(ALL, max_total=5.0), catalogue=TABLE)
     store = agent.store
     ratings = store.ratings()
-    before = store.ledger.within_limits(ratings, np.arange(N_ITEMS), np.ones(N_ITEMS), store.policy)
+    everything = np.arange(N_ITEMS), np.ones(N_ITEMS)
+    before = store.ledger.limits.within(ratings, *everything, store.policy).positions
     for item in MANY:
         store.rate(item, float(1 + int(item.split()[1]) % 5))
-    after = store.ledger.within_limits(
-        store.ratings(), np.arange(N_ITEMS), np.ones(N_ITEMS), store.policy
-    )
+    after = store.ledger.limits.within(store.ratings(), *everything, store.policy).positions
     assert before.tolist() == after.tolist()
     assert len(before) == 5
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from hdpmf.common.aggregation.masks import SecureSumServer, decode_to_recommender, propose
 from hdpmf.common.aggregation.masks import encode as encode_sum
+from hdpmf.common.privacy.coding import weight_units
 from hdpmf.common.protocol import Accepted, Grouping, Refusal, Reply, decode
 from hdpmf.common.protocol.layout import survey_layout
 from hdpmf.common.protocol.task import task_id
@@ -189,7 +190,9 @@ def test_the_report_is_of_the_ratings_as_they_are(what: str, when: str) -> None:
     assert world.sums(make_task()) == plain_sums(make_task(), ratings, units)
     assert actions(store) == ["agreed", "returned", "agreed", "sent"]
     weights = store.weights().for_ratings(store.ratings())
-    assert store.ledger.spent_total() == pytest.approx(0.5 * float(weights.sum()))
+    assert store.ledger.spent_total() == pytest.approx(
+        0.5 * float(weight_units(weights).sum()) / 64
+    )
     run = past_runs(store)[0]
     assert (0 if run.paid is None else run.paid.ratings) == len(ratings)
     assert run.afterwards is None or run.afterwards.changed == 0

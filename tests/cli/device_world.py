@@ -9,7 +9,7 @@ import numpy as np
 
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.store.device_store import DeviceStore
 
 WORLD = synthetic_world(25, 40, 500, rng=2)

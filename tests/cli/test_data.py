@@ -156,6 +156,21 @@ def test_the_default_weights_are_everybody_at_1_and_said(call: Call, shop: Path)
     assert "Privacy weights" not in call("evaluate", "mf", "--data", "synthetic", "--epochs", 2).out
 
 
+def test_lists_of_a_split_by_time_are_made_in_time(call: Call, shop: Path, tmp_path: Path) -> None:
+    train, test = read(shop).split_by_time(0.25, per_user=True)
+    own = ("evaluate", "ease", "--train", shop, "--split")
+    wanted = make_model("ease").fit(train).rank(test, in_time=True)
+    found = call(*own, "user-time:0.25", "--json").json
+    assert found["ndcg_at_10"] == pytest.approx(wanted["ndcg"])
+    said = "made at the time of the user's first test rating"
+    assert said in call(*own, "user-time:0.25").out
+    at_random = call(*own, "hold-out:3")
+    assert (at_random.code, said in at_random.out) == (0, False)
+    frame_of(shop).drop(columns="date").to_csv(tmp_path / "untimed.csv", index=False)
+    refused = call("evaluate", "ease", "--train", tmp_path / "untimed.csv", "--split", "time:0.2")
+    assert (refused.code, "there are no times" in refused.err) == (3, True)
+
+
 @pytest.mark.parametrize("per", ["user", "item", "both", "rating"])
 def test_wishes_from_files(call: Call, shop: Path, tmp_path: Path, per: str) -> None:
     train, test = read(shop).hold_out(2, rng=0)

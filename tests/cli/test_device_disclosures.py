@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hdpmf.common.protocol.task import task_id
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import PERIOD, STARS, World, make_store, make_task, reporter
 from tests.world import live
@@ -30,7 +30,7 @@ def test_ledger_says_what_was_sent_and_what_it_reveals(rated: Path, call: Call) 
         "secure sum",
         "sees one sum over devices",
         "PROVED",
-        "62 %",
+        "at most 63 %",
     ):
         assert words in said, words
     document = call("device", "ledger", rated, "--json").json

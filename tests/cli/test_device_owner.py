@@ -289,7 +289,8 @@ def test_the_link_is_opened_by_way_of_a_private_file(monkeypatch: pytest.MonkeyP
     with pages.browser_opener(True) as show:
         show("http://p1.localhost:1/enter#secret")
     assert len(opened) == 1
-    assert "url=http://p1.localhost:1/enter#secret" in opened[0]
+    assert 'action="http://p1.localhost:1/enter"' in opened[0]
+    assert 'name="token" value="secret"' in opened[0]
     with pages.browser_opener(False) as show:
         show("http://p1.localhost:1/enter#secret")
     assert len(opened) == 1

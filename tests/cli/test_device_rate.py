@@ -37,7 +37,7 @@ def test_a_weight_is_told_in_numbers_that_people_understand(rated: Path, call: C
     )  # three ratings of half a budget each
     said = " ".join(call("device", "rate", rated, "--weight", "0.1").out.split())
     assert "That is conservative." in said
-    assert "at most 52 % of the time" in said
+    assert "at most 52.5 % of the time" in said
     assert "no guarantee" not in said
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from msgspec.structs import replace
 
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.private.device.choices.privacy_level import mark
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.memberships import join, leave
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -61,6 +62,31 @@ def test_showing_more_needs_a_yes_and_says_what_becomes_visible(joined: Path, ca
     assert "similar items that are seen betray them" in said
     assert "confirm with --yes" in said
     assert call("device", "share", joined, "--json").json["level"] == "hidden"
+
+
+def test_who_could_spend_more_than_the_total_is_told_so(joined: Path, call: Call) -> None:
+    """What is shown has half of it, whatever hidden ratings have spent."""
+    assert "more than max_total" not in call("device", "share", joined, "seen").err
+    with DeviceStore.open(joined) as store:
+        store.set_policy(replace(store.policy, max_total=1.0))
+        entry = Entry(
+            recommender="https://other.example",
+            run="ab" * 16,
+            number=0,
+            method="hdp-sum",
+            view="two-servers",
+            epsilon=0.5,
+            status="proved",
+            action="sent",
+            words="numbers",
+        )
+        store.ledger.charge(entry, store.ratings(), np.arange(2), np.full(2, 0.45))
+    said = " ".join(call("device", "share", joined, "seen").err.split())
+    assert "it may be 0.4 more than max_total (1)" in said
+    assert "and all of them 1;" in call("device", "ledger", joined).out.replace("\n", " ")
+    call("device", "share", joined, "seen", "--yes")
+    said = " ".join(call("device", "ledger", joined).out.split())
+    assert "and all of them 1.4;" in said
 
 
 @pytest.mark.parametrize("answer", [False, True])

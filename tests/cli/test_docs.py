@@ -388,22 +388,23 @@ def test_the_epsilons_of_a_person_are_the_accountants() -> None:
     assert [
         (int(n), float(w)) for n, w in re.findall(r"\((\d+) (?:ratings )?of.*?(0\.\d+)\)", said)
     ] == people
-    values, presence = (
-        [cost("hdp-sum", "sums", unit="user", neighbours=about, weight=[weight] * n)
+    values, bits, presence = (
+        [cost(method, view, unit="user", neighbours=about, weight=[weight] * n)
          for n, weight in people]
-        for about in ("value", "presence")
+        for method, view, about in (
+            ("hdp-sum", "sums", "value"),
+            ("hdp-bit", "messages", "value"),
+            ("hdp-sum", "sums", "presence"),
+        )
     )  # fmt: skip
     stated = [
         (float(pure), float(at))
         for pure, at in re.findall(r"([\d.]+), or \(([\d.]+), 1e-5\)", said)
     ]
     assert stated == [
-        *((round(found.pure), round(found.epsilon_at_delta)) for found in values),
+        *((round(found.pure), round(found.epsilon_at_delta)) for found in values + bits),
         *((round(found.pure, 1), round(found.epsilon_at_delta, 1)) for found in presence),
     ]
-    for n, weight in people:  # a number for both methods, and none for the other question
-        bits = cost("hdp-bit", unit="user", weight=[weight] * n)
-        assert (round(bits.pure), round(bits.epsilon_at_delta)) in stated
     assert cost("hdp-bit", unit="user", neighbours="presence").status == "no guarantee"
     assert "`hdp-bit`: none" in said
 

@@ -103,7 +103,7 @@ def test_one_observer_and_uniform_weights(call: Call) -> None:
     )
     assert {one["view"] for one in found["costs"]} == {"sums-h-known"}
     page = call("privacy", "explain", "hdp-sum", "--view", "sums", "--weights", "uniform").out
-    assert "at most 73 %" in page
+    assert "at most 74 %" in page  # 73.1
     assert "every user" in page
 
 

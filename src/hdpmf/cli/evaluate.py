@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 
 _BASELINES = ("user-mean", "global-mean")
 _LIST_LENGTH = 10
+_IN_TIME = (
+    "Each list is made at the time of the user's first test rating, so what was rated shortly "
+    "before counts more."
+)
 
 Ranking = Annotated[
     bool,
@@ -86,16 +90,18 @@ def evaluate(
     lines += [*remarks(model, cost), *level_lines(levels)]
     about = {**wishes.fields(seed, source), **model_fields(method, model, seed, training.name)}
     if training.implicit:
-        return _evaluate_implicit(model, training, held_out, about, lines)
-    score = model.score(held_out)
-    own = _errors(model, score)
+        return _evaluate_implicit(model, training, held_out, about, lines, cut.by_time)
+    own = _errors(model.score(held_out) if model.predicts_ratings else {})
     # A method for lists alone would otherwise be measured by nothing.
-    lists = _list_metrics(model, held_out) if ranking or not model.predicts_ratings else {}
+    lists = (
+        _list_metrics(model, held_out, cut.by_time) if ranking or not model.predicts_ratings else {}
+    )
     fitted = {method: (model, own, f"{seconds:.2f} s")}
     baselines: dict[str, float | None] = {}
     for name in _BASELINES:
         baseline = make_model(name).fit(training)
-        errors = _errors(baseline, baseline.score(held_out))
+        score = baseline.score(held_out)  # its counts are those of every model
+        errors = _errors(score)
         fitted.setdefault(name, (baseline, errors, ""))
         for error in ("mse", "mae"):
             baselines[f"{name.replace('-', '_')}_{error}"] = errors[error]
@@ -123,6 +129,8 @@ def evaluate(
         yield from lines
         if lists:
             yield _list_sentence(lists)
+            if cut.by_time:
+                yield _IN_TIME
         yield claim_sentence(model.privacy)
 
     fields = {
@@ -141,9 +149,9 @@ def evaluate(
     return Result(fields | {"private": private_fields(fields)}, text())
 
 
-def _errors(model: Estimator, score: Mapping[str, float | int]) -> dict[str, float | None]:
+def _errors(score: Mapping[str, float | int]) -> dict[str, float | None]:
     """Return a model's errors for JSON; None for a method that predicts no ratings of its own."""
-    return {name: score[name] if model.predicts_ratings else None for name in ("mse", "mae")}
+    return {name: score.get(name) for name in ("mse", "mae")}
 
 
 def _four(error: float | None) -> str:
@@ -151,13 +159,19 @@ def _four(error: float | None) -> str:
 
 
 def _evaluate_implicit(
-    model: Estimator, training: Ratings, held_out: Ratings, about: dict[str, Any], lines: list[str]
+    model: Estimator,
+    training: Ratings,
+    held_out: Ratings,
+    about: dict[str, Any],
+    lines: list[str],
+    in_time: bool,
 ) -> Result:
     """Measure lists alone: implicit feedback has no ratings to predict."""
     from hdpmf.models import MostPopular
 
-    own = _list_metrics(model, held_out)
-    popular = _list_metrics(MostPopular().fit(training), held_out)
+    own = _list_metrics(model, held_out, in_time)
+    popular = _list_metrics(MostPopular().fit(training), held_out, in_time)
+    lines = [*lines, _IN_TIME] if in_time else lines
     names = {f"{name.lower()}_at_{_LIST_LENGTH}": name for name in ("NDCG", "recall", "coverage")}
     table = Table(
         ("lists", *names.values()),
@@ -181,9 +195,11 @@ def _evaluate_implicit(
     return Result(fields, [table, *lines, claim_sentence(model.privacy)])
 
 
-def _list_metrics(model: Estimator, held_out: Ratings) -> dict[str, float | int | None]:
+def _list_metrics(
+    model: Estimator, held_out: Ratings, in_time: bool
+) -> dict[str, float | int | None]:
     """Return metrics of lists for JSON; None for a method that predicts the same for all items."""
-    measured = model.rank(held_out, _LIST_LENGTH) if model.can_rank else {}
+    measured = model.rank(held_out, _LIST_LENGTH, in_time=in_time) if model.can_rank else {}
     named: dict[str, float | int | None] = {
         f"{name}_at_{_LIST_LENGTH}": measured.get(name) for name in ("ndcg", "recall", "coverage")
     }

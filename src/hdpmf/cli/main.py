@@ -48,7 +48,7 @@ class Group:
     """Commands under a common name."""
 
     help: str
-    commands: Mapping[str, str]
+    commands: Mapping[str, str | Group]
     no_args_is_help: bool = False
     epilog: str | None = None
 
@@ -94,6 +94,11 @@ COMMANDS: dict[str, str | Group] = {
             "unmove": "device.store:unmove",
             "policy": "device.status:policy",
             "forget": "device.store:forget",
+            "service": Group(
+                "Start this device at login: install the service, or remove it.",
+                {"install": "device.service:install", "remove": "device.service:remove"},
+                no_args_is_help=True,
+            ),
         },
         no_args_is_help=True,
         epilog="Step by step: init, hand the card to the recommender, rate, join, recommend. "

@@ -6,6 +6,7 @@ import os
 import socket
 import tempfile
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,8 +21,18 @@ from hdpmf.cli.output import Result, emit, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.common.web.local_server import App, BrowserSessions, Loopback
+    from hdpmf.common.web.local_server import App, BrowserSessions
+    from hdpmf.private.page.address import PageAddress
     from hdpmf.untrusted.service.page.http import ProxyLogin
+
+
+_BROWSER_PATIENCE = 10.0
+
+_FORM = (
+    '<!doctype html><meta charset="utf-8"><title>hdpmf</title>'
+    '<form method="post" action="{entrance}"><input type="hidden" name="token" value="{token}">'
+    "<button>Open my page</button></form><script>document.forms[0].submit()</script>"
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,7 @@ class PageOptions:
     """The port of a page, and how long it stays open."""
 
     port: Annotated[
-        int, option("Port on this machine; 0: any free one.", "N", min=0, max=65535)
+        int, option("Port on this machine; 0: one is chosen.", "N", min=0, max=65535)
     ] = 0
     browser: Annotated[
         bool, option("Open the page, or only print its link.", None, "--browser/--no-browser")
@@ -46,21 +57,15 @@ class _OneTimeLink:
     """The link to a page on this machine; each one works once."""
 
     sessions: BrowserSessions
-    loopback: Loopback
+    host: str
 
     def make(self) -> str:
         """Return a new link."""
-        return f"http://{self.loopback.host}/enter#{self.sessions.token()}"
+        return f"http://{self.host}/enter#{self.sessions.token()}"
 
     def renew(self) -> None:
         """Print a new link after the page was locked."""
         note(f"The page was locked. Open it again: {self.make()}")
-
-
-def _listen(options: PageOptions) -> _OneTimeLink:
-    from hdpmf.common.web.local_server import BrowserSessions, Loopback
-
-    return _OneTimeLink(BrowserSessions(options.idle * 60), Loopback.listen(options.port))
 
 
 @command
@@ -71,13 +76,19 @@ def open_(
         float | None, option("How often to look for something new.", "SECONDS", default="300")
     ] = None,
     same_host: SameHost = False,
+    background: Annotated[
+        bool, option("As a service: print no link, open no browser.", None, "--background")
+    ] = False,
 ) -> None:
     """Open your own page in the browser: rate, see your list, set your privacy, decide what leaves.
 
     The page is served by this machine to itself. Its link works once; whoever else is on this
-    machine cannot use it. Without a store it makes one. Recommenders that you have joined are
-    answered until this command ends.
+    machine cannot use it. The page's address stays the same, so that you can bookmark it, or
+    install it as an app. Without a store it makes one. Recommenders that you have joined are
+    answered until this command ends; if it runs already, a second one opens the page once more.
     """
+    from hdpmf.common.web.local_server import BrowserSessions
+    from hdpmf.private.page.address import PageAddress
     from hdpmf.private.page.http import OwnerPage
     from hdpmf.private.page.owner import Owner
 
@@ -88,30 +99,69 @@ def open_(
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
     given = None if target.passphrase_file is None else first_line(target.passphrase_file)
+    address = PageAddress.of(target.path)
+    running = address.running_link()
+    if running is not None and background:
+        raise ConfigError(f"the page of {target.path} is served already")
+    if running is not None:
+        _show_running(running, address, target.path, options)
+        return
     owner = Owner(target.path, note, every, same_host=same_host)
-    link = _listen(options)
+    before = address.port
+    address, loopback = address.listen(options.port)
+    if before not in (0, address.port):
+        note(f"This page is at http://{address.host}/ now; bookmarks of port {before} are old.")
+    link = _OneTimeLink(BrowserSessions(options.idle * 60), address.host)
     if owner.exists and (given is not None or not owner.encrypted):
         owner.open(given)
-    page = OwnerPage(owner, link.loopback.host, link.sessions, link.renew)
+    page = OwnerPage(owner, address, link.sessions, (lambda: None) if background else link.renew)
     stop = threading.Event()
     threading.Thread(target=page.watch, args=(stop,), daemon=True).start()
-    with browser_opener(options.browser) as show:
+    with browser_opener(options.browser and not background) as show:
 
         def ready() -> None:
-            address = link.make()
+            if background:  # logs are read by others, too
+                note(f"The page of {target.path} is at http://{address.host}/")
+                return
+            once = link.make()
             text = [
-                f"Your page: {address}",
+                f"Your page: {once}",
                 "The link works once. Ctrl-C ends it; nothing is lost by that.",
             ]
-            fields = {"link": address, "port": link.loopback.port, "store": str(target.path)}
-            emit(Result(fields, text))
-            show(address)
+            emit(Result(_link_fields(once, address, target.path), text))
+            show(once)
 
         try:
-            _serve(page.app(), ready, list(link.loopback.sockets))
+            _serve(page.app(), ready, list(loopback.sockets))
         finally:
             stop.set()
             owner.end()
+
+
+def _show_running(link: str, address: PageAddress, store: Path, options: PageOptions) -> None:
+    """Open a page that another process serves."""
+    if options.port not in (0, address.port):
+        raise ConfigError(
+            f"the page of {store} is open already, at port {address.port}; end that one first, or "
+            "leave out --port"
+        )
+    emit(
+        Result(
+            _link_fields(link, address, store),
+            [f"Your page is open already: {link}", "The link works once."],
+        )
+    )
+    with browser_opener(options.browser, _BROWSER_PATIENCE) as show:
+        show(link)
+
+
+def _link_fields(link: str, address: PageAddress, store: Path) -> dict[str, object]:
+    return {
+        "link": link,
+        "address": f"http://{address.host}/",
+        "port": address.port,
+        "store": str(store),
+    }
 
 
 @dataclass(frozen=True)
@@ -171,7 +221,7 @@ def page(folder: RecommenderFolder, proxy: ProxyOptions, options: PageOptions) -
     works once. A reverse proxy can log the operator in instead (--trusted-header, --behind-proxy,
     --address).
     """
-    from hdpmf.common.web.local_server import Loopback, listen_on
+    from hdpmf.common.web.local_server import BrowserSessions, Loopback, listen_on
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.page.http import OperatorPage, TokenLogin
 
@@ -183,17 +233,18 @@ def page(folder: RecommenderFolder, proxy: ProxyOptions, options: PageOptions) -
         emit(Result({"link": address, "port": port, "folder": str(folder)}, text), compact=True)
 
     if login is None:
-        link = _listen(options)
-        by_token = TokenLogin(link.sessions, link.loopback.host, link.renew)
+        loopback = Loopback.listen(options.port)
+        link = _OneTimeLink(BrowserSessions(options.idle * 60), loopback.host)
+        by_token = TokenLogin(link.sessions, link.host, link.renew)
         with browser_opener(options.browser) as show:
 
             def ready() -> None:
                 address = link.make()
-                announce(address, link.loopback.port, "The link works once.")
+                announce(address, loopback.port, "The link works once.")
                 show(address)
 
-            app = OperatorPage(service, by_token, link.loopback.host).app()
-            _serve(app, ready, list(link.loopback.sockets))
+            app = OperatorPage(service, by_token, link.host).app()
+            _serve(app, ready, list(loopback.sockets))
         return
     scheme, host = proxy.public_address()
     if proxy.listen is None:
@@ -217,13 +268,15 @@ def _serve(app: App, ready: Callable[[], None], sockets: list[socket.socket]) ->
 
 
 @contextmanager
-def browser_opener(browser: bool) -> Iterator[Callable[[str], None]]:
+def browser_opener(browser: bool, patience: float = 0.0) -> Iterator[Callable[[str], None]]:
     """Yield a function that opens a link without showing it to other users of this machine.
 
-    They see the arguments of every program, so the link goes through a file.
+    They see the arguments of every program, so the link goes through a file. That has the token in
+    a form: an address would stay in the browser's history.
 
     Args:
         browser: Without it the function does nothing.
+        patience: Seconds that a browser gets to read the file before it is deleted.
     """
     if not browser:
         yield lambda address: None
@@ -233,9 +286,10 @@ def browser_opener(browser: bool) -> Iterator[Callable[[str], None]]:
         def show(address: str) -> None:
             page = Path(folder) / "open.html"
             descriptor = os.open(page, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            refresh = f'<meta http-equiv="refresh" content="0; url={address}">'
+            entrance, _, token = address.partition("#")
             with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(f"<!doctype html>{refresh}<title>hdpmf</title>")
+                stream.write(_FORM.format(entrance=entrance, token=token))
             webbrowser.open(page.as_uri())
+            time.sleep(patience)
 
         yield show

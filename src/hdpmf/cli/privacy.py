@@ -14,7 +14,15 @@ from hdpmf.cli.options.ratings import ExampleOptions
 from hdpmf.cli.output import Block, Paragraph, Result, claim_fields, claim_sentence
 from hdpmf.common.methods import method_named
 from hdpmf.common.methods.one_round import HDP_BIT
-from hdpmf.common.methods.registry import MEANING, OBSERVERS, SURE, observer, percent
+from hdpmf.common.methods.registry import (
+    MEANING,
+    OBSERVERS,
+    SURE,
+    at_least,
+    at_most,
+    observer,
+    percent,
+)
 
 if TYPE_CHECKING:
     from hdpmf.common.privacy.accounting import Cost, Setting
@@ -277,6 +285,8 @@ def _page(
             costs = "; ".join(f"{line.person.name} {line.cost.in_numbers()}" for line in together)
             most = setting.max_ratings
             sent = "" if most is None else f", of which {most} at most are sent"
+            if most is not None and method.family == "sums":
+                sent = f", sent with the weight of {most} of weight 1 at most"
             yield Paragraph(
                 f"All {numbers.ratings} ratings of a person together{sent}: {costs}.", "  "
             )
@@ -320,8 +330,13 @@ def _guess_words(cost: Cost) -> str:
     if cost.guess >= SURE:
         return "practically always"
     # A bound counts for the guarantee; what one channel gives away, all of them give away at least.
-    nominal = "at least" if cost.guess_is_exact else "up to"
-    return f"{'at most' if cost.status == 'proved' else nominal} {percent(cost.guess)}"
+    if cost.status == "proved":
+        return f"at most {at_most(cost.guess)}"
+    return (
+        f"at least {at_least(cost.guess)}"
+        if cost.guess_is_exact
+        else f"up to {at_most(cost.guess)}"
+    )
 
 
 def _bar(cost: Cost) -> str:
@@ -370,7 +385,7 @@ def _release_text(file: Path, found: Release, numbers: dict[str, Any]) -> Iterat
         "coin: 50 %):"
     )
     for row in numbers["ratings"]:
-        guess = percent(row["guess"])
+        guess = at_most(row["guess"])
         yield f"  weight {row['weight']:.2f}, epsilon {row['epsilon']:.3g}: {guess}"
     yield ""
     whole = numbers["epsilon_per_person"]

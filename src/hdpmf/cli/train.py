@@ -251,7 +251,7 @@ def model_fields(method: str, model: Estimator, seed: int, data: str) -> dict[st
             "n_silent": model.n_silent_,
             "prior_origin": model.prior_origin_,
             "coding": model.coding_,
-            "n_patterns": getattr(model, "patterns", model.facts_.patterns.shape[1]),
+            "n_patterns": getattr(model, "n_patterns_", model.facts_.patterns.shape[1]),
             "labels": bool(getattr(model, "labels", False)),
         }
     return document
@@ -301,6 +301,7 @@ def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
 
     Counts of ratings in them are exact, and so private: no epsilon covers what is printed here.
     """
+    from hdpmf.models.hdp_bit import HDPBit
     from hdpmf.models.one_round import OneRound
 
     lines = [] if cost is None else [f"Epsilon is of one rating; {cost}. {_EXACT}"]
@@ -315,6 +316,11 @@ def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
         origin = model.prior_origin_
         dataset = origin.get("dataset", "unknown data")
         lines.append(f"Population prior {origin['name']}, learned from {dataset}.")
+    if isinstance(model, HDPBit) and model.patterns is None and not model.n_patterns_:
+        lines.append(
+            "Who rated what is not used: the released bits say that it does not help here "
+            "(--patterns 8 uses it)."
+        )
     return lines
 
 

@@ -19,8 +19,8 @@ from hdpmf.common.protocol import CatalogueTable
 from hdpmf.errors import PrivacyError
 from hdpmf.private.device.budget import choose
 from hdpmf.private.device.choices.privacy_level import mark
-from hdpmf.private.device.disclosures.history import budgets
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.bounds import budgets
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.disclosures.shared_budget import title_key
 from hdpmf.private.device.own_items import preview_file, take_file
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -64,7 +64,7 @@ def spend(view: DeviceStore, epsilon: float = 1.0) -> dict[str, float]:
     number = len(view.ledger.entries())
     address = f"https://brand{view.recommender_id}.example"
     asked = terms("hdp-sum", "sums", items(FILMS), epsilon=epsilon)
-    chosen, pays = choose(view, asked, address)
+    chosen, pays, _ = choose(view, asked, address)
     entry = Entry(
         recommender=address,
         run=f"{number:032x}",
@@ -113,7 +113,7 @@ def test_parts_of_a_budget_are_of_one(store: DeviceStore) -> None:
         "4": 0.75,
     }
     mark(second, [second.name_of("1")], 0.5)  # the weight is that of the rating that pays
-    chosen, _ = choose(second, terms("hdp-sum", "sums", items(FILMS), epsilon=0.25), "https://x")
+    chosen, _, _ = choose(second, terms("hdp-sum", "sums", items(FILMS), epsilon=0.25), "https://x")
     assert second.ratings().item_ids[chosen].tolist() == [second.name_of(item) for item in "23"]
 
 

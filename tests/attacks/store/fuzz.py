@@ -38,7 +38,7 @@ from .used_store import PASSPHRASE, spend, used_store, without_triggers
 
 _PAGE = 4096
 _LOOSE = whole_life_policy(epsilon=4.0, max_total=500.0)
-_TIGHT = whole_life_policy(epsilon=3.6, max_total=50.0)
+_TIGHT = whole_life_policy(epsilon=3.6, max_total=100.0)
 _TIGHTER = 3.0
 _REMOVED, _LATER = sorted(STARS)[:2]
 _HIDDEN = [f"film {number}" for number in range(12)]

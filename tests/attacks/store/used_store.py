@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.attacks.hostile import STARS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hdpmf.common.protocol.federation import CatalogueTable
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.store import encryption
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import whole_life_policy

@@ -14,7 +14,7 @@ import pytest
 
 from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.private.device.device_identity import new_device
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.store import database
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import (

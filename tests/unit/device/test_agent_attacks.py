@@ -149,6 +149,25 @@ def test_a_plan_must_not_change(agent):
     refuses(agent, plan_for(learning_rate=0.1), "protocol")
 
 
+def test_an_opening_comes_once(agent):
+    """A second one with another budget would get the same counts with other noise."""
+    ask(agent, terms_for())
+    ask(agent, plan_for())
+    first = ask(agent, Opening(noise_budget=0.5))
+    assert not isinstance(first, Refusal)
+    refuses(agent, Opening(noise_budget=0.9), "protocol")
+    assert agent.answer(envelope(Opening(noise_budget=0.5))) is not None
+
+
+@pytest.mark.parametrize(
+    ("terms", "other"),
+    [(terms_for(), survey_for("C")), (terms_for("hdp-bit"), plan_for())],
+)
+def test_messages_of_another_kind_of_run_have_no_place(agent, terms, other):
+    ask(agent, terms)
+    refuses(agent, other, "protocol")
+
+
 def test_a_plan_that_asks_for_more_memory_than_any(agent):
     ask(agent, terms_for())
     largest = encode(plan_for(n_factors=MAX_FACTORS))
@@ -162,6 +181,15 @@ def test_noise_that_stays_the_same_hides_nothing():
     agent = agent_for(make_store(ratings=part([4]), policy=replace(OPEN, allow_unprotected=False)))
     ask(agent, terms_for())
     refuses(agent, plan_for(fresh_noise=False), "policy")
+
+
+@pytest.mark.parametrize(("rounds", "hides"), [(1, True), (2, False)])
+def test_noise_that_is_used_once_hides_as_if_it_were_fresh(rounds, hides):
+    agent = agent_for(make_store(ratings=part([4])))
+    ask(agent, terms_for(rounds=rounds))
+    ask(agent, plan_for(fresh_noise=False, epochs=rounds))
+    ask(agent, Opening(noise_budget=0.5))
+    assert np.isfinite(agent.store.ledger.entries()[0].paid) == hides
 
 
 def test_who_allows_it_all_the_same_pays_infinitely_much():

@@ -187,10 +187,16 @@ def test_the_preview_has_the_very_numbers_and_costs_nothing():
     assert first.pays == pytest.approx(0.5 * len(STARS))
     assert first.others == 12 - len(STARS)
     assert [number.plain for number in first.numbers] == [number.plain for number in second.numbers]
-    assert [number.noised for number in first.numbers] != [
-        number.noised for number in second.numbers
-    ]
+    # With two servers noise is in the sum: no number has any.
+    assert [number.noised for number in first.numbers] == [None] * len(STARS)
     assert first.noise > 0
+    assert first.bounds is not None
+    assert [bound.epsilon for bound in first.bounds.rating] == [0.0, 0.5]
+    assert first.bounds.person[0].guess == 0.5
+    assert first.bounds.person[1].guess > first.bounds.rating[1].guess
+    assert (first.bounds.used_up, first.bounds.part) == (0, pytest.approx(0.5))
+    store.set_policy(msgspec.structs.replace(ASKING, epsilon=0.5))
+    assert preview_of(store, asked).bounds.used_up == len(STARS)  # type: ignore[union-attr]
     assert not first.refused
     store.set_policy(msgspec.structs.replace(ASKING, epsilon=0.1))
     assert "asks for epsilon 0.5" in preview_of(store, asked).refused

@@ -21,7 +21,7 @@ import os, random, signal, sys, time
 import numpy as np
 from hdpmf.private.device.store import encryption as vault
 vault.SCRYPT_COST = 16
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.errors import ConfigError, StorageError

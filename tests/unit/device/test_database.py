@@ -4,6 +4,7 @@ undone.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -173,3 +174,67 @@ def test_tables_change_only_with_their_schema(tmp_path: Path) -> None:
     schema = connection.execute("PRAGMA user_version").fetchone()[0]
     connection.close()
     assert (schema, sha256(text.encode()).hexdigest()[:16]) == (5, "73e402873fe580a4")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (BlockingIOError(errno.EAGAIN, "taken"), "one device is one process"),
+        (OSError(errno.EIO, "the disk is ill"), "cannot lock .*: the disk is ill"),
+    ],
+)
+def test_a_lock_that_is_not_had_is_let_go_and_can_be_had_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, words: str
+) -> None:
+    asked: list[int] = []
+
+    def refuse(file: int) -> None:
+        asked.append(file)
+        raise error
+
+    with DeviceStore.create(tmp_path / "me"):
+        pass
+    with closing(Database(tmp_path / "me")) as database:
+        with monkeypatch.context() as patch:
+            patch.setattr("hdpmf.private.device.store.database.lock_file", refuse)
+            with pytest.raises(StorageError, match=words):
+                database.serve()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(asked[0])
+        database.serve()
+
+
+def test_who_does_not_wait_gets_an_error_while_another_thread_writes(tmp_path: Path) -> None:
+    with DeviceStore.create(tmp_path / "me") as store:
+        begun, ended = threading.Event(), threading.Event()
+
+        def write() -> None:
+            with store.transaction():
+                begun.set()
+                ended.wait(30.0)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        assert begun.wait(30.0)
+        with pytest.raises(StorageError, match="in use"), store.at_once():
+            pass
+        ended.set()
+        thread.join()
+        with store.at_once():
+            pass
+
+
+def test_bytes_that_another_process_keeps_in_the_log_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hdpmf.private.device.store.database._PATIENCE", 0.05)
+    path = tmp_path / "me"
+    with DeviceStore.create(path):
+        pass
+    with closing(Database(path)) as database, closing(sqlite3.connect(path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        with pytest.raises(StorageError, match="another process is reading"):
+            database.shred()
+        reader.execute("ROLLBACK")
+        database.shred()

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import PrivacyError, StorageError
-from hdpmf.private.device.disclosures.history import total_spending
-from hdpmf.private.device.disclosures.ledger import SLACK
+from hdpmf.private.device.disclosures.bounds import rounded_up, total_spending
+from hdpmf.private.device.disclosures.limits import SLACK
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import whole_life_policy
@@ -95,7 +95,7 @@ def test_two_devices_of_a_person_spend_no_more_than_one(tmp_path: Path) -> None:
             ratings, weights = own.ratings(), own.weights()
             assert not own.ledger.affords(ratings, weights, policy, np.full(3, 0.6)).any()
             assert own.ledger.affords(ratings, weights, policy, np.full(3, 0.5)).all()
-            chosen = own.ledger.within_limits(ratings, np.arange(3), np.full(3, 0.5), policy)
+            chosen, _, _ = own.ledger.limits.within(ratings, np.arange(3), np.full(3, 0.5), policy)
             with pytest.raises(PrivacyError, match="max_total"):
                 own.ledger.charge(entry(), ratings, np.arange(3), np.full(3, 0.5))
             own.ledger.charge(entry(), ratings, chosen, np.full(len(chosen), 0.5))
@@ -147,7 +147,7 @@ def test_at_most_so_many_ratings_of_a_person_in_a_run(path: Path) -> None:
 
     def within() -> list[tuple[str, str]]:
         ratings = store.ratings()
-        kept = store.ledger.within_limits(ratings, np.arange(6), np.ones(6), store.policy)
+        kept, _, _ = store.ledger.limits.within(ratings, np.arange(6), np.ones(6), store.policy)
         return list(
             zip(ratings.user_ids[kept].tolist(), ratings.item_ids[kept].tolist(), strict=True)
         )
@@ -179,7 +179,7 @@ def test_a_person_is_charged_for_all_ratings_together(path: Path) -> None:
     assert found.proved
     assert found.pure == pytest.approx(30.0) == store.ledger.spent_total()
     assert 8 < found.at_delta < 0.7 * found.pure
-    assert str(found) == f"epsilon 30, or ({found.at_delta:.4g}, 1e-05)"
+    assert str(found) == f"epsilon 30, or ({rounded_up(found.at_delta, 4)}, 1e-05)"
     store.ledger.charge(
         entry(method="mf", status="none", epsilon=math.inf),
         ratings,
@@ -248,7 +248,7 @@ def test_the_order_is_that_of_writing_whatever_the_clock_says(store: DeviceStore
     times = iter(
         ("2031-01-01T00:00:00+00:00", "1970-01-01T00:00:00+00:00", "2026-05-05T00:00:00+00:00")
     )
-    store.ledger._clock = lambda: next(times)
+    store.ledger._journal._clock = lambda: next(times)
     charge_all(store, 0.5, words="first")
     store.ledger.note(entry(action="sent", words="second"))
     charge_all(store, 0.5, words="third")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hdpmf.errors import PrivacyError
-from hdpmf.private.device.disclosures.history import budgets
+from hdpmf.private.device.disclosures.bounds import budgets
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import whole_life_policy
@@ -62,14 +62,24 @@ def test_a_part_or_all_of_it_comes_back(store: DeviceStore) -> None:
     store.ledger.give_back(entry(), 0.25)
     assert _left(store) == pytest.approx(_budgets(store) / 4)
     store.ledger.give_back(entry(), 1.5)  # no more than there was
-    assert store.ledger.entries()[-1].part == 1.0
-    assert store.ledger.entries()[-1].action == "returned"
+    last = store.ledger.entries()[-1]
+    assert (last.action, last.part, last.ratings, last.paid) == ("returned", 1.0, 0, 0.0)
     assert _left(store) == pytest.approx(_budgets(store))
     charge_all(store, 1.0)
     with pytest.raises(PrivacyError, match="not given back"):
         store.ledger.give_back(entry(), 1.0)
     store.ledger.give_back(entry(), 0.999)
     assert _left(store) == pytest.approx(0.999 * _budgets(store))
+
+
+def test_lines_that_charge_nothing_say_that_nothing_was_paid(store: DeviceStore) -> None:
+    charge_all(store, 1.0, action="agreed")
+    stated = msgspec.structs.replace(entry(), ratings=7, paid=3.0, part=0.5)
+    store.ledger.note(stated)
+    store.ledger.give_back_users(stated, ["nobody"])
+    for line in store.ledger.entries()[-2:]:
+        assert (line.ratings, line.paid) == (0, 0.0)
+    assert store.ledger.entries()[-1].part == 0.0
 
 
 def test_what_is_held_and_can_never_be_sent_comes_back(store: DeviceStore) -> None:
@@ -135,7 +145,7 @@ def test_a_limit_on_a_person_takes_the_first_by_tags(store: DeviceStore) -> None
 
     def within(**limits: object) -> list[int]:
         policy = msgspec.structs.replace(Policy(), **({"max_total": None} | limits))
-        return store.ledger.within_limits(ratings, chosen, epsilons, policy).tolist()
+        return store.ledger.limits.within(ratings, chosen, epsilons, policy).positions.tolist()
 
     assert within() == [0, 1, 2]
     assert within(max_ratings=3) == [0, 1, 2]

@@ -72,8 +72,11 @@ def test_a_device_orders_as_the_library_does(tmp_path, kind):
     by_facts = [one.item for one in recommend(agent.store, 8, user="1")]
     assert agent.learn(table, facts, None, lists)
     for user in world.users.ids[:6].tolist():
-        ours, theirs = recommend(agent.store, 8, user=str(user)), model.recommend(user, 8)
-        assert [one.item for one in ours] == [str(one.item) for one in theirs]
+        own = world.timestamps[world.users.ids[world.user_codes] == user]  # type: ignore[index]
+        for now in (float(own.max()), float(own.max()) + 3e7):
+            ours = recommend(agent.store, 8, user=str(user), now=now)
+            theirs = model.recommend(user, 8, now=now)
+            assert [one.item for one in ours] == [str(one.item) for one in theirs]
         assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
         assert [one.reason for one in ours] == [one.reason for one in theirs]
         assert not ours or any("because you rated" in (one.reason or "") for one in ours)

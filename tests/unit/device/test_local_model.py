@@ -35,24 +35,27 @@ def _silo(ratings: Ratings, weights: PrivacyWeights) -> DeviceStore:
     return store
 
 
+NOW = float(WORLD.timestamps.max())  # type: ignore[union-attr]
+
+
 def _agrees(store: DeviceStore, model: Estimator, users: list[int]) -> None:
     for user in users:
-        ours = recommend(store, 5, user=str(user))
-        theirs = model.recommend(user, 5)
+        ours = recommend(store, 5, user=str(user), now=NOW)
+        theirs = model.recommend(user, 5, now=NOW)
         assert [one.item for one in ours] == [str(one.item) for one in theirs]
         assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
         assert [one.title for one in ours] == [one.title for one in theirs]
         assert [one.reason for one in ours] == [one.reason for one in theirs]
         wanted = ItemFilter(genres=["Drama"], items=[str(item) for item in WORLD.items.ids[:30]])
         same = ItemFilter(genres=["Drama"], items=WORLD.items.ids[:30])
-        some = recommend(store, 5, user=str(user), keep_rated=True, only=wanted)
+        some = recommend(store, 5, user=str(user), keep_rated=True, only=wanted, now=NOW)
         assert [one.item for one in some] == [
-            str(one.item) for one in model.recommend(user, 5, keep_rated=True, only=same)
+            str(one.item) for one in model.recommend(user, 5, keep_rated=True, only=same, now=NOW)
         ]
-    each = dict(recommend_each(store, n=5))
+    each = dict(recommend_each(store, n=5, now=NOW))
     assert list(each) == list(map(str, store.ratings().users.ids.tolist()))
     assert [one.item for one in each[str(users[0])]] == [
-        one.item for one in recommend(store, 5, user=str(users[0]))
+        one.item for one in recommend(store, 5, user=str(users[0]), now=NOW)
     ]
 
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.data import RatingScale
 from hdpmf.common.methods.registry import guess_at
-from hdpmf.common.protocol.catalogue import TitleSearch, plain
+from hdpmf.common.protocol.catalogue import plain
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.servers import Servers
+from hdpmf.common.protocol.titles import TitleSearch, upright
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError, UnknownIdError
 from hdpmf.private.device.choices.privacy_level import (
     MISS_ALONE,
@@ -24,9 +25,9 @@ from hdpmf.private.device.choices.privacy_level import (
     group_of,
     mark,
     mark_genre,
-    privacy_level,
     set_privacy_weight,
 )
+from hdpmf.private.device.disclosures.bounds import privacy_bounds
 from hdpmf.private.device.disclosures.data_export import data_export
 from hdpmf.private.device.memberships import join, joined_recommenders, leave, pause
 from hdpmf.private.device.own_items import (
@@ -38,6 +39,7 @@ from hdpmf.private.device.own_items import (
 )
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from tests.world import table as world_table
 
 from .reporting_world import SERVERS, TABLE, server
 
@@ -89,7 +91,7 @@ def test_a_catalogue_for_another_scale_than_the_owners_does_not_fit(tmp_path: Pa
 
 def test_what_begins_with_the_words_is_found_first(plain_store: DeviceStore, films: Path):
     search = TitleSearch(load_catalogue(plain_store, films).table)
-    assert search.find("thing") == [1, 0]
+    assert search.find("thing") == [0, 1]  # the very title, but for its article
     assert search.find("the thing") == [0]
     assert search.find("come th") == [1]
     assert search.find("amelie") == [2]
@@ -97,6 +99,9 @@ def test_what_begins_with_the_words_is_found_first(plain_store: DeviceStore, fil
     assert search.find("hing") == [0, 1]
     assert search.find("hing", 1) == [0]
     assert search.find("x") == search.find("") == []
+    assert search.find("tings to come") == search.find("thigns come") == [1]  # typos
+    assert search.find("amelia") == [2]
+    assert search.find("the") == [0]
 
 
 @given(
@@ -121,7 +126,57 @@ def test_search_finds_exactly_what_has_all_words(titles, wanted):
     expected = {
         place for place, title in enumerate(shown) if words and all(word in title for word in words)
     }
-    assert set(search.find(wanted, 100)) == expected
+    if expected or all(len(word) < 4 for word in words):  # otherwise words with typos count
+        assert set(search.find(wanted, 100)) == expected
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("Godfather, The (1972)", "The Godfather (1972)"),
+        ("Enfer, L' (1994)", "L'Enfer (1994)"),
+        (
+            "City of Lost Children, The (Cité des enfants perdus, La) (1995)",
+            "The City of Lost Children (La Cité des enfants perdus) (1995)",
+        ),
+        ("Good, the Bad and the Ugly", "Good, the Bad and the Ugly"),
+        ("Cook the Thief, His Wife", "Cook the Thief, His Wife"),
+        ("The Thing", "The Thing"),
+        ("", ""),
+    ],
+)
+def test_titles_are_shown_upright(title: str, shown: str):
+    assert upright(title) == shown == upright(shown)
+
+
+def test_an_inverted_title_is_found_as_people_say_it():
+    titles = (
+        "Godfather: Part II, The (1974)",
+        "Godfather, The (1972)",
+        "Shadow of the Godfather",
+        "Alien (1979)",
+        "Aliens (1986)",
+        "Alien³ (1992)",
+    )
+    search = TitleSearch(world_table(len(titles), titles=titles))
+    for words in ("godfather", "The Godfather", "godfather, the", "THE GODFATHER"):
+        assert search.find(words)[0] == 1, words
+    assert set(search.find("the godfather")) == {0, 1, 2}
+    assert search.find("godfahter") == search.find("godfather")
+    assert search.find("alien", 1) == [3]
+    assert search.find("aliens", 1) == [4]
+    assert search.find("zzzz") == []
+
+
+@given(st.text("abcd", min_size=4, max_size=12), st.data())
+def test_a_word_with_one_typo_is_found(word, data):
+    place = data.draw(st.integers(0, len(word) - 1))
+    kind = data.draw(st.sampled_from(("left out", "added", "changed")))
+    typo = word[:place] + ("" if kind == "left out" else "x")
+    typo += word[place:] if kind == "added" else word[place + 1 :]
+    if len(typo) >= 4:
+        search = TitleSearch(world_table(2, titles=("Quite another film", word)))
+        assert 1 in search.find(typo)
 
 
 def test_a_file_by_ids_and_by_titles(plain_store: DeviceStore, films: Path):
@@ -167,26 +222,29 @@ def test_the_dial_is_the_papers_groups_and_anything_between(plain_store: DeviceS
     load_catalogue(plain_store, films)
     for item in ("10", "20", "30"):
         plain_store.rate(item, 5)
-    whole = privacy_level(plain_store)
-    assert (whole.weight, whole.ratings, whole.all_epsilon) == (1.0, 3, pytest.approx(3.0))
-    half = privacy_level(plain_store, 0.5)
-    assert half.all_epsilon == pytest.approx(1.5)
-    assert half.guess < whole.guess
+    whole = privacy_bounds(plain_store)
+    assert (whole.weight, whole.ratings, whole.person.epsilon) == (1.0, 3, pytest.approx(3.0, 1e-3))
+    half = privacy_bounds(plain_store, 0.5)
+    assert half.person.epsilon == pytest.approx(1.5, 1e-2)
+    assert half.rating.guess == guess_at(0.5) < whole.rating.guess
     set_privacy_weight(plain_store, 0.5)
-    assert privacy_level(plain_store) == half
+    assert privacy_bounds(plain_store) == half
     mark(plain_store, ["10"])
-    assert privacy_level(plain_store).all_epsilon == pytest.approx(0.5 * (1 + 1 + 0.1))
+    assert privacy_bounds(plain_store).person.epsilon == pytest.approx(0.5 * (1 + 1 + 0.1), 1e-2)
     assert mark_genre(plain_store, "Drama") == 2
-    assert privacy_level(plain_store).all_epsilon == pytest.approx(0.5 * 0.3)
+    marked = privacy_bounds(plain_store)
+    assert marked.person.epsilon == pytest.approx(0.5 * 0.3, 1e-2)
+    assert marked.rating == half.rating  # of something that is rated tomorrow
     plain_store.set_policy(Policy(allow_nominal=True))
-    assert not privacy_level(plain_store).proved
+    assert not privacy_bounds(plain_store).proved
     assert half.proved
+    assert privacy_bounds(plain_store).fields()["person"] is None
 
 
 @pytest.mark.parametrize("weight", [0.0, -0.5, 1.01, float("nan")])
 def test_no_level_is_shown_for_a_weight_that_is_none(plain_store: DeviceStore, weight: float):
     with pytest.raises(ConfigError, match="the dial"):
-        privacy_level(plain_store, weight)
+        privacy_bounds(plain_store, weight)
     with pytest.raises(ConfigError, match="the dial"):
         set_privacy_weight(plain_store, weight)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hdpmf.common.protocol.catalogue import known_items, next_version, signed_fi
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 from hdpmf.private.device.consent import give_answer, pending
-from hdpmf.private.device.disclosures.history import budgets
+from hdpmf.private.device.disclosures.bounds import budgets
 from hdpmf.private.device.memberships import (
     at_recommender,
     forget,
@@ -30,6 +31,7 @@ from hdpmf.private.device.memberships import (
 from hdpmf.private.device.own_items import current_catalogue, load_catalogue, rate_known
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.recommendations import hide, local_model, owner_recommendations
+from hdpmf.private.device.recommender_state import RunState, open_runs, set_open
 from hdpmf.private.device.store.catalogues import (
     PLAIN,
     PinnedCatalogue,
@@ -243,6 +245,21 @@ def test_who_comes_back_has_the_place_of_before(store: DeviceStore):
     assert join(store, renewed).id == 2
     assert pinned_servers(at(store, SECOND)) == SERVERS
     assert store.recommender_ids == [1, 2]
+
+
+@pytest.mark.parametrize("end", [leave, forget])
+def test_no_run_with_a_recommender_that_was_left_goes_on(
+    store: DeviceStore, end: Callable[[DeviceStore, str], None]
+):
+    """Joined again, it would get answers that nobody agreed to any more."""
+    runs = {bytes([n]) * 16: (FIRST if n == 2 else SECOND).address for n in (1, 2, 3)}
+    for run, address in runs.items():
+        store.runs.save(run, msgspec.msgpack.encode(RunState(recommender=address, terms=b"")))
+    set_open(store, [*runs, b"lost" * 4])
+    end(store, SECOND.address)
+    kept = [run for run, address in runs.items() if address == FIRST.address]
+    assert [run for run in runs if store.runs.load(run) is not None] == kept
+    assert open_runs(store) == kept
 
 
 def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_left(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings
 from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import PrivacyError, RatingsError, UnknownIdError
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.ratings_table import ME
+from hdpmf.private.device.store.ratings_table import ME, Record
 
 
 @pytest.fixture
@@ -128,3 +131,32 @@ def test_a_few_are_found_as_among_all(tmp_path):
             item: store.rated.gammas()[item] for item in ("item 3", "item 1")
         }
         assert store.rated.values_of("somebody else", few) == {}
+
+
+def test_a_rating_has_its_time_and_a_repeated_one_keeps_it(
+    empty: DeviceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.9)
+    empty.rate("film", 3.0)
+
+    def made(item: str = "film") -> int | None:
+        record = empty.rated.find(ME, item)
+        assert record is not None
+        return record.at
+
+    assert made() == 1000
+    empty.rated.put([Record(ME, "film", 3.0)], None)  # from a file that has no times
+    assert made() == 1000
+    empty.rated.put([Record(ME, "film", 4.0)], None)
+    assert made() is None
+    monkeypatch.setattr(time, "time", lambda: 2000.0)
+    empty.rate("film", 4.0)
+    assert made() == 2000
+    empty.add(Ratings.from_arrays([ME], ["other"], [5], timestamps=[77]))
+    assert made("other") == 77
+
+
+def test_ratings_that_were_kept_before_there_were_times_have_none() -> None:
+    old = msgspec.msgpack.encode(["me", "film", 3.0, None, 2, "file x 1"])
+    record = msgspec.msgpack.decode(old, type=Record)
+    assert (record.value, record.since, record.source, record.at) == (3.0, 2, "file x 1", None)

@@ -107,7 +107,7 @@ def test_a_receipt_says_who_asked_what_left_and_what_was_answered(tmp_path: Path
     assert found.device == store.identity.public.hex()
     assert found.sent_as == (found.device,)
     assert [entry.action for entry in found.happened] == ["agreed", "sent"]
-    assert "right at most 62 % of the time" in found.reveals
+    assert "right at most 63 % of the time" in found.reveals
     assert found.cost["pure_epsilon"] == pytest.approx(0.5)
     assert "no proof that anybody got the bytes" in found.proves
 

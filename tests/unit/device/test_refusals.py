@@ -268,18 +268,19 @@ def test_an_index_that_is_none_is_kept():
     assert (kept.reason, kept.method, kept.run) == ("protocol", "", "")
 
 
-def test_what_the_owner_does_not_want_or_has_not_answered_is_kept():
+def test_what_the_owner_does_not_want_is_kept_and_what_waits_for_the_owner_is_no_refusal():
     store, world = servers_store(ask=True), reporting_world.World()
     world.publish(task=reporting_world.make_task())
     device = reporting_world.reporter(store, world)
     reporting_world.live(device, world, 500)
-    (kept,) = load_refusals(store).refused
-    assert "has not answered yet" in kept.words
-    assert kept.count == 1  # however often it was looked at
+    assert load_refusals(store).refused == ()
     give_answer(store, pending(store)[0].key, "never")
     world.publish(task=reporting_world.make_task(minimum=200))
     reporting_world.live(device, world, 500)
-    assert "does not take part" in load_refusals(store).refused[-1].words
+    (kept,) = load_refusals(store).refused
+    assert "does not take part" in kept.words
+    assert kept.count == 1  # however often it was looked at
+    assert kept.by_owner
 
 
 def test_a_task_that_is_refused_when_its_report_is_made_is_kept():

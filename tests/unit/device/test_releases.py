@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hdpmf.private.device.disclosures.history import Afterwards, afterwards, by_rating, releases
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.store.device_store import DeviceStore
 
 from .federated import TABLE

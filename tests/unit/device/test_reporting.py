@@ -148,6 +148,17 @@ def test_who_joins_late_reports_in_what_is_left() -> None:
     assert len(world.uploads) == 1
 
 
+def test_who_joins_very_late_still_has_a_twentieth_of_it_to_make_the_report() -> None:
+    """How long making it takes must not show in when it leaves."""
+    world, store = World(), make_store(policy=Policy(servers=(SERVERS.digest,), min_period=400))
+    world.publish(task=make_task())
+    world.now = START + PERIOD - 100.0
+    device = reporter(store, world, 0.0)
+    for seconds, sent in ((4.9, 0), (0.2, 1)):
+        live(device, world, seconds)
+        assert len(world.uploads) == sent
+
+
 def test_a_task_that_begins_later_waits() -> None:
     world, store = World(), make_store()
     world.publish(task=make_task(begin=START + 7200, end=START + 7200 + PERIOD))

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from hdpmf.common.protocol import SharedContribution, decode
 from hdpmf.private.device.consent import consents, give_answer, pending
-from hdpmf.private.device.disclosures.history import past_runs, total_spending
+from hdpmf.private.device.disclosures.bounds import total_spending
+from hdpmf.private.device.disclosures.history import past_runs
+from hdpmf.private.device.disclosures.limits import SHOWN_PART
 from hdpmf.private.device.disclosures.receipts import all_receipts
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import live
@@ -239,7 +241,7 @@ def test_a_kill_anywhere_pays_once_and_shows_once(
 
 
 @pytest.mark.parametrize(
-    "limits", [{"max_ratings": 2}, {"max_total": 1.0}, {"max_ratings": 2, "max_total": 0.5}, {}]
+    "limits", [{"max_ratings": 2}, {"max_total": 2.0}, {"max_ratings": 2, "max_total": 1.0}, {}]
 )
 def test_what_is_shown_depends_on_no_hidden_rating(limits: dict[str, Any]) -> None:
     """Limits on a person's ratings are reached by what is shown as if nothing else were there."""
@@ -259,22 +261,61 @@ def test_what_is_shown_depends_on_no_hidden_rating(limits: dict[str, Any]) -> No
         assert not set(message.bits.items.tolist()) & set(range(6))
         per_run = policy.max_ratings or N_ITEMS
         total = policy.max_total or np.inf
-        assert len(message.bits.items) == min(6, per_run, int(total / 0.5))
+        assert len(message.bits.items) == min(6, per_run, int(SHOWN_PART * total / 0.5))
     assert len(found) == 1
 
 
-def test_who_has_used_up_the_budget_by_hidden_ratings_shows_nothing() -> None:
-    """What is over ``max_total`` is nothing, not a part whose length would tell how much is."""
-    hidden = dict.fromkeys(list(STARS)[:2], 3.0)
-    store = make_store(hidden, policy=replace(SHARING, max_total=1.25))
-    lived(store)
-    for item in ("item 07", "item 09"):
-        store.rate(item, 4.0)
-    store.set_sharing_level("seen")
-    world, _ = later()
-    lived(store, world)
-    assert world.shared == []
-    assert store.ledger.spent_total() == pytest.approx(1.0)
+@pytest.mark.parametrize("max_total", [1.25, 2.0, 3.0])
+def test_what_hidden_ratings_spent_before_does_not_show(max_total: float) -> None:
+    """Once, hidden ratings that had used up ``max_total`` kept others from being shown."""
+    new = ("item 07", "item 09")
+    seen = []
+    for n_hidden in range(6):
+        items = [f"item {place:02d}" for place in range(N_ITEMS)]
+        hidden = dict.fromkeys([item for item in items if item not in new][:n_hidden], 3.0)
+        store = make_store(hidden, policy=replace(SHARING, max_total=max_total))
+        lived(store)
+        assert store.ledger.spent_total() == pytest.approx(min(0.5 * n_hidden, max_total))
+        for item in new:
+            store.rate(item, 4.0)
+        most = store.ledger.limits.most_together(store.policy, with_user="me")
+        over = store.ledger.spent_total() - (1 - SHOWN_PART) * max_total
+        assert most == pytest.approx(max_total + max(over, 0.0))
+        store.set_sharing_level("seen")
+        assert store.ledger.limits.most_together(store.policy) == most
+        world, _ = later()
+        lived(store, world)
+        bits = shown(world).bits
+        seen.append(list(zip(bits.items.tolist(), bits.units.tolist(), strict=True)))
+        assert sum(bits.units) == min(2 * 64, int(SHOWN_PART * max_total / 0.5 * 64))
+        assert store.ledger.spent_total() <= most + 1e-6
+    # Tags are of each store: which of the two is cut short differs between stores.
+    assert len({tuple(sorted(units for _, units in one)) for one in seen}) == 1
+
+
+def test_who_was_pushed_out_of_a_sum_is_not_shown_later() -> None:
+    """A hidden rating pushes others out of sums; were they shown later, it would be seen there."""
+    items = [f"item {place:02d}" for place in range(N_ITEMS)]
+    for n_items in (3, 8):  # below the limit, and above
+        store = make_store(
+            dict.fromkeys(items[:n_items], 3.0), policy=replace(SHARING, max_total=2)
+        )
+        lived(store)
+        store.set_policy(replace(SHARING, max_total=50.0))
+        store.set_sharing_level("seen")
+        world, task = later()
+        lived(store, world)
+        assert world.shared == []
+        assert not any(world.sums(task))
+
+
+def test_who_shares_from_the_start_spends_no_more_than_the_total() -> None:
+    items = [f"item {place:02d}" for place in range(N_ITEMS)]
+    marked = tuple(items[: N_ITEMS // 2])
+    store = sharer("seen", marked, dict.fromkeys(items, 3.0), policy=replace(SHARING, max_total=3))
+    world = lived(store)
+    assert sum(shown(world).bits.units) == 3 * 64
+    assert store.ledger.spent_total() == pytest.approx(3.0)
 
 
 def test_forgetting_the_run_shows_nothing_and_gives_back() -> None:

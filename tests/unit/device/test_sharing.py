@@ -17,7 +17,7 @@ from hdpmf.private.device import memberships
 from hdpmf.private.device.choices.privacy_level import mark, mark_genre
 from hdpmf.private.device.choices.sharing import Choice, choose, preview_choice, was_shown
 from hdpmf.private.device.disclosures.data_export import data_export
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store import layout
 from hdpmf.private.device.store.database import Database

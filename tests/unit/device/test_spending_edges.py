@@ -8,7 +8,7 @@ import pytest
 
 from hdpmf import errors
 from hdpmf.common.privacy.accounting import cost
-from hdpmf.private.device.disclosures.history import TotalSpending, total_spending
+from hdpmf.private.device.disclosures.bounds import TotalSpending, total_spending
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError, reason_of
 from hdpmf.private.device.messages import quantize_response_time, request_tag
 from hdpmf.private.device.store.device_store import DeviceStore

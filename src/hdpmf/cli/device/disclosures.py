@@ -14,6 +14,7 @@ from hdpmf.cli.output import Block, Paragraph, Result, Table
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hdpmf.private.device.disclosures.bounds import PrivacyBounds, RunBounds
     from hdpmf.private.device.disclosures.receipts import Receipt, SentRecord
     from hdpmf.private.device.store.device_store import DeviceStore
     from hdpmf.private.device.store.schema import Question, Refusals
@@ -96,6 +97,8 @@ def _answer_recommender(store: DeviceStore, recommender: str, answer: str) -> No
 
 
 def _questions_text(questions: Sequence[dict[str, Any]], never: Sequence[str]) -> Iterator[Block]:
+    from hdpmf.private.device.disclosures.bounds import rounded_up
+
     for recommender in never:
         yield f"Never, whatever it asks for: {recommender} (again takes that back)"
     if not questions:
@@ -106,8 +109,9 @@ def _questions_text(questions: Sequence[dict[str, Any]], never: Sequence[str]) -
         )
         yield Paragraph(
             f"{each['ratings']} of your ratings would take part and spend epsilon "
-            f"{each['pays']:.3g} together. {each['leaves_the_device']} {each['reveals']} What was "
-            "sent cannot be taken back.",
+            f"{rounded_up(each['pays'])} together. {each['leaves_the_device']} "
+            f"{each['gives_away']} In exact words: {each['reveals']} What was sent cannot be "
+            "taken back.",
             indent="  ",
         )
         shown = each["shown"]
@@ -119,6 +123,23 @@ def _questions_text(questions: Sequence[dict[str, Any]], never: Sequence[str]) -
                 indent="  ",
             )
         yield f"  Your answer: {each['answer'] or 'none yet'}"
+
+
+def _given_away(found: RunBounds | None) -> str:
+    """Say what a run gives away of one rating and of the person, together with what has left."""
+    if found is None:
+        return (
+            "Nothing is proved for this method, or for something that was sent before: nobody can "
+            "say what it gives away."
+        )
+    (rating, rating_after), (person, person_after) = found.rating, found.person
+    used = f"It uses up the lifetime budget of {found.used_up} of these ratings."
+    return (
+        "Somebody who has seen all that ever left this device and guesses about one rating is "
+        f"right at most {rating.percent} of the time now, and at most {rating_after.percent} "
+        f"afterwards; about you as a person, at most {person.percent} now and at most "
+        f"{person_after.percent} afterwards.{f' {used}' if found.used_up else ''}"
+    )
 
 
 def _question_fields(store: DeviceStore, question: Question, answer: str | None) -> dict[str, Any]:
@@ -146,6 +167,8 @@ def _question_fields(store: DeviceStore, question: Question, answer: str | None)
         "pays": found.pays,
         "leaves_the_device": found.sends,
         "reveals": reveals(found.cost),
+        "gives_away": _given_away(found.bounds),
+        "guess_at_most": None if found.bounds is None else found.bounds.fields(),
         "refused": found.refused or None,
         "numbers": [
             {
@@ -157,6 +180,36 @@ def _question_fields(store: DeviceStore, question: Question, answer: str | None)
             for number in found.numbers
         ],
     }
+
+
+def bounds_words(now: PrivacyBounds) -> Iterator[str]:
+    """Say what was given away and can still be, of one rating and of the person."""
+    if not now.proved:
+        yield (
+            "Nothing bounds what somebody can guess about you: your policy allows methods without "
+            "a proof, or something was sent by one."
+        )
+        return
+    yield (
+        "Somebody who guesses whether you loved or hated something, and has seen all that ever "
+        "left this device and may still leave it at this level, is right at most "
+        f"{now.rating.percent} of the time instead of 50 %."
+    )
+    if now.rating.epsilon > now.fresh.epsilon:
+        yield (
+            "That is so because of what has left before; for ratings of which nothing has left "
+            f"yet it is at most {now.fresh.percent}."
+        )
+    yield (
+        f"About you as a person: at most {now.person_so_far.percent} by what has left so far, and "
+        f"at most {now.person.percent} once all that may still leave has left (epsilon "
+        f"{now.person.up_to} at delta {now.spent.delta:g})."
+    )
+    if now.published or now.to_publish:
+        yield (
+            f"None of this holds for the {now.published} ratings that you have published, nor for "
+            f"the {now.to_publish} that you let be published in a run to come (hdpmf device share)."
+        )
 
 
 @command
@@ -176,7 +229,8 @@ def ledger(
 
 def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[Block]:
     from hdpmf.private.device.choices.sharing import was_shown
-    from hdpmf.private.device.disclosures.history import past_runs, total_spending
+    from hdpmf.private.device.disclosures.bounds import privacy_bounds
+    from hdpmf.private.device.disclosures.history import past_runs
     from hdpmf.private.device.disclosures.refusals import load_refusals
 
     entries = store.ledger.entries()
@@ -202,14 +256,16 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
         title=f"Entries, oldest first{_more(recent, entries)}",
     )
     yield from _refusals_text(load_refusals(store), last)
-    together = total_spending(store.ledger)
-    limit = store.policy.own_total
+    bounds = privacy_bounds(store)
+    together = bounds.spent
+    limit = store.ledger.limits.most_together(store.policy)
     whose = "one user" if store.users == 1 else "the user here who has spent most"
     proof = "" if together.proved else "No guarantee: some of it counts one channel of several. "
     total = "" if math.isinf(limit) else f", and all of them {limit:g}"
     yield Paragraph(
         f"In all, the ratings of {whose} have spent {together} together: so much about the person, "
-        f"if all the ratings were other ones. {proof}A single rating of weight 1 may spend epsilon "
+        f"if all the ratings were other ones. {proof}{' '.join(bounds_words(bounds))} From now on "
+        "a single rating of weight 1 may spend epsilon "
         f"{store.policy.own_epsilon:g} in its whole life, whoever asks{total}; when that is spent, "
         "this device sends nothing of it any more. Other devices of yours have ledgers of their "
         "own, and what they have spent comes on top, unless the policy of each says how many they "

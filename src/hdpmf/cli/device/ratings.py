@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from hdpmf.cli.device.disclosures import bounds_words
 from hdpmf.cli.device.store import RecommenderStoreOptions, StoreOptions, User
 from hdpmf.cli.inference import AllUsers, ListOptions
 from hdpmf.cli.options.common import (
@@ -147,7 +148,7 @@ def _change_rating(
             store.remove(item, user=user)
             return {
                 "done": "Removed. What it has spent stays spent",
-                "released": _releases(store, user, item, removed=True),
+                "released": _releases(store, user, item, "removed"),
             }
         if value is not None and item is not None:
             store.rate(item, value, user=user)
@@ -174,17 +175,22 @@ def _change_rating(
     # Rules do not know of each other: what was asked for may not be what counts.
     told = [held.in_words()] if held.weight < (1.0 if weight is None else weight) else []
     if value is None:
-        return {"done": "Weighed" if weight is not None else "Unmarked", "held": told}
+        return {
+            "done": "Weighed" if weight is not None else "Unmarked",
+            "held": told,
+            "released": _releases(store, user, item, "marked") if weight is not None else [],
+        }
     return {
         "done": "Rated",
         "held": told,
-        "released": _releases(store, user, item, removed=False),
+        "released": _releases(store, user, item, "changed"),
     }
 
 
 def _mark_genre(store: DeviceStore, genre: str, weight: float) -> dict[str, Any]:
     """Mark a genre or take its mark away, and say what other rules still hold down."""
     from hdpmf.private.device.choices.privacy_level import genres, item_weights, mark_genre
+    from hdpmf.private.device.disclosures.history import by_rating
     from hdpmf.private.device.store.marks import NO_GENRE, genre_key
 
     n = mark_genre(store, genre, weight)
@@ -203,38 +209,26 @@ def _mark_genre(store: DeviceStore, genre: str, weight: float) -> dict[str, Any]
             f"Items without a genre ({asked}) could be of a marked one, and count as sensitive "
             "until you say otherwise: rate STORE --genre '' --weight 1"
         )
+    sent = sum(record.item in items and bool(runs) for record, runs in by_rating(store))
+    if sent and weight < 1:
+        told.append(f"{sent} ratings of these were sent before; what was sent stays sent.")
     return {"done": f"Weighed {n} items", "held": told}
 
 
 def _weight_meaning(store: DeviceStore) -> dict[str, Any]:
     """Explain the owner's weight, in numbers and in words."""
-    from hdpmf.common.methods.registry import guess_at, percent
-    from hdpmf.private.device.choices.privacy_level import privacy_level
+    from hdpmf.private.device.choices.privacy_level import group_of
+    from hdpmf.private.device.disclosures.bounds import privacy_bounds
 
-    now = privacy_level(store)
-    alone = percent(now.guess, at_most=True)
-    together = percent(guess_at(now.all_at_delta), at_most=True)
-    words = [
-        f"That is {now.group}. Somebody who guesses whether you loved or hated something, and has "
-        f"seen all that ever left this device, is right at most {alone} of the time instead of "
-        "50 %. About all your ratings together, when all of their budget is spent: at most "
-        f"{together} (epsilon {now.all_at_delta:.3g} at delta {now.delta:g})."
-    ]
-    if now.published or now.to_publish:
-        words.append(
-            f"None of this holds for the {now.published} ratings that you have published, nor for "
-            f"the {now.to_publish} that you let be published in a run to come (hdpmf device share)."
-        )
-    if not now.proved:
-        words.append(
-            "Your policy also allows methods without a proof: for these, the numbers are "
-            "no guarantee."
-        )
+    now = privacy_bounds(store)
+    group = group_of(now.weight)
+    words = [f"That is {group}.", *bounds_words(now)]
     return {
-        "group": now.group,
-        "guess": now.guess,
-        "all_epsilon_at_delta": now.all_at_delta,
-        "words": words,
+        "group": group,
+        "guess": now.rating.guess if now.proved else None,
+        "guess_at_most": now.fields(),
+        "all_epsilon_at_delta": now.person.epsilon if now.proved else None,
+        "words": [" ".join(words)],
     }
 
 
@@ -247,13 +241,17 @@ def _own_file(store: DeviceStore, file: Path, take: bool) -> Result:
     names = ("new", "changed", "unknown", "off_scale", "repeated")
     fields = {
         **{name: getattr(found, name) for name in names},
+        "service": None if found.service is None else found.service.name,
         "examples": list(found.examples),
         "taken": taken,
         "ratings": store.n_ratings,
     }
+    of = ""
+    if found.service is not None:
+        of = f"Ratings of {found.service.name} ({found.service.scale}), converted: "
     text = [
-        f"{found.new} new ratings, {found.changed} that change; left out: {found.unknown} of items "
-        f"that the catalogue does not have, {found.off_scale} that are not on the scale",
+        f"{of}{found.new} new ratings, {found.changed} that change; left out: {found.unknown} of "
+        f"items that the catalogue does not have, {found.off_scale} that are not on the scale",
         *found.examples,
         f"Taken in: {taken}. Nothing was sent."
         if take
@@ -262,12 +260,14 @@ def _own_file(store: DeviceStore, file: Path, take: bool) -> Result:
     return Result(fields, text)
 
 
-def _releases(store: DeviceStore, user: str, item: str, *, removed: bool) -> list[dict[str, str]]:
-    """Return the releases of a rating before now: changing or removing it undoes none of them."""
+def _releases(
+    store: DeviceStore, user: str, item: str, done: Literal["changed", "removed", "marked"]
+) -> list[dict[str, str]]:
+    """Return the releases of a rating before now: nothing that is done to it undoes them."""
     from hdpmf.private.device.disclosures.history import released_words, releases
 
     return [
-        {**_release_fields(run), "words": released_words(run.sent, removed=removed)}
+        {**_release_fields(run), "words": released_words(run.sent, done)}
         for run in releases(store, user, item)
     ]
 
@@ -344,7 +344,7 @@ def _last_release(record: Record, runs: list[Charge]) -> str:
 
 
 def _search_titles(store: DeviceStore, text: str) -> Result:
-    from hdpmf.common.protocol.catalogue import TitleSearch
+    from hdpmf.common.protocol.titles import TitleSearch
     from hdpmf.private.device.own_items import current_catalogue
     from hdpmf.private.device.store.catalogues import id_of
 

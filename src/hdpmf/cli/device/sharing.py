@@ -102,7 +102,18 @@ def sharing_fields(store: DeviceStore, user: str = "me") -> dict[str, Any]:
 
 
 def _warnings(store: DeviceStore, preview: ChoicePreview) -> list[str]:
+    from hdpmf.private.device.disclosures.bounds import rounded_up
+
     then = preview.then
+    over = (
+        []
+        if preview.beyond <= 0
+        else [
+            "What you show may spend half of max_total by itself, so that nobody can see how much "
+            "hidden ratings have spent. They have spent more than the other half: in all it may "
+            f"be {rounded_up(preview.beyond)} more than max_total ({store.policy.own_total:g})."
+        ]
+    )
     return [
         f"From the next run on {_whom(store)} would see of your ratings: {len(then.seen)} items "
         f"that you rated, but not how; {len(then.open)} ratings as they are. "
@@ -112,6 +123,7 @@ def _warnings(store: DeviceStore, preview: ChoicePreview) -> list[str]:
         "policy then allows runs in which people share (hdp-share), if it does not yet.",
         "Sensitive items stay out. But similar items that are seen betray them: who sees that you "
         "rated four films of a series can guess the fifth.",
+        *over,
     ]
 
 

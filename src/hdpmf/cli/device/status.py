@@ -139,11 +139,13 @@ def write_card(card: DeviceCard, target: Path) -> None:
 
 def _status_fields(store: DeviceStore) -> dict[str, Any]:
     from hdpmf.private.device.device_identity import authorities_of
+    from hdpmf.private.device.disclosures.bounds import privacy_bounds
     from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields, trusted
     from hdpmf.private.device.recommendations import local_model
     from hdpmf.private.device.recommender_state import open_runs
 
     model = local_model(store)
+    bounds = privacy_bounds(store)
     total = store.ledger.spent_total()
     moved = store.device.transfer
     address = _address(store)
@@ -174,6 +176,7 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
         "catalogue": _catalogue_fields(store),
         "budget": _budget_fields(store),
         "sharing": sharing_fields(store) if store.users == 1 else None,
+        "guess_at_most": bounds.fields(),
         "spent_total": total if math.isfinite(total) else None,
         "unprotected": math.isinf(total),
         "ledger_entries": len(store.ledger.entries()),
@@ -242,6 +245,9 @@ def _model_fields(model: LocalModel) -> dict[str, Any]:
 
 
 def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
+    from hdpmf.common.methods.registry import at_most
+    from hdpmf.private.device.disclosures.bounds import rounded_up
+
     catalogue = fields["catalogue"]
     budget = fields["budget"]
     model = fields["model"]
@@ -288,8 +294,17 @@ def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
     whose = "your" if fields["users"] == 1 else "of the user who has spent most, the"
     spent = "without any protection"
     if not fields["unprotected"]:
-        spent = f"epsilon {fields['spent_total']:.4g} in all"
+        spent = f"epsilon {rounded_up(fields['spent_total'], 4)} in all"
     yield f"Ledger: {fields['ledger_entries']} entries; {whose} ratings have spent {spent}"
+    bounds = fields["guess_at_most"]
+    if bounds["person"] is None:
+        yield "What others can guess: nothing bounds it (methods without a proof)"
+    else:
+        yield (
+            "What others can guess of all that left or may still leave: about one rating at most "
+            f"{at_most(bounds['rating'])}, about you at most {at_most(bounds['person'])} (at most "
+            f"{at_most(bounds['person_so_far'])} by what has left)"
+        )
     yield f"Under way: {', '.join(fields['runs_under_way']) or 'no run'}"
     if model is None:
         yield "Model: none yet"

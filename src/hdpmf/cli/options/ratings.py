@@ -154,6 +154,13 @@ class SplitOptions:
         ),
     ] = None
 
+    @property
+    def by_time(self) -> bool:
+        """Tell whether the last ratings are tested on."""
+        from hdpmf.common.data.splits import BY_TIME
+
+        return self.how is not None and self.how.partition(":")[0] in BY_TIME
+
     def split(self, source: RatingsOptions, seed: int) -> tuple[Ratings, Ratings]:
         """Return the ratings to learn from, and those to test on."""
         chosen = (self.test, self.hold_out, self.how, self.ready_split or None)

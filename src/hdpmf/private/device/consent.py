@@ -21,11 +21,11 @@ from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.servers import HTTPS, plain_address
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.budget import check_policy
-from hdpmf.private.device.disclosures.ledger import utc_now
+from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.errors import DeclinedError, UnansweredError
 from hdpmf.private.device.recommender_state import RecommenderStates
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.schema import Consent, Question
+from hdpmf.private.device.store.schema import OWNER, Consent, Question
 
 _MOST = 8
 """The most questions of one recommender that wait; a newer one replaces its own oldest one."""
@@ -161,9 +161,9 @@ def require_agreement(store: DeviceStore, question: Question, run: bytes) -> Non
     joined = store.recommender
     if joined.address and _same(joined.address, question.recommender):
         if joined.left:
-            raise DeclinedError("policy", "this device's owner has left the recommender")
+            raise DeclinedError("policy", f"{OWNER} has left the recommender")
         if joined.paused:
-            raise DeclinedError("unavailable", "this device's owner has paused the recommender")
+            raise DeclinedError("unavailable", f"{OWNER} has paused the recommender")
     check_policy(store.policy, question.terms, store.roster)
     answer = _last_word(store, consents(store), question, run)
     _refuse_without(answer, unanswered=answer is None and store.policy.ask)
@@ -184,11 +184,9 @@ def ask_owner(store: DeviceStore, question: Question) -> None:
 
 def _refuse_without(answer: Answer | None, *, unanswered: bool) -> None:
     if unanswered:
-        raise UnansweredError(
-            "busy", "this device's owner has not answered yet (ask = true in the policy)"
-        )
+        raise UnansweredError("busy", f"{OWNER} has not answered yet (ask = true in the policy)")
     if answer == "never":
-        raise DeclinedError("policy", "this device's owner does not take part under these terms")
+        raise DeclinedError("policy", f"{OWNER} does not take part under these terms")
 
 
 def _last_word(

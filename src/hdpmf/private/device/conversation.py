@@ -108,7 +108,11 @@ class Conversation:
                     return self._sum(envelope)
                 return self._step(envelope, request_tag(data))
             except HdpmfError as error:
-                reply = self._refuse(envelope, session, reason_of(error), str(error))
+                if isinstance(error, UnansweredError):  # for the owner that is no refusal
+                    self._setup.log(f"asks, and waits for the owner's answer: {error}")
+                    reply = refusal(envelope, error.reason)
+                else:
+                    reply = self._refuse(envelope, session, reason_of(error), str(error))
                 if envelope is not None:
                     self._forget_half_done(envelope.run)
                 return reply
@@ -307,7 +311,7 @@ class Conversation:
             if outcome.table is not None and outcome.table is not store.ratings():
                 raise DeclinedError("busy", "the owner has changed ratings in this moment")
             if outcome.entry is not None and outcome.pays is not None:
-                charge(store, outcome.entry, *outcome.pays)
+                charge(store, outcome.entry, outcome.pays)
             elif outcome.entry is not None:
                 store.ledger.note(outcome.entry)
             if outcome.entry is not None and outcome.entry.action == "sent":

@@ -13,7 +13,7 @@ from hdpmf.common.net.certificates import read_authorities
 from hdpmf.common.protocol.enrolment import KeyHistory
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.errors import ConfigError, needs
-from hdpmf.private.device.disclosures.ledger import utc_now
+from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommender_state import set_open
 from hdpmf.private.device.store.device_store import DeviceStore

@@ -13,7 +13,7 @@ from hdpmf.common.protocol.servers import Servers, plain_address, require_two_ho
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.consent import withdraw
 from hdpmf.private.device.device_identity import digests
-from hdpmf.private.device.disclosures.ledger import utc_now
+from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.recommender_state import (
     RecommenderStates,

@@ -6,13 +6,11 @@ named, never guessed.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -20,8 +18,10 @@ import numpy as np
 from hdpmf.common.data import RatingScale
 from hdpmf.common.data.item_features import read_item_table
 from hdpmf.common.protocol.catalogue import catalogue_table, plain
+from hdpmf.common.protocol.titles import upright
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError, UnknownIdError
 from hdpmf.private.device.disclosures.shared_budget import title_key
+from hdpmf.private.device.rating_files import Service, converted, number_of, read_rating_file
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, pinned
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME, Record
@@ -88,8 +88,12 @@ def all_titles(store: DeviceStore) -> dict[str, str]:
     return found
 
 
-def rate_known(store: DeviceStore, item: str, value: float) -> float | None:
+def rate_known(
+    store: DeviceStore, item: str, value: float, at: int | Literal["now"] | None = "now"
+) -> float | None:
     """Rate an item that the owner sees; the rating that it had before.
+
+    An undo gives the time that the rating had (``at``), so that all is as it was.
 
     Raises:
         UnknownIdError: There is no such item.
@@ -111,7 +115,7 @@ def rate_known(store: DeviceStore, item: str, value: float) -> float | None:
         )
     with store.transaction():
         before = rating_of(store, item)
-        store.rate(item, value)
+        store.rate(item, value, at=at)
     return before
 
 
@@ -119,17 +123,6 @@ def rating_of(store: DeviceStore, item: str) -> float | None:
     """The owner's rating of an item."""
     return store.rated.values_of(ME, [item]).get(item)
 
-
-MOST_BYTES = 16 << 20
-"""Of a file."""
-
-_ITEM = ("item", "itemid", "movieid", "id", "const", "isbn")
-
-_TITLE = ("title", "name")
-
-_YEAR = ("year",)
-
-_RATING = ("rating", "yourrating", "myrating", "stars", "value", "score")
 
 _SHOWN = 5
 
@@ -149,6 +142,7 @@ class FilePreview:
         off_scale: Rows whose rating is none, or not on the scale.
         repeated: Rows about an item that an earlier row is about; the last one counts.
         examples: The first rows that cannot be used, in words.
+        service: Whose export it is, if it is known: its ratings were converted to the scale here.
     """
 
     ready: tuple[tuple[str, float], ...]
@@ -159,6 +153,7 @@ class FilePreview:
     off_scale: int
     repeated: int
     examples: tuple[str, ...]
+    service: Service | None = None
 
 
 def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
@@ -166,7 +161,8 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
 
     The file has a header. Items are known by an id (``item``, ``movieId``, ``id``, ...) or else by
     ``title``, with a ``year`` where there is one; ratings are in ``rating`` (or ``stars``, ``Your
-    Rating``, ...).
+    Rating``, ...). Ratings of a service that is known (``rating_files``) are converted to the scale
+    of the catalogue.
 
     Raises:
         ConfigError: There are no items to rate yet.
@@ -182,7 +178,8 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
     unknown = off_scale = repeated = 0
     examples: list[str] = []
     by_title: dict[str, str] | None = None
-    for number, item, title, year, text in _rows(data):
+    file = read_rating_file(data)
+    for number, item, title, year, text in file.rows:
         name = shown.name_of(item)
         target = name if item and name in shown.positions else None
         otherwise = (
@@ -199,7 +196,9 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
                 else f"Row {number}: the catalogue has no item like this."
             )
             continue
-        value = _number(text)
+        value = number_of(text)
+        if value is not None:
+            value = converted(value, file.service, shown.known.scale)
         if value is None or not bool(shown.fit(np.array([value]))[0]):
             off_scale += 1
             examples.append(f"Row {number}: its rating is not on the scale {shown.known.scale}.")
@@ -218,6 +217,7 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
         off_scale,
         repeated,
         tuple(examples[:_SHOWN]),
+        file.service,
     )
 
 
@@ -241,58 +241,6 @@ def _source(item: str, title: str, year: str, whole: str) -> str:
         key, at_its_end = title_key(title)
         return f"title {key} {year or at_its_end}"
     return f"file {whole} {item}"
-
-
-def _rows(data: bytes) -> Iterator[tuple[int, str, str, str, str]]:
-    """Number, item, title, year and rating of each row."""
-    if len(data) > MOST_BYTES:
-        raise RatingsError(
-            f"the file has more than {MOST_BYTES >> 20} MB; take it in from the command line"
-        )
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise RatingsError("the file is not text in UTF-8; save it as CSV (UTF-8)") from None
-    first = text.partition("\n")[0]
-    delimiter = max(",\t;", key=first.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        header = next(reader, [])
-        names = [re.sub(r"[^a-z]", "", name.lower()) for name in header]
-        item, title, year, rating = (
-            _column(names, wanted) for wanted in (_ITEM, _TITLE, _YEAR, _RATING)
-        )
-        if rating is None or (item is None and title is None):
-            raise RatingsError(
-                "the first line must name the columns: rating, and item or title (and year, "
-                "where there is one)"
-            )
-        for number, row in enumerate(reader, start=2):
-            if row:
-                yield (
-                    number,
-                    _cell(row, item),
-                    _cell(row, title),
-                    _cell(row, year),
-                    _cell(row, rating),
-                )
-    except csv.Error as error:
-        raise RatingsError(f"the file is no CSV: {error}") from None
-
-
-def _column(names: Sequence[str], wanted: Sequence[str]) -> int | None:
-    return next((names.index(name) for name in wanted if name in names), None)
-
-
-def _cell(row: Sequence[str], column: int | None) -> str:
-    return row[column].strip() if column is not None and column < len(row) else ""
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text.replace(",", "."))
-    except ValueError:
-        return None
 
 
 def _says_otherwise(shown: PinnedCatalogue, item: str, title: str, year: str) -> bool:
@@ -344,7 +292,7 @@ def _by_title(shown: PinnedCatalogue, titles: dict[str, str], title: str, year: 
 def _key(title: str, year: str | None) -> str:
     """Return the key of a title; a year at its end counts as its year."""
     parts = _WITH_YEAR.match(title)
-    name = plain(parts[1] if parts else title)
+    name = plain(upright(parts[1] if parts else title))
     if year is None:
         return name
     return f"{name}\n{year or (parts[2] if parts else '')}"

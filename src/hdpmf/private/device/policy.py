@@ -36,11 +36,15 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         epsilon: Budget of a rating of weight 1 over its whole life, all recommenders and runs
             together; a rating of weight W has W times this.
         max_total: Most that all ratings of one user may spend together, ever; None or infinite sets
-            no limit. Ratings beyond it are left out of a run, whatever their values.
+            no limit. It is filled exactly: the last rating enters with the weight that is left, and
+            those beyond it are left out, whatever their values. Half of it is for what the owner
+            shows, from the moment of that choice.
         devices: Devices of one person that share ``epsilon`` and ``max_total``: each spends its
             part at most, so that they need not hear of each other, and a rating that is on all of
             them spends no more than on one.
-        max_ratings: Most ratings of one user that take part in one run; None sets no limit.
+        max_ratings: Most ratings of one user that take part in one run; None sets no limit. In
+            secure sums it is as much weight as so many ratings of weight 1 have, and those that are
+            left out of a sum have no part in later ones of the same recommender.
         max_epsilon_per_run: Most that a run may ask for; None allows all of epsilon in one run.
         max_rounds: Rounds of a run.
         min_epsilon_per_run: A run that asks for less is refused: what nobody can learn from would
@@ -336,10 +340,11 @@ _MEANINGS = {
     "epsilon": "Budget of a rating of weight 1 over its whole life, all recommenders and runs "
     "together.",
     "max_total": "Most that all ratings of one user may spend together, ever; the rest is left "
-    "out. inf: no limit.",
+    "out. Half of it is for what you show, if you do. inf: no limit.",
     "devices": "Your devices, this one included, that share epsilon and max_total: each may "
     "spend its part.",
-    "max_ratings": "Most ratings of one user that take part in a run, chosen blindly.",
+    "max_ratings": "Most ratings of one user that take part in a run, chosen blindly; in secure "
+    "sums, so much weight.",
     "max_epsilon_per_run": 'Most epsilon that one run may ask for; "no limit": all of epsilon.',
     "min_epsilon_per_run": "Least epsilon of a run: with less nothing is learnt, but that this "
     "device is there.",

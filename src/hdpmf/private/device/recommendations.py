@@ -5,6 +5,7 @@ Nothing is sent.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +21,13 @@ from hdpmf.common.model.priors import SHIPPED, Prior, load_prior
 from hdpmf.common.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
 from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey, decode
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
-from hdpmf.private.client.devices import Devices, fit_vectors, predict, ratings_by_user
+from hdpmf.private.client.devices import (
+    Devices,
+    fit_vectors,
+    predict,
+    ratings_by_user,
+    times_by_user,
+)
 from hdpmf.private.client.ranking import (
     BlendedOrder,
     ByListModel,
@@ -55,6 +62,7 @@ def recommend(
     only: ItemFilter | None = None,
     model: LocalModel | None = None,
     prior: Prior | None = None,
+    now: float | None = None,
 ) -> list[Recommendation]:
     """Return the ``n`` items that a user would most likely choose and like, with reasons.
 
@@ -68,13 +76,15 @@ def recommend(
         only: What items have to be like; ids are texts.
         model: A finished run; without it the one in the store.
         prior: For the one-round designs.
+        now: When the list is asked for, in seconds since 1970: what was rated shortly before
+            counts more. None: by this machine's clock, to the hour.
 
     Raises:
         NotFittedError: No run has finished here yet.
         UnknownIdError: There is no such user.
     """
     lists = recommend_each(
-        store, [user], n, keep_rated=keep_rated, only=only, model=model, prior=prior
+        store, [user], n, keep_rated=keep_rated, only=only, model=model, prior=prior, now=now
     )
     return next(iter(lists))[1]
 
@@ -88,9 +98,13 @@ def recommend_each(
     only: ItemFilter | None = None,
     model: LocalModel | None = None,
     prior: Prior | None = None,
+    now: float | None = None,
 ) -> Iterator[tuple[str, list[Recommendation]]]:
     """Yield each of these users, all by default, with their list; see ``recommend``."""
     ready = prepare(store, model, prior)
+    here = ready.devices
+    here = here.at_full_hour(time.time()) if now is None else here.at_time(now)
+    ready = replace(ready, devices=here)
     everyone = ready.devices.users
     codes = np.arange(len(everyone)) if users is None else everyone.find(list(users))
     if (codes < 0).any():
@@ -229,7 +243,14 @@ def _after_facts(
     stranger = fit.stranger()
     vectors[by_user.counts == 0] = stranger
     sorted_ratings = by_user.start, by_user.partner, by_user.target
-    devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma, sorted_ratings)
+    devices = Devices.after_training(
+        ratings,
+        vectors,
+        weights.beta,
+        weights.gamma,
+        sorted_ratings,
+        times_by_user(ratings, by_user.start),
+    )
     everything = np.ones(ratings.n_items, bool)
     # Item weights are the owner's own: nobody else's are known here.
     chosen = facts.popularity if facts.raters is None else facts.raters
@@ -320,16 +341,48 @@ _MOST_HIDDEN = 10_000
 
 
 def owner_recommendations(
-    store: DeviceStore, n: int = 20, *, only: ItemFilter | None = None
+    store: DeviceStore, n: int = 20, *, only: ItemFilter | None = None, keep_rated: bool = False
 ) -> list[Recommendation]:
     """Return the ``n`` best items for the owner, without those that the owner hid.
+
+    Args:
+        store: The device.
+        n: How many items.
+        only: What items have to be like.
+        keep_rated: Keep items that the owner has rated.
 
     Raises:
         NotFittedError: No run has finished here yet.
     """
     hidden = hidden_ids(store)
-    lists = without(hidden, n, recommend_each(store, [ME], n + len(hidden), only=only))
+    lists = without(
+        hidden,
+        n,
+        recommend_each(store, [ME], n + len(hidden), only=only, keep_rated=keep_rated),
+    )
     return next(iter(lists))[1]
+
+
+def popular_positions(store: DeviceStore, catalogue: PinnedCatalogue) -> list[int]:
+    """Return the positions of items by what the last model says of their popularity.
+
+    Items that it does not know come after, in the order of the catalogue; retired ones are left
+    out.
+    """
+    n = len(catalogue.table.ids)
+    popularity = np.zeros(n)
+    model = local_model(store)
+    numbers = None if model is None else decode(model.numbers)
+    known: np.ndarray | None = None
+    if isinstance(numbers, ItemFacts):
+        known = numbers.popularity if numbers.raters is None else numbers.raters
+    elif isinstance(numbers, Round):
+        known = numbers.raters
+    if known is not None:
+        popularity[: min(n, len(known))] = known[:n]
+    order = np.argsort(-popularity, kind="stable")
+    retired = set(catalogue.known.retired.tolist())
+    return [position for position in order.tolist() if position not in retired]
 
 
 def without(

@@ -31,7 +31,8 @@ from hdpmf.common.protocol.layout import SumLayout
 from hdpmf.errors import ProtocolError, SecureSumError
 from hdpmf.private.client.outgoing import compose, masked
 from hdpmf.private.device.budget import entry_of
-from hdpmf.private.device.disclosures.ledger import Action, Entry
+from hdpmf.private.device.disclosures.journal import Action, Entry
+from hdpmf.private.device.disclosures.limits import Taken
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.model_update import PublishedModel
@@ -294,13 +295,13 @@ class Outcome:
 
     Attributes:
         entry: For the ledger.
-        pays: Positions of the ratings that pay for it, and what each pays.
+        pays: The ratings that pay for it, and what each pays.
         table: The ratings that it was made of, as they must be when it is written down.
     """
 
     message: Message
     entry: Entry | None = None
-    pays: tuple[np.ndarray, np.ndarray] | None = None
+    pays: Taken | None = None
     table: Ratings | None = None
 
 

@@ -32,8 +32,9 @@ from hdpmf.private.device.budget import (
     choose,
     participation,
     paying_ratings,
+    units_paid,
 )
-from hdpmf.private.device.disclosures.ledger import Action
+from hdpmf.private.device.disclosures.journal import Action
 from hdpmf.private.device.errors import OutOfTurnError
 from hdpmf.private.device.model_update import PublishedModel
 from hdpmf.private.device.recommender_state import kept
@@ -91,10 +92,10 @@ class SurveySession(Session):
         words = "the owner has changed ratings of the run, which had not left; they are chosen anew"
         with store.transaction():
             store.ledger.give_back(self.entry("returned", 0, words), 1.0)
-            pays = choose(store, terms, self._setup.recommender)
+            taken = choose(store, terms, self._setup.recommender)
             agreed = self.entry("agreed", 0, agreed_words(terms, self.claim_status()))
-            charge(store, agreed, *pays)
-            self.state.taking_part = participation(store, pays[0]).digest
+            charge(store, agreed, taken)
+            self.state.taking_part = participation(store, taken.positions).digest
             self.save()
 
     def _survey(self, survey: Survey, body: bytes) -> Outcome:
@@ -102,8 +103,8 @@ class SurveySession(Session):
         if self.state.charged:
             raise OutOfTurnError("refused: a survey is answered once; another one gets no answer")
         check_survey(survey, terms)
-        pays = choose(self._store, terms, self._setup.recommender)
-        part = participation(self._store, pays[0])
+        taken = choose(self._store, terms, self._setup.recommender)
+        part = participation(self._store, taken.positions, units_paid(taken.pays, terms))
         self.state.plan, self.state.charged, self.state.taking_part, self.touched = (
             body,
             True,
@@ -116,7 +117,7 @@ class SurveySession(Session):
         return Outcome(
             answer,
             self.entry(action, 0, agreed_words(terms, self.claim_status())),
-            pays,
+            taken,
             part.table,
         )
 
@@ -154,7 +155,7 @@ class SurveySession(Session):
         )
 
     def _paid(self) -> Participation:
-        return paying_ratings(self._store, self.run, self.agreed().epsilon)
+        return paying_ratings(self._store, self.run, self.agreed())
 
     def _client(self, survey: Survey, part: Participation) -> OneRoundClient:
         terms, setup = self.agreed(), self._setup

@@ -31,6 +31,7 @@ from hdpmf.private.device.budget import (
     participation,
     paying_ratings,
 )
+from hdpmf.private.device.disclosures.limits import Taken
 from hdpmf.private.device.errors import DeclinedError, OutOfTurnError
 from hdpmf.private.device.model_update import PublishedModel, check_plan
 from hdpmf.private.device.published_files import pinned_items
@@ -75,7 +76,7 @@ class TrainingSession(Session):
 
     def content(self) -> bytes:
         """As in ``Session``: of those that have paid, until they are others."""
-        part = paying_ratings(self._store, self.run, self.agreed().epsilon)
+        part = paying_ratings(self._store, self.run, self.agreed())
         if part.digest != self.state.taking_part:
             part = participation(self._store, np.zeros(0, np.intp))
         return part.content
@@ -125,7 +126,7 @@ class TrainingSession(Session):
             raise OutOfTurnError("refused: an Opening comes once")
         pays = None if self.state.charged else self._choose(terms)
         if self._part is None:
-            self._part = paying_ratings(self._store, self.run, terms.epsilon)
+            self._part = paying_ratings(self._store, self.run, terms)
         client = self._new_client(terms)
         client.accept(plan)
         counts = client.open(opening)
@@ -250,11 +251,11 @@ class TrainingSession(Session):
         plan = self._plan()
         return agreed_words(terms, self.claim_status(), plan.n_factors, fresh=plan.fresh_noise)
 
-    def _choose(self, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-        chosen, pays = choose(self._store, terms, self._setup.recommender, bare=self._bare())
-        self._part = participation(self._store, chosen)
+    def _choose(self, terms: Terms) -> Taken:
+        taken = choose(self._store, terms, self._setup.recommender, bare=self._bare())
+        self._part = participation(self._store, taken.positions)
         self.state.charged, self.state.taking_part, self.touched = True, self._part.digest, True
-        return chosen, pays
+        return taken
 
     def _new_client(self, terms: Terms) -> DeviceGradientClient:
         part, setup = self._taking_part(), self._setup
@@ -291,7 +292,7 @@ class TrainingSession(Session):
             or self._part is None
             or self._part.table is not self._store.ratings()
         ):
-            self._part = paying_ratings(self._store, self.run, self.agreed().epsilon)
+            self._part = paying_ratings(self._store, self.run, self.agreed())
             same = self._part.digest == state.taking_part
             if not same:  # nor will it be the same again, should they come back
                 self._part = participation(self._store, np.zeros(0, np.intp))

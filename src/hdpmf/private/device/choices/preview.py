@@ -1,4 +1,4 @@
-"""A preview of what a run would send: the very numbers, without and with noise, and their cost."""
+"""A preview of what a run would send: the very numbers, their cost, and what that gives away."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ from hdpmf.common.privacy.coding import (
 from hdpmf.common.privacy.levels import HIDDEN, LEVELS, OPEN, SEEN, Level
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.common.protocol import Terms
-from hdpmf.private.device.budget import choose, levels_in
+from hdpmf.private.device.budget import choose, levels_in, units_paid
+from hdpmf.private.device.disclosures.bounds import RunBounds, run_bounds
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.memberships import store_of
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.ratings_table import ME
 from hdpmf.private.device.store.schema import Question
 
 
@@ -43,8 +45,9 @@ class SentNumber:
         plain: What goes into the sum for its item, before noise; of a rating that is seen, the
             probability of its bit; of an open one, the rating.
         noised: The same with noise as it could be drawn: an example, since the noise that counts is
-            drawn later.
+            drawn later. None where noise is in the sum, and not in each number.
         level: What its owner lets be seen.
+        user: Whose rating.
     """
 
     item: str
@@ -53,8 +56,9 @@ class SentNumber:
     weight: float
     pays: float
     plain: float
-    noised: float
+    noised: float | None
     level: Level = "hidden"
+    user: str = ME
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -71,13 +75,15 @@ class SendPreview:
         others: Items that a zero is sent for, so that nobody sees which hidden ones were rated.
         left_out: Ratings that would not take part.
         pays: What all take together.
-        noise: The usual size of the noise on each number (its standard deviation); 0 where there is
-            none.
+        noise: The usual size of the noise on the sum of an item (its standard deviation), or on a
+            number that leaves by itself; 0 where there is none.
         shown: Whether the numbers can be shown beforehand: those of a training depend on what the
             recommender sends.
         refused: Why the policy refuses it anyway; empty if it does not.
         has_items: Whether the recommender's items are here; without them nobody can say which
             ratings would take part.
+        bounds: What one rating and the person have given away before and after it; None where
+            nothing is proved, or no items are here.
     """
 
     asked: Question
@@ -93,6 +99,7 @@ class SendPreview:
     shown: bool
     refused: str
     has_items: bool = True
+    bounds: RunBounds | None = None
 
 
 def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
@@ -105,28 +112,34 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
     refused = ""
     chosen, pays = np.zeros(0, np.intp), np.zeros(0)
     try:
-        chosen, pays = choose(store, terms, asked.recommender)
+        chosen, pays, _ = choose(store, terms, asked.recommender)
     except DeclinedError as error:
         refused = str(error)
     table, weights = store.ratings(), store.weights()
     taking = table.take(chosen)
     levels = levels_in(store, terms)[chosen]
     units = weight_units(weights.take(chosen).for_ratings(taking))
+    paid_for = units_paid(pays, terms)
+    if paid_for is not None:
+        units = np.where(levels == OPEN, units, paid_for)
     question = _question(store, asked)
     plain = np.where(levels == OPEN, taking.values, 0.0)
-    noised, noise = plain.copy(), 0.0
+    noised, noise = plain.astype(object), 0.0
     if question is not None:
         hidden, seen = np.flatnonzero(levels == HIDDEN), np.flatnonzero(levels == SEEN)
         plain[seen], noised[seen], _ = _numbers(taking.take(seen), units[seen], question.in_bits())
         plain[hidden], noised[hidden], noise = _numbers(
             taking.take(hidden), units[hidden], question
         )
+        if question.design != "L":
+            noised[hidden] = None  # a number leaves masked or in halves; noise is in the sum
     titles = (
         {}
         if table.item_table is None
         else dict(zip(map(str, table.items.ids.tolist()), table.item_table.titles, strict=True))
     )
     rows = zip(
+        map(str, taking.user_ids.tolist()),
         map(str, taking.item_ids.tolist()),
         taking.values.tolist(),
         units.tolist(),
@@ -136,31 +149,39 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         levels.tolist(),
         strict=True,
     )
+    numbers = [
+        SentNumber(
+            item,
+            titles.get(item, ""),
+            value,
+            weight / WEIGHT_UNITS,
+            paid,
+            before,
+            after,
+            LEVELS[level],
+            user,
+        )
+        for user, item, value, weight, paid, before, after, level in rows
+    ]
+    found = _cost(terms)
     return SendPreview(
         asked=asked,
         claim=method.claim(terms.view, labels=terms.labels),
-        cost=_cost(terms),
+        cost=found,
         sends=form.sent,
         not_protected=form.stays_open,
-        numbers=[
-            SentNumber(
-                item,
-                titles.get(item, ""),
-                value,
-                weight / WEIGHT_UNITS,
-                paid,
-                before,
-                after,
-                LEVELS[level],
-            )
-            for item, value, weight, paid, before, after, level in rows
-        ],
+        numbers=numbers,
         others=table.n_items - int((levels == HIDDEN).sum()),
         left_out=len(table) - len(taking),
         pays=math.fsum(pays.tolist()),
         noise=noise,
         shown=question is not None,
         refused=refused,
+        bounds=run_bounds(
+            store, terms, [(each.user, each.item, each.pays, each.level) for each in numbers]
+        )
+        if found.status == "proved"
+        else None,
     )
 
 

@@ -6,15 +6,11 @@ life.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hdpmf.common.methods.registry import guess_at
-from hdpmf.common.privacy.accounting import DELTA, cost
 from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.choices.sharing import was_shown, would_show
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
@@ -35,70 +31,11 @@ MISS_ALONE = 0.833
 """The same where nobody sends anything, and each device predicts its owner's own mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrivacyLevel:
-    """A privacy level, and what it means.
-
-    Attributes:
-        weight: The owner's weight, above 0 and at most 1.
-        group: The paper's group that it is in.
-        guess: How often somebody is right at most who guesses whether a rating was the lowest or
-            the highest one and has seen everything that was ever sent: instead of 0.5.
-        ratings: How many ratings there are.
-        all_epsilon: What all of them together may spend in their whole life.
-        all_at_delta: The same at ``delta``, by the accountant.
-        delta: For that.
-        proved: The policy allows only what has a proof, so that these numbers hold.
-        published: Ratings that were published as they are, by the ledger: no number holds for them.
-        to_publish: Ratings that the owner lets be published in a run to come.
-    """
-
-    weight: float
-    group: str
-    guess: float
-    ratings: int
-    all_epsilon: float
-    all_at_delta: float
-    proved: bool
-    delta: float = DELTA
-    published: int = 0
-    to_publish: int = 0
-
-
 def group_of(weight: float) -> str:
     """The paper's group that a weight is in."""
     return max(
         (low, name) for name, low in GROUPS.items() if low <= weight or name == "conservative"
     )[1]
-
-
-def privacy_level(store: DeviceStore, weight: float | None = None) -> PrivacyLevel:
-    """Return the owner's privacy level, or the one of a weight."""
-    own = privacy_weight(store)
-    chosen = own if weight is None else weight
-    _check(chosen)
-    policy = store.policy
-    weights = [min((record.weight or 0.0) * chosen / own, 1.0) for record in store.records()]
-    budgets = [policy.own_epsilon * each for each in weights]
-    together = min(math.fsum(budgets), policy.own_total)
-    at_delta = 0.0
-    if weights:
-        whole = cost("hdp-sum", "sums", unit="user", weight=weights, epsilon=policy.own_epsilon)
-        at_delta = min(whole.epsilon_at_delta, policy.own_total)
-    proved = not (policy.allow_nominal or policy.allow_unprotected)
-    guess = guess_at(policy.own_epsilon * chosen)
-    views = map(store.at, store.recommender_ids)
-    return PrivacyLevel(
-        chosen,
-        group_of(chosen),
-        guess,
-        len(weights),
-        together,
-        at_delta,
-        proved,
-        published=was_shown(store)["open"],
-        to_publish=len(set().union(*(would_show(view).open for view in views))),
-    )
 
 
 def privacy_weight(store: DeviceStore) -> float:
@@ -108,7 +45,7 @@ def privacy_weight(store: DeviceStore) -> float:
 
 def set_privacy_weight(store: DeviceStore, weight: float) -> None:
     """Turn the dial. What was sent before stays sent."""
-    _check(weight)
+    check_weight(weight)
     store.set_weight(beta=weight)
 
 
@@ -142,7 +79,7 @@ def mark(store: DeviceStore, items: Sequence[str], weight: float = SENSITIVE) ->
 
     A weight of 1 takes the mark away, and nothing else that holds an item down.
     """
-    _check(weight)
+    check_weight(weight)
     with store.transaction():
         for item in items:
             store.marks.put("item", item, weight)
@@ -162,7 +99,7 @@ def mark_genre(store: DeviceStore, genre: str, weight: float = SENSITIVE) -> int
     Raises:
         ConfigError: There is no such genre.
     """
-    _check(weight)
+    check_weight(weight)
     key = genre_key(genre)
     items = [own for name, own in genres(store).items() if genre_key(name) == key]
     if not items and key not in store.marks.genres():
@@ -221,6 +158,7 @@ def held_down(store: DeviceStore, item: str) -> HeldDown:
     )
 
 
-def _check(weight: float) -> None:
+def check_weight(weight: float) -> None:
+    """Refuse what is no privacy level."""
     if not 0 < weight <= 1:
         raise ConfigError("the dial goes from more than 0 (most private) to 1")

@@ -6,6 +6,7 @@ that shows less counts at once.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -74,11 +75,15 @@ class ChoicePreview:
             items and genres are for all.
         now: The owner's ratings as they are shown at present.
         then: The same after the choice.
+        beyond: How much more than ``max_total`` a user's ratings may spend after the choice. What
+            is shown has half of it for itself, also where hidden ratings have spent more than the
+            other half: otherwise it could be seen how much they have spent.
     """
 
     raises: bool
     now: Shown
     then: Shown
+    beyond: float = 0.0
 
 
 def would_show(store: DeviceStore, user: str = ME) -> Shown:
@@ -105,7 +110,11 @@ def preview_choice(store: DeviceStore, choice: Choice, user: str = ME) -> Choice
         _raises(view, rows, after, each) for view in views for each in users
     )
     now, then = _levels(store, rows, user), _levels(store, after, user)
-    return ChoicePreview(raises, _shown(store, now, user), _shown(store, then, user))
+    beyond = 0.0
+    if raises and choice.kind == "user" and not math.isinf(store.policy.own_total):
+        policy = store.policy
+        beyond = store.ledger.limits.most_together(policy, with_user=choice.name) - policy.own_total
+    return ChoicePreview(raises, _shown(store, now, user), _shown(store, then, user), beyond)
 
 
 def choose(store: DeviceStore, choice: Choice) -> None:

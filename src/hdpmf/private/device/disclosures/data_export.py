@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from hdpmf.private.device.consent import consents, refused_recommenders
-from hdpmf.private.device.disclosures.history import past_runs, total_spending
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.bounds import privacy_bounds
+from hdpmf.private.device.disclosures.history import past_runs
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.disclosures.receipts import all_receipts
 from hdpmf.private.device.disclosures.refusals import refusal_fields
 from hdpmf.private.device.memberships import known_recommenders
@@ -22,12 +23,9 @@ from hdpmf.private.device.store.schema import SharingRule
 
 def disclosures(store: DeviceStore) -> dict[str, Any]:
     """Everything that was ever sent or refused, for JSON."""
-    entries, total, together = (
-        store.ledger.entries(),
-        store.ledger.spent_total(),
-        total_spending(store.ledger),
-    )
-    runs = past_runs(store)
+    entries, total = store.ledger.entries(), store.ledger.spent_total()
+    bounds = privacy_bounds(store)
+    together, runs = bounds.spent, past_runs(store)
     left = [run for run in runs if run.count("sent")]
     return {
         "entries": [_fields(entry) for entry in entries],
@@ -42,6 +40,7 @@ def disclosures(store: DeviceStore) -> dict[str, Any]:
             "delta": together.delta,
             "proved": together.proved,
         },
+        "guess_at_most": bounds.fields(),
         "shown": {
             "seen": sum(run.paid.seen for run in left if run.paid is not None),
             "open": sum(run.paid.opened for run in left if run.paid is not None),

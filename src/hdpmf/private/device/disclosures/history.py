@@ -1,4 +1,4 @@
-"""Past runs from the ledger: what was sent, what it reveals, and what was spent.
+"""Past runs from the ledger: what was sent, and what each reveals.
 
 For this device's owner only.
 """
@@ -6,26 +6,26 @@ For this device's owner only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal
 
 from hdpmf.common.methods import METHODS, method_named
-from hdpmf.common.methods.registry import MEANING, percent
-from hdpmf.common.privacy.accounting import DELTA, Cost, cost, epsilon_at, pure
-from hdpmf.common.privacy.accounting.accountants import Composed, Event
-from hdpmf.private.device.disclosures.ledger import Charge, Entry, Ledger
+from hdpmf.common.methods.registry import MEANING, at_least, at_most, percent
+from hdpmf.private.device.disclosures.journal import Entry
+from hdpmf.private.device.disclosures.ledger import Charge
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import Record
 
 if TYPE_CHECKING:
     from hdpmf.common.methods import Form
+    from hdpmf.common.privacy.accounting import Cost
 
 
 _STAYS = "What was sent stays sent and cannot be recalled."
+
+_SPENT = "What was sent is spent all the same."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ def by_rating(store: DeviceStore) -> Iterator[tuple[Record, list[Charge]]]:
         yield record, [run for run, pairs in runs if tag in pairs]
 
 
-def released_words(entry: Entry, *, removed: bool) -> str:
-    """Return the notice for an owner who changes or removes a rating that was sent."""
+def released_words(entry: Entry, done: Literal["changed", "removed", "marked"]) -> str:
+    """Return the notice for an owner who changes, removes or marks a rating that was sent."""
     return (
         f"It was released on {entry.at[:10]} to {entry.recommender} ({entry.method}, "
         f"run {entry.run[:8]}). {_STAYS}"
-        f"{'' if removed else _next(entry.method)}"
+        f"{_next(entry.method) if done == 'changed' else ''}"
     )
 
 
@@ -94,94 +94,6 @@ def _next(method: str) -> str:
     if method in METHODS and METHODS[method].one_round:
         return " The new value is not sent to this recommender: a rating answers it once."
     return " A later run may use the new value, as far as the rating's budget reaches."
-
-
-_SLACK = (
-    1e-9  # a weight that was multiplied by epsilon and divided again must not fall below its 64th
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TotalSpending:
-    """The privacy cost of a person, not of one rating.
-
-    Attributes:
-        pure: Pure epsilon of all charges; infinite where something went out without protection.
-        at_delta: The smallest epsilon that the accountant proves at ``delta``.
-        delta: For that.
-        proved: Whether every run that was paid for has a proof; else the numbers count one channel
-            of several.
-    """
-
-    pure: float
-    at_delta: float
-    delta: float
-    proved: bool
-
-    def __str__(self) -> str:
-        if math.isinf(self.at_delta):
-            return "infinitely much (something went out without protection)"
-        approximate = f"({self.at_delta:.4g}, {self.delta:g})"
-        if math.isinf(self.pure):
-            return f"no finite pure epsilon; {approximate}"
-        return f"epsilon {self.pure:.4g}" + (
-            f", or {approximate}" if self.at_delta < 0.95 * self.pure else ""
-        )
-
-
-def total_spending(ledger: Ledger, delta: float = DELTA) -> TotalSpending:
-    """Return the total spending of one user; in a silo, of the user who has spent most."""
-    charged = ledger.charged()
-    totals: dict[bytes, float] = {}
-    for run in charged:
-        for user, epsilon in zip(run.users, run.paid.tolist(), strict=True):
-            totals[user] = totals.get(user, 0.0) + epsilon
-    if not totals:
-        return TotalSpending(0.0, 0.0, delta, True)
-    most = max(totals, key=lambda user: totals[user])
-    # What its owner published is no cost that epsilon counts.
-    own = [
-        (run.entry, run.paid[(run.paid > 0) & [user == most for user in run.users]])
-        for run in charged
-    ]
-    return _together([(entry, epsilons) for entry, epsilons in own if len(epsilons)], delta)
-
-
-def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> TotalSpending:
-    events: list[Event] = []
-    known: dict[
-        tuple[object, ...], Cost
-    ] = {}  # runs are often alike; only for this call, because weights are private
-    proved = True
-    for entry, epsilons in charges:
-        if not math.isfinite(entry.epsilon) or bool(np.isinf(epsilons).any()):
-            return TotalSpending(math.inf, math.inf, delta, False)
-        weights = np.sort(np.minimum(epsilons / entry.epsilon * (1 + _SLACK), 1.0))
-        terms = (
-            entry.method,
-            entry.view,
-            entry.epsilon,
-            entry.rounds,
-            entry.factors,
-            entry.labels,
-            weights.tobytes(),
-        )
-        found = known.get(terms)
-        if found is None:
-            found = known[terms] = cost(
-                entry.method,
-                entry.view,
-                unit="user",
-                weight=weights.tolist(),
-                epsilon=entry.epsilon,
-                rounds=max(entry.rounds, 1),
-                factors=max(entry.factors, 1),
-                labels=bool(entry.labels),
-            )
-        proved &= found.status == "proved"
-        events.append(found.event)
-    together = Composed(tuple(events))
-    return TotalSpending(pure(together), epsilon_at(together, delta), delta, proved)
 
 
 _RATERS = 100
@@ -233,6 +145,19 @@ class LedgerRun:
         return sum(entry.action == action for entry in self.entries)
 
     @property
+    def failed(self) -> str:
+        """What went wrong after something had left, in words; empty where nothing did so far."""
+        if self.paid is None or not self.count("sent"):
+            return ""
+        refused = next((entry.words for entry in self.entries if entry.action == "refused"), "")
+        if refused:
+            return f"It failed: {refused}. {_SPENT}"
+        shown = self.paid.seen or self.paid.opened  # a message beside the run, which brings nothing
+        if self.count("received") or shown:
+            return ""
+        return f"No model of this run has come so far. {_SPENT}"
+
+    @property
     def when(self) -> str:
         """The time of the run, or its first and last time."""
         first, last = self.entries[0].at, self.entries[-1].at
@@ -267,6 +192,8 @@ class LedgerRun:
                 (entry.words for entry in self.entries if entry.action == "sent"), "nothing, so far"
             )
             told.append(f"What has left: {left}.")
+        if self.failed:
+            told.append(self.failed)
         done = "" if self.afterwards is None else self.afterwards.in_words(paid.method)
         return [
             *told,
@@ -370,57 +297,14 @@ def reveals(cost: Cost) -> str:
     """Say in plain words what an observer learns of a rating."""
     if cost.status == "no guarantee":
         return "possibly everything. Nothing keeps the recommender from computing the ratings."
-    sure = percent(cost.guess, at_most=cost.status == "proved")
-    bound = "at most" if cost.status == "proved" else "at least" if cost.guess_is_exact else "about"
+    bound = f"about {percent(cost.guess)}"
+    if cost.status == "proved":
+        bound = f"at most {at_most(cost.guess)}"
+    elif cost.guess_is_exact:
+        bound = f"at least {at_least(cost.guess)}"
     return (
         "somebody who would guess 50:50 whether one of the ratings was the lowest or "
-        f"the highest is right {bound} "
-        f"{sure} of the time after looking, for a rating of weight 1 "
+        f"the highest is right {bound} of the time after looking at this run alone, for a rating "
+        "of weight 1 "
         f"({cost.in_numbers()}); less for smaller weights."
     )
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Budget:
-    """The budget of a rating over its whole life. PRIVATE.
-
-    Attributes:
-        item: Which.
-        allowed: Its weight times the policy's epsilon.
-        left: Of that; never below 0 here.
-    """
-
-    item: str
-    allowed: float
-    left: float
-
-    @property
-    def part(self) -> float:
-        """The part of its budget that is left, from 0 to 1."""
-        return self.left / self.allowed if self.allowed > 0 else 0.0
-
-
-def budgets(store: DeviceStore) -> list[Budget]:
-    """Return the remaining budget of each rating, of the items of all recommenders."""
-    policy, spent = store.policy, _spent(store)
-    found = []
-    for record in store.records():
-        allowed = (record.weight or 0.0) * policy.own_epsilon
-        left = allowed - spent[record.user, record.item]
-        found.append(Budget(record.item, allowed, min(max(left, 0.0), allowed)))
-    return found
-
-
-def _spent(store: DeviceStore) -> dict[tuple[str, str], float]:
-    """Return what was spent on each rating, as the recommender sees it that can get the least."""
-    ledger = store.ledger
-    found = ledger.spent_by_name((record.user, record.item) for record in store.records())
-    for view in map(store.at, store.recommender_ids):
-        if view.pinned_catalogue is None:
-            continue
-        ratings = view.ratings()
-        pairs = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), strict=True)
-        for (user, item), spent in zip(pairs, ledger.spent(ratings).tolist(), strict=True):
-            pair = str(user), str(item)
-            found[pair] = max(found[pair], spent)
-    return found

@@ -19,7 +19,7 @@ import msgspec
 from hdpmf.common.methods import method_named
 from hdpmf.errors import ConfigError, made_by_newer
 from hdpmf.private.device.disclosures.history import cost_of, entries_by_run, reveals
-from hdpmf.private.device.disclosures.ledger import Entry, utc_now
+from hdpmf.private.device.disclosures.journal import Entry, utc_now
 from hdpmf.private.device.disclosures.sent_bytes import sent_in
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import SentRun

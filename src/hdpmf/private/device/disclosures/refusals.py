@@ -20,7 +20,7 @@ import msgspec
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import HdpmfError
-from hdpmf.private.device.disclosures.ledger import utc_now
+from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import RefusalRecord, Refusals
 from hdpmf.private.device.store.tables import ONLY

@@ -14,7 +14,7 @@ import msgspec
 from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import HdpmfError
-from hdpmf.private.device.disclosures.ledger import utc_now
+from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import SentMessage, SentRun
 

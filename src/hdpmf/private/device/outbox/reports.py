@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from hdpmf.common.aggregation.two_servers.dap.messages import REPORTS_PATH, id_to_text
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.task import prio_of
@@ -28,12 +26,14 @@ from hdpmf.private.device.budget import (
     choose_hidden,
     participation,
     paying_ratings,
+    units_paid,
 )
 from hdpmf.private.device.consent import (
     ask_owner,
     end_consent,
     require_consent,
 )
+from hdpmf.private.device.disclosures.limits import Taken
 from hdpmf.private.device.disclosures.sent_bytes import record_leader_response, report_leaves
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.model_update import facts_digest
@@ -87,7 +87,7 @@ class Reports(Sending):
         return f"the servers of {read.task.servers.names}"
 
     def _content(self, read: ReadTask, state: TaskState) -> bytes:
-        return paying_ratings(self._store, state.run, read.terms.epsilon).content
+        return paying_ratings(self._store, state.run, read.terms).content
 
     def take_task(self, file: PublicFile) -> None:
         """Agree to a task, or refuse it. Nothing is paid or sent here."""
@@ -185,13 +185,13 @@ class Reports(Sending):
         """
         store, task = self._store, read.task
         check_task(store, read)  # its owner may have changed the policy since the task came
-        pays = np.zeros(0, np.intp), np.zeros(0)
+        taken: Taken | None = None
         if read.part == "labels":
-            part = paying_ratings(store, state.run, read.terms.epsilon)
+            part = paying_ratings(store, state.run, read.terms)
             words = "drew a taste label, which stays here, and reports by it"
         else:
-            pays = choose_hidden(store, read.terms, self._setup.recommender)
-            part = participation(store, pays[0])
+            taken = choose_hidden(store, read.terms, self._setup.recommender)
+            part = participation(store, taken.positions, units_paid(taken.pays, read.terms))
             words = agreed_words(read.terms, "proved", servers=task.servers)
         client = OneRoundClient(
             part.ratings,
@@ -223,10 +223,10 @@ class Reports(Sending):
                     "busy", "the owner has changed ratings in this moment; the report is made anew"
                 )
             entry = self._entry(read, state.run, "agreed", words)
-            if read.part == "labels":
+            if taken is None:
                 store.ledger.note(entry)
             else:
-                charge(store, entry, *pays)
+                charge(store, entry, taken)
             self._put(read, waiting)
             if store.users > 1:
                 self.book.put_users(read.id, list(map(str, part.ratings.users.ids.tolist())))

@@ -23,7 +23,7 @@ from hdpmf.common.net.carrier import backoff
 from hdpmf.errors import HdpmfError, StorageError, TransportError
 from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.consent import require_agreement
-from hdpmf.private.device.disclosures.ledger import Action, Entry
+from hdpmf.private.device.disclosures.journal import Action, Entry
 from hdpmf.private.device.errors import DeclinedError, UnansweredError, reason_of
 from hdpmf.private.device.published_files import Carrier, ReadTask, check_servers, read_task
 from hdpmf.private.device.recommender_state import RecommenderStates, TaskState
@@ -425,6 +425,11 @@ class Sending(ABC):
 
 
 def keep_refusal(setup: Setup, error: HdpmfError, read: ReadTask | None = None) -> None:
-    """Keep what was refused, and of which task, for the owner."""
+    """Keep what was refused, and of which task, for the owner.
+
+    What waits for the owner's own answer is not refused.
+    """
+    if isinstance(error, UnansweredError):
+        return
     asked = (None, b"") if read is None else (read.terms, read.id)
     setup.refusals.note(reason_of(error), str(error), *asked)

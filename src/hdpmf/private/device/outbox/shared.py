@@ -22,9 +22,15 @@ from hdpmf.common.protocol import SharedContribution, encode
 from hdpmf.common.protocol.task import SHARED_PATH
 from hdpmf.private.client.outgoing import compose, shared_headers
 from hdpmf.private.client.sharing import ShareClient
-from hdpmf.private.device.budget import charge, choose_shown, participation, showing_ratings
+from hdpmf.private.device.budget import (
+    charge,
+    choose_shown,
+    participation,
+    showing_ratings,
+    units_paid,
+)
 from hdpmf.private.device.consent import end_consent
-from hdpmf.private.device.disclosures.ledger import Action, Entry
+from hdpmf.private.device.disclosures.journal import Action, Entry
 from hdpmf.private.device.disclosures.sent_bytes import record_shared_response, shared_leaves
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.outbox.sending import Sending
@@ -61,11 +67,11 @@ class SharedRatings(Sending):
     def _make(self, read: ReadTask, state: TaskState) -> None:
         store, terms = self._store, read.terms
         check_task(store, read)  # its owner may have changed the policy since the task came
-        chosen, pays = choose_shown(store, terms, self._setup.recommender)
-        opened = pays == 0
+        taken = choose_shown(store, terms, self._setup.recommender)
+        chosen, opened = taken.positions, taken.pays == 0
         as_they_are = np.zeros(len(store.ratings()), np.bool_)
         as_they_are[chosen[opened]] = True
-        part = participation(store, chosen, as_they_are)
+        part = participation(store, chosen, units_paid(taken.pays, terms), as_they_are)
         body = b""
         if len(chosen):
             client = ShareClient(
@@ -91,7 +97,7 @@ class SharedRatings(Sending):
                 words = _agreed_words(terms.epsilon, *shown, self._setup.recommender)
                 entry = self._entry(read, state.run, "agreed", words)
                 entry = msgspec.structs.replace(entry, seen=shown[0], opened=shown[1])
-                charge(store, entry, chosen, pays, opened)
+                charge(store, entry, taken, opened)
                 self.book.put_report(self._key(read), _ONLY, body)
             unsent = (_ONLY,) if len(chosen) else ()
             self._keep(read, state, built=True, content=part.content, unsent=unsent)

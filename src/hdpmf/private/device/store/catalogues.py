@@ -171,7 +171,7 @@ class PinnedCatalogue:
         scale = self.known.scale
         inside = np.clip(values, scale.low, scale.high)
         if scale.step is not None:
-            last = np.floor(scale.width / scale.step + 1e-9)
+            last = np.floor(scale.width / scale.step + 1e-9)  # no mutant: any small number does
             inside = scale.low + scale.step * np.minimum(
                 np.rint((inside - scale.low) / scale.step), last
             )

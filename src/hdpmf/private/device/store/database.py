@@ -322,7 +322,7 @@ class Database:
     def remove(self) -> None:
         """Close the store and delete its file."""
         self.close()
-        for ending in ("", "-wal", "-shm", "-journal", ".lock"):
+        for ending in ("", "-wal", "-shm", "-journal", ".lock", ".page"):
             with suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + ending).unlink()
         counter_of(self.path).unlink(missing_ok=True)

@@ -14,12 +14,13 @@ it, unless the counter was restored, too: never restore an old copy of a store t
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from copy import copy
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import msgspec
 import numpy as np
@@ -78,7 +79,9 @@ class DeviceStore:
         self.marks = MarkedItems(database, self.tables, self._all_items, self.rated.touch)
         self.sharing = SharingLevels(database, self.tables, self.rated, self.marks)
         self.runs = Runs(database, cipher)
-        self.ledger = Ledger(database, cipher, self.rated, lambda: self.policy)
+        self.ledger = Ledger(
+            database, cipher, self.rated, lambda: self.policy, lambda: self.sharing.people()
+        )
         self.recommender_id = FIRST
         self._views = {FIRST: self}  # one for each recommender, which all of them share
         self._items = PinnedItems(database, self.tables)
@@ -185,11 +188,8 @@ class DeviceStore:
     @staticmethod
     def is_encrypted(path: str | os.PathLike[str]) -> bool:
         """Return True if a store needs a passphrase."""
-        database = Database(path)
-        try:
+        with closing(Database(path)) as database:
             return StoreCipher.needs_passphrase(read_header(database))
-        finally:
-            database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -292,8 +292,10 @@ class DeviceStore:
         """
         return self._items.scale
 
-    def rate(self, item: str, value: float, *, user: str = ME) -> None:
-        """Add or change a rating.
+    def rate(
+        self, item: str, value: float, *, user: str = ME, at: int | Literal["now"] | None = "now"
+    ) -> None:
+        """Add or change a rating, made at a time in seconds since 1970 (None: not known).
 
         It has to be on the owner's scale and, once a catalogue is pinned, on that one's.
         """
@@ -302,7 +304,8 @@ class DeviceStore:
             raise RatingsError(
                 f"a rating is not on this device's scale {scale}; nothing was changed"
             )
-        self.rated.put([Record(user, item, float(value))], self.pinned_catalogue)
+        made = Record(user, item, float(value), at=int(time.time()) if at == "now" else at)
+        self.rated.put([made], self.pinned_catalogue)
 
     def remove(self, item: str, *, user: str = ME) -> None:
         """Take a rating out. What it has spent stays spent, also if it comes back."""

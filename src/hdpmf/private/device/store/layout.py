@@ -12,6 +12,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -225,13 +226,10 @@ def _digest(schema: int, script: str) -> bytes:
 @lru_cache(maxsize=8)
 def _objects(script: str) -> tuple[_SchemaRow, ...]:
     """Return all that a script makes, as SQLite writes it down."""
-    connection = sqlite3.connect(":memory:")
-    try:
+    with closing(sqlite3.connect(":memory:")) as connection:
         for statement in _statements(script):
             connection.execute(statement)
         return tuple(sorted(connection.execute(_ALL_OBJECTS).fetchall(), key=repr))
-    finally:
-        connection.close()
 
 
 @lru_cache(maxsize=8)

@@ -14,6 +14,7 @@ import numpy as np
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import PrivacyError, RatingsError, UnknownIdError
+from hdpmf.private.client.recency import UNKNOWN
 from hdpmf.private.device.store.catalogues import PinnedCatalogue
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import StoreCipher
@@ -34,6 +35,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
             may have sent this one, what came before has not.
         source: The row of the owner's file that it came from, in its plainest form: one row that
             was taken in for several recommenders is one secret (``shared_budget``).
+        at: When it was made, in seconds since 1970; None where that is not known. It is used for
+            the owner's own lists and never sent.
     """
 
     user: str
@@ -42,6 +45,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     weight: float | None = None
     since: int = 0
     source: str = ""
+    at: int | None = None
 
     def __repr__(self) -> str:
         return "Record(...)"
@@ -147,9 +151,11 @@ class SealedRatings:
             raise RatingsError("implicit feedback has no ratings; a device keeps ratings")
         own = [None] * len(ratings) if weights is None else weights.tolist()
         items = [_name(catalogue, str(item)) for item in ratings.item_ids.tolist()]
-        columns = (ratings.user_ids.tolist(), items, ratings.values.tolist(), own)
+        times = ratings.timestamps
+        made = [None] * len(ratings) if times is None else times.tolist()
+        columns = (ratings.user_ids.tolist(), items, ratings.values.tolist(), own, made)
         self.put(
-            [Record(str(u), i, value, w) for u, i, value, w in zip(*columns, strict=True)],
+            [Record(str(u), i, v, w, at=at) for u, i, v, w, at in zip(*columns, strict=True)],
             catalogue,
         )
 
@@ -185,9 +191,12 @@ class SealedRatings:
         """All ratings, by user and item."""
         return sorted(self._unsorted(), key=lambda record: (record.user, record.item))
 
-    def weighed(self) -> list[Record]:
-        """Return all ratings, each with its weight by the rules of the class."""
-        weight = self._weigher()
+    def weighed(self, beta: float | None = None) -> list[Record]:
+        """Return all ratings, each with its weight by the rules of the class.
+
+        With ``beta``, as if the owner's own weight were that.
+        """
+        weight = self._weigher(beta)
         return [msgspec.structs.replace(record, weight=weight(record)) for record in self.records()]
 
     def sources(self) -> dict[tuple[str, str], str]:
@@ -278,9 +287,11 @@ class SealedRatings:
         known = {(record.user, record.item): weight(record) for record in self._unsorted()}
         return np.array([known.get(pair, math.nan) for pair in pairs], np.float64)
 
-    def _weigher(self) -> Callable[[Record], float]:
+    def _weigher(self, beta: float | None = None) -> Callable[[Record], float]:
         """Return what gives the weight of each rating, as rules are now."""
         betas, items = self.betas(), self.item_weights()
+        if beta is not None:
+            betas[ME] = beta
 
         def weight(record: Record) -> float:
             item = items.get(record.item, 1.0)
@@ -312,10 +323,14 @@ class SealedRatings:
         own = np.fromiter(
             (math.nan if row.weight is None else row.weight for row in rows), np.float64, len(rows)
         )
+        times = np.fromiter(
+            (UNKNOWN if row.at is None else row.at for row in rows), np.int64, len(rows)
+        )
         kept = np.flatnonzero(positions >= 0)
         kept = kept[np.lexsort((positions[kept], codes[kept]))]
         codes, positions, own = codes[kept], positions[kept], own[kept]
-        ratings = _ratings(users, codes, positions, catalogue.bring_in(values[kept]), catalogue)
+        given = catalogue.bring_in(values[kept])
+        ratings = _ratings(users, codes, positions, given, times[kept], catalogue)
         mixed = None
         if bool((own > 0).any()):
             product, held = beta[codes] * gamma[positions], gamma[positions] < 1
@@ -333,10 +348,12 @@ class SealedRatings:
 
         def after(record: Record) -> Record:
             old = before.get((record.user, record.item))
-            since = old.since if old is not None and old.value == record.value else now
+            same = old is not None and old.value == record.value
+            since = old.since if old is not None and same else now
+            at = old.at if old is not None and same and record.at is None else record.at
             weight = old.weight if old is not None and record.weight is None else record.weight
             source = record.source or ("" if old is None else old.source)
-            return msgspec.structs.replace(record, since=since, weight=weight, source=source)
+            return msgspec.structs.replace(record, since=since, weight=weight, source=source, at=at)
 
         return [after(record) for record in records]
 
@@ -394,6 +411,7 @@ def _ratings(
     codes: np.ndarray,
     positions: np.ndarray,
     values: np.ndarray,
+    times: np.ndarray,
     catalogue: PinnedCatalogue,
 ) -> Ratings:
     known, empty = catalogue.known, not len(values)
@@ -405,6 +423,7 @@ def _ratings(
             np.zeros(1, np.int32),
             np.full(1, known.scale.low),
         )
+        times = np.full(1, UNKNOWN)
     made = Ratings(
         users=users,
         items=known.items,
@@ -413,6 +432,7 @@ def _ratings(
         values=values.astype(np.float32),
         scale=known.scale,
         item_table=known.item_table,
+        timestamps=times if bool((times != UNKNOWN).any()) else None,
         name="this device",
     )
     return made.take(np.zeros(1, bool)) if empty else made

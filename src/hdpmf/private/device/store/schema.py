@@ -302,6 +302,10 @@ class Consent(Row, frozen=True, kw_only=True):
         return f"{self.asked.key}|{self.run.hex()}" if self.run else self.asked.key
 
 
+OWNER = "this device's owner"
+"""Words with which a refusal begins that is the owner's own word, and not the policy's."""
+
+
 class RefusalRecord(Row, frozen=True, kw_only=True):
     """Something that was refused, once or more often.
 
@@ -328,6 +332,11 @@ class RefusalRecord(Row, frozen=True, kw_only=True):
     first: str = ""
     last: str = ""
     count: int = 1
+
+    @property
+    def by_owner(self) -> bool:
+        """True if the owner said no, left or paused; otherwise the device decided by its policy."""
+        return self.words.startswith(OWNER)
 
     @property
     def key(self) -> tuple[object, ...]:

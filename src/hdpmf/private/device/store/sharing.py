@@ -60,6 +60,10 @@ class SharingLevels:
         )
         return USER_DEFAULT if rule is None else rule.level
 
+    def people(self) -> set[str]:
+        """Return the users who let any recommender see something."""
+        return {row.name for row in self.rows() if row.kind == "user" and row.level != USER_DEFAULT}
+
     def set_user(self, recommender_id: int, user: str, level: Level) -> None:
         """Let a recommender see so much of a user's ratings from now on."""
         check_level(level, "sharing")

@@ -18,13 +18,13 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.private.device.disclosures.ledger import entry_context, utc_now
+from hdpmf.private.device.disclosures.journal import entry_context, utc_now
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore, refuse_moved
 from hdpmf.private.device.store.encryption import StoreCipher
@@ -75,14 +75,11 @@ def _open_rows(
     path: str | os.PathLike[str], passphrase: str | None, *, old_copy: bool
 ) -> Iterator[tuple[Database, StoreCipher]]:
     """Open a store, also one that was moved away, as the only one who answers from it."""
-    database = Database(path)
-    try:
+    with closing(Database(path)) as database:
         cipher = StoreCipher.unlock(read_header(database), passphrase)
         database.check_rows(cipher, old_copy=old_copy)
         database.serve()
         yield database, cipher
-    finally:
-        database.close()
 
 
 def _rewrite(database: Database, before: StoreCipher, after: StoreCipher) -> None:
@@ -280,18 +277,14 @@ def _arrive(file: Path, path: Path, passphrase: str) -> None:
 def _build(export: ExportReader, copy: Path) -> None:
     """Put the rows of an export into tables of our own, in one commit."""
     facts, cipher = export.facts, export.cipher
-    database = Database(copy, make=True)
-    try:
-        with database.transaction():
-            database.lay_tables(cipher, schema=facts.schema, commits=facts.commits)
-            write_header(database, cipher)
-            for table, row in export.rows():
-                insert_rows(database, table, [row])
-            device = Tables(database, cipher).device
-            mark = Transfer(state="arriving", at=facts.at, file="", digest=export.digest())
-            device.put(msgspec.structs.replace(device.need(ONLY), transfer=mark))
-    finally:
-        database.close()
+    with closing(Database(copy, make=True)) as database, database.transaction():
+        database.lay_tables(cipher, schema=facts.schema, commits=facts.commits)
+        write_header(database, cipher)
+        for table, row in export.rows():
+            insert_rows(database, table, [row])
+        device = Tables(database, cipher).device
+        mark = Transfer(state="arriving", at=facts.at, file="", digest=export.digest())
+        device.put(msgspec.structs.replace(device.need(ONLY), transfer=mark))
 
 
 def _place_counter(copy: Path, path: Path) -> None:

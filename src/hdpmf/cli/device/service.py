@@ -1,0 +1,181 @@
+"""``hdpmf device service``: the device starts at login, by systemd or launchd, without root."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated
+
+from hdpmf.cli.device.store import StorePath
+from hdpmf.cli.options.common import command, option
+from hdpmf.cli.output import Result
+from hdpmf.common.base.files import atomic_write
+from hdpmf.errors import ConfigError, StorageError
+
+_SECONDS = 30.0
+
+_UNIT = """\
+[Unit]
+Description=hdpmf: {store}
+After=network-online.target
+
+[Service]
+ExecStart={command}
+Restart=on-failure
+RestartSec=30
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+
+
+@dataclass(frozen=True)
+class LoginService:
+    """A program that the user's own session starts.
+
+    Attributes:
+        file: The file that describes it.
+        content: Of that file.
+        start: Commands that start it, now and at every login.
+        stop: Commands that end it for good, before its file is deleted.
+    """
+
+    file: Path
+    content: bytes
+    start: tuple[tuple[str, ...], ...]
+    stop: tuple[tuple[str, ...], ...]
+
+
+def _systemd_unit(store: Path, name: str) -> LoginService:
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    words = " ".join(_quoted(word) for word in _command_line(store))
+    systemctl = ("systemctl", "--user")
+    unit = f"{name}.service"
+    return LoginService(
+        file=Path(home) / "systemd" / "user" / unit,
+        content=_UNIT.format(store=str(store).replace("%", "%%"), command=words).encode(),
+        start=((*systemctl, "daemon-reload"), (*systemctl, "enable", "--now", unit)),
+        stop=((*systemctl, "disable", "--now", unit),),
+    )
+
+
+def _launch_agent(store: Path, name: str) -> LoginService:
+    label = f"org.{name}"
+    file = Path.home() / "Library" / "LaunchAgents" / f"{label}.plist"
+    domain = f"gui/{os.getuid()}"
+    return LoginService(
+        file=file,
+        content=plistlib.dumps(
+            {
+                "Label": label,
+                "ProgramArguments": _command_line(store),
+                "RunAtLoad": True,
+                "KeepAlive": {"SuccessfulExit": False},
+                "ThrottleInterval": 30,
+            }
+        ),
+        start=(("launchctl", "bootstrap", domain, str(file)),),
+        stop=(("launchctl", "bootout", f"{domain}/{label}"),),
+    )
+
+
+@command
+def install(
+    path: StorePath,
+    start: Annotated[bool, option("Start it now, too.", None, "--start/--no-start")] = True,
+) -> Result:
+    """Start this device at every login, in the background.
+
+    It is a service of your own user: a systemd unit, or a launch agent on macOS. It prints no
+    links; open the page with hdpmf device open, or from a bookmark. A store with a passphrase
+    answers nobody before you have unlocked it on the page.
+    """
+    if not path.is_file():
+        raise ConfigError(f"there is no store at {path}; make one with hdpmf device open {path}")
+    store = path.absolute()
+    service = _service(store)
+    if start and service.file.exists():
+        with suppress(ConfigError):  # an earlier one, perhaps of another Python, runs or does not
+            for words in service.stop:
+                _run(words, "it was not ended")
+    try:
+        service.file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"could not make {service.file.parent}: {error.strerror or error}"
+        ) from None
+    atomic_write(service.file, service.content)
+    if start:
+        for words in service.start:
+            _run(words, f"{service.file} is there, but could not be started")
+    state = "It runs now, and at every login." if start else "It runs from the next login on."
+    return Result(
+        {"service": service.file.stem, "file": str(service.file), "started": start},
+        [
+            f"{service.file} starts {store} for you. {state}",
+            f"Open its page: hdpmf device open {path}. Take it away: hdpmf device service remove "
+            f"{path}.",
+        ],
+    )
+
+
+@command
+def remove(path: StorePath) -> Result:
+    """End the service of this device. The store stays."""
+    service = _service(path.absolute())
+    if not service.file.exists():
+        raise ConfigError(f"{path} has no service: there is no {service.file}")
+    for words in service.stop:
+        _run(words, f"the service could not be ended, so {service.file} is still there")
+    try:
+        service.file.unlink()
+    except OSError as error:
+        raise StorageError(f"could not delete {service.file}: {error.strerror}") from None
+    return Result(
+        {"service": service.file.stem, "file": str(service.file)},
+        [f"The service of {path} has ended and does not start again. {path} is as it was."],
+    )
+
+
+def _service(store: Path) -> LoginService:
+    """Return the service of a store on this system."""
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", store.stem).strip("-")[:40] or "device"
+    name = f"hdpmf-{stem}-{sha256(str(store).encode()).hexdigest()[:8]}"
+    if sys.platform == "darwin":
+        return _launch_agent(store, name)
+    if sys.platform.startswith("linux"):
+        return _systemd_unit(store, name)
+    raise ConfigError(
+        f"services are for Linux and macOS; on {sys.platform} let the system run this at login: "
+        + " ".join(_command_line(store))
+    )
+
+
+def _command_line(store: Path) -> list[str]:
+    return [sys.executable, "-m", "hdpmf", "device", "open", str(store), "--background"]
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for a unit, where % and $ stand for other things."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"'
+
+
+def _run(words: tuple[str, ...], problem: str) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603 - words of our own, by no shell
+            words, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{problem}: {words[0]}: {error}") from None
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise ConfigError(f"{problem}: {' '.join(words)}: {said[-1] if said else done.returncode}")
