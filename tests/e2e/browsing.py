@@ -83,16 +83,16 @@ def settle(page: Page) -> None:
     page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
 
 
-def accessible(page: Page) -> list[list[str]]:
-    """What axe-core finds on the page that is serious or worse; also targets too small for a
-    finger.
+def accessible(page: Page, *, of_any_severity: bool = False) -> list[list[str]]:
+    """What axe-core finds on the page that is serious or worse, or anything; also targets too
+    small for a finger.
     """
     page.evaluate(AXE.read_text("utf-8"))
     run = "axe.run({rules: {'target-size': {enabled: true}}})"
     found = page.evaluate(
         f"{run}.then(told => told.violations.map(v => [v.impact, v.id, v.nodes[0].html]))"
     )
-    return [each for each in found if each[0] in ("serious", "critical")]
+    return [each for each in found if of_any_severity or each[0] in ("serious", "critical")]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from hdpmf.common.protocol.servers import read_collector
 from hdpmf.lab.simulate.deploy import Deployment
 from hdpmf.private.device.connection import serve_recommender
 from hdpmf.private.device.device_identity import new_device
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.memberships import join
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy

@@ -58,7 +58,8 @@ def operator_page(folder: Path, *options: str) -> AbstractContextManager[ServedP
 
 @contextmanager
 def _served(*arguments: str) -> Iterator[ServedPage]:
-    command = [sys.executable, "-m", "hdpmf", *arguments, "--no-browser", "--json"]
+    quiet = [] if "--browser" in arguments else ["--no-browser"]
+    command = [sys.executable, "-m", "hdpmf", *arguments, *quiet, "--json"]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

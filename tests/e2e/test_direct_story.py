@@ -66,7 +66,7 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
     with Deployment(tmp_path / "logs") as deployment, owner_page(mine, "--every", "1") as served:
         main = page.locator("main")
         enter(page, served)
-        with leading_to(page, "/rate"):
+        with leading_to(page, "/start"):
             main.locator("form button").click()
         (tmp_path / "policy.toml").write_text(BITS)
         hdpmf("device", "policy", mine, "--set", tmp_path / "policy.toml")
@@ -119,7 +119,7 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
             wait_for(deployment, place.summary_path(place.runs()[0]).exists)
         assert [entry.action for entry in entries_of(mine)][-2:] == ["sent", "received"]
         page.goto(f"{served.origin}/recommendations")
-        expect(page.locator(".list h2")).to_have_count(FILMS - 5)
+        expect(page.locator(".list strong")).to_have_count(FILMS - 5)
         page.goto(f"{served.origin}/disclosures")
         assert "Nothing was ever sent" not in main.inner_text()
         settle(page)

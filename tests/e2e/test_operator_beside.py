@@ -73,6 +73,7 @@ def test_it_follows_a_recommender_that_serves_and_changes_nothing(
         assert "No process serves this folder now" in show("overview")
         deployment.recommender(folder.path)
         show.until("overview", "A process serves this folder")
+        show.until("overview", "waiting for a first run")  # it has published its items by then
         assert "No run was begun" in show("runs")
 
         # While every page is looked at, nothing changes but what the serving process itself writes.
@@ -86,7 +87,17 @@ def test_it_follows_a_recommender_that_serves_and_changes_nothing(
         # During a run, which waits for devices: they are not there yet.
         hdpmf("recommender", "run", folder.path, "--method", "hdp-sum", "--minimum", DEVICES)
         show.until("overview", "waiting for devices")
-        assert cells(page, served.origin)[3:7] == ["gather", "0/1", "0", "0"]
+        assert fields(page, served.origin) == {
+            "stage": "gather",
+            "method": "hdp-sum",
+            "view": "sums",
+            "rounds": "0/1",
+            "devices": "0",
+            "users": "0",
+            "minimum": str(DEVICES),
+            "epsilon": "0.5, proved",
+            "refusals": "0",
+        }
         assert "There is no model yet" in show("model")
 
         # After it: the very numbers of the run's summary.
@@ -96,10 +107,15 @@ def test_it_follows_a_recommender_that_serves_and_changes_nothing(
         (number,) = folder.runs()
         summary = folder.summary(number)
         assert summary is not None
-        row = cells(page, served.origin)
-        assert row[0] == number.hex()[:12]
-        assert row[3:7] == ["done", "1/1", str(DEVICES), str(summary["users"])]
-        assert row[7].startswith(f"{summary['privacy']['epsilon']:.4g}, ")
+        row = fields(page, served.origin)
+        expect(page.locator("main section h2")).to_contain_text(number.hex()[:12])
+        assert [row[name] for name in ("stage", "rounds", "devices", "users")] == [
+            "done",
+            "1/1",
+            str(DEVICES),
+            str(summary["users"]),
+        ]
+        assert row["epsilon"].startswith(f"{summary['privacy']['epsilon']:.4g}, ")
         show("model")
         assert page.locator("table tbody tr").count() >= 10
         deployment.stop(RECOMMENDER)
@@ -132,8 +148,12 @@ class Shown:
             self._page.wait_for_timeout(200)
 
 
-def cells(page: Page, origin: str) -> list[str]:
-    """The row of the only run."""
+def fields(page: Page, origin: str) -> dict[str, str]:
+    """The card of the only run."""
     page.goto(f"{origin}/runs")
-    expect(page.locator("main table").first.locator("tbody tr")).to_have_count(1)
-    return page.locator("main table").first.locator("tbody tr").locator("th, td").all_inner_texts()
+    expect(page.locator("main section.run")).to_have_count(1)
+    found = page.locator("main section.run [data-field]").all()
+    stage = page.locator("main section.run .badge").inner_text()
+    return {"stage": stage} | {
+        each.get_attribute("data-field") or "": each.inner_text() for each in found
+    }

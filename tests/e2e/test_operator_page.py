@@ -6,7 +6,9 @@ With ``HDPMF_PICTURES=FOLDER`` it also takes the pictures of ``docs/operator-pag
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 import pytest
@@ -14,10 +16,11 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("uvicorn")
 
-from playwright.sync_api import Browser, BrowserContext, Page, StorageState
+from playwright.sync_api import Browser, BrowserContext, Page, StorageState, expect
 
 from hdpmf.common.data import ItemTable, Ratings, synthetic_world
 from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.untrusted.service.run_files import Trouble
 from tests.e2e.browsing import SCREENS, Heard, accessible, find_chromium, leading_to, settle
 from tests.e2e.served_pages import ServedPage, enter, history, operator_page, pictures
 from tests.world import SUMS, Federation, growing_federation
@@ -52,7 +55,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Federation:
     find_chromium()
     made = growing_federation(tmp_path_factory.mktemp("operator"), world())
     ensure_certificates(made.folder.tls_folder, ("localhost",))
-    settings = msgspec.structs.replace(SUMS, minimum=16, epsilon=4.0)
+    settings = msgspec.structs.replace(SUMS, minimum=16, epsilon=0.5)
     made.run(settings)
     made.add_later_ones()
     made.run(settings)
@@ -71,24 +74,82 @@ def context(new_context: Callable[..., BrowserContext], inside: StorageState) ->
     return new_context(storage_state=inside)
 
 
-@pytest.mark.parametrize(("screen", "scheme"), [("desktop", "light"), ("phone", "dark")])
+@contextmanager
+def stuck(town: Federation) -> Iterator[None]:
+    """While a process serves the last run, which waits for more devices."""
+    files = town.folder.run_files(town.folder.runs()[-1])
+    now = time.time()
+    trouble = Trouble(
+        cause="9 users agreed to take part (9 devices; 3 refused, 12 were silent or busy), and the "
+        "run needs 16",
+        remedy="Have more devices take part",
+        at=now,
+        retry=now + 840,
+    )
+    with town.folder.serving():
+        files.keep_trouble(trouble)
+        try:
+            yield
+        finally:
+            files.keep_trouble(None)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("screen", ["desktop", "phone"])
 def test_it_renders_without_complaint_for_everybody_and_asks_nobody_else(
     new_context, inside, served: ServedPage, town: Federation, screen, scheme
 ):
     context = new_context(**SCREENS[screen], color_scheme=scheme, storage_state=inside)
     page, heard = context.new_page(), Heard(context)
-    for name in PAGES:
-        page.goto(f"{served.origin}/{name}")
-        settle(page)
-        assert heard.complaints == []
-        assert [url for url in heard.requests if not url.startswith(served.origin)] == []
-        assert (
-            page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"]
-        ), name
-        assert accessible(page) == [], name
-        assert not any(card.identity[:12] in page.content() for card in town.cards)
-        if screen == "desktop":
-            pictures(page, served, name)
+    with stuck(town):
+        for name in PAGES:
+            page.goto(f"{served.origin}/{name}")
+            settle(page)
+            assert heard.complaints == []
+            assert [url for url in heard.requests if not url.startswith(served.origin)] == []
+            assert (
+                page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"]
+            ), name
+            assert accessible(page, of_any_severity=True) == [], name
+            assert not any(card.identity[:12] in page.content() for card in town.cards)
+            if (screen, scheme) == ("desktop", "light"):
+                pictures(page, served, name)
+        page.goto(f"{served.origin}/overview")
+        assert page.locator("main figure svg").count() == 4
+
+
+def test_it_refreshes_itself_and_says_why_a_run_cannot_go_on(
+    page: Page, heard: Heard, served: ServedPage, town: Federation
+):
+    page.clock.install()
+    page.goto(f"{served.origin}/runs")
+    page.locator("nav a").first.focus()
+    assert page.locator(".warning").count() == 0
+    with stuck(town):
+        page.clock.run_for(11_000)
+        expect(page.locator(".warning")).to_contain_text("It cannot go on: 9 users agreed")
+        expect(page.locator(".warning")).to_contain_text("To do: Have more devices take part.")
+        expect(page.locator(".warning")).to_contain_text("It is tried again")
+        assert page.evaluate("document.activeElement === document.querySelector('nav a')")
+        assert accessible(page, of_any_severity=True) == []
+    page.clock.run_for(11_000)
+    expect(page.locator(".warning")).to_have_count(0)
+    assert heard.complaints == []
+
+
+def test_a_page_that_is_left_alone_locks_although_it_refreshes_itself(
+    new_context, town: Federation
+):
+    with operator_page(town.folder.path, "--idle", "0.1") as served:
+        page = new_context().new_page()
+        enter(page, served)
+        page.clock.install()
+        page.goto(f"{served.origin}/overview")
+        expect(page.locator("#refreshed")).to_have_text("This page looks again every 10 seconds.")
+        time.sleep(6.5)
+        page.clock.run_for(11_000)
+        expect(page.locator("main")).to_contain_text("Locked")
+        assert "town" not in page.locator("body").inner_text()
 
 
 def test_the_link_leaves_no_trace_in_the_history(chromium: Browser, town: Federation):
@@ -120,5 +181,5 @@ def test_the_start_leads_on_and_another_browser_gets_nothing(
     other = new_context().new_page()
     other.goto(served.link)
     other.goto(f"{served.origin}/runs")
-    assert other.locator("table").count() == 0
+    assert other.locator("section").count() == 0
     assert "for the operator" in other.locator("body").inner_text()

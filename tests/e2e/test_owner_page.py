@@ -189,7 +189,7 @@ def test_two_tabs_are_one_person(
     other.get_by_role(
         "button", name="Undo"
     ).click()  # what was there before, whichever tab it came from
-    expect(other.locator("#notes")).to_contain_text("As it was before")
+    expect(other.locator("#toast")).to_contain_text("As it was before")
     assert value_of(folder, "4") == 5.0
     # Forms, too: a tab that was loaded before the other one changed something still works.
     for tab in (page, other):
@@ -222,11 +222,11 @@ def test_the_dial_tells_what_it_means_while_it_is_turned(page: Page, served: Ser
     page.goto(f"{served.origin}/privacy")
     meaning, dial = page.locator("#meaning"), page.locator("#privacy-level")
     page.locator("button.group[data-weight='0.5']").click()
-    expect(meaning).to_contain_text("62 %")
+    expect(meaning).to_contain_text("63 %")
     dial.focus()
     for _ in range(8):
         page.keyboard.press("ArrowLeft")
-    expect(meaning).to_contain_text("52 %")
+    expect(meaning).to_contain_text("52.5 %")
     expect(page.locator("#group")).to_have_text("Conservative")
     with leading_to(page, "/privacy"):
         page.locator("#privacy-level-form button.main").click()
@@ -239,6 +239,7 @@ def test_nothing_private_is_in_the_history(chromium: Browser, folder: Path, tmp_
     with owner_page(tmp_path / "me.sqlite") as served, chromium.new_context() as context:
         page = context.new_page()
         enter(page, served)
+        page.goto(f"{served.origin}/rate")
         item = search(page, "zombie film 21")
         item.locator(".stars label").nth(2).click()
         expect(page.locator("#rated")).to_have_text("1")
@@ -304,3 +305,64 @@ def test_it_locks_by_itself_and_a_new_link_is_the_key(page: Page, folder: Path, 
         assert "Zombie" not in page.content()
         enter(page, served, served.new_link())
         expect(page.locator("body")).to_contain_text("Zombie Film 1")
+
+
+def test_focus_stays_where_it_was_and_a_question_gets_it(page: Page, served: ServedPage):
+    page.goto(f"{served.origin}/privacy")
+    genre = page.locator("form[action='/privacy/genre'] button").nth(1)
+    for pressed in ("true", "false"):
+        genre.focus()
+        with leading_to(page, "/privacy"):
+            page.keyboard.press("Enter")
+        expect(genre).to_have_attribute("aria-pressed", pressed)
+        expect(genre).to_be_focused()
+    ask = page.locator("form[action='/privacy/ask'] button[name=ask]")
+    for answer in ("no", "yes"):
+        if "Always ask me" in ask.inner_text():
+            with leading_to(page, "/privacy"):
+                ask.click()
+        with leading_to(page, "/privacy"):
+            ask.click()
+        expect(page.get_by_role("heading", name="without asking you?")).to_be_visible()
+        expect(page.locator("button[name=sure][value=no]")).to_be_focused()
+        assert accessible(page) == []
+        with leading_to(page, "/privacy"):
+            page.locator(f"button[name=sure][value={answer}]").click()
+    expect(page.locator("main")).to_contain_text("answered without asking")
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_targets_are_as_large_as_a_thumb(new_context, inside, served: ServedPage):
+    page = new_context(**SCREENS["phone"], storage_state=inside).new_page()
+    small = """() => [...document.querySelectorAll("nav a, button, summary, select, input:not([type=radio], [type=checkbox], [type=hidden])")]
+      .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height < 44)
+      .map((each) => each.outerHTML.slice(0, 100))"""  # noqa: E501
+    for name in PAGES:
+        page.goto(f"{served.origin}/{name}")
+        assert page.evaluate(small) == [], name
+
+
+def test_the_slider_says_its_level(page: Page, served: ServedPage):
+    page.goto(f"{served.origin}/privacy")
+    dial = page.locator("#privacy-level")
+    for weight, words in (("0.5", "Moderate, 50 %"), ("0.1", "Conservative, 10 %")):
+        page.locator(f"button.group[data-weight='{weight}']").click()
+        expect(dial).to_have_attribute("aria-valuetext", words)
+
+
+def test_a_device_that_stopped_is_said_to_have(new_context, tmp_path: Path, folder: Path):
+    with new_device(tmp_path / "me.sqlite", scale=RatingScale(0.5, 5.0, 0.5)) as store:
+        load_catalogue(store, folder / "films.csv")
+        store.rate("3", 4.0)
+    page = new_context().new_page()
+    with owner_page(tmp_path / "me.sqlite", "--idle", "0.5") as served:
+        enter(page, served)
+        # It stops before the page has asked for the first time how long it may show itself.
+        page.route("**/state", lambda route: route.abort())
+        page.goto(f"{served.origin}/privacy")
+    page.locator("button.group[data-weight='0.5']").click()
+    expect(page.locator("#toast .note")).to_have_count(1)
+    expect(page.locator("#toast")).to_contain_text("Start it again with hdpmf device open")
+    # When its time is over nothing private stays on the screen.
+    expect(page.locator("main > *")).to_have_count(1, timeout=60_000)
+    expect(page.locator("#toast")).to_contain_text("This device has stopped")

@@ -8,6 +8,7 @@ light and dark.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,10 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         main = page.locator("main")
         # A store, a catalogue, ten films, the dial.
         enter(page, served)
-        with leading_to(page, "/rate"):
+        with leading_to(page, "/start"):
             main.locator("form button").click()
+        with leading_to(page, "/rate"):
+            page.get_by_role("link", name="Load a catalogue").click()
         form = page.locator("form[data-action='/rate/catalogue']")
         form.locator("input").set_input_files(films_file)
         with leading_to(page, "/rate"):
@@ -85,7 +88,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         pictures(page, served, "rate")
         page.goto(f"{served.origin}/privacy")
         page.locator("button.group[data-weight='0.5']").click()
-        expect(page.locator("#meaning")).to_contain_text("62 %")
+        expect(page.locator("#meaning")).to_contain_text("63 %")
         with leading_to(page, "/privacy"):
             page.locator("#privacy-level-form button.main").click()
 
@@ -120,6 +123,14 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
             assert "10 of your ratings would take part" in told
             assert "Sums are over 18 people at least." in told
             assert "cannot be taken back" in told
+            # One rating and the person, before and after, and what is left of the budget.
+            gauges = " ".join(page.locator(".gauge").all_inner_texts())
+            found = re.findall(r"at most 50 % now, at most (\d+) % afterwards", gauges)
+            rating, person = map(int, found)
+            assert 57 == rating < person  # epsilon 0.25 each
+            assert "It takes 50 % of the lifetime budget of these ratings." in told
+            assert "No noise is in these numbers." in told
+            assert "With noise" not in told
             assert "Nothing was ever sent" in told
             with DeviceStore.open(mine) as store:
                 assert store.ledger.entries() == []
@@ -139,14 +150,28 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
 
         # The list, made here; what was sent; what is left.
         page.goto(f"{served.origin}/recommendations")
-        titles = page.locator(".list h2")
+        titles = page.locator(".list strong")
         expect(titles).to_have_count(20)
         first = titles.first.inner_text()
         pictures(page, served, "recommendations")
-        with leading_to(page, "/recommendations"):
-            page.locator(".list button").first.click()
-        assert titles.first.inner_text() != first
+        page.locator(".list button.hide").first.click()
+        expect(titles.first).not_to_have_text(first)
+        page.get_by_role("button", name="Undo").click()
+        expect(titles.first).to_have_text(first)
+        page.locator(".list button.hide").first.click()
+        expect(titles.first).not_to_have_text(first)
+        page.locator("#list-more").click()
+        expect(titles).to_have_count(39)
+        page.get_by_label("Genre").select_option("War")
+        expect(page.locator(".list .genres").first).to_contain_text("War")
+        assert all("War" in each for each in page.locator(".list .genres").all_inner_texts())
+        page.get_by_label("Genre").select_option("")
+        expect(titles).to_have_count(20)
+        page.goto(f"{served.origin}/recommendations")
         page.goto(f"{served.origin}/disclosures")
+        line = page.locator(".timeline summary")
+        expect(line).to_contain_text("10 ratings in a sum of 18 people or more.")
+        line.click()
         told = main.inner_text()
         assert "a report for each user, in shares for" in told
         assert "Nothing was ever sent" not in told
@@ -196,7 +221,7 @@ def seen_alone(page: Page, served: ServedPage) -> list[list[str]]:
     before = mine.get_attribute("data-value")
     mine.locator(".stars label").nth(4 if before == "1" else 0).click()
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator("#notes")).to_contain_text("As it was before")
+    expect(page.locator("#toast")).to_contain_text("As it was before")
     expect(mine).to_have_attribute("data-value", str(before))
     page.goto(f"{served.origin}/privacy")
     return [*found, page.locator("#meaning").all_inner_texts()]

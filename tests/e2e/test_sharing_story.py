@@ -100,8 +100,10 @@ def test_a_person_shows_what_they_rated_but_for_a_genre_and_finds_it_in_the_hist
                     150,
                 )
             page.goto(f"{served.origin}/disclosures")
+            for line in page.locator(".timeline > li > details > summary").all():
+                line.click()
             page.get_by_text(f"Shown to be rated: {len(shown)} items").click()
-            listed = page.locator(".timeline details li").all_inner_texts()
+            listed = page.locator(".timeline details details li").all_inner_texts()
             assert set(listed) == shown
             assert accessible(page) == []
             page.goto(f"{served.origin}/privacy")

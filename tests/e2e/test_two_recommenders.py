@@ -127,7 +127,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(
             page.goto(f"{served.origin}/recommendations")
             with leading_to(page, "/recommendations"):
                 page.get_by_role("button", name=f"localhost:{ports[name]}").click()
-            titles = page.locator(".list h2")
+            titles = page.locator(".list strong")
             expect(titles).to_have_count(20)
             assert all(title.startswith(f"{article} ") for title in titles.all_inner_texts())
         page.goto(f"{served.origin}/disclosures")

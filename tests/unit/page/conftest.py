@@ -18,11 +18,13 @@ from hdpmf.common.web.local_server import App, BrowserSessions
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.store import encryption
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.page.address import PageAddress
 from hdpmf.private.page.http import OwnerPage
 from hdpmf.private.page.owner import Owner
 from tests.world import Clock
 
 HOST = "pabc.localhost:4711"
+KEY = "5a" * 32
 ORIGIN = f"http://{HOST}"
 PASSPHRASE = "correct horse battery staple"
 SECRET = "Zombie Opera <script>alert(1)</script>"
@@ -123,6 +125,11 @@ class Person:
         )
 
 
+def address_of(store: Path) -> PageAddress:
+    """The address that tests use."""
+    return PageAddress(store.with_name(f"{store.name}.page"), "pabc", 4711, KEY)
+
+
 @pytest.fixture(params=[None, PASSPHRASE], ids=["plain", "encrypted"])
 def passphrase(request: pytest.FixtureRequest) -> str | None:
     """Both kinds of store."""
@@ -135,7 +142,7 @@ def outside(tmp_path: Path) -> Iterator[Person]:
     clock, log, links = Clock(), [], []
     sessions = BrowserSessions(idle=60, clock=clock)
     owner = Owner(tmp_path / "me.sqlite", log.append)
-    page = OwnerPage(owner, HOST, sessions, lambda: links.append(True))
+    page = OwnerPage(owner, address_of(owner.path), sessions, lambda: links.append(True))
     client = Client(page.app())
     yield Person(tmp_path / "me.sqlite", clock, sessions, owner, client, log, links)
     client.close()

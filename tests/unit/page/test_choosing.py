@@ -130,7 +130,7 @@ def test_two_tabs_show_two_recommenders(reader: Person):
 
 def test_what_is_hidden_or_sensitive_is_so_for_its_recommender(reader: Person):
     choose(reader, 2, "/recommendations")
-    reader.post(
+    reader.ask(
         "/recommendations/hide", {"item": name_in("2", "3"), "hidden": "yes", "recommender_id": "2"}
     )
     assert "Dracula" not in re.split("hidden-title", reader.get("/recommendations").text)[0]

@@ -17,7 +17,7 @@ from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.page import http
 
-from .conftest import HOST, ORIGIN, PASSPHRASE, Person, fill
+from .conftest import ORIGIN, PASSPHRASE, Person, address_of, fill
 
 PAGES = sorted(http._PAGES)
 POSTS = sorted(
@@ -223,7 +223,7 @@ def test_an_encrypted_store_is_asked_for_its_passphrase_and_not_at_will(outside:
     assert "too many" in answer.text
     assert not outside.owner.is_open
     outside.clock.now += outside.owner.attempts.wait
-    assert unlock(PASSPHRASE).headers["location"] == "/rate"
+    assert unlock(PASSPHRASE).headers["location"] == "/"
     assert "Zombie" in outside.get("/rate").text
     assert outside.post("/lock", {}).headers["location"] == "/unlock"
     assert outside.get("/rate").headers["location"] == "/unlock"
@@ -260,7 +260,7 @@ def test_a_store_that_nobody_looks_at_is_closed(person: Person):
             self.turns += 1
             return self.turns > 1
 
-    page = http.OwnerPage(person.owner, HOST, person.sessions, lambda: None)
+    page = http.OwnerPage(person.owner, address_of(person.path), person.sessions, lambda: None)
     page.watch(Twice())  # type: ignore[arg-type]
     assert person.owner.is_open
     person.clock.now += 1000
@@ -290,7 +290,7 @@ def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_a
         watching.join(0.2)
 
     monkeypatch.setattr(outside.owner.background, "begin", begin)
-    page = http.OwnerPage(outside.owner, HOST, outside.sessions, lambda: None)
+    page = http.OwnerPage(outside.owner, address_of(outside.path), outside.sessions, lambda: None)
     watching = threading.Thread(target=page.watch, args=(Now(),))
     watching.start()
     csrf = outside.get("/unlock").text.partition('data-csrf="')[2].partition('"')[0]

@@ -10,7 +10,7 @@ import pytest
 from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.private.device.choices.privacy_level import mark_genre
-from hdpmf.private.device.disclosures.ledger import Entry
+from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.memberships import join, leave
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore

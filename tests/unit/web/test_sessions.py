@@ -89,3 +89,9 @@ def test_secrets_are_compared():
     assert equal_secrets("a", "a")
     assert not equal_secrets("a", "b")
     assert not equal_secrets("", "b")
+
+
+def test_the_fifth_browser_ends_the_session_of_the_first():
+    sessions = BrowserSessions()
+    cookies = [sessions.begin() for _ in range(5)]
+    assert [sessions.session(cookie) is None for cookie in cookies] == [True] + [False] * 4

@@ -93,14 +93,18 @@ class BrowserSessions:
     def enter(self, token: str) -> str | None:
         """Exchange a token for a new session's cookie; None if it is invalid."""
         until = self._tokens.pop(_known_by(token), None)
-        now = self._clock()
-        if until is None or until <= now:
+        if until is None or until <= self._clock():
             return None
+        return self.begin()
+
+    def begin(self, *, locked: bool = False) -> str:
+        """Begin a session, and return its cookie."""
+        now = self._clock()
         cookie = secrets.token_urlsafe(32)
         while len(self._sessions) >= _MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
         self._sessions[_known_by(cookie)] = BrowserSession(
-            csrf=secrets.token_urlsafe(32), used_at=now
+            csrf=secrets.token_urlsafe(32), used_at=now, locked=locked
         )
         return cookie
 
@@ -189,7 +193,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    "manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 """What a page may load: its own files. No inline script, no other host, no frame around it."""
 
@@ -209,6 +213,10 @@ HEADERS = {
 
 _READS = ("GET", "HEAD")
 _OWN_SITES = ("same-origin", "none")  # none: typed into the address bar, or from a bookmark
+
+
+ENTER = "/enter"
+"""Path of the entrance: a one-time token becomes a session there."""
 
 
 class PageGuard:
@@ -266,7 +274,9 @@ class PageGuard:
         if headers.get("host") != [self._host]:
             return "This page has another address."
         origins = headers.get("origin", [])
-        if any(origin != self._origin for origin in origins):
+        # A form in a file of the command has no origin; whoever sends one here needs a token.
+        own = (self._origin, "null") if scope["path"] == ENTER else (self._origin,)
+        if any(origin not in own for origin in origins):
             return "This request comes from another page."
         if scope["method"] not in _READS:
             return None if origins else "This request does not say which page it comes from."
@@ -280,6 +290,7 @@ BODY_SECONDS = 60.0
 """Seconds that a body may take to come. It comes from this machine, or from a proxy beside it."""
 
 _MOST_FIELDS = 50
+_LONGEST_TOKEN = 1000
 
 
 async def read_body(request: Request, most: int) -> bytes:
@@ -309,6 +320,19 @@ def json_fields(data: bytes) -> dict[str, str]:
     )
 
 
+async def entry_token(request: Request) -> tuple[str, bool]:
+    """Return the token of a request at the entrance, and True if a script sent it, not a form.
+
+    The link has it behind the #, which a script reads; the command's own file has it in a form,
+    because browsers keep addresses in their history.
+    """
+    body = await read_body(request, _LONGEST_TOKEN)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    by_form = kind == "application/x-www-form-urlencoded"
+    fields = form_fields(body) if by_form else json_fields(body)
+    return fields.get("token", ""), not by_form
+
+
 def form_fields(data: bytes) -> dict[str, str]:
     """The fields of a form; none where it is something else."""
     try:
@@ -327,6 +351,10 @@ def _text(value: object) -> str:
 
 
 _TRIES = 20
+_PORTS = range(10_240, 32_768)
+"""Below those that systems give to outgoing connections, so that a port is free the next time,
+too."""
+
 _BACKLOG = 128
 _IDLE_SECONDS = 15
 _GRACE_SECONDS = 3
@@ -345,24 +373,26 @@ class Loopback:
     sockets: tuple[socket.socket, ...]
 
     @classmethod
-    def listen(cls, port: int = 0) -> Loopback:
-        """Listen on IPv4 and, if there is IPv6, on both; port 0 takes any that is free."""
-        for _ in range(_TRIES):
-            first = _bound(socket.AF_INET, "127.0.0.1", port)
+    def listen(cls, port: int = 0, name: str = "") -> Loopback:
+        """Listen on IPv4 and, if there is IPv6, on both; port 0 takes any that is free.
+
+        Without ``name`` the host gets a new one.
+        """
+        name = name or f"p{secrets.token_hex(8)}"
+        for _ in range(1 if port else _TRIES):
+            chosen = port or secrets.choice(_PORTS)
+            first = _bound(socket.AF_INET, "127.0.0.1", chosen)
             if first is None:
-                break
-            chosen = int(first.getsockname()[1])
+                continue
             try:
                 # Browsers may try IPv6 first: whoever had this port there would get what is meant
                 # for us.
                 second = _bound(socket.AF_INET6, "::1", chosen)
             except OSError:  # there is no IPv6 here, for anybody
-                return cls(_name(chosen), chosen, (first,))
+                return cls(f"{name}.localhost:{chosen}", chosen, (first,))
             if second is not None:
-                return cls(_name(chosen), chosen, (first, second))
+                return cls(f"{name}.localhost:{chosen}", chosen, (first, second))
             first.close()
-            if port:
-                break
         raise ConfigError(f"port {port} of this machine is taken; choose another one, or 0 for any")
 
     def close(self) -> None:
@@ -383,10 +413,6 @@ def listen_on(address: str, port: int) -> socket.socket:
     if listener is None:
         raise ConfigError(f"port {port} of {address} is taken; choose another one, or 0 for any")
     return listener
-
-
-def _name(port: int) -> str:
-    return f"p{secrets.token_hex(8)}.localhost:{port}"
 
 
 def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.socket | None:

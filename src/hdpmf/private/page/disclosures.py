@@ -10,12 +10,14 @@ from typing import Any, get_args
 
 import msgspec
 
-from hdpmf.common.methods.registry import MEANING, guess_at, percent
+from hdpmf.common.methods.registry import MEANING, at_most
 from hdpmf.common.net.certificates import check_authority
 from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.common.protocol.enrolment import Invitation
-from hdpmf.errors import ConfigError
-from hdpmf.private.device.choices.preview import SendPreview, preview_of
+from hdpmf.common.protocol.titles import upright
+from hdpmf.common.web.templates import Wording
+from hdpmf.errors import ConfigError, HdpmfError
+from hdpmf.private.device.choices.preview import preview_of
 from hdpmf.private.device.choices.sharing import was_shown
 from hdpmf.private.device.consent import (
     Answer,
@@ -30,16 +32,19 @@ from hdpmf.private.device.consent import (
     take_back,
 )
 from hdpmf.private.device.device_identity import card_of
-from hdpmf.private.device.disclosures.data_export import disclosures
-from hdpmf.private.device.disclosures.history import (
-    LedgerRun,
+from hdpmf.private.device.disclosures.bounds import (
+    Bound,
+    RunBounds,
     budgets,
-    past_runs,
-    reveals,
+    privacy_bounds,
+    rounded_up,
     total_spending,
 )
+from hdpmf.private.device.disclosures.data_export import disclosures
+from hdpmf.private.device.disclosures.history import LedgerRun, past_runs, reveals
 from hdpmf.private.device.disclosures.receipts import receipt_of
 from hdpmf.private.device.disclosures.refusals import load_refusals
+from hdpmf.private.device.disclosures.sent_bytes import sent_in
 from hdpmf.private.device.memberships import (
     forget,
     join,
@@ -55,7 +60,7 @@ from hdpmf.private.device.recommendations import local_model
 from hdpmf.private.device.store.catalogues import id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Question, Recommender
-from hdpmf.private.page.request import PageRequest, short
+from hdpmf.private.page.request import START, PageRequest, local_time, short
 from hdpmf.private.page.sharing import item_titles
 
 
@@ -128,7 +133,7 @@ def preview_invitation(request: PageRequest) -> str:
     if found.authority:
         check_authority(found.authority.encode())
     request.session.state["invitation"] = found
-    return "/recommenders"
+    return request.back_to("/recommenders", START)
 
 
 def answer_invitation(request: PageRequest) -> str:
@@ -147,7 +152,7 @@ def answer_invitation(request: PageRequest) -> str:
                 "recommenders.joined_direct" if found.servers is None else "recommenders.joined_now"
             )
         )
-    return "/recommenders"
+    return request.back_to("/recommenders", START)
 
 
 def card(request: PageRequest) -> bytes:
@@ -181,6 +186,27 @@ def change(request: PageRequest) -> str:
     return "/recommenders"
 
 
+def n_asked(request: PageRequest) -> int:
+    """Return the number of questions that wait for the owner."""
+    try:
+        with request.owner.store() as store:
+            return len(pending(store, time.time()))
+    except HdpmfError:  # it was closed in the meantime
+        return 0
+
+
+def header_fields(request: PageRequest) -> dict[str, Any]:
+    """Return what every page has in its header: open questions, and what was given away so far."""
+    with request.owner.store() as store:
+        spent = total_spending(store.ledger)
+        so_far = spent.bound
+        return {
+            "n_asked": len(pending(store, time.time())),
+            "meter": so_far.percent if spent.proved else "",
+            "meter_part": f"{200 * (so_far.guess - 0.5):.1f}",
+        }
+
+
 _NUMBERS_SHOWN = 100
 
 _BARS_SHOWN = 250
@@ -196,12 +222,13 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
         policy = store.policy
         runs = past_runs(store)[::-1]
         kept = load_refusals(store)
-        together = total_spending(store.ledger)
+        bounds = privacy_bounds(store)
         total = store.ledger.spent_total()
+        limit = store.ledger.limits.most_together(policy)
         titles = all_titles(store)
         return {
             "ask": policy.ask,
-            "asked": [_pending(store, asked) for asked in pending(store, time.time())],
+            "asked": [_pending(request.t, store, asked) for asked in pending(store, time.time())],
             "answers": [
                 {
                     "key": consent.key,
@@ -220,6 +247,7 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
                     "left": run.count("sent") > 0,
                     "recommender": run.entries[0].recommender,
                     "method": run.entries[0].method,
+                    "line": _line(request.t, store, run),
                     "when": run.when,
                     "words": run.words(),
                     "shown": _shown_items(titles, run),
@@ -228,27 +256,60 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
                 }
                 for run in runs[:_RUNS_SHOWN]
             ],
-            "together": str(together),
-            "together_guess": percent(guess_at(together.at_delta), at_most=True),
-            "proved": together.proved,
+            "together": str(bounds.spent),
+            "bounds": bounds,
             "shown": was_shown(store),
-            "epsilon": policy.own_epsilon,
-            "epsilon_guess": percent(guess_at(policy.own_epsilon), at_most=True),
-            "limit": None if math.isinf(policy.own_total) else policy.own_total,
-            "spent_part": 0.0
-            if math.isinf(policy.own_total)
-            else min(total / policy.own_total, 1.0),
-            "spent": total,
+            "limit": None if math.isinf(limit) else limit,
+            "spent_part": 0.0 if math.isinf(limit) else min(total / limit, 1.0),
+            "spent": rounded_up(total),
             "picture": _picture(store),
             "n_bars": store.n_ratings,
-            "refused": kept.refused[: -_REFUSALS_SHOWN - 1 : -1],
+            "refused": [
+                {
+                    "by_owner": each.by_owner,
+                    "last": local_time(request.t, each.last),
+                    "first": local_time(request.t, each.first),
+                }
+                | {
+                    name: getattr(each, name)
+                    for name in (
+                        "count",
+                        "recommender",
+                        "method",
+                        "epsilon",
+                        "view",
+                        "run",
+                        "reason",
+                        "words",
+                    )
+                }
+                for each in kept.refused[: -_REFUSALS_SHOWN - 1 : -1]
+            ],
             "refused_more": sum(kept.dropped.values())
             + sum(each.count for each in kept.refused[:-_REFUSALS_SHOWN]),
             "log": request.owner.background.log_lines(),
         }
 
 
-def _pending(store: DeviceStore, asked: Question) -> dict[str, Any]:
+def _line(t: Wording, store: DeviceStore, run: LedgerRun) -> str:
+    """Return a run in one line: with whom, when, what left."""
+    paid, sent = run.paid, run.count("sent")
+    if paid is None or not sent:
+        what = t("disclosures.line_held" if paid is not None else "disclosures.line_nothing")
+    else:
+        pieces = sent_in(store, run.run)
+        least = [piece.minimum for piece in (() if pieces is None else pieces.pieces)]
+        way = "messages" if paid.view == "messages" else "sums" if any(least) else "sum"
+        people = f"{min(filter(None, least), default=0):,}"
+        what = t.count(f"disclosures.line_{way}", paid.ratings, people=people)
+        if run.failed:
+            state = "failed" if run.count("refused") else "waiting"
+            what += " " + t(f"disclosures.line_{state}")
+    whom, when = short(run.entries[0].recommender), local_time(t, run.entries[-1].at)
+    return t("disclosures.line", recommender=whom, when=when, what=what)
+
+
+def _pending(t: Wording, store: DeviceStore, asked: Question) -> dict[str, Any]:
     found = preview_of(store, asked)
     terms = asked.terms
     return {
@@ -260,24 +321,22 @@ def _pending(store: DeviceStore, asked: Question) -> dict[str, Any]:
         "epsilon": terms.epsilon,
         "minimum": terms.minimum,
         "at": asked.at,
-        "until": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(asked.until))
-        if asked.until
-        else "",
+        "until": local_time(t, asked.until) if asked.until else "",
         "sends": found.sends,
         "sees": found.claim.sees,
         "view": terms.view,
-        "guess": _most_told(found),
+        "bounds": None if found.bounds is None else _gauges(found.bounds),
         "against": found.claim.against,
         "not_protected": found.not_protected,
         "reveals": reveals(found.cost),
         "worth": MEANING[found.cost.status],
         "numbers": [
             {
-                "title": number.title or id_of(number.item),
+                "title": upright(number.title) or id_of(number.item),
                 "value": f"{number.value:g}",
                 "weight": f"{number.weight:.2g}",
                 "plain": _round(number.plain),
-                "noised": _round(number.noised),
+                "noised": "" if number.noised is None else _round(number.noised),
                 "level": number.level,
             }
             for number in found.numbers[:_NUMBERS_SHOWN]
@@ -288,7 +347,11 @@ def _pending(store: DeviceStore, asked: Question) -> dict[str, Any]:
         },
         "others": found.others,
         "left_out": found.left_out,
-        "pays": f"{found.pays:.3g}",
+        "noise_is": "messages"
+        if any(each.level == "hidden" and each.noised is not None for each in found.numbers)
+        else terms.view,
+        "any_noised": any(number.noised is not None for number in found.numbers),
+        "pays": rounded_up(found.pays),
         "noise": _round(found.noise),
         "shown": found.shown,
         "refused": found.refused,
@@ -373,12 +436,19 @@ def _picture(store: DeviceStore) -> list[dict[str, float]]:
     ]
 
 
-def _most_told(found: SendPreview) -> str:
-    """Return the highest success rate of a guess about one rating; empty if none is proved."""
-    most = max((number.pays for number in found.numbers), default=0.0)
-    return (
-        percent(guess_at(most), at_most=True) if found.cost.status == "proved" and most > 0 else ""
-    )
+def _gauges(bounds: RunBounds) -> dict[str, Any]:
+    """Return what one rating and the person give away, before a run and after it."""
+
+    def gauge(before: Bound, after: Bound) -> dict[str, Any]:
+        width = (round(200 * (bound.guess - 0.5), 2) for bound in (before, after))
+        return {"before": before.percent, "after": after.percent, "width": tuple(width)}
+
+    return {
+        "rating": gauge(*bounds.rating),
+        "person": gauge(*bounds.person),
+        "used_up": bounds.used_up,
+        "part": at_most(min(bounds.part, 1.0)),
+    }
 
 
 def _round(number: float) -> str:

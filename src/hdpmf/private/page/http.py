@@ -6,25 +6,29 @@ something private, is a POST with the session's CSRF token.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from hdpmf.common.web.local_server import (
+    ENTER,
     App,
     BrowserSession,
     BrowserSessions,
     PageGuard,
+    entry_token,
     equal_secrets,
     form_fields,
     json_fields,
     read_body,
 )
-from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
+from hdpmf.common.web.templates import ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError, needs
-from hdpmf.private.page import disclosures, items, settings, sharing
+from hdpmf.private.page import disclosures, items, recommendations, settings, sharing, start
+from hdpmf.private.page.address import LINK, PageAddress
 from hdpmf.private.page.owner import Owner
-from hdpmf.private.page.request import PageRequest
+from hdpmf.private.page.request import START, PageRequest
 
 with needs("starlette", "page"):
     from starlette.applications import Starlette
@@ -37,10 +41,12 @@ MOST_BYTES = 64 << 20
 """Of a request: a catalogue of a million items has less."""
 
 _WATCH_SECONDS = 5.0
+_BROWSER_SECONDS = 400 * 86_400  # as long as browsers keep a cookie
 
 _PAGES: dict[str, tuple[str, Callable[[PageRequest], dict[str, Any]]]] = {
+    START: ("start", start.start_page),
     "/rate": ("rate", items.rate_page),
-    "/recommendations": ("recommendations", items.recommendations_page),
+    "/recommendations": ("recommendations", recommendations.recommendations_page),
     "/privacy": ("privacy", settings.privacy_page),
     "/disclosures": ("disclosures", disclosures.disclosures_page),
     "/recommenders": ("recommenders", disclosures.recommenders_page),
@@ -50,7 +56,6 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/rate/catalogue": items.load_items,
     "/rate/file": items.preview_upload,
     "/rate/take": items.answer_upload,
-    "/recommendations/hide": items.set_hidden,
     "/privacy/level": settings.change_privacy_level,
     "/privacy/genre": settings.mark_genres,
     "/privacy/ask": settings.ask_me,
@@ -65,9 +70,13 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/settings/forget": settings.forget,
 }
 _QUESTIONS: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
+    "/start/state": start.start_state,
+    "/rate/popular": items.popular,
     "/rate/find": items.find,
     "/rate/set": items.set_rating,
     "/rate/private": items.set_private,
+    "/recommendations/find": recommendations.find_recommendations,
+    "/recommendations/hide": recommendations.set_hidden,
     "/privacy/preview": settings.preview_privacy_level,
 }
 _FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
@@ -85,23 +94,30 @@ class OwnerPage:
     """
 
     def __init__(
-        self, owner: Owner, host: str, sessions: BrowserSessions, relink: Callable[[], None]
+        self,
+        owner: Owner,
+        address: PageAddress,
+        sessions: BrowserSessions,
+        relink: Callable[[], None],
     ) -> None:
         self._owner = owner
-        self._host = host
+        self._address = address
         self._sessions = sessions
         self._relink = relink
         self._templates = PageTemplates(
-            "hdpmf.private.page", {path: name for path, (name, _) in _PAGES.items()}
+            "hdpmf.private.page",
+            {path: name for path, (name, _) in _PAGES.items() if path != START},
         )
         self._t = self._templates.t
-        self._cookie = f"hdpmf-{host.partition('.')[0]}"
+        self._cookie = f"hdpmf-{address.name}"
+        self._browser_cookie = f"hdpmf-browser-{address.name}"
 
     def app(self) -> App:
         """Return the ASGI application."""
         routes = [
             Route("/", self._home),
             Route(ENTER, self._enter, methods=["GET", "POST"]),
+            Route(LINK, self._link, methods=["POST"]),
             Route("/state", self._state, methods=["POST"]),
             Route("/lock", self._lock, methods=["POST"]),
             Route("/unlock", self._unlock, methods=["GET", "POST"]),
@@ -113,7 +129,7 @@ class OwnerPage:
                 for path in (*_ACTIONS, *_QUESTIONS, *_FILES)
             ),
         ]
-        return PageGuard(Starlette(routes=routes), self._host, ENTRY)
+        return PageGuard(Starlette(routes=routes), self._address.host, ENTRY)
 
     def watch(self, stop: threading.Event) -> None:
         """Close the store when no session is in use, until ``stop``."""
@@ -125,24 +141,51 @@ class OwnerPage:
     # Sessions
 
     async def _enter(self, request: Request) -> Response:
-        """Exchange the token, which comes in the link's fragment, for a session."""
+        """Exchange a one-time token for a session, and remember the browser."""
         if request.method == "GET":
             return self._show("enter", None, {})
-        cookie = self._sessions.enter(json_fields(await read_body(request, 1000)).get("token", ""))
+        token, by_script = await entry_token(request)
+        cookie = self._sessions.enter(token)
         if cookie is None:
-            return JSONResponse({"error": self._t("enter.used")}, 403)
-        answer = JSONResponse({"next": "/"})
-        answer.set_cookie(self._cookie, cookie, httponly=True, samesite="strict", path="/")
+            error = {"error": self._t("enter.used")}
+            return JSONResponse(error, 403) if by_script else self._closed(request)
+        answer = (
+            JSONResponse({"next": "/"}) if by_script else self._show("entered", None, {"next": "/"})
+        )
+        self._set_cookie(answer, self._cookie, cookie)
+        if not self._address.knows(request.cookies.get(self._browser_cookie, "")):
+            browser = secrets.token_urlsafe(32)
+            self._address = await run_in_threadpool(self._address.with_browser, browser)
+            self._set_cookie(answer, self._browser_cookie, browser, _BROWSER_SECONDS)
         return answer
 
+    async def _link(self, request: Request) -> Response:
+        """Give a link to a command of the owner, who has the key of this page."""
+        fields = json_fields(await read_body(request, 1000))
+        if not self._address.is_owner(fields):
+            return JSONResponse({}, 403)
+        return JSONResponse(self._address.link_fields(fields, self._sessions.token()))
+
     async def _home(self, request: Request) -> Response:
-        return self._redirect(request, self._session(request)) or RedirectResponse("/rate", 303)
+        session = self._session(request)
+        away = self._redirect(request, session)
+        if away is not None or session is None:
+            return away or self._closed()
+        return RedirectResponse(
+            await run_in_threadpool(start.first_path, self._page_request(session, {})), 303
+        )
 
     async def _state(self, request: Request) -> Response:
-        """Return the seconds until the page locks, without counting as use."""
+        """Return the seconds until the page locks, and the number of open questions.
+
+        It does not count as use.
+        """
         session = self._session(request, used=False)
-        left = 0.0 if session is None else self._sessions.seconds_left(session)
-        return JSONResponse({"seconds": max(0, round(left))})
+        left = 0 if session is None else self._seconds(session)
+        asked = 0
+        if session is not None and left > 0 and self._owner.is_open:
+            asked = await run_in_threadpool(disclosures.n_asked, self._page_request(session, {}))
+        return JSONResponse({"seconds": left, "asked": asked})
 
     async def _lock(self, request: Request) -> Response:
         session = self._session(request)
@@ -154,11 +197,11 @@ class OwnerPage:
     async def _unlock(self, request: Request) -> Response:
         session = self._session(request)
         if session is None:
-            return self._closed()
+            return self._closed(request)
         if not self._owner.exists:
             return RedirectResponse("/welcome", 303)
         if not session.locked and self._owner.is_open:
-            return RedirectResponse("/rate", 303)
+            return RedirectResponse("/", 303)
         # Without a passphrase only a new link from the command shows who the owner is.
         if not self._owner.encrypted:
             self._sessions.leave(session)
@@ -171,7 +214,7 @@ class OwnerPage:
                 return self._closed()
             try:
                 await run_in_threadpool(self._open, session, fields.get("passphrase", "")[:1000])
-                return RedirectResponse("/rate", 303)
+                return RedirectResponse("/", 303)
             except HdpmfError as problem:
                 error = str(problem)
         return self._show(
@@ -192,7 +235,7 @@ class OwnerPage:
         if session is None or session.locked:
             return self._closed()
         if self._owner.exists:
-            return RedirectResponse("/rate", 303)
+            return RedirectResponse("/", 303)
         error = ""
         if request.method == "POST":
             fields = await self._fields(request, session)
@@ -218,7 +261,8 @@ class OwnerPage:
             return away or self._closed()
         name, view = _PAGES[request.url.path]
         try:
-            facts = await run_in_threadpool(view, self._page_request(session, {}))
+            given = self._page_request(session, {})
+            facts = await run_in_threadpool(lambda: view(given) | disclosures.header_fields(given))
         except HdpmfError as problem:
             session.note(str(problem), "error")
             return self._show("problem", session, {}, 500)
@@ -247,7 +291,7 @@ class OwnerPage:
             if path in _QUESTIONS:
                 return JSONResponse({"error": str(problem)}, 400)
             session.note(str(problem), "error")
-            target = "/" + path.split("/")[1]
+            target = page_request.back_to("/" + path.split("/")[1], START)
         # A script sent it and navigates by itself.
         if getattr(request.state, "script", False):
             return JSONResponse({"next": target})
@@ -264,7 +308,7 @@ class OwnerPage:
     def _redirect(self, request: Request, session: BrowserSession | None) -> Response | None:
         """Return the redirect for a browser that may not see the page now; None if it may."""
         if session is None:
-            return self._closed()
+            return self._closed(request)
         if session.locked:
             return RedirectResponse("/unlock", 303)
         if not self._owner.exists:
@@ -302,8 +346,23 @@ class OwnerPage:
     ) -> PageRequest:
         return PageRequest(self._owner, session, self._t, fields, body)
 
-    def _closed(self) -> Response:
-        return self._show("closed", None, {}, 403)
+    def _closed(self, request: Request | None = None) -> Response:
+        """Return the page for strangers; a browser that was here may give the passphrase."""
+        known = request is not None and self._address.knows(
+            request.cookies.get(self._browser_cookie, "")
+        )
+        if not known or not self._owner.encrypted:
+            return self._show("closed", None, {}, 403)
+        answer = RedirectResponse("/unlock", 303)
+        self._set_cookie(answer, self._cookie, self._sessions.begin(locked=True))
+        return answer
+
+    def _seconds(self, session: BrowserSession) -> int:
+        return max(0, round(self._sessions.seconds_left(session)))
+
+    @staticmethod
+    def _set_cookie(answer: Response, name: str, value: str, seconds: int | None = None) -> None:
+        answer.set_cookie(name, value, seconds, httponly=True, samesite="strict", path="/")
 
     def _show(
         self, name: str, session: BrowserSession | None, facts: Mapping[str, Any], status: int = 200
@@ -312,5 +371,6 @@ class OwnerPage:
         about = {
             "csrf": "" if session is None else session.csrf,
             "notes": [] if session is None else session.take_notes(),
+            "seconds": 0 if session is None else self._seconds(session),
         }
         return self._templates.show(name, about | dict(facts), inside=inside, status=status)

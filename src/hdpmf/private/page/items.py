@@ -1,15 +1,16 @@
-"""The pages "Rate" and "For you": items, ratings and recommendations."""
+"""The page "Rate": popular titles, search, ratings, files of ratings and catalogues."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hdpmf.common.data import RatingScale
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.choices.privacy_level import held_down, item_weights, mark
+from hdpmf.private.device.disclosures.bounds import bound_of_items, privacy_bounds
 from hdpmf.private.device.disclosures.history import released_words, releases
 from hdpmf.private.device.own_items import (
     FilePreview,
@@ -20,22 +21,29 @@ from hdpmf.private.device.own_items import (
     rating_of,
     take_file,
 )
-from hdpmf.private.device.recommendations import (
-    hidden_items,
-    hide,
-    local_model,
-    owner_recommendations,
-)
+from hdpmf.private.device.recommendations import hidden_items, local_model, popular_positions
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
-from hdpmf.private.page.request import PageRequest, choices, item_fields, levels
+from hdpmf.private.page.request import (
+    PageRequest,
+    choices,
+    item_fields,
+    page_of,
+    shown_item,
+    star_fields,
+)
 from hdpmf.private.page.sharing import shows_to
 
 MOST_SHOWN = 200
 """Ratings on one page; others are found by searching."""
 
+ENOUGH = 10
+"""Ratings from which on a list is clearly one's own."""
+
 _FOUND = 20
+_WALL = 24
+_MOST_OF_WALL = 2_000
 
 _KINDS = {"csv": ".csv", "tsv": ".tsv", "txt": ".csv", "parquet": ".parquet"}
 
@@ -50,7 +58,7 @@ def rate_page(request: PageRequest) -> dict[str, Any]:
         }
         facts: dict[str, Any] = {
             "shown": shown is not None,
-            "rated": len(values) if shown is None else _rated_here(shown, values),
+            "rated": _rated_here(shown, values),
             "scale": store.scale,
             "file": request.session.state.get("file"),
             "choices": choices(store),
@@ -61,7 +69,6 @@ def rate_page(request: PageRequest) -> dict[str, Any]:
         if shown is None:
             return facts
         table = shown.table
-        scale = shown.known.scale
         positions = [shown.positions[item] for item in values if item in shown.positions]
         positions.sort(
             key=lambda position: (
@@ -78,17 +85,17 @@ def rate_page(request: PageRequest) -> dict[str, Any]:
             ),
             "more": len(positions) - len(first),
             "n_items": len(shown.positions),
-            "levels": levels(shown),
-            "low": scale.low,
-            "high": scale.high,
-            "step": scale.step,
             "can_load": store.pinned_catalogue is None,
+            "wall": _wall(store, shown, values, 0),
+            "by_popularity": local_model(store) is not None,
+            "enough": ENOUGH,
+            **star_fields(shown),
         }
 
 
-def _rated_here(shown: PinnedCatalogue, items: Iterable[str]) -> int:
-    """Count the items that this recommender has."""
-    return sum(item in shown.positions for item in items)
+def _rated_here(shown: PinnedCatalogue | None, items: Iterable[str]) -> int:
+    """Count the items that this recommender has; all of them while there is no catalogue."""
+    return sum(shown is None or item in shown.positions for item in items)
 
 
 def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
@@ -97,6 +104,31 @@ def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
     return sum(
         all(known is None or item not in known.positions for known in shown) for item in items
     )
+
+
+def popular(request: PageRequest) -> dict[str, Any]:
+    """Return more of the popular titles that the owner has not rated."""
+    with request.store() as store:
+        shown = current_catalogue(store)
+        if shown is None:
+            raise ConfigError(request.t("rate.no_items"))
+        values = {record.item for record in store.rated.records() if record.user == ME}
+        return _wall(store, shown, values, page_of(request, _MOST_OF_WALL))
+
+
+def _wall(
+    store: DeviceStore, shown: PinnedCatalogue, rated: Collection[str], offset: int
+) -> dict[str, Any]:
+    """Return popular items from ``offset`` on: neither rated nor hidden, nor retired."""
+    ids = shown.table.ids
+    away = {*rated, *hidden_items(store)}
+    positions = [each for each in popular_positions(store, shown) if ids[each] not in away]
+    part = positions[offset : offset + _WALL]
+    weights = item_weights(store, [ids[position] for position in part])
+    return {
+        "items": item_fields(shown.table, part, {}, weights),
+        "more": offset + _WALL < min(len(positions), _MOST_OF_WALL),
+    }
 
 
 def find(request: PageRequest) -> dict[str, Any]:
@@ -118,42 +150,57 @@ def set_rating(request: PageRequest) -> dict[str, Any]:
     with request.store() as store:
         sent = releases(store, ME, item)
         removed = request.text("value") == ""
+        made = {record.item: record.at for record in store.rated.records() if record.user == ME}
         if removed:
             before = rating_of(store, item)
             store.remove(item)
         else:
-            before = rate_known(store, item, request.number("value"))
-        history = "" if not sent else released_words(sent[-1].entry, removed=removed)
+            before = rate_known(store, item, request.number("value"), _time(request))
+        history = (
+            "" if not sent else released_words(sent[-1].entry, "removed" if removed else "changed")
+        )
         shown = current_catalogue(store)
-        mine = (record.item for record in store.rated.records() if record.user == ME)
+        mine = (set(made) - {item}) | (set() if removed else {item})
         return {
             "before": before,
-            "rated": 0 if shown is None else _rated_here(shown, mine),
+            "before_at": "" if made.get(item) is None else str(made[item]),
+            "rated": _rated_here(shown, mine),
             "history": history,
         }
+
+
+def _time(request: PageRequest) -> int | Literal["now"] | None:
+    """Return when a rating was made: the time that an undo brings back, or now."""
+    if request.text("undo") != "yes":
+        return "now"
+    given = request.text("at", 12)
+    return int(given) if given.isdecimal() else None
 
 
 def set_private(request: PageRequest) -> dict[str, Any]:
     """Mark an item as sensitive, or not any more."""
     with request.store() as store:
-        item = _shown_item(request, store)
+        item = shown_item(request, store)
         private = request.text("private") == "yes"
         mark(store, [item], *([] if private else [1.0]))
         held = held_down(store, item)
         # Taking this mark away raises nothing that another rule holds down; the page says which.
-        told = "" if private else held.in_words()
+        told = _sent_before(request, store, item) if private else held.in_words()
         if not private and held.weight >= 1 and shows_to(store):
             told = request.t("sharing.unhidden", recommender=shows_to(store))
         return {"private": held.weight < 1, "told": told}
 
 
-def _shown_item(request: PageRequest, store: DeviceStore) -> str:
-    """Return the item that the request names."""
-    shown = current_catalogue(store)
-    item = request.text("item")
-    if shown is None or item not in shown.positions:
-        raise ConfigError(request.t("rate.unknown"))
-    return item
+def _sent_before(request: PageRequest, store: DeviceStore, item: str) -> str:
+    """Say to somebody who marks an item that its rating was sent already; empty if it was not."""
+    sent = releases(store, ME, item)
+    if not sent:
+        return ""
+    words = released_words(sent[-1].entry, "marked")
+    if privacy_bounds(store).spent.proved:
+        most = bound_of_items(store, [item])
+        words += " " + request.t("rate.private_sent", percent=most.percent)
+    return words
 
 
 def load_items(request: PageRequest) -> str:
@@ -186,55 +233,3 @@ def answer_upload(request: PageRequest) -> str:
         with request.store() as store:
             request.session.note(request.t.count("rate.taken", take_file(store, preview)))
     return "/rate"
-
-
-_MOST_RECOMMENDED = 20
-
-
-def recommendations_page(request: PageRequest) -> dict[str, Any]:
-    """Return the recommendations and the hidden items."""
-    with request.store() as store:
-        model = local_model(store)
-        shown = current_catalogue(store)
-        facts: dict[str, Any] = {"model": None, "items": [], "hidden": [], "rated": store.n_ratings}
-        facts |= {"choices": choices(store), "recommender_id": store.recommender_id}
-        if shown is not None:
-            positions = [
-                shown.positions[item] for item in hidden_items(store) if item in shown.positions
-            ]
-            facts["hidden"] = item_fields(shown.table, positions, {}, {})
-        if model is None or shown is None:
-            return facts
-        return facts | {
-            "model": {
-                "run": model.run[:8],
-                "method": model.method,
-                "recommender": model.recommender,
-            },
-            "high": shown.known.scale.high,
-            "items": [
-                {
-                    "item": store.name_of(str(entry.item)),
-                    "title": entry.title or str(entry.item),
-                    "year": ""
-                    if entry.year is None or str(entry.year) in (entry.title or "")
-                    else str(entry.year),
-                    "genres": ", ".join(entry.genres),
-                    "score": f"{entry.score:.1f}",
-                    "part": (entry.score or 0.0)
-                    / shown.known.scale.high,  # a device always expects a rating
-                    "reason": entry.reason or "",
-                }
-                for entry in owner_recommendations(store, _MOST_RECOMMENDED)
-            ],
-        }
-
-
-def set_hidden(request: PageRequest) -> str:
-    """Hide an item from the recommendations, or show it again."""
-    with request.store() as store:
-        item = _shown_item(request, store)
-        wanted = request.text("hidden") == "yes"
-        hide(store, item, wanted)
-    request.session.note(request.t("list.hid" if wanted else "list.shown_again"))
-    return "/recommendations"

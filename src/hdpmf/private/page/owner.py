@@ -9,11 +9,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.protocol.catalogue import TitleSearch
+from hdpmf.common.protocol.titles import TitleSearch
 from hdpmf.common.web.local_server import AttemptLimit
 from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, StorageError
+from hdpmf.private.device.choices.privacy_level import GROUPS, set_privacy_weight
 from hdpmf.private.device.device_identity import new_device
-from hdpmf.private.device.disclosures.ledger import utc_now
+from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.participant import POLL_EVERY
@@ -21,6 +22,9 @@ from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Recommender
 from hdpmf.private.device.store.transfer import change_passphrase
+
+FIRST_WEIGHT = GROUPS["moderate"]
+"""The privacy weight of an owner who has not chosen one yet: not the least private."""
 
 _LINES = 100
 
@@ -220,13 +224,14 @@ class Owner:
         """Create a store and open it."""
         if name and not (len(name) <= 200 and name.isprintable()):
             raise ConfigError("a name has 1 to 200 printable characters")
-        new_device(
+        with new_device(
             self.path,
             name=name or None,
             policy=Policy(ask=True),
             passphrase=passphrase,
             scale=scale,
-        ).close()
+        ) as store:
+            set_privacy_weight(store, FIRST_WEIGHT)
         self.open(passphrase)
 
     def open(self, passphrase: str | None) -> None:

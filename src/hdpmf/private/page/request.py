@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
+from zlib import crc32
 
 from hdpmf.common.protocol import CatalogueTable
 from hdpmf.common.protocol.servers import HTTPS
+from hdpmf.common.protocol.titles import upright
 from hdpmf.common.web.local_server import BrowserSession
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.memberships import with_catalogue
+from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import FIRST
 from hdpmf.private.page.owner import Owner
 
+START = "/start"
+"""The page with the first steps."""
+
 _RECOMMENDER = "recommender_id"
+HUES = 12
+"""Colours of drawn covers."""
+
 MOST_LEVELS = 11
 """Up to so many values a scale is shown as stars; above it, as a number."""
 
@@ -52,6 +62,11 @@ class PageRequest:
         """Show this recommender's items from now on."""
         self.session.state[_RECOMMENDER] = recommender_id
 
+    def back_to(self, *paths: str) -> str:
+        """Return the page that the form was on, one of these; else the first."""
+        back = self.text("back")
+        return back if back in paths else paths[0]
+
     def text(self, name: str, most: int = 300) -> str:
         """Return a field as text."""
         value = self.fields.get(name, "")
@@ -77,7 +92,7 @@ def item_fields(
     found = []
     for position in positions:
         item = table.ids[position]
-        title = table.titles[position].strip() if table.titles else ""
+        title = upright(table.titles[position].strip()) if table.titles else ""
         year = table.years[position] if table.years else None
         found.append(
             {
@@ -87,6 +102,7 @@ def item_fields(
                 "genres": ", ".join(table.genres[position]) if table.genres else "",
                 "value": values.get(item),
                 "private": weights.get(item, 1.0) < 1,
+                "hue": crc32(item.encode()) % HUES,
             }
         )
     return found
@@ -106,6 +122,16 @@ def choices(store: DeviceStore) -> list[dict[str, Any]]:
     ]
 
 
+def local_time(t: Wording, at: str | float) -> str:
+    """Return a moment (ISO 8601 or Unix) as the clock on this machine's wall has it."""
+    moment = datetime.fromisoformat(at) if isinstance(at, str) else datetime.fromtimestamp(at, UTC)
+    local, now = moment.astimezone(), datetime.now().astimezone()
+    days = (now.date() - local.date()).days
+    if days in (0, 1):
+        return t("app.yesterday" if days else "app.today", time=f"{local:%H:%M}")
+    return f"{local:%Y-%m-%d %H:%M}"
+
+
 def short(address: str) -> str:
     """Return a recommender's address without its scheme."""
     return address.removeprefix(HTTPS)
@@ -117,3 +143,29 @@ def levels(shown: PinnedCatalogue) -> list[float]:
     step = scale.step or 1.0
     n = round(scale.width / step) + 1
     return [scale.low + step * number for number in range(n)] if n <= MOST_LEVELS else []
+
+
+def star_fields(shown: PinnedCatalogue) -> dict[str, Any]:
+    """Return the scale of a catalogue, for templates."""
+    scale = shown.known.scale
+    return {
+        "levels": levels(shown),
+        "low": scale.low,
+        "high": scale.high,
+        "step": scale.step,
+    }
+
+
+def page_of(request: PageRequest, most: int) -> int:
+    """Return the number of entries that the browser has already; at most ``most``."""
+    given = request.text("offset", 6)
+    return min(int(given), most) if given.isdecimal() else 0
+
+
+def shown_item(request: PageRequest, store: DeviceStore) -> str:
+    """Return the item that the request names."""
+    shown = current_catalogue(store)
+    item = request.text("item")
+    if shown is None or item not in shown.positions:
+        raise ConfigError(request.t("rate.unknown"))
+    return item

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.methods.registry import guess_at, percent
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.choices.privacy_level import (
@@ -17,27 +16,35 @@ from hdpmf.private.device.choices.privacy_level import (
     MISS_ALONE,
     MISSES,
     SENSITIVE,
-    PrivacyLevel,
     genres,
+    group_of,
     item_weights,
     mark_genre,
-    privacy_level,
     set_privacy_weight,
 )
+from hdpmf.private.device.disclosures.bounds import (
+    Bound,
+    PrivacyBounds,
+    bound_of_items,
+    privacy_bounds,
+)
 from hdpmf.private.device.disclosures.data_export import data_export
+from hdpmf.private.device.disclosures.history import by_rating
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
-from hdpmf.private.page.request import PageRequest, choices, item_fields
+from hdpmf.private.page.request import START, PageRequest, choices, item_fields
 from hdpmf.private.page.sharing import sharing_fields, shows_to
 
 _MARKED_SHOWN = 100
+
+_NOT_ASKING = "not-asking"
 
 
 def privacy_page(request: PageRequest) -> dict[str, Any]:
     """Return the privacy level, its meaning, and the sensitive items."""
     with request.store() as store:
-        level = privacy_level(store)
+        level = privacy_bounds(store)
         shown = current_catalogue(store)
         marked = item_weights(store)
         policy = store.policy
@@ -53,12 +60,12 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
             "weight": level.weight,
             "sentences": _sentences(request.t, level),
             "groups": GROUPS,
-            "group": level.group,
+            "group": group_of(level.weight),
+            "valuetext": _value_text(request.t, level),
             "epsilon": policy.own_epsilon,
             "ask": policy.ask,
-            "sensitive_guess": percent(
-                guess_at(policy.own_epsilon * level.weight * SENSITIVE), at_most=True
-            ),
+            "not_asking": policy.ask and bool(request.session.state.get(_NOT_ASKING)),
+            "sensitive": _sensitive_sentences(request.t, store, level, marked),
             "genres": _genre_fields(store, by_genre),
             "unanswered": len(store.marks.unanswered(by_genre.get(NO_GENRE, ()))),
             "marked": []
@@ -74,10 +81,11 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
 def preview_privacy_level(request: PageRequest) -> dict[str, Any]:
     """Return the meaning of another privacy level."""
     with request.store() as store:
-        level = privacy_level(store, request.number("weight"))
+        level = privacy_bounds(store, request.number("weight"))
         return {
             "sentences": _sentences(request.t, level),
-            "group": request.t(f"privacy.group.{level.group}"),
+            "group": request.t(f"privacy.group.{group_of(level.weight)}"),
+            "valuetext": _value_text(request.t, level),
         }
 
 
@@ -86,7 +94,7 @@ def change_privacy_level(request: PageRequest) -> str:
     with request.store() as store:
         set_privacy_weight(store, request.number("weight"))
     request.session.note(request.t("privacy.level_set"))
-    return "/privacy"
+    return request.back_to("/privacy", START)
 
 
 def _genre_fields(
@@ -115,42 +123,83 @@ def mark_genres(request: PageRequest) -> str:
         n = mark_genre(store, genre, *([] if marked else [1.0]))
         items = [own for name, own in genres(store).items() if genre_key(name) == genre_key(genre)]
         still = len(item_weights(store, set().union(*items)))
+        sent = _sent_of(store, set().union(*items)) if marked else 0
         whom = shows_to(store)
     if marked or not still:
         note = request.t.count("privacy.marked" if marked else "privacy.unmarked", n)
     else:
         note = request.t.count("privacy.still_marked", still)
     request.session.note(note)
+    if sent:
+        request.session.note(request.t.count("privacy.marked_sent", sent))
     if whom and not marked:
         request.session.note(request.t("sharing.unhidden", recommender=whom))
     return "/privacy"
 
 
+def _sent_of(store: DeviceStore, items: Set[str]) -> int:
+    """Count the ratings of these items of which something has left."""
+    return sum(record.item in items and bool(sent) for record, sent in by_rating(store))
+
+
 def ask_me(request: PageRequest) -> str:
-    """Set whether the owner is asked before each run."""
+    """Set whether the owner is asked before each run; not to be is asked a second time."""
+    ask, sure = request.text("ask") == "yes", request.text("sure")
     with request.store() as store:
-        store.set_policy(msgspec.structs.replace(store.policy, ask=request.text("ask") == "yes"))
+        if not ask and sure != "yes":
+            request.session.state[_NOT_ASKING] = not sure and store.policy.ask
+            return "/privacy"
+        if not ask and not request.session.state.get(_NOT_ASKING):
+            raise ConfigError(request.t("privacy.ask_gone"))
+        store.set_policy(msgspec.structs.replace(store.policy, ask=ask))
+    request.session.state.pop(_NOT_ASKING, None)
     request.session.note(request.t("privacy.ask_changed"))
     return "/privacy"
 
 
-def _sentences(t: Wording, level: PrivacyLevel) -> list[str]:
-    told = [t("privacy.guess", percent=percent(level.guess, at_most=True))]
-    if level.ratings:
+def _value_text(t: Wording, level: PrivacyBounds) -> str:
+    """Return the level as a screen reader says it."""
+    group = t(f"privacy.group.{group_of(level.weight)}")
+    return t("privacy.value", group=group, percent=f"{100 * level.weight:.0f} %")
+
+
+def _sentences(t: Wording, level: PrivacyBounds) -> list[str]:
+    """Return what a privacy level means, together with what has left before."""
+    counts = t("privacy.counts", percent=f"{100 * level.weight:.0f} %")
+    if not level.proved:
+        return [t("privacy.no_proof"), counts]
+    told = [t("privacy.guess", percent=level.rating.percent)]
+    if level.rating.epsilon > level.fresh.epsilon:
+        told.append(t("privacy.guess_fresh", percent=level.fresh.percent))
+    if level.ratings or level.person.epsilon:
         told.append(
             t(
                 "privacy.together",
                 n=f"{level.ratings:,}",
-                percent=percent(guess_at(level.all_at_delta), at_most=True),
-                epsilon=f"{level.all_at_delta:.3g}",
+                percent=level.person.percent,
+                so_far=level.person_so_far.percent,
+                epsilon=level.person.up_to,
             )
         )
     if level.published:
         told.append(t("privacy.published", n=level.published))
     if level.to_publish:
         told.append(t("privacy.to_publish", n=level.to_publish))
-    told.append(t("privacy.counts", percent=f"{100 * level.weight:.0f} %"))
-    return told if level.proved else [*told, t("privacy.no_proof")]
+    return [*told, counts]
+
+
+def _sensitive_sentences(
+    t: Wording, store: DeviceStore, level: PrivacyBounds, marked: Mapping[str, float]
+) -> list[str]:
+    """Return what marking means, and how much of what is marked was sent before."""
+    if not level.proved:
+        return [t("privacy.sensitive_text")]
+    fresh = Bound.of_rating(level.fresh.epsilon * SENSITIVE)
+    told = [t("privacy.sensitive_text"), t("privacy.sensitive_guess", percent=fresh.percent)]
+    most = bound_of_items(store, marked)
+    if most.epsilon > fresh.epsilon:
+        told.append(t("privacy.sensitive_before", percent=most.percent))
+    return told
 
 
 SCALES = {
@@ -182,7 +231,7 @@ def make_store(request: PageRequest) -> str:
         raise ConfigError(request.t("settings.not_twice"))
     request.owner.make(request.text("name"), first or None, scale)
     request.session.note(request.t("welcome.made"))
-    return "/rate"
+    return START
 
 
 def new_passphrase(request: PageRequest) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hdpmf.common.privacy.levels import HIDDEN, LEVELS, Level
+from hdpmf.common.protocol.titles import upright
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.choices.sharing import (
     LISTS,
@@ -20,6 +21,7 @@ from hdpmf.private.device.choices.sharing import (
     was_shown,
     would_show,
 )
+from hdpmf.private.device.disclosures.bounds import rounded_up
 from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.store.catalogues import id_of
@@ -88,7 +90,7 @@ def shows_to(store: DeviceStore) -> str:
 
 def item_titles(titles: Mapping[str, str], items: Sequence[str]) -> dict[str, Any]:
     """Return the first of these items by their titles, and how many more there are."""
-    named = sorted(titles.get(item) or id_of(item) for item in items)
+    named = sorted(upright(titles.get(item, "")) or id_of(item) for item in items)
     return {"titles": named[:_TITLES_SHOWN], "more": max(len(named) - _TITLES_SHOWN, 0)}
 
 
@@ -120,6 +122,8 @@ def _pending(request: PageRequest, store: DeviceStore) -> dict[str, Any] | None:
     return {
         "level": level,
         "counts": preview.then.counts(),
+        "beyond": rounded_up(preview.beyond) if preview.beyond > 0 else "",
+        "limit": f"{store.policy.own_total:g}",
         "seen": item_titles(titles, preview.then.seen),
         "open": item_titles(titles, preview.then.open),
     }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+from hdpmf.common.web.local_server import ENTER
 from hdpmf.errors import needs
 
 with needs("starlette", "page"), needs("jinja2", "page"):
@@ -26,9 +27,9 @@ class Wording:
         """A sentence with its values."""
         return self.sentences[name].format(**values) if values else self.sentences[name]
 
-    def count(self, name: str, n: int) -> str:
+    def count(self, name: str, n: int, **values: object) -> str:
         """A sentence about ``n`` things: ``name.one`` or ``name.many``."""
-        return self(f"{name}.{'one' if n == 1 else 'many'}", n=f"{n:,}")
+        return self(f"{name}.{'one' if n == 1 else 'many'}", n=f"{n:,}", **values)
 
 
 def _flat(table: Mapping[str, object], before: str = "") -> dict[str, str]:
@@ -41,13 +42,20 @@ def _flat(table: Mapping[str, object], before: str = "") -> dict[str, str]:
     return found
 
 
-ENTER = "/enter"
-"""Where one comes in with a token, which the page takes from behind the # of the command's link."""
-
-ENTRY = frozenset({ENTER, *(f"/static/{name}" for name in ("icon.svg", "page.css", "enter.js"))})
+ENTRY = frozenset(
+    {
+        ENTER,
+        *(f"/static/{name}" for name in ("icon.svg", "page.css", "enter.js", "app.webmanifest")),
+    }
+)
 """Paths that show nothing, so that anybody may be led there."""
 
-_KINDS = {"svg": "image/svg+xml", "css": "text/css", "js": "text/javascript"}
+_KINDS = {
+    "svg": "image/svg+xml",
+    "css": "text/css",
+    "js": "text/javascript",
+    "webmanifest": "application/manifest+json",
+}
 
 _SHARED = "hdpmf.common.web"
 

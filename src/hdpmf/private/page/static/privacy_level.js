@@ -11,6 +11,7 @@ async function explain() {
     const answer = await ask("/privacy/preview", { weight: level.value });
     if (number !== latest) return;
     document.getElementById("group").textContent = answer.group;
+    level.setAttribute("aria-valuetext", answer.valuetext);
     meaning.replaceChildren(
       ...answer.sentences.map((words) => {
         const line = document.createElement("p");
